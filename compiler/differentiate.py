@@ -1,0 +1,167 @@
+"""The differential of an expression: its tangent, linear in the tangents of its leaves.
+
+One rule an operation, as Magnus and Neudecker write it (Matrix Differential Calculus, 1988).
+The JVP is the differential with tangents put in; `transpose` makes the VJP of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sympy
+
+from derivatrix.compiler import scalars
+from derivatrix.compiler.arrays import Array, elementwise
+from derivatrix.compiler.ir import (
+    Apply,
+    Einsum,
+    Leaf,
+    Map,
+    Node,
+    Sum,
+    einsum,
+    is_zero,
+    slot,
+    topological,
+    zeros,
+)
+from derivatrix.compiler.operations.registry import Point
+from derivatrix.compiler.substitute import substitute
+from derivatrix.runtime.errors import UnsupportedError
+
+
+def differential(root: Node, tangents: Mapping[Node, Node]) -> Node:
+    """The tangent of `root` where each leaf in `tangents` moves along its tangent.
+
+    Raises UnsupportedError for an operation without a rule.
+    """
+    known: dict[Node, Node] = dict(tangents)
+    for node in topological([root]):
+        if node not in known:
+            known[node] = _differential(node, known)
+    return known[root]
+
+
+def _differential(node: Node, known: Mapping[Node, Node]) -> Node:
+    if all(is_zero(known[child]) for child in node.children):
+        return zeros(node.shape)
+    match node:
+        case Einsum():
+            return _einsum(node, known)
+        case Sum():
+            moving = tuple(
+                known[term] for term in node.terms if not is_zero(known[term])
+            )
+            return Sum(moving, node.shape)
+        case Map():
+            return _map(node, known)
+        case Apply():
+            return _apply(node, known)
+    raise UnsupportedError(f"no differential for {type(node).__name__}")
+
+
+def _einsum(node: Einsum, known: Mapping[Node, Node]) -> Node:
+    """The product rule: each factor in turn."""
+    terms: list[Node] = []
+    for position, (factor, labels) in enumerate(node.factors):
+        tangent = known[factor]
+        if is_zero(tangent):
+            continue
+        factors = (
+            *node.factors[:position],
+            (tangent, labels),
+            *node.factors[position + 1 :],
+        )
+        terms.append(Einsum(node.coefficient, factors, node.sizes, node.ndim))
+    return Sum(tuple(terms), node.shape)
+
+
+def _map(node: Map, known: Mapping[Node, Node]) -> Node:
+    """The chain rule, entry by entry."""
+    labels = range(node.ndim)
+    terms: list[Node] = []
+    for position, argument in enumerate(node.arguments):
+        tangent = known[argument]
+        if is_zero(tangent):
+            continue
+        slope = scalars.derivative(node.expression, slot(position))
+        if slope == 0:
+            continue
+        factor = _slope(slope, node)
+        terms.append(einsum([(factor, labels), (tangent, labels)], labels))
+    return Sum(tuple(terms), node.shape)
+
+
+def _slope(expression: sympy.Expr, node: Map) -> Node:
+    return elementwise(
+        expression, *(Array(argument) for argument in node.arguments)
+    ).node
+
+
+def _apply(node: Apply, known: Mapping[Node, Node]) -> Node:
+    """The operation's own rule, written for its core axes; stacked axes are put in afterwards."""
+    operation = node.operation
+    point, actual = core_point(node, {"tangent": [known[a] for a, _ in node.arguments]})
+    tangents = operation.differential(point)
+    return place(tangents[node.output].node, actual, node)
+
+
+def core_point(
+    node: Apply, companions: Mapping[str, list[Node]]
+) -> tuple[Point, dict[Node, Node]]:
+    """The operation's arguments, tangents and results on core axes, and what each stands for."""
+    operation = node.operation
+    actual: dict[Node, Node] = {}
+
+    def core(name: str, value: Node, labels: tuple[int, ...]) -> Array:
+        if not node.stack or is_zero(value):
+            return Array(value if not node.stack else zeros(value.shape[len(labels) :]))
+        leaf = Leaf(name, value.shape[len(labels) :], role="placeholder")
+        actual[leaf] = _aligned(value, labels, node)
+        return Array(leaf)
+
+    arguments = tuple(
+        core(f"argument {i}", value, labels)
+        for i, (value, labels) in enumerate(node.arguments)
+    )
+    tangents = tuple(
+        core(f"tangent {i}", value, node.arguments[i][1])
+        for i, value in enumerate(companions.get("tangent", []))
+    )
+    every = tuple(range(len(node.stack)))
+    shapes = operation.shapes(
+        [argument.node.shape for argument in arguments], node.parameters
+    )
+    results = tuple(
+        core(
+            f"result {i}",
+            Apply(operation, node.arguments, node.stack, node.parameters, i),
+            every,
+        )
+        for i in range(len(shapes))
+    )
+    return Point(arguments, tangents, results, node.parameters), actual
+
+
+def _aligned(value: Node, labels: tuple[int, ...], node: Apply) -> Node:
+    """`value` as it is where it is not stacked, else with all stacked axes, in order."""
+    if not labels or labels == tuple(range(len(node.stack))):
+        return value
+    core = [("core", axis) for axis in range(value.ndim - len(labels))]
+    output = [*range(len(node.stack)), *core]
+    sizes = dict(enumerate(node.stack))
+    return einsum([(value, (*labels, *core))], output, sizes=sizes)
+
+
+def place(expression: Node, actual: Mapping[Node, Node], node: Apply) -> Node:
+    """A rule's result on core axes, with the stacked axes of `node` put in."""
+    if not node.stack:
+        return expression
+    result = substitute([expression], actual, node.stack)[0]
+    return _broadcast(result, node) if result.ndim == expression.ndim else result
+
+
+def _broadcast(result: Node, node: Apply) -> Node:
+    core = [("core", axis) for axis in range(result.ndim)]
+    output = [*range(len(node.stack)), *core]
+    return einsum([(result, core)], output, sizes=dict(enumerate(node.stack)))

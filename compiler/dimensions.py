@@ -1,0 +1,76 @@
+"""Dimensions: integers and integer polynomials in named sizes, as SymPy expressions."""
+
+from collections.abc import Mapping
+
+import sympy
+
+from derivatrix.runtime.errors import DeclarationError, ShapeError
+
+Dimension = sympy.Expr
+Shape = tuple[Dimension, ...]
+
+
+def symbol(name: str) -> sympy.Symbol:
+    """The size called `name`; two symbols of one name are one size."""
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
+def dims(names: str) -> tuple[sympy.Symbol, ...] | sympy.Symbol:
+    """Symbolic dimensions from a string such as "n m" or "n, m"; a single name gives a single symbol."""
+    parts = names.replace(",", " ").split()
+    if not parts:
+        raise DeclarationError('dims() needs at least one name, as in dims("n m")')
+    for part in parts:
+        if not part.isidentifier():
+            raise DeclarationError(f"dims(): {part!r} is no identifier")
+    symbols = tuple(symbol(part) for part in parts)
+    return symbols if len(symbols) > 1 else symbols[0]
+
+
+def dimension(value: object, context: str = "dimension") -> Dimension:
+    """`value` (an int, a symbol, or arithmetic of them) as a canonical dimension."""
+    if isinstance(value, str):
+        value = symbol(value)
+    if isinstance(value, bool):
+        raise DeclarationError(
+            f"{context}: a dimension is an integer or a symbol, not {value!r}"
+        )
+    try:
+        expression = sympy.sympify(value, strict=True)
+    except (sympy.SympifyError, TypeError) as error:
+        raise DeclarationError(
+            f"{context}: a dimension is an integer or a symbol, not {value!r}"
+        ) from error
+    if not isinstance(expression, sympy.Expr):
+        raise DeclarationError(
+            f"{context}: a dimension is an integer or a symbol, not {value!r}"
+        )
+    renames = {
+        s: symbol(s.name) for s in expression.free_symbols if s != symbol(s.name)
+    }
+    expression = sympy.expand(expression.xreplace(renames))
+    if expression.is_number and not (expression.is_Integer and expression >= 0):
+        raise DeclarationError(
+            f"{context}: {value} is no size (a non-negative integer)"
+        )
+    return expression
+
+
+def shape_text(shape: Shape) -> str:
+    """The shape as Python prints a tuple: (n, 3), (n,), ()."""
+    inner = ", ".join(str(size) for size in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def require_equal(left: Dimension, right: Dimension, message: str) -> None:
+    """Raise ShapeError unless both dimensions are the same."""
+    if left != right:
+        raise ShapeError(message)
+
+
+def evaluate(expression: sympy.Expr, sizes: Mapping[str, int]) -> float | int:
+    """The number that a coefficient or dimension stands for at the given sizes."""
+    value = expression.xreplace(
+        {s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols}
+    )
+    return int(value) if value.is_Integer else float(value)

@@ -1,0 +1,103 @@
+"""A NumPy interpreter of the intermediate representation: what every pass is tested against."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from derivatrix.compiler import dimensions, scalars
+from derivatrix.compiler.ir import (
+    Apply,
+    Constant,
+    Delta,
+    Einsum,
+    Leaf,
+    Map,
+    Node,
+    Select,
+    Sum,
+    Triangle,
+    topological,
+)
+
+
+def evaluate(
+    node: Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> np.ndarray:
+    """The array that `node` stands for, given the leaves' arrays and the dimensions' sizes."""
+    return evaluate_all([node], values, sizes)[0]
+
+
+def evaluate_all(
+    nodes: Sequence[Node], values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> list[np.ndarray]:
+    """As `evaluate`, for several nodes; what they share is computed once."""
+    known: dict[Node, np.ndarray] = {}
+    for node in topological(nodes):
+        known[node] = _evaluate(node, known, values, sizes)
+    return [known[node] for node in nodes]
+
+
+def _evaluate(
+    node: Node,
+    known: Mapping[Node, np.ndarray],
+    values: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int],
+) -> np.ndarray:
+    shape = tuple(int(dimensions.evaluate(size, sizes)) for size in node.shape)
+    match node:
+        case Leaf():
+            return np.broadcast_to(
+                np.asarray(values[node.name], dtype=np.float64), shape
+            )
+        case Constant():
+            return node.array
+        case Delta():
+            return np.eye(shape[0])
+        case Select():
+            start = int(dimensions.evaluate(node.start, sizes))
+            rows, columns = np.indices(shape)
+            return (columns == start + node.step * rows).astype(np.float64)
+        case Triangle():
+            rows, columns = np.indices(shape)
+            return (rows >= columns + node.offset).astype(np.float64)
+        case Einsum():
+            return _einsum(node, known, sizes)
+        case Sum():
+            return sum((known[term] for term in node.terms), np.zeros(shape))
+        case Map():
+            arguments = [known[argument] for argument in node.arguments]
+            return np.broadcast_to(scalars.evaluate(node.expression, arguments), shape)
+        case Apply():
+            arguments = [
+                _align(known[argument], labels, len(node.stack))
+                for argument, labels in node.arguments
+            ]
+            return node.operation.value(arguments, node.parameters)[node.output]
+    raise TypeError(f"no evaluation for {node!r}")
+
+
+def _einsum(
+    node: Einsum, known: Mapping[Node, np.ndarray], sizes: Mapping[str, int]
+) -> np.ndarray:
+    operands: list[object] = []
+    for factor, labels in node.factors:
+        operands += [known[factor], list(labels)]
+    present = {label for _, labels in node.factors for label in labels}
+    for label, size in enumerate(node.sizes):
+        if label not in present:
+            operands += [np.ones(int(dimensions.evaluate(size, sizes))), [label]]
+    coefficient = float(dimensions.evaluate(node.coefficient, sizes))
+    if not operands:
+        return np.asarray(coefficient)
+    product = np.einsum(*operands, list(range(node.ndim)), optimize=len(operands) > 6)
+    return np.asarray(coefficient * product)
+
+
+def _align(array: np.ndarray, labels: Sequence[int], stacked: int) -> np.ndarray:
+    """Bring the stacked axes into order, with axes of length 1 for the missing ones."""
+    core = array.ndim - len(labels)
+    order = [labels.index(label) for label in sorted(labels)]
+    array = array.transpose(*order, *range(len(labels), array.ndim))
+    shape = iter(array.shape[: len(labels)])
+    full = tuple(next(shape) if label in labels else 1 for label in range(stacked))
+    return array.reshape(full + array.shape[array.ndim - core :])

@@ -1,0 +1,414 @@
+"""Formulas as trees: what the printers print.
+
+A tree stands for an array of rank 0, 1 or 2 in matrix notation (a vector is a column), or for
+one of any rank where its parts work entry by entry. The kinds only hold their parts; `algebra`
+builds them in normal form. Trees compare by value, and their `repr` is the same in every
+process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.dimensions import Dimension, Shape
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.operations.registry import Operation
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Base of all kinds. `texts` keeps what has been printed, by style."""
+
+    @property
+    def rank(self) -> int:
+        return 0
+
+    @cached_property
+    def texts(self) -> dict[str, tuple[str, int]]:
+        return {}
+
+    @cached_property
+    def order(self) -> str:
+        """A text to sort by."""
+        return repr(self)
+
+
+@dataclass(frozen=True)
+class Ranked(Tree):
+    """A kind that carries its rank."""
+
+    axes: int
+
+    @property
+    def rank(self) -> int:
+        return self.axes
+
+
+@dataclass(frozen=True)
+class Name(Ranked):
+    """An input, cotangent, tangent or shared part. `base`: what is shown, with `accent` "bar",
+    "dot" or ""; `python`: its name in NumPy texts."""
+
+    base: str
+    python: str
+    accent: str = ""
+    symmetric: bool = False
+
+
+@dataclass(frozen=True)
+class Number(Tree):
+    """A number without dimensions, as SymPy has it: 1/2, 0.1, pi, ..."""
+
+    value: sympy.Expr
+
+
+@dataclass(frozen=True)
+class Size(Tree):
+    """A dimension's name, used as a number."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Literal(Ranked):
+    """A constant array."""
+
+    key: str
+    array: np.ndarray = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Zeros(Tree):
+    """All zeros."""
+
+    shape: Shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True)
+class Identity(Tree):
+    """The identity matrix."""
+
+    size: Dimension
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
+class Ones(Tree):
+    """The vector of ones."""
+
+    size: Dimension
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class Unit(Tree):
+    """The vector with a 1 at `position` and zeros elsewhere."""
+
+    size: Dimension
+    position: Dimension
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class Mask(Tree):
+    """The matrix with ones where i >= j + offset."""
+
+    rows: Dimension
+    columns: Dimension
+    offset: int
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
+class Rows(Tree):
+    """Rows start, start + step, ... of the identity: shape (count, size)."""
+
+    count: Dimension
+    size: Dimension
+    start: Dimension
+    step: int
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+Range = tuple[Dimension, Dimension, int]
+
+
+@dataclass(frozen=True)
+class Part(Tree):
+    """Entries of `body`: along each axis all (None), a range (start, count, step), or one
+    index, which drops the axis."""
+
+    body: Tree
+    ranges: tuple[Range | Dimension | None, ...]
+
+    @property
+    def rank(self) -> int:
+        return sum(part is None or isinstance(part, tuple) for part in self.ranges)
+
+
+@dataclass(frozen=True)
+class Transpose(Tree):
+    """A matrix transposed; of a vector: a row, which only occurs inside a `Matmul`."""
+
+    body: Tree
+
+    @property
+    def rank(self) -> int:
+        return self.body.rank
+
+
+@dataclass(frozen=True)
+class Power(Tree):
+    """An integer power of a square matrix; negative: of its inverse."""
+
+    body: Tree
+    exponent: int
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
+class Matmul(Tree):
+    """A chain of matrices; it may start with a row or end with a column, and hold the outer
+    product of a column and a row."""
+
+    factors: tuple[Tree, ...]
+
+    @property
+    def rank(self) -> int:
+        return (not is_row(self.factors[0])) + (
+            self.factors[-1].rank == 2 or is_row(self.factors[-1])
+        )
+
+
+@dataclass(frozen=True)
+class Diag(Tree):
+    """The diagonal matrix of a vector."""
+
+    body: Tree
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
+class Diagonal(Tree):
+    """The diagonal of a matrix."""
+
+    body: Tree
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class Triangle(Tree):
+    """The entries of a matrix with j <= i + offset (lower) or j >= i + offset, zeros elsewhere."""
+
+    body: Tree
+    lower: bool
+    offset: int
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
+class Trace(Tree):
+    """The trace of a matrix."""
+
+    body: Tree
+
+
+@dataclass(frozen=True)
+class Total(Tree):
+    """The sum of all entries."""
+
+    body: Tree
+
+
+@dataclass(frozen=True)
+class Norm(Tree):
+    """The Euclidean norm of a vector or Frobenius norm of a matrix."""
+
+    body: Tree
+
+
+@dataclass(frozen=True)
+class Scale(Tree):
+    """coefficient * product of the scalars * body (None: a scalar)."""
+
+    coefficient: sympy.Expr
+    scalars: tuple[Tree, ...]
+    body: Tree | None
+
+    @property
+    def rank(self) -> int:
+        return self.body.rank if self.body else 0
+
+
+@dataclass(frozen=True)
+class Hadamard(Ranked):
+    """A product entry by entry; negative `Raise` factors are divisors."""
+
+    factors: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class Raise(Ranked):
+    """A power entry by entry, or of a scalar. The exponent is a `Number` or any tree."""
+
+    body: Tree
+    exponent: Tree
+
+
+@dataclass(frozen=True)
+class Add(Ranked):
+    """A sum; scalar terms are added to every entry."""
+
+    terms: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class Spread(Tree):
+    """`body` along some axes (increasing) of an array of `shape`, constant along the others."""
+
+    body: Tree
+    along: tuple[int, ...]
+    shape: Shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True)
+class Function(Ranked):
+    """A SymPy function entry by entry. `head` is its name, `function` the class."""
+
+    head: str
+    arguments: tuple[Tree, ...]
+    function: type = field(repr=False, compare=False, default=sympy.Function)
+
+
+@dataclass(frozen=True)
+class Relation(Ranked):
+    """A comparison entry by entry: ">", ">=", "<", "<=", "==", "!="; 1 where it holds."""
+
+    symbol: str
+    left: Tree
+    right: Tree
+
+
+@dataclass(frozen=True)
+class Logic(Ranked):
+    """ "and", "or" or "not" of conditions, entry by entry."""
+
+    word: str
+    parts: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class Choice(Ranked):
+    """`yes` where the condition holds, else `no`."""
+
+    condition: Tree
+    yes: Tree
+    no: Tree
+
+
+@dataclass(frozen=True)
+class Call(Ranked):
+    """An operation of the registry; `name` is the operation's."""
+
+    name: str
+    arguments: tuple[Tree, ...]
+    parameters: tuple
+    output: int
+    symmetric: bool
+    operation: Operation = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Indexed(Tree):
+    """Entries of `body` by an index for each axis (None: all of it)."""
+
+    body: Tree
+    indices: tuple[str | None, ...]
+
+    @property
+    def rank(self) -> int:
+        return self.indices.count(None)
+
+
+@dataclass(frozen=True)
+class Bracket(Tree):
+    """1 where the relation between two indices holds; "δ" marks Kronecker's delta."""
+
+    left: str
+    symbol: str
+    right: str
+
+
+@dataclass(frozen=True)
+class Over(Tree):
+    """The sum of `body` over index letters."""
+
+    letters: tuple[str, ...]
+    body: Tree
+
+    @property
+    def rank(self) -> int:
+        return self.body.rank
+
+
+@dataclass(frozen=True)
+class Contraction(Ranked):
+    """`np.einsum(subscripts, *operands)`; only in NumPy texts."""
+
+    subscripts: str
+    operands: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class Arranged(Ranked):
+    """The axes of `body` in another order, with axes of length 1 put in where `order` has None;
+    only in NumPy texts."""
+
+    body: Tree
+    order: tuple[int | None, ...]
+
+
+def is_row(tree: Tree) -> bool:
+    """Whether a factor of a `Matmul` is a row."""
+    return isinstance(tree, Transpose) and tree.body.rank == 1

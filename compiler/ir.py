@@ -1,0 +1,384 @@
+"""The intermediate representation: an immutable, interned graph of tensor expressions.
+
+Every node is interned: two nodes built from the same parts are one object, so common
+subexpressions are shared by construction and equality is identity. Inside an `Einsum`
+small integers label the axes; axis positions mean nothing beyond one node's own shape.
+Constructors check shapes and nothing else; all folding lives in `simplify`.
+
+Node kinds
+- `Leaf`: an input, cotangent or tangent;
+- `Constant`: a literal array;
+- `Delta`, `Select`, `Triangle` (each `Structural`): arrays of zeros and ones given by a rule,
+  never stored;
+- `Einsum`: coefficient times a product of labelled factors, contracted;
+- `Sum`: a sum of nodes of one shape (none: zeros);
+- `Map`: a SymPy scalar expression, entry by entry;
+- `Apply`: an operation of the registry (inverse, softmax, ...), with leading stacked axes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
+from derivatrix.runtime.errors import ShapeError
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.operations.registry import Operation
+
+STRUCTURES = (
+    "general",
+    "symmetric",
+    "spd",
+    "lower",
+    "upper",
+    "diagonal",
+    "orthogonal",
+    "positive",
+    "nonneg",
+    "invertible",
+)
+"""What an input may be declared as; the last three only say where points may be drawn."""
+
+Labels = tuple[int, ...]
+Factor = tuple["Node", Labels]
+
+_interned: WeakValueDictionary[tuple, Node] = WeakValueDictionary()
+
+
+class Node:
+    """A tensor expression. `shape`: its dimensions; `children`: the nodes it is built from;
+    `key`: a text that identifies its structure, the same in every process."""
+
+    __slots__ = ("shape", "key", "children", "__weakref__")
+
+    shape: Shape
+    key: str
+    children: tuple[Node, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {shape_text(self.shape)} {self.key}>"
+
+    @classmethod
+    def _intern(
+        cls,
+        fields: tuple[Hashable, ...],
+        attributes: dict[str, Any],
+        shape: Shape,
+        children: tuple[Node, ...] = (),
+        prefix: str = "",
+    ) -> Any:
+        identity = (cls, *fields)
+        node = _interned.get(identity)
+        if node is None:
+            node = object.__new__(cls)
+            for name, value in attributes.items():
+                object.__setattr__(node, name, value)
+            object.__setattr__(node, "shape", shape)
+            object.__setattr__(node, "children", children)
+            text = f"{cls.__name__}{_text(fields)}"
+            digest = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+            object.__setattr__(node, "key", f"{prefix}{digest}")
+            _interned[identity] = node
+        return node
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+
+def _text(field: object) -> str:
+    if isinstance(field, Node):
+        return field.key
+    if isinstance(field, tuple):
+        return f"({','.join(_text(part) for part in field)})"
+    return str(
+        getattr(field, "name", None) if hasattr(field, "differential") else field
+    )
+
+
+class Leaf(Node):
+    """A named array. `role` is "input", "cotangent", "tangent" or "placeholder"."""
+
+    __slots__ = ("name", "structure", "role")
+    name: str
+    structure: str
+    role: str
+
+    def __new__(
+        cls, name: str, shape: Shape, structure: str = "general", role: str = "input"
+    ) -> Leaf:
+        if structure not in STRUCTURES:
+            raise ShapeError(f"{name}: unknown structure {structure!r}")
+        attributes = {"name": name, "structure": structure, "role": role}
+        return cls._intern(
+            (name, shape, structure, role), attributes, shape, prefix=f"1{name}."
+        )
+
+
+class Constant(Node):
+    """A literal array of float64. `array` is read-only."""
+
+    __slots__ = ("array",)
+    array: np.ndarray
+
+    def __new__(cls, array: object) -> Constant:
+        value = np.array(array, dtype=np.float64, order="C")
+        value.flags.writeable = False
+        shape = tuple(sympy.Integer(size) for size in value.shape)
+        return cls._intern(
+            (value.tobytes().hex(), value.shape), {"array": value}, shape, prefix="2"
+        )
+
+
+class Structural(Node):
+    """An array of zeros and ones given by a rule on its indices, never stored."""
+
+    __slots__ = ()
+
+
+class Delta(Structural):
+    """The identity: 1 where i == j; shape (size, size)."""
+
+    __slots__ = ()
+
+    def __new__(cls, size: Dimension) -> Delta:
+        return cls._intern((size,), {}, (size, size), prefix="0")
+
+
+class Select(Structural):
+    """1 where j == start + step*i; shape (count, size). Contracting j takes a slice,
+    contracting i puts one back into zeros."""
+
+    __slots__ = ("start", "step")
+    start: Dimension
+    step: int
+
+    def __new__(
+        cls, count: Dimension, size: Dimension, start: Dimension, step: int
+    ) -> Select:
+        attributes = {"start": start, "step": step}
+        return cls._intern(
+            (count, size, start, step), attributes, (count, size), prefix="0"
+        )
+
+
+class Triangle(Structural):
+    """1 where i >= j + offset; shape (rows, columns): the mask of a lower triangle."""
+
+    __slots__ = ("offset",)
+    offset: int
+
+    def __new__(cls, rows: Dimension, columns: Dimension, offset: int = 0) -> Triangle:
+        return cls._intern(
+            (rows, columns, offset), {"offset": offset}, (rows, columns), prefix="0"
+        )
+
+
+class Einsum(Node):
+    """coefficient * sum over the labels that are not output of the product of the factors.
+
+    `factors` is a tuple of (node, labels), a label for each axis (repeats take diagonals).
+    Labels 0 .. ndim-1 are the output's axes, in order; further ones are summed over.
+    `sizes[label]` is the label's dimension. An output label that no factor has broadcasts;
+    a summed one that no factor has counts.
+    """
+
+    __slots__ = ("coefficient", "factors", "sizes")
+    coefficient: sympy.Expr
+    factors: tuple[Factor, ...]
+    sizes: Shape
+
+    def __new__(
+        cls,
+        coefficient: sympy.Expr,
+        factors: tuple[Factor, ...],
+        sizes: Shape,
+        ndim: int,
+    ) -> Einsum:
+        for node, labels in factors:
+            if len(labels) != node.ndim:
+                raise ShapeError(f"{node!r} has {node.ndim} axes, labelled {labels}")
+            for label, size in zip(labels, node.shape, strict=True):
+                if sizes[label] != size:
+                    raise ShapeError(
+                        f"axis of size {size} where {sizes[label]} is expected"
+                    )
+        attributes = {"coefficient": coefficient, "factors": factors, "sizes": sizes}
+        children = tuple(dict.fromkeys(node for node, _ in factors))
+        fields = (coefficient, factors, sizes, ndim)
+        return cls._intern(fields, attributes, sizes[:ndim], children, prefix="4")
+
+    @property
+    def contracted(self) -> Labels:
+        """The labels summed over."""
+        return tuple(range(self.ndim, len(self.sizes)))
+
+
+class Sum(Node):
+    """The sum of `terms`, all of one shape; no terms: zeros."""
+
+    __slots__ = ("terms",)
+    terms: tuple[Node, ...]
+
+    def __new__(cls, terms: tuple[Node, ...], shape: Shape) -> Sum:
+        for term in terms:
+            if term.shape != shape:
+                raise ShapeError(
+                    f"cannot add shapes {shape_text(shape)} and {shape_text(term.shape)}"
+                )
+        children = tuple(dict.fromkeys(terms))
+        return cls._intern(
+            (terms, shape), {"terms": terms}, shape, children, prefix="5"
+        )
+
+
+class Map(Node):
+    """A scalar expression of `slot(0)`, `slot(1)`, ... applied entry by entry to `arguments`,
+    which all have the output's shape."""
+
+    __slots__ = ("expression", "arguments")
+    expression: sympy.Expr
+    arguments: tuple[Node, ...]
+
+    def __new__(cls, expression: sympy.Expr, arguments: tuple[Node, ...]) -> Map:
+        shape = arguments[0].shape
+        for argument in arguments:
+            if argument.shape != shape:
+                raise ShapeError(
+                    f"elementwise arguments of shapes {shape_text(shape)} "
+                    f"and {shape_text(argument.shape)}"
+                )
+        attributes = {"expression": expression, "arguments": arguments}
+        children = tuple(dict.fromkeys(arguments))
+        return cls._intern(
+            (expression, arguments), attributes, shape, children, prefix="3"
+        )
+
+
+class Apply(Node):
+    """Output number `output` of `operation` on `arguments`, a tuple of (node, stack labels).
+
+    An argument's leading len(stack) axes are stacked: the operation acts on the remaining
+    core axes for each of their values. The result has the stacked axes 0 .. s-1 first
+    (of sizes `stack`), then the operation's own. `parameters` are plain hashable values.
+    """
+
+    __slots__ = ("operation", "arguments", "stack", "parameters", "output")
+    operation: Operation
+    arguments: tuple[Factor, ...]
+    stack: Shape
+    parameters: tuple[Hashable, ...]
+    output: int
+
+    def __new__(
+        cls,
+        operation: Operation,
+        arguments: tuple[Factor, ...],
+        stack: Shape = (),
+        parameters: tuple[Hashable, ...] = (),
+        output: int = 0,
+    ) -> Apply:
+        for node, labels in arguments:
+            if tuple(stack[label] for label in labels) != node.shape[: len(labels)]:
+                raise ShapeError(f"{operation.name}: stacked axes disagree")
+        cores = tuple(node.shape[len(labels) :] for node, labels in arguments)
+        shape = stack + operation.shapes(cores, parameters)[output]
+        attributes = {
+            "operation": operation,
+            "arguments": arguments,
+            "stack": stack,
+            "parameters": parameters,
+            "output": output,
+        }
+        children = tuple(dict.fromkeys(node for node, _ in arguments))
+        fields = (operation, arguments, stack, parameters, output)
+        return cls._intern(fields, attributes, shape, children, prefix="3")
+
+
+def slot(position: int) -> sympy.Symbol:
+    """The placeholder of a `Map`'s argument number `position`."""
+    return sympy.Symbol(f"_{position}", real=True)
+
+
+def einsum(
+    factors: Iterable[tuple[Node, Sequence[Hashable]]],
+    output: Sequence[Hashable],
+    coefficient: sympy.Expr = sympy.S.One,
+    sizes: dict[Hashable, Dimension] | None = None,
+) -> Einsum:
+    """An `Einsum` from any hashable labels. `sizes` gives those that no factor has."""
+    factors = [(node, tuple(labels)) for node, labels in factors]
+    known: dict[Hashable, Dimension] = dict(sizes or {})
+    for node, labels in factors:
+        for label, size in zip(labels, node.shape, strict=True):
+            known.setdefault(label, size)
+    numbers: dict[Hashable, int] = {}
+    for label in [
+        *output,
+        *(label for _, labels in factors for label in labels),
+        *known,
+    ]:
+        numbers.setdefault(label, len(numbers))
+    if len(set(output)) != len(output):
+        raise ShapeError("an output label is repeated")
+    numbered = tuple(
+        (node, tuple(numbers[label] for label in labels)) for node, labels in factors
+    )
+    return Einsum(
+        sympy.sympify(coefficient),
+        numbered,
+        tuple(known[label] for label in numbers),
+        len(output),
+    )
+
+
+def zeros(shape: Shape) -> Sum:
+    """All zeros."""
+    return Sum((), shape)
+
+
+def full(value: sympy.Expr | float, shape: Shape = ()) -> Einsum:
+    """An array of one number (or a polynomial in dimensions)."""
+    return Einsum(sympy.sympify(value), (), shape, len(shape))
+
+
+def is_zero(node: Node) -> bool:
+    return isinstance(node, Sum) and not node.terms
+
+
+def literal(node: Node) -> sympy.Expr | None:
+    """The number that fills `node` everywhere, if it is one by construction."""
+    if isinstance(node, Einsum) and not node.factors and len(node.sizes) == node.ndim:
+        return node.coefficient
+    return sympy.S.Zero if is_zero(node) else None
+
+
+def topological(roots: Iterable[Node]) -> list[Node]:
+    """Every node below `roots`, children before parents, in a deterministic order."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    pending: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    while pending:
+        node, expanded = pending.pop()
+        if expanded:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            pending.append((node, True))
+            pending.extend((child, False) for child in reversed(node.children))
+    return order
+
+
+def leaves(roots: Iterable[Node]) -> list[Leaf]:
+    """The leaves below `roots`, in the order met."""
+    return [cast(Leaf, node) for node in topological(roots) if isinstance(node, Leaf)]

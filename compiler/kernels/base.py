@@ -1,0 +1,81 @@
+"""What every generated module stands on: how functions are compiled, and how Fortran is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.codegen import ll
+from numba.extending import get_cython_function_address, intrinsic
+
+NO = np.uint8(ord("N"))
+TRANSPOSED = np.uint8(ord("T"))
+LEFT = np.uint8(ord("L"))
+RIGHT = np.uint8(ord("R"))
+LOWER = np.uint8(ord("L"))
+UPPER = np.uint8(ord("U"))
+UNIT = np.uint8(ord("U"))
+VECTORS = np.uint8(ord("V"))
+
+
+def compiled(**options: Any) -> Callable[[Callable], Callable]:
+    """Numba's njit, with its on-disk cache where there is a place to write one."""
+
+    def decorate(function: Callable) -> Callable:
+        try:
+            return njit(cache=True, error_model="numpy", nogil=True, **options)(
+                function
+            )
+        except RuntimeError:
+            return njit(error_model="numpy", nogil=True, **options)(function)
+
+    return decorate
+
+
+def routine(library: str, name: str) -> Callable:
+    """SciPy's BLAS or LAPACK routine, called with one tuple of arguments.
+
+    Numbers go by reference (uint8: a character; other integers: Fortran's; floats: in the
+    precision of the arrays), arrays by address.
+    """
+    for prefix in "sd":
+        address = get_cython_function_address(
+            f"scipy.linalg.cython_{library}", prefix + name
+        )
+        ll.add_symbol(f"derivatrix_{prefix}{name}", address)
+
+    @intrinsic
+    def call(context, arguments):
+        def generate(context, builder, signature, values):
+            kinds = signature.args[0]
+            arrays = [kind.dtype for kind in kinds if isinstance(kind, types.Array)]
+            real = next(kind for kind in arrays if isinstance(kind, types.Float))
+            pointers = []
+            for kind, value in zip(
+                kinds, cgutils.unpack_tuple(builder, values[0]), strict=True
+            ):
+                if isinstance(kind, types.Array):
+                    pointers.append(
+                        context.make_array(kind)(context, builder, value).data
+                    )
+                    continue
+                passed = types.int32 if isinstance(kind, types.Integer) else real
+                if kind == types.uint8:
+                    passed = kind
+                number = context.cast(builder, value, kind, passed)
+                pointers.append(cgutils.alloca_once_value(builder, number))
+            address = [pointer.type for pointer in pointers]
+            function = cgutils.get_or_insert_function(
+                builder.module,
+                cgutils.ir.FunctionType(cgutils.ir.VoidType(), address),
+                f"derivatrix_{'s' if real == types.float32 else 'd'}{name}",
+            )
+            builder.call(function, pointers)
+            return context.get_dummy_value()
+
+        return types.void(arguments), generate
+
+    return call

@@ -1,0 +1,104 @@
+"""Positive definite systems: Cholesky, A = L L', shared by solve, inverse and determinants."""
+
+import numpy as np
+
+from derivatrix.compiler.kernels.base import (
+    NO,
+    RIGHT,
+    TRANSPOSED,
+    UPPER,
+    compiled,
+    routine,
+)
+
+lapack_potrf = routine("lapack", "potrf")
+lapack_potrs = routine("lapack", "potrs")
+lapack_potri = routine("lapack", "potri")
+blas_trsm = routine("blas", "trsm")
+
+
+@compiled()
+def cholesky_factor(lower):
+    """Factor each matrix of `lower` (stack, n, n) in place; what is above the diagonal stays."""
+    stack, n, _ = lower.shape
+    info = np.zeros(1, np.int32)
+    for s in range(stack):
+        if n > 0:
+            lapack_potrf((UPPER, n, lower[s], n, info))
+            if info[0] != 0:
+                raise np.linalg.LinAlgError("Matrix is not positive definite")
+
+
+@compiled()
+def cholesky_solve_rows(lower, b):
+    """Replace each row x of `b` (stack, rows, n) by inv(A) x."""
+    stack, rows, n = b.shape
+    info = np.zeros(1, np.int32)
+    for s in range(stack):
+        if n > 0 and rows > 0:
+            lapack_potrs((UPPER, n, rows, lower[s], n, b[s], n, info))
+
+
+@compiled()
+def cholesky_solve_columns(lower, b):
+    """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
+    stack, n, columns = b.shape
+    one = b.dtype.type(1)
+    for s in range(stack):
+        if n > 0 and columns > 0:
+            blas_trsm(
+                (RIGHT, UPPER, NO, NO, columns, n, one, lower[s], n, b[s], columns)
+            )
+            blas_trsm(
+                (
+                    RIGHT,
+                    UPPER,
+                    TRANSPOSED,
+                    NO,
+                    columns,
+                    n,
+                    one,
+                    lower[s],
+                    n,
+                    b[s],
+                    columns,
+                )
+            )
+
+
+@compiled()
+def cholesky_inverse(lower, out):
+    """out (stack, n, n) = the inverse of each factored matrix."""
+    stack, n, _ = lower.shape
+    info = np.zeros(1, np.int32)
+    for s in range(stack):
+        for i in range(n):
+            for j in range(i + 1):
+                out[s, i, j] = lower[s, i, j]
+        if n > 0:
+            lapack_potri((UPPER, n, out[s], n, info))
+        for i in range(n):
+            for j in range(i):
+                out[s, j, i] = out[s, i, j]
+
+
+@compiled()
+def cholesky_det(lower, out):
+    """out (stack,) = the determinant of each factored matrix."""
+    stack, n, _ = lower.shape
+    for s in range(stack):
+        product = out.dtype.type(1)
+        for i in range(n):
+            product *= lower[s, i, i] * lower[s, i, i]
+        out[s] = product
+
+
+@compiled()
+def cholesky_logdet(lower, out):
+    """out (stack,) = log of the determinant of each factored matrix."""
+    stack, n, _ = lower.shape
+    for s in range(stack):
+        total = out.dtype.type(0)
+        for i in range(n):
+            total += np.log(lower[s, i, i])
+        out[s] = total + total

@@ -1,0 +1,157 @@
+"""General linear systems: LU with partial pivoting, shared by solve, inverse and determinants.
+
+LAPACK reads a row of ours as a column, so what is factored is the transposed matrix.
+"""
+
+import numpy as np
+
+from derivatrix.compiler.kernels.base import (
+    LOWER,
+    NO,
+    RIGHT,
+    TRANSPOSED,
+    UNIT,
+    UPPER,
+    compiled,
+    routine,
+)
+
+lapack_getrf = routine("lapack", "getrf")
+lapack_getrs = routine("lapack", "getrs")
+lapack_getri = routine("lapack", "getri")
+blas_trsm = routine("blas", "trsm")
+
+
+@compiled()
+def lu_factor(lu, pivots):
+    """Factor each matrix of `lu` (stack, n, n) in place; a zero pivot stays and means det = 0."""
+    stack, n = pivots.shape
+    info = np.zeros(1, np.int32)
+    for s in range(stack):
+        if n > 0:
+            lapack_getrf((n, n, lu[s], n, pivots[s], info))
+
+
+@compiled()
+def lu_require(lu):
+    """Raise LinAlgError if a factored matrix is singular."""
+    stack, n, _ = lu.shape
+    for s in range(stack):
+        for i in range(n):
+            if lu[s, i, i] == 0:
+                raise np.linalg.LinAlgError("Singular matrix")
+
+
+@compiled()
+def lu_solve_rows(lu, pivots, b, transposed):
+    """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
+    lu_require(lu)
+    stack, rows, n = b.shape
+    info = np.zeros(1, np.int32)
+    for s in range(stack):
+        if n > 0 and rows > 0:
+            which = NO if transposed else TRANSPOSED
+            lapack_getrs((which, n, rows, lu[s], n, pivots[s], b[s], n, info))
+
+
+@compiled()
+def swap_rows(pivots, b, backwards):
+    """Apply the row exchanges of an LU factorisation to `b` (n, columns)."""
+    n = pivots.shape[0]
+    for step in range(n):
+        row = n - 1 - step if backwards else step
+        other = pivots[row] - 1
+        if other != row:
+            for j in range(b.shape[1]):
+                kept = b[row, j]
+                b[row, j] = b[other, j]
+                b[other, j] = kept
+
+
+@compiled()
+def lu_solve_columns(lu, pivots, b, transposed):
+    """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
+    lu_require(lu)
+    stack, n, columns = b.shape
+    one = b.dtype.type(1)
+    for s in range(stack):
+        if n > 0 and columns > 0:
+            if transposed:
+                swap_rows(pivots[s], b[s], False)
+                blas_trsm(
+                    (
+                        RIGHT,
+                        LOWER,
+                        TRANSPOSED,
+                        UNIT,
+                        columns,
+                        n,
+                        one,
+                        lu[s],
+                        n,
+                        b[s],
+                        columns,
+                    )
+                )
+                blas_trsm(
+                    (
+                        RIGHT,
+                        UPPER,
+                        TRANSPOSED,
+                        NO,
+                        columns,
+                        n,
+                        one,
+                        lu[s],
+                        n,
+                        b[s],
+                        columns,
+                    )
+                )
+            else:
+                blas_trsm(
+                    (RIGHT, UPPER, NO, NO, columns, n, one, lu[s], n, b[s], columns)
+                )
+                blas_trsm(
+                    (RIGHT, LOWER, NO, UNIT, columns, n, one, lu[s], n, b[s], columns)
+                )
+                swap_rows(pivots[s], b[s], True)
+
+
+@compiled()
+def lu_inverse(lu, pivots, out):
+    """out (stack, n, n) = the inverse of each factored matrix."""
+    lu_require(lu)
+    stack, n = pivots.shape
+    info = np.zeros(1, np.int32)
+    work = np.empty(64 * n, out.dtype)
+    for s in range(stack):
+        for i in range(n):
+            for j in range(n):
+                out[s, i, j] = lu[s, i, j]
+        if n > 0:
+            lapack_getri((n, out[s], n, pivots[s], work, 64 * n, info))
+
+
+@compiled()
+def lu_det(lu, pivots, out):
+    """out (stack,) = the determinant of each factored matrix."""
+    stack, n = pivots.shape
+    for s in range(stack):
+        product = out.dtype.type(1)
+        for i in range(n):
+            product *= lu[s, i, i] if pivots[s, i] == i + 1 else -lu[s, i, i]
+        out[s] = product
+
+
+@compiled()
+def lu_logdet(lu, pivots, out):
+    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+    stack, n = pivots.shape
+    for s in range(stack):
+        total = out.dtype.type(0)
+        negative = False
+        for i in range(n):
+            total += np.log(abs(lu[s, i, i]))
+            negative ^= (lu[s, i, i] < 0) != (pivots[s, i] != i + 1)
+        out[s] = out.dtype.type(np.nan) if negative and total > -np.inf else total

@@ -1,0 +1,99 @@
+"""A X + X B = C by Bartels and Stewart (1972): Schur forms of A and B, then substitution."""
+
+import numpy as np
+
+from derivatrix.compiler.kernels.base import NO, TRANSPOSED, VECTORS, compiled, routine
+from derivatrix.compiler.kernels.blas import gemm
+
+lapack_gees = routine("lapack", "gees")
+lapack_trsyl = routine("lapack", "trsyl")
+
+
+@compiled()
+def schur(a, form, vectors):
+    """Real Schur form of each matrix of `a` (stack, n, n), as LAPACK lays it out:
+    a[s].T = v.T @ t.T @ v with t = form[s], v = vectors[s]."""
+    stack, n, _ = a.shape
+    info = np.zeros(1, np.int32)
+    found = np.zeros(1, np.int32)
+    unused = np.zeros(max(n, 1), np.int32)
+    real_part = np.empty(n, form.dtype)
+    imaginary_part = np.empty(n, form.dtype)
+    size = 64 * n + 64
+    work = np.empty(size, form.dtype)
+    for s in range(stack):
+        for i in range(n):
+            for j in range(n):
+                form[s, i, j] = a[s, i, j]
+        if n > 0:
+            lapack_gees(
+                (
+                    VECTORS,
+                    NO,
+                    unused,
+                    n,
+                    form[s],
+                    n,
+                    found,
+                    real_part,
+                    imaginary_part,
+                    vectors[s],
+                    n,
+                    work,
+                    size,
+                    unused,
+                    info,
+                )
+            )
+            if info[0] != 0:
+                raise np.linalg.LinAlgError("Schur decomposition did not converge")
+
+
+@compiled()
+def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, transposed):
+    """out (stack, n, m) = the X of A X + X B = C, or of A' X + X B' = C, from Schur forms."""
+    stack, n, m = c.shape
+    real = out.dtype.type
+    info = np.zeros(1, np.int32)
+    scale = np.ones(1, out.dtype)
+    half = np.empty((n, m), out.dtype)
+    for s in range(stack):
+        if n > 0 and m > 0:
+            which = TRANSPOSED if transposed else NO
+            gemm(real(1), a_vectors[s], False, c[s], False, real(0), half)
+            gemm(real(1), half, False, b_vectors[s], True, real(0), out[s])
+            lapack_trsyl(
+                (
+                    which,
+                    which,
+                    1,
+                    m,
+                    n,
+                    b_form[s],
+                    m,
+                    a_form[s],
+                    n,
+                    out[s],
+                    m,
+                    scale,
+                    info,
+                )
+            )
+            if info[0] != 0:
+                raise np.linalg.LinAlgError(
+                    "A and -B share an eigenvalue: A X + X B = C is singular"
+                )
+            gemm(real(1) / scale[0], a_vectors[s], True, out[s], False, real(0), half)
+            gemm(real(1), half, False, b_vectors[s], False, real(0), out[s])
+
+
+@compiled()
+def sylvester(a, b, c, out):
+    """out (stack, n, m) = the solution X of A X + X B = C."""
+    a_form = np.empty_like(a)
+    a_vectors = np.empty_like(a)
+    b_form = np.empty_like(b)
+    b_vectors = np.empty_like(b)
+    schur(a, a_form, a_vectors)
+    schur(b, b_form, b_vectors)
+    schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, False)

@@ -1,0 +1,89 @@
+"""Triangular systems by substitution; the other triangle is never read."""
+
+import numpy as np
+
+from derivatrix.compiler.kernels.base import (
+    LEFT,
+    LOWER,
+    NO,
+    RIGHT,
+    TRANSPOSED,
+    UPPER,
+    compiled,
+    routine,
+)
+
+blas_trsm = routine("blas", "trsm")
+
+
+@compiled()
+def triangular_require(a):
+    """Raise LinAlgError if a diagonal entry of a matrix of `a` (stack, n, n) is zero."""
+    stack, n, _ = a.shape
+    for s in range(stack):
+        for i in range(n):
+            if a[s, i, i] == 0:
+                raise np.linalg.LinAlgError("Singular matrix")
+
+
+@compiled()
+def triangular_solve_rows(a, b, lower, transposed):
+    """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
+    triangular_require(a)
+    stack, rows, n = b.shape
+    one = b.dtype.type(1)
+    triangle = UPPER if lower else LOWER
+    which = NO if transposed else TRANSPOSED
+    for s in range(stack):
+        if n > 0 and rows > 0:
+            blas_trsm((LEFT, triangle, which, NO, n, rows, one, a[s], n, b[s], n))
+
+
+@compiled()
+def triangular_solve_columns(a, b, lower, transposed):
+    """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
+    triangular_require(a)
+    stack, n, columns = b.shape
+    one = b.dtype.type(1)
+    triangle = UPPER if lower else LOWER
+    which = TRANSPOSED if transposed else NO
+    for s in range(stack):
+        if n > 0 and columns > 0:
+            blas_trsm(
+                (RIGHT, triangle, which, NO, columns, n, one, a[s], n, b[s], columns)
+            )
+
+
+@compiled()
+def triangular_inverse(a, out, lower):
+    """out (stack, n, n) = the inverse of each matrix of `a`."""
+    stack, n, _ = a.shape
+    for s in range(stack):
+        for i in range(n):
+            for j in range(n):
+                out[s, i, j] = i == j
+    triangular_solve_columns(a, out, lower, False)
+
+
+@compiled()
+def triangular_det(a, out):
+    """out (stack,) = the determinant of each triangular matrix of `a`."""
+    stack, n, _ = a.shape
+    for s in range(stack):
+        product = out.dtype.type(1)
+        for i in range(n):
+            product *= a[s, i, i]
+        out[s] = product
+
+
+@compiled()
+def triangular_logdet(a, out):
+    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+    stack, n, _ = a.shape
+    for s in range(stack):
+        total = out.dtype.type(0)
+        negative = False
+        for i in range(n):
+            total += np.log(abs(a[s, i, i]))
+            negative ^= a[s, i, i] < 0
+        out[s] = out.dtype.type(np.nan) if negative and total > -np.inf else total

@@ -1,0 +1,88 @@
+"""Determinants and their logarithms."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from derivatrix.compiler.arrays import Array, apply, multiply, sum_over
+from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.registry import (
+    Operation,
+    Parameters,
+    Point,
+    register,
+)
+from derivatrix.compiler.operations.shapes import square
+
+
+def _relative(at: Point) -> Array:
+    """tr(A⁻¹ dA), the relative change of the determinant (Jacobi's formula)."""
+    inverse = apply(INVERSE, at.arguments[0])
+    return sum_over(multiply(inverse.mT, at.tangents[0]))
+
+
+def _log_of_determinant(
+    arguments: Sequence[np.ndarray], parameters: Parameters
+) -> tuple[np.ndarray, ...]:
+    sign, logarithm = np.linalg.slogdet(arguments[0])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (np.asarray(np.log(sign) + logarithm),)
+
+
+def _record(
+    name: str,
+    value: Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]],
+    differential: Callable[[Point], tuple[Array, ...]],
+    numpy: str,
+    unicode: str,
+    latex: str,
+    domain: str,
+) -> Operation:
+    return register(
+        Operation(
+            name=name,
+            ranks=(2,),
+            shapes=lambda cores, parameters: (square(name, cores[0])[:-2],),
+            value=value,
+            differential=differential,
+            numpy=lambda arguments, parameters, output: numpy.format(arguments[0]),
+            unicode=unicode,
+            latex=latex,
+            domain=(domain,),
+        )
+    )
+
+
+DETERMINANT = _record(
+    name="det",
+    value=lambda arguments, parameters: (np.asarray(np.linalg.det(arguments[0])),),
+    differential=lambda at: (multiply(at.result, _relative(at)),),
+    numpy="np.linalg.det({0})",
+    unicode="det({0})",
+    latex=r"\det({0})",
+    domain="invertible",
+)
+"""Where A is singular the differential needs A⁻¹, and raises LinAlgError."""
+
+LOG_DETERMINANT = _record(
+    name="logdet",
+    value=_log_of_determinant,
+    differential=lambda at: (_relative(at),),
+    numpy="(np.linalg.slogdet({0})[1] + np.log(np.linalg.slogdet({0})[0]))",
+    unicode="logdet({0})",
+    latex=r"\log\det({0})",
+    domain="spd",
+)
+"""log(det(A)), nan where the determinant is negative."""
+
+LOG_ABSOLUTE_DETERMINANT = _record(
+    name="logabsdet",
+    value=lambda arguments, parameters: (
+        np.asarray(np.linalg.slogdet(arguments[0])[1]),
+    ),
+    differential=lambda at: (_relative(at),),
+    numpy="np.linalg.slogdet({0})[1]",
+    unicode="log|det({0})|",
+    latex=r"\log|\det({0})|",
+    domain="invertible",
+)

@@ -1,0 +1,30 @@
+"""The inverse of a square matrix; solving is multiplying by it (the plan factorises instead)."""
+
+import numpy as np
+
+from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.operations.registry import Operation, Point, register
+from derivatrix.compiler.operations.shapes import square
+
+KEPT = frozenset({"symmetric", "spd", "lower", "upper", "diagonal", "orthogonal"})
+
+
+def _differential(at: Point) -> tuple[Array, ...]:
+    """dY = -Y dA Y (Magnus and Neudecker 8.4)."""
+    return (-(at.result @ at.tangents[0] @ at.result),)
+
+
+INVERSE = register(
+    Operation(
+        name="inv",
+        ranks=(2,),
+        shapes=lambda cores, parameters: (square("inv", cores[0]),),
+        value=lambda arguments, parameters: (np.linalg.inv(arguments[0]),),
+        differential=_differential,
+        numpy=lambda arguments, parameters, output: f"np.linalg.inv({arguments[0]})",
+        unicode="inv({0})",
+        latex=r"{0}^{{-1}}",
+        facts=lambda arguments: arguments[0] & KEPT,
+        domain=("invertible",),
+    )
+)

@@ -1,0 +1,84 @@
+"""What an operation is: one record, in one place.
+
+A record says how an operation is shaped, valued, differentiated, written and computed.
+Everything elementwise is a SymPy expression (see `scalars`), and everything multilinear an
+`Einsum`; the registry holds what is left: inverses, determinants, softmax, equations, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from derivatrix.compiler.dimensions import Shape
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.arrays import Array
+
+Parameters = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a rule is evaluated: the operation's `arguments`, their `tangents` (zeros where an
+    argument does not vary), its `results` and its `parameters`, all without stacked axes."""
+
+    arguments: tuple[Array, ...]
+    tangents: tuple[Array, ...]
+    results: tuple[Array, ...]
+    parameters: Parameters = ()
+
+    @property
+    def result(self) -> Array:
+        return self.results[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One operation.
+
+    name: its name in `derivatrix`, as in NumPy or SciPy.
+    ranks: the number of core axes of each argument.
+    shapes: core shapes of the arguments and parameters -> core shapes of the outputs;
+        raises ShapeError.
+    value: NumPy arrays (with leading stacked axes, broadcast as NumPy does) and parameters ->
+        the outputs.
+    differential: the point -> the tangents of the outputs, linear in the tangents
+        (Magnus and Neudecker's dY).
+    transposes: for an argument in which the operation is linear, its position -> a rule
+        (point, cotangent of the result) -> cotangent of that argument.
+    numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression.
+    unicode, latex: the formula as a format string of the arguments, as in "inv({0})".
+    kernel: a Python function that Numba compiles, computing the outputs; see `compiler.kernels`.
+    facts: structure facts of the result, given the facts of each argument.
+    domain: for each argument the structure its points need when it is an input ("" for any).
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    shapes: Callable[[Sequence[Shape], Parameters], tuple[Shape, ...]]
+    value: Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]
+    differential: Callable[[Point], tuple[Array, ...]]
+    numpy: Callable[[Sequence[str], Parameters, int], str]
+    unicode: str
+    latex: str
+    transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
+    kernel: Callable[..., None] | None = None
+    facts: Callable[[Sequence[frozenset[str]]], frozenset[str]] = lambda arguments: (
+        frozenset()
+    )
+    domain: tuple[str, ...] = ()
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+def register(operation: Operation) -> Operation:
+    """Add an operation; its name must be new."""
+    if operation.name in OPERATIONS:
+        raise ValueError(f"operation {operation.name!r} is registered already")
+    OPERATIONS[operation.name] = operation
+    return operation

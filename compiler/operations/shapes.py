@@ -1,0 +1,21 @@
+"""Shape checks that records share."""
+
+from collections.abc import Sequence
+
+from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.runtime.errors import ShapeError
+
+
+def square(name: str, shape: Shape) -> Shape:
+    """`shape`, which must be of a square matrix."""
+    if shape[-1] != shape[-2]:
+        raise ShapeError(f"{name} needs a square matrix, not shape {shape_text(shape)}")
+    return shape
+
+
+def same(name: str, shapes: Sequence[Shape]) -> Shape:
+    """The one shape of all."""
+    if len(set(shapes)) != 1:
+        texts = " and ".join(shape_text(shape) for shape in shapes)
+        raise ShapeError(f"{name} needs equal shapes, not {texts}")
+    return shapes[0]

@@ -1,0 +1,49 @@
+"""softmax and logsumexp over the last axis, both without overflow."""
+
+import scipy.special
+
+from derivatrix.compiler.arrays import Array, apply, multiply, subtract, sum_over
+from derivatrix.compiler.operations.registry import Operation, Point, register
+
+
+def _softmax_differential(at: Point) -> tuple[Array, ...]:
+    """dp = p ⊙ (dz - p·dz)."""
+    p, dz = at.result, at.tangents[0]
+    return (multiply(p, subtract(dz, sum_over(multiply(p, dz)))),)
+
+
+def _logsumexp_differential(at: Point) -> tuple[Array, ...]:
+    """d log Σ exp z = softmax(z)·dz."""
+    p = apply(SOFTMAX, at.arguments[0])
+    return (sum_over(multiply(p, at.tangents[0])),)
+
+
+SOFTMAX = register(
+    Operation(
+        name="softmax",
+        ranks=(1,),
+        shapes=lambda cores, parameters: (cores[0],),
+        value=lambda arguments, parameters: (
+            scipy.special.softmax(arguments[0], axis=-1),
+        ),
+        differential=_softmax_differential,
+        numpy=lambda arguments, *_: f"scipy.special.softmax({arguments[0]}, axis=-1)",
+        unicode="softmax({0})",
+        latex=r"\operatorname{{softmax}}({0})",
+    )
+)
+
+LOGSUMEXP = register(
+    Operation(
+        name="logsumexp",
+        ranks=(1,),
+        shapes=lambda cores, parameters: (cores[0][:-1],),
+        value=lambda arguments, parameters: (
+            scipy.special.logsumexp(arguments[0], axis=-1),
+        ),
+        differential=_logsumexp_differential,
+        numpy=lambda arguments, *_: f"scipy.special.logsumexp({arguments[0]}, axis=-1)",
+        unicode="logsumexp({0})",
+        latex=r"\operatorname{{logsumexp}}({0})",
+    )
+)

@@ -1,0 +1,37 @@
+"""Names for what a kernel needs: short, readable, never one that is taken."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+from collections.abc import Iterable
+from itertools import count
+
+RESERVED = frozenset({"np", "math", "real", *keyword.kwlist, *dir(builtins)})
+INDICES = ("i", "j", "k", "l", "p", "q", "r", "s", "u", "v")
+
+
+class Names:
+    """Hands out identifiers, each only once."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(RESERVED) | set(taken)
+
+    def exact(self, wish: str) -> str:
+        """`wish`, with underscores behind it while it is taken."""
+        while wish in self._taken:
+            wish += "_"
+        self._taken.add(wish)
+        return wish
+
+    def numbered(self, stem: str) -> str:
+        """The first free one of stem0, stem1, ..."""
+        return self.exact(
+            next(f"{stem}{n}" for n in count() if f"{stem}{n}" not in self._taken)
+        )
+
+    def indices(self, number: int) -> list[str]:
+        """Names of loop indices, i, j, k, ...; every nest uses the same ones again."""
+        letters = (name for name in INDICES if name not in self._taken)
+        further = (f"i{n}" for n in count() if f"i{n}" not in self._taken)
+        return [next(letters, None) or next(further) for _ in range(number)]

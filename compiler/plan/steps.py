@@ -1,0 +1,279 @@
+"""The imperative representation: what a kernel does, step by step, for whatever target.
+
+A kernel is a list of steps: `Allocate`, `Fill`, `Gemm`, `Call` and `Nest` (loops over scalar
+statements). Sizes, indices and conditions are SymPy expressions over the names of sizes and
+loop indices; values are `Scalar` trees. `str` of each is what `explain --stage plan` prints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import sympy
+from sympy.logic.boolalg import Boolean
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An array in memory, C-contiguous. `role`: "argument", "output", "work" or "constant";
+    `kind`: "real" (the precision of the outputs) or "integer" (int32, pivots)."""
+
+    name: str
+    shape: tuple[sympy.Expr, ...]
+    role: str = "work"
+    kind: str = "real"
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Name:
+    """A scalar named before."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number, or arithmetic of sizes and loop indices."""
+
+    value: sympy.Expr
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class Load:
+    """An entry of a buffer."""
+
+    buffer: Buffer
+    indices: tuple[sympy.Expr, ...]
+
+    def __str__(self) -> str:
+        return f"{self.buffer.name}[{', '.join(map(str, self.indices))}]"
+
+
+@dataclass(frozen=True)
+class Operate:
+    """`operator` applied to operands: add, mul, div, neg, pow, or the name of a function;
+    choose (condition, then, else); a comparison; and, or, not."""
+
+    operator: str
+    operands: tuple[Scalar, ...]
+
+    def __str__(self) -> str:
+        return f"{self.operator}({', '.join(map(str, self.operands))})"
+
+
+@dataclass(frozen=True)
+class Test:
+    """A condition on sizes and loop indices, as a scalar."""
+
+    condition: Boolean
+
+    def __str__(self) -> str:
+        return str(self.condition)
+
+
+Scalar = Name | Number | Load | Operate | Test
+
+
+@dataclass(frozen=True)
+class Let:
+    """Name a scalar."""
+
+    name: str
+    value: Scalar
+
+    def lines(self) -> list[str]:
+        return [f"{self.name} = {self.value}"]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a sum at zero."""
+
+    name: str
+
+    def lines(self) -> list[str]:
+        return [f"{self.name} = 0"]
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """Add to a sum."""
+
+    name: str
+    value: Scalar
+
+    def lines(self) -> list[str]:
+        return [f"{self.name} += {self.value}"]
+
+
+@dataclass(frozen=True)
+class Store:
+    """Write, or add to, an entry of a buffer."""
+
+    target: Load
+    value: Scalar
+    accumulate: bool
+
+    def lines(self) -> list[str]:
+        return [f"{self.target} {'+=' if self.accumulate else '='} {self.value}"]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`index` from 0 to `extent` - 1. A reduction's rounds add to the same entries."""
+
+    index: sympy.Symbol
+    extent: sympy.Expr
+    reduction: bool
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        word = "reduce" if self.reduction else "for"
+        return [f"{word} {self.index} < {self.extent}", *_indented(self.body)]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The body only where the condition holds."""
+
+    condition: Boolean
+    body: tuple[Statement, ...]
+
+    def lines(self) -> list[str]:
+        return [f"if {self.condition}", *_indented(self.body)]
+
+
+Statement = Let | Start | Accumulate | Store | Loop | Guard
+
+
+def _indented(body: tuple[Statement, ...]) -> list[str]:
+    return ["  " + line for statement in body for line in statement.lines()]
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """Make a work buffer, its entries undefined."""
+
+    buffer: Buffer
+
+    def __str__(self) -> str:
+        return f"allocate {self.buffer} {self.buffer.kind}"
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Set all entries to zero."""
+
+    buffer: Buffer
+
+    def __str__(self) -> str:
+        return f"fill {self.buffer.name} = 0"
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops and scalar statements. `comment` says what they compute, in index notation."""
+
+    comment: str
+    body: tuple[Statement, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"nest {self.comment}", *_indented(self.body)])
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix, or a stack of them, within a buffer: `index` fixes leading axes, and what is
+    left is read as `shape` (its axes merged in order)."""
+
+    buffer: Buffer
+    shape: tuple[sympy.Expr, ...]
+    index: tuple[sympy.Expr | Literal[":"], ...] = ()
+
+    def __str__(self) -> str:
+        index = f"[{', '.join(map(str, self.index))}]" if self.index else ""
+        return f"{self.buffer.name}{index}({', '.join(map(str, self.shape))})"
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """target = coefficient * op(left) @ op(right), or += ; repeated for each of `batch`."""
+
+    comment: str
+    coefficient: sympy.Expr
+    left: Operand
+    left_transposed: bool
+    right: Operand
+    right_transposed: bool
+    accumulate: bool
+    target: Operand
+    batch: tuple[tuple[sympy.Symbol, sympy.Expr], ...] = ()
+
+    def __str__(self) -> str:
+        left = f"{self.left}{chr(39) if self.left_transposed else ''}"
+        right = f"{self.right}{chr(39) if self.right_transposed else ''}"
+        sign = "+=" if self.accumulate else "="
+        over = "".join(f" for {index} < {extent}" for index, extent in self.batch)
+        return f"gemm {self.target} {sign} {self.coefficient} * {left} @ {right}{over}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A helper kernel (see `compiler.kernels`) on operands and flags."""
+
+    comment: str
+    function: str
+    arguments: tuple[Operand | bool, ...]
+
+    def __str__(self) -> str:
+        return f"call {self.function}({', '.join(map(str, self.arguments))})"
+
+
+Step = Allocate | Fill | Nest | Gemm | Call
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of a kernel: a scalar for rank 0 inputs, else an array."""
+
+    name: str
+    shape: tuple[sympy.Expr, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One kernel. `sizes`: local name -> (argument, axis, expression of `axis_length`)."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    outputs: tuple[Buffer, ...]
+    sizes: tuple[tuple[str, str, int, sympy.Expr], ...]
+    constants: tuple[tuple[str, np.ndarray], ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The helper kernels called, in order."""
+        names = [step.function for step in self.steps if isinstance(step, Call)]
+        if any(isinstance(step, Gemm) for step in self.steps):
+            names.append("gemm")
+        return tuple(dict.fromkeys(names))
+
+    def __str__(self) -> str:
+        inputs = ", ".join(argument.name for argument in self.arguments)
+        outputs = ", ".join(map(str, self.outputs))
+        return "\n".join([f"{self.name}: {inputs} -> {outputs}", *map(str, self.steps)])
+
+
+AXIS_LENGTH = sympy.Symbol("axis_length", integer=True, nonnegative=True)

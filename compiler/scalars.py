@@ -1,0 +1,226 @@
+"""Elementwise functions: SymPy scalar expressions of the slots of a `Map`.
+
+SymPy differentiates, simplifies and prints them. This file says which functions NumPy's names
+stand for, adds those that SymPy lacks, and gives the conventional values of derivatives at
+kinks, where SymPy's own are distributions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import sympy
+from sympy.printing.numpy import SciPyPrinter
+
+from derivatrix.runtime.errors import UnsupportedError
+
+
+class ScalarFunction(sympy.Function):
+    """A scalar function of one real variable that SymPy lacks.
+
+    `numpy_text` and `kernel_text` are format strings of the argument: the first for NumPy,
+    the second for a number inside a kernel (only the math module and plain arithmetic).
+    """
+
+    nargs = 1
+    is_real = True
+    numpy_text: str
+    kernel_text: str
+
+    def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
+        return self.numpy_text.format(printer._print(self.args[0]))
+
+    _scipycode = _numpycode
+
+    def _pythoncode(self, printer: sympy.printing.printer.Printer) -> str:
+        return self.kernel_text.format(printer._print(self.args[0]))
+
+
+class log1p(ScalarFunction):
+    """log(1 + x), accurate near 0."""
+
+    numpy_text = "np.log1p({0})"
+    kernel_text = "math.log1p({0})"
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return 1 / (1 + self.args[0])
+
+
+class expm1(ScalarFunction):
+    """exp(x) - 1, accurate near 0."""
+
+    numpy_text = "np.expm1({0})"
+    kernel_text = "math.expm1({0})"
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return sympy.exp(self.args[0])
+
+
+class sigmoid(ScalarFunction):
+    """1 / (1 + exp(-x)), without overflow."""
+
+    numpy_text = "scipy.special.expit({0})"
+    kernel_text = "(1.0 / (1.0 + math.exp(-({0}))))"
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return sigmoid(self.args[0]) * sigmoid(-self.args[0])
+
+
+class softplus(ScalarFunction):
+    """log(1 + exp(x)), without overflow."""
+
+    numpy_text = "np.logaddexp(0, {0})"
+    kernel_text = "(max({0}, 0.0) + math.log1p(math.exp(-abs({0}))))"
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return sigmoid(self.args[0])
+
+
+class relu(ScalarFunction):
+    """max(x, 0), with derivative 0 at 0."""
+
+    numpy_text = "np.maximum({0}, 0)"
+    kernel_text = "max({0}, 0.0)"
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return step(self.args[0])
+
+
+class step(ScalarFunction):
+    """1 where x > 0, else 0."""
+
+    numpy_text = "np.heaviside({0}, 0)"
+    kernel_text = "(1.0 if {0} > 0.0 else 0.0)"
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return sympy.S.Zero
+
+
+FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
+    "exp": sympy.exp,
+    "exp2": lambda x: sympy.exp(x * sympy.log(2)),
+    "log": sympy.log,
+    "log2": lambda x: sympy.log(x) / sympy.log(2),
+    "log10": lambda x: sympy.log(x) / sympy.log(10),
+    "log1p": log1p,
+    "expm1": expm1,
+    "sqrt": sympy.sqrt,
+    "cbrt": lambda x: sympy.sign(x) * sympy.Abs(x) ** sympy.Rational(1, 3),
+    "sin": sympy.sin,
+    "cos": sympy.cos,
+    "tan": sympy.tan,
+    "arcsin": sympy.asin,
+    "arccos": sympy.acos,
+    "arctan": sympy.atan,
+    "arctan2": sympy.atan2,
+    "hypot": lambda x, y: sympy.sqrt(x**2 + y**2),
+    "sinh": sympy.sinh,
+    "cosh": sympy.cosh,
+    "tanh": sympy.tanh,
+    "arcsinh": sympy.asinh,
+    "arccosh": sympy.acosh,
+    "arctanh": sympy.atanh,
+    "erf": sympy.erf,
+    "erfc": sympy.erfc,
+    "normcdf": lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2,
+    "gamma": sympy.gamma,
+    "gammaln": sympy.loggamma,
+    "sigmoid": sigmoid,
+    "expit": sigmoid,
+    "softplus": softplus,
+    "logaddexp": lambda x, y: x + softplus(y - x),
+    "relu": relu,
+    "abs": sympy.Abs,
+    "sign": sympy.sign,
+    "floor": sympy.floor,
+    "ceil": sympy.ceiling,
+    "maximum": sympy.Max,
+    "minimum": sympy.Min,
+}
+"""NumPy's (or SciPy's) name of an elementwise function -> its SymPy expression."""
+
+
+def number(value: int | float | np.number | sympy.Expr) -> sympy.Expr:
+    """A Python number as a SymPy one: exact where it is a short binary fraction (0.5, 2.25)."""
+    if isinstance(value, sympy.Expr):
+        return value
+    if isinstance(value, (int, np.integer)):
+        return sympy.Integer(int(value))
+    exact = Fraction(float(value)) if np.isfinite(value) else Fraction(0, 1)
+    if np.isfinite(value) and exact.denominator <= 1024:
+        return sympy.Rational(exact.numerator, exact.denominator)
+    return sympy.Float(float(value), 17)
+
+
+def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
+    """d expression / d variable, with the usual one-sided values at kinks: 0 for the derivative
+    of sign, floor and steps, half for max and min at ties.
+
+    Raises UnsupportedError where SymPy has no derivative.
+    """
+    if expression.has(sympy.floor, sympy.ceiling):
+        constants = {
+            part: sympy.Dummy(real=True)
+            for part in expression.atoms(sympy.floor, sympy.ceiling)
+        }
+        result = expression.xreplace(constants).diff(variable)
+        result = result.xreplace({dummy: part for part, dummy in constants.items()})
+    else:
+        result = expression.diff(variable)
+    result = result.replace(sympy.DiracDelta, lambda *arguments: sympy.S.Zero)
+    result = result.replace(sympy.Heaviside, _heaviside)
+    if any(power.exp.free_symbols for power in result.atoms(sympy.Pow)):
+        result = sympy.powsimp(result)
+    unknown = result.atoms(sympy.Derivative, sympy.Subs)
+    if unknown:
+        raise UnsupportedError(
+            f"no derivative is known for {next(iter(unknown)).args[0]}; "
+            "write the function with operations that have one"
+        )
+    return result
+
+
+def _heaviside(x: sympy.Expr, *_: sympy.Expr) -> sympy.Expr:
+    return (1 + sympy.sign(x)) / 2
+
+
+class _Printer(SciPyPrinter):
+    """SymPy's NumPy printer with broadcasting maxima and sums that keep scalars scalar."""
+
+    def _print_Max(self, expression: sympy.Max) -> str:
+        return self._fold("np.maximum", expression.args)
+
+    def _print_Min(self, expression: sympy.Min) -> str:
+        return self._fold("np.minimum", expression.args)
+
+    def _fold(self, name: str, arguments: Sequence[sympy.Expr]) -> str:
+        text = self._print(arguments[0])
+        for argument in arguments[1:]:
+            text = f"{name}({text}, {self._print(argument)})"
+        return text
+
+
+def numpy_text(expression: sympy.Expr) -> str:
+    """The expression as NumPy/SciPy text, with `np` and `scipy` in scope."""
+    printer = _Printer(
+        {"fully_qualified_modules": True, "allow_unknown_functions": False}
+    )
+    text = printer.doprint(expression)
+    return text.replace("numpy.", "np.")
+
+
+@lru_cache(maxsize=4096)
+def _compiled(expression: sympy.Expr, count: int) -> Callable[..., np.ndarray]:
+    import scipy.special
+
+    names = ", ".join(f"_{position}" for position in range(count))
+    source = f"lambda {names}: {numpy_text(expression)}"
+    return eval(source, {"np": np, "scipy": scipy})
+
+
+def evaluate(expression: sympy.Expr, arguments: Sequence[np.ndarray]) -> np.ndarray:
+    """The values of an expression of the slots at NumPy arrays."""
+    return _compiled(expression, len(arguments))(*arguments)

@@ -1,0 +1,238 @@
+"""Canonical form and simplification.
+
+Nodes are rebuilt from the leaves up, rules applied at each, until nothing changes. What is used
+once is spliced into the product that uses it; what is used several times stays one node, so
+neither formulas nor kernels swell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import sympy
+
+from derivatrix.compiler.ir import (
+    Apply,
+    Einsum,
+    Factor,
+    Map,
+    Node,
+    Structural,
+    Sum,
+    topological,
+    zeros,
+)
+from derivatrix.compiler.simplify.canonical import canonical_labels
+from derivatrix.compiler.simplify.functions import APPLY_RULES, MAP_RULES
+from derivatrix.compiler.simplify.product import Product, is_trivial
+from derivatrix.compiler.simplify.products import simplify_product
+
+PASSES = 50
+EXPANDED_TERMS = 24
+"""A product of sums is multiplied out, where that frees deltas, up to so many terms."""
+
+
+def simplify(roots: Sequence[Node], expand: bool = False) -> list[Node]:
+    """Equal expressions in canonical form.
+
+    expand: multiply out sums that hold deltas, so that Jacobians and Hessians become sums of
+    terms that say where they are nonzero.
+    """
+    current = list(roots)
+    for _ in range(PASSES):
+        simpler = _pass(current, expand)
+        if simpler == current:
+            return current
+        current = simpler
+    return current
+
+
+def _pass(roots: list[Node], expand: bool) -> list[Node]:
+    order = topological(roots)
+    uses: Counter[Node] = Counter(roots)
+    for node in order:
+        uses.update(_references(node))
+    new: dict[Node, Node] = {}
+    counts: Counter[Node] = Counter()
+    simplifier = _Simplifier(counts, expand)
+    for node in order:
+        new[node] = simplifier.simplify(_rebuilt(node, new))
+        counts[new[node]] += uses[node]
+    return [new[root] for root in roots]
+
+
+def _references(node: Node) -> list[Node]:
+    match node:
+        case Einsum():
+            return [factor for factor, _ in node.factors]
+        case Sum():
+            return list(node.terms)
+        case Map():
+            return list(node.arguments)
+        case Apply():
+            return [argument for argument, _ in node.arguments]
+    return []
+
+
+def _rebuilt(node: Node, new: Mapping[Node, Node]) -> Node:
+    match node:
+        case Einsum():
+            factors = tuple((new[factor], labels) for factor, labels in node.factors)
+            return Einsum(node.coefficient, factors, node.sizes, node.ndim)
+        case Sum():
+            return Sum(tuple(new[term] for term in node.terms), node.shape)
+        case Map():
+            return Map(
+                node.expression, tuple(new[argument] for argument in node.arguments)
+            )
+        case Apply():
+            arguments = tuple(
+                (new[argument], labels) for argument, labels in node.arguments
+            )
+            return Apply(
+                node.operation, arguments, node.stack, node.parameters, node.output
+            )
+    return node
+
+
+class _Simplifier:
+    """Simplifies single nodes; `uses` counts the references to each."""
+
+    def __init__(self, uses: Counter[Node], expand: bool) -> None:
+        self.uses = uses
+        self.expand = expand
+
+    def simplify(self, node: Node) -> Node:
+        match node:
+            case Einsum():
+                return self._product(Product.of(node))
+            case Sum():
+                return self._sum(node)
+            case Map():
+                return _first(MAP_RULES, node)
+            case Apply():
+                return _first(APPLY_RULES, node)
+        return node
+
+    def _inlinable(self, node: Node) -> bool:
+        return self.uses[node] <= 1 or is_trivial(node)
+
+    def _product(self, product: Product) -> Node:
+        simpler = simplify_product(product, self._inlinable)
+        if simpler is None:
+            return zeros(product.shape)
+        position = self._distributable(simpler)
+        if position is None:
+            return _finished(simpler)
+        total, labels = simpler.factors[position]
+        assert isinstance(total, Sum)
+        terms = []
+        for term in total.terms:
+            factors = (
+                *simpler.factors[:position],
+                (term, labels),
+                *simpler.factors[position + 1 :],
+            )
+            terms.append(self._product(replace(simpler, factors=factors)))
+        return self._sum(Sum(tuple(terms), simpler.shape))
+
+    def _distributable(self, product: Product) -> int | None:
+        """The position of a sum to multiply out: a lone one, or one whose deltas are freed."""
+        sums = [
+            i for i, (node, _) in enumerate(product.factors) if isinstance(node, Sum)
+        ]
+        arrays = [
+            node for node, _ in product.factors if not isinstance(node, Structural)
+        ]
+        for position in sums:
+            node = product.factors[position][0]
+            assert isinstance(node, Sum)
+            if len(arrays) == 1 and self.uses[node] <= 1:
+                return position
+            if self.expand and _holds_delta(node) and len(node.terms) <= EXPANDED_TERMS:
+                return position
+        return None
+
+    def _sum(self, node: Sum) -> Node:
+        """Nested sums made flat, like terms collected, in canonical order."""
+        coefficients: dict[Node, sympy.Expr] = {}
+        for term in self._flat(node.terms):
+            monomial, coefficient = _split(term)
+            known = coefficients.get(monomial, sympy.S.Zero)
+            coefficients[monomial] = sympy.expand(known + coefficient)
+        terms = [_joined(m, c) for m, c in coefficients.items() if c != 0]
+        if not terms:
+            return zeros(node.shape)
+        if len(terms) == 1:
+            return terms[0]
+        return Sum(tuple(sorted(terms, key=lambda term: term.key)), node.shape)
+
+    def _flat(self, terms: Sequence[Node]) -> list[Node]:
+        flat: list[Node] = []
+        for term in terms:
+            if isinstance(term, Sum) and self.uses[term] <= 1:
+                flat.extend(self._flat(term.terms))
+            else:
+                flat.append(term)
+        return flat
+
+
+def _first(rules: Sequence[Callable], node: Node) -> Node:
+    return next((new for rule in rules if (new := rule(node)) is not None), node)
+
+
+def _holds_delta(node: Sum) -> bool:
+    """Whether a term is, or has as a factor, an array of zeros and ones."""
+    return any(
+        isinstance(term, Structural)
+        or (
+            isinstance(term, Einsum)
+            and any(isinstance(factor, Structural) for factor, _ in term.factors)
+        )
+        for term in node.terms
+    )
+
+
+def _finished(product: Product) -> Node:
+    """The product as a node: canonical labels, and no wrapping of a single factor."""
+    numbers = {label: position for position, label in enumerate(product.output)}
+    for label in product.sizes:
+        numbers.setdefault(label, len(numbers))
+    sizes = [product.sizes[label] for label in sorted(numbers, key=numbers.__getitem__)]
+    ndim = len(product.output)
+    factors: list[Factor] = [
+        (node, tuple(numbers[label] for label in labels))
+        for node, labels in product.factors
+    ]
+    ordered = canonical_labels(factors, ndim, tuple(sizes))
+    final: dict[int, sympy.Expr] = dict(enumerate(sizes[:ndim]))
+    for node, labels in ordered:
+        final.update(zip(labels, node.shape, strict=True))
+    coefficient = sympy.expand(product.coefficient)
+    if coefficient == 1 and len(ordered) == 1 and ordered[0][1] == tuple(range(ndim)):
+        return ordered[0][0]
+    shape = tuple(final[label] for label in range(len(final)))
+    return Einsum(coefficient, tuple(ordered), shape, ndim)
+
+
+def _split(term: Node) -> tuple[Node, sympy.Expr]:
+    """A term as a node with coefficient 1 and a number."""
+    if not isinstance(term, Einsum):
+        return term, sympy.S.One
+    return _joined(term, 1 / term.coefficient), term.coefficient
+
+
+def _joined(monomial: Node, coefficient: sympy.Expr) -> Node:
+    if coefficient == 1:
+        return monomial
+    if isinstance(monomial, Einsum):
+        total = sympy.expand(monomial.coefficient * coefficient)
+        if total == 1 and len(monomial.factors) == 1:
+            factor, labels = monomial.factors[0]
+            if labels == tuple(range(monomial.ndim)):
+                return factor
+        return Einsum(total, monomial.factors, monomial.sizes, monomial.ndim)
+    labels = tuple(range(monomial.ndim))
+    return Einsum(coefficient, ((monomial, labels),), monomial.shape, monomial.ndim)

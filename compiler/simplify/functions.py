@@ -1,0 +1,253 @@
+"""The rules for elementwise functions and for operations: a node in, its simpler form out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sympy
+
+from derivatrix.compiler import scalars
+from derivatrix.compiler.arrays import Array, apply, elementwise, scale, subtract
+from derivatrix.compiler.ir import (
+    Apply,
+    Delta,
+    Einsum,
+    Map,
+    Node,
+    Sum,
+    einsum,
+    full,
+    is_zero,
+    literal,
+    slot,
+    zeros,
+)
+from derivatrix.compiler.operations.determinant import (
+    DETERMINANT,
+    LOG_ABSOLUTE_DETERMINANT,
+    LOG_DETERMINANT,
+)
+from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
+
+x = slot(0)
+
+
+def fold_numbers(node: Map) -> Node | None:
+    """Arguments that are one number everywhere become part of the expression."""
+    if all(literal(argument) is None for argument in node.arguments):
+        return None
+    return elementwise(node.expression, *map(Array, node.arguments)).node
+
+
+def extract_coefficient(node: Map) -> Node | None:
+    """2 exp(x) is the coefficient 2 and exp(x); x², x³ and products of arguments are products."""
+    coefficient, rest = node.expression.as_coeff_Mul()
+    powers = rest.as_powers_dict()
+    product = all(base.is_Symbol and e in (1, 2, 3) for base, e in powers.items())
+    if coefficient == 1 and not product:
+        return None
+    labels = range(node.ndim)
+    if product:
+        factors = [
+            (node.arguments[int(base.name[1:])], labels)
+            for base, exponent in powers.items()
+            for _ in range(int(exponent))
+        ]
+        return einsum(factors, labels, coefficient)
+    return scale(Array(Map(rest, node.arguments)), coefficient).node
+
+
+def split_sum(node: Map) -> Node | None:
+    """A sum of functions of different arguments is a sum of nodes."""
+    if not isinstance(node.expression, sympy.Add):
+        return None
+    parts = node.expression.args
+    symbols = [part.free_symbols for part in parts]
+    if len(node.arguments) < 2 or all(len(own) != 1 for own in symbols):
+        return None
+    arguments = [Array(argument) for argument in node.arguments]
+    terms = tuple(elementwise(part, *arguments).node for part in parts)
+    shape = node.shape
+    return Sum(
+        tuple(t if t.shape == shape else full(literal(t) or 0, shape) for t in terms),
+        shape,
+    )
+
+
+def compose(node: Map) -> Node | None:
+    """A function of a function, where SymPy finds something shorter: log(exp(x)) = x."""
+    for position, inner in enumerate(node.arguments):
+        if not isinstance(inner, Map):
+            continue
+        before = node.expression.count_ops() + inner.expression.count_ops()
+        if before > 12:
+            continue
+        count = len(node.arguments)
+        shifted = inner.expression.xreplace(
+            {slot(i): slot(count + i) for i in range(len(inner.arguments))}
+        )
+        expression = node.expression.subs(slot(position), shifted)
+        if expression.count_ops() < before:
+            arguments = [*map(Array, node.arguments), *map(Array, inner.arguments)]
+            return elementwise(expression, *arguments).node
+    return None
+
+
+def logarithm(node: Map) -> Node | None:
+    """log det, log |det|, log Σ exp, log softmax and log(1 + exp) in their stable forms."""
+    if node.expression != sympy.log(x):
+        return None
+    argument = node.arguments[0]
+    if isinstance(argument, Apply) and argument.operation is DETERMINANT:
+        return Apply(LOG_DETERMINANT, argument.arguments, argument.stack)
+    if isinstance(argument, Map) and argument.expression == sympy.Abs(x):
+        inner = argument.arguments[0]
+        if isinstance(inner, Apply) and inner.operation is DETERMINANT:
+            return Apply(LOG_ABSOLUTE_DETERMINANT, inner.arguments, inner.stack)
+    if (
+        isinstance(argument, Apply)
+        and argument.operation is SOFTMAX
+        and not _partial(argument)
+    ):
+        z = Array(argument.arguments[0][0])
+        return subtract(z, apply(LOGSUMEXP, z)[..., None]).node
+    return _log_sum_exp(argument) or _log_one_plus_exp(argument)
+
+
+def _partial(node: Apply) -> bool:
+    return node.arguments[0][1] != tuple(range(len(node.stack)))
+
+
+def _log_sum_exp(argument: Node) -> Node | None:
+    if not isinstance(argument, Einsum) or len(argument.factors) != 1:
+        return None
+    exponential, labels = argument.factors[0]
+    if not isinstance(exponential, Map) or exponential.expression != sympy.exp(x):
+        return None
+    kept = argument.ndim
+    if sorted(labels) != list(range(len(argument.sizes))) or labels[:kept] != tuple(
+        range(kept)
+    ):
+        return None
+    if kept == exponential.ndim or argument.coefficient != 1:
+        return None
+    result = Array(exponential.arguments[0])
+    for _ in range(exponential.ndim - kept):
+        result = apply(LOGSUMEXP, result)
+    return result.node
+
+
+def _one_plus_exp(argument: Node) -> Node | None:
+    """z where the argument is 1 + exp(z)."""
+    if not isinstance(argument, Sum) or len(argument.terms) != 2:
+        return None
+    for one, other in (argument.terms, argument.terms[::-1]):
+        if (
+            literal(one) == 1
+            and isinstance(other, Map)
+            and other.expression == sympy.exp(x)
+        ):
+            return other.arguments[0]
+    return None
+
+
+def _log_one_plus_exp(argument: Node) -> Node | None:
+    z = _one_plus_exp(argument)
+    return None if z is None else Map(scalars.softplus(x), (z,))
+
+
+def logistic(node: Map) -> Node | None:
+    """1 / (1 + exp(z)) = sigmoid(-z)."""
+    if node.expression != 1 / x:
+        return None
+    z = _one_plus_exp(node.arguments[0])
+    return None if z is None else Map(scalars.sigmoid(-x), (z,))
+
+
+def linear_in_zero(node: Apply) -> Node | None:
+    """An operation that is linear in an argument, at zero, is zero."""
+    if any(
+        is_zero(node.arguments[position][0]) for position in node.operation.transposes
+    ):
+        return zeros(node.shape)
+    return None
+
+
+def of_inverse(node: Apply) -> Node | None:
+    """(A⁻¹)⁻¹ = A; det, logdet of A⁻¹ from those of A."""
+    inner, labels = node.arguments[0]
+    if not isinstance(inner, Apply) or inner.operation is not INVERSE or inner.stack:
+        return None
+    matrix = inner.arguments[0][0]
+    if node.operation is INVERSE:
+        return matrix
+    if node.operation is DETERMINANT:
+        return Map(1 / x, (Apply(DETERMINANT, inner.arguments),))
+    if node.operation in (LOG_DETERMINANT, LOG_ABSOLUTE_DETERMINANT):
+        return scale(
+            Array(Apply(node.operation, inner.arguments)), sympy.S.NegativeOne
+        ).node
+    return None
+
+
+def of_transpose(node: Apply) -> Node | None:
+    """(c Aᵀ)⁻¹ = (A⁻¹)ᵀ / c, det(Aᵀ) = det(A), I⁻¹ = I, diag(v)⁻¹ = diag(1/v)."""
+    if node.operation not in (
+        INVERSE,
+        DETERMINANT,
+        LOG_DETERMINANT,
+        LOG_ABSOLUTE_DETERMINANT,
+    ):
+        return None
+    inner, labels = node.arguments[0]
+    if labels or node.stack:
+        return None
+    if isinstance(inner, Delta) and node.operation is INVERSE:
+        return inner
+    if not isinstance(inner, Einsum) or inner.contracted:
+        return None
+    if len(inner.factors) == 1 and set(inner.factors[0][1]) == {0, 1}:
+        return _of_moved(node, inner)
+    return _of_diagonal(node, inner)
+
+
+def _of_moved(node: Apply, inner: Einsum) -> Node | None:
+    matrix, labels = inner.factors[0]
+    if matrix.ndim != 2:
+        return None
+    if node.operation is INVERSE:
+        core = Apply(INVERSE, ((matrix, ()),))
+        return einsum([(core, labels)], (0, 1), 1 / inner.coefficient)
+    if inner.coefficient != 1:
+        return None
+    return Apply(node.operation, ((matrix, ()),))
+
+
+def _of_diagonal(node: Apply, inner: Einsum) -> Node | None:
+    deltas = [labels for factor, labels in inner.factors if isinstance(factor, Delta)]
+    vectors = [f for f in inner.factors if not isinstance(f[0], Delta)]
+    if len(deltas) != 1 or not vectors or any(len(labels) > 1 for _, labels in vectors):
+        return None
+    if node.operation is INVERSE:
+        inverted = [(Map(1 / x, (factor,)), labels) for factor, labels in vectors]
+        return einsum(
+            [*inverted, (Delta(node.shape[0]), (0, 1))], (0, 1), 1 / inner.coefficient
+        )
+    return None
+
+
+MAP_RULES: tuple[Callable[[Map], Node | None], ...] = (
+    fold_numbers,
+    extract_coefficient,
+    split_sum,
+    logarithm,
+    logistic,
+    compose,
+)
+
+APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
+    linear_in_zero,
+    of_inverse,
+    of_transpose,
+)

@@ -1,0 +1,292 @@
+"""The rules for products, a row each: a product in, the simpler product out, or None.
+
+Each leaves the value unchanged and makes the product smaller, so that applying them until none
+applies ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import sympy
+
+from derivatrix.compiler.facts import facts
+from derivatrix.compiler.ir import (
+    Apply,
+    Delta,
+    Einsum,
+    Leaf,
+    Map,
+    Node,
+    Select,
+    Structural,
+    Triangle,
+    is_zero,
+    slot,
+)
+from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.softmax import SOFTMAX
+from derivatrix.compiler.simplify.product import Product
+
+Rule = Callable[[Product], Product | None]
+
+
+def simplify_product(
+    product: Product, inlinable: Callable[[Node], bool]
+) -> Product | None:
+    """The product with every rule applied until none applies; None if it is zero."""
+    while True:
+        position = next(
+            (
+                i
+                for i, (node, _) in enumerate(product.factors)
+                if isinstance(node, Einsum) and inlinable(node)
+            ),
+            None,
+        )
+        if position is not None:
+            product = product.inlined(position)
+            continue
+        if product.coefficient == 0 or any(
+            is_zero(node) for node, _ in product.factors
+        ):
+            return None
+        simpler = next(
+            (new for rule in RULES if (new := rule(product)) is not None), None
+        )
+        if simpler is None:
+            return product
+        product = simpler
+
+
+def count_free_labels(product: Product) -> Product | None:
+    """A summed label that no factor has counts its dimension."""
+    mentioned = {label for _, labels in product.factors for label in labels}
+    for label, size in product.sizes.items():
+        if label not in mentioned and label not in product.output:
+            sizes = {key: value for key, value in product.sizes.items() if key != label}
+            return Product(
+                product.coefficient * size, product.factors, product.output, sizes
+            )
+    return None
+
+
+def eliminate_delta(product: Product) -> Product | None:
+    """δ[i,i] = 1; Σ_j δ[i,j] F[j] = F[i]; δ[i,j] F[j] = δ[i,j] F[i]."""
+    for position, (node, labels) in enumerate(product.factors):
+        if not isinstance(node, Delta):
+            continue
+        first, second = labels
+        rest = product.without(position)
+        if first == second:
+            return rest
+        if second not in product.output:
+            return rest.renamed(second, first)
+        if first not in product.output:
+            return rest.renamed(first, second)
+        low, high = sorted(labels, key=product.output.index)
+        if any(
+            high in own for i, (_, own) in enumerate(product.factors) if i != position
+        ):
+            renamed = rest.renamed(high, low)
+            sizes = {**renamed.sizes, high: product.sizes[high]}
+            return Product(
+                product.coefficient, renamed.factors, product.output, sizes
+            ).times((node, (low, high)))
+        if labels != (low, high):
+            return rest.times((node, (low, high)))
+    return None
+
+
+def _pairs(product: Product, kind: type) -> Iterator[tuple[int, int]]:
+    """Positions of the ordered pairs of factors of a kind."""
+    places = [
+        i for i, (node, _) in enumerate(product.factors) if isinstance(node, kind)
+    ]
+    yield from ((i, j) for i in places for j in places if i != j)
+
+
+def merge_selects(product: Product) -> Product | None:
+    """Equal selections of one axis make a delta; a selection of a selection is one."""
+    for one, two in _pairs(product, Select):
+        (left, (i, j)), (right, (k, m)) = product.factors[one], product.factors[two]
+        assert isinstance(left, Select) and isinstance(right, Select)
+        if left is right and j == m:
+            rest = product.without(two)
+            return rest if i == k else rest.times((Delta(left.shape[0]), (i, k)))
+        if left is right and i == k:
+            return product.without(two).times((Delta(left.shape[1]), (j, m)))
+        if j == k and product.private(j, 2):
+            start = sympy.expand(right.start + right.step * left.start)
+            step = left.step * right.step
+            merged = Select(left.shape[0], right.shape[1], start, step)
+            return product.without(one, two).times((merged, (i, m)))
+        if j == m and _disjoint(left, right):
+            return product.scaled(sympy.S.Zero)
+    return None
+
+
+def _disjoint(left: Select, right: Select) -> bool:
+    """Whether two selections provably have no index in common."""
+    if left.step != 1 or right.step != 1:
+        return False
+    gaps = (
+        right.start - left.start - left.shape[0],
+        left.start - right.start - right.shape[0],
+    )
+    return any(sympy.expand(gap).is_nonnegative for gap in gaps)
+
+
+def drop_select(product: Product) -> Product | None:
+    """Σ_j [j = s + t i] = 1; a selection of everything is a delta."""
+    for position, (node, labels) in enumerate(product.factors):
+        if not isinstance(node, Select):
+            continue
+        if product.private(labels[1], 1):
+            return product.without(position)
+        if node.shape[0] == node.shape[1] and node.start == 0 and node.step == 1:
+            return product.without(position).times((Delta(node.shape[0]), labels))
+    return None
+
+
+def merge_powers(product: Product) -> Product | None:
+    """x^a x^b = x^(a+b), for factors with the same labels."""
+    groups: dict[tuple[Node, tuple[int, ...]], list[tuple[int, sympy.Expr]]] = {}
+    for position, (node, labels) in enumerate(product.factors):
+        base, exponent = _power(node)
+        groups.setdefault((base, labels), []).append((position, exponent))
+    for (base, labels), members in groups.items():
+        total = sum((exponent for _, exponent in members), sympy.S.Zero)
+        mixed = len(members) > 1 and any(exponent != 1 for _, exponent in members)
+        if not mixed and not (len(members) > 3 and not isinstance(base, Structural)):
+            continue
+        product = product.without(*(position for position, _ in members))
+        if total in (0, 1, 2, 3):
+            return product.times(*[(base, labels)] * int(total))
+        return product.times((Map(slot(0) ** total, (base,)), labels))
+    return None
+
+
+def _power(node: Node) -> tuple[Node, sympy.Expr]:
+    if isinstance(node, Map) and isinstance(node.expression, sympy.Pow):
+        base, exponent = node.expression.args
+        if base == slot(0) and exponent.is_number:
+            return node.arguments[0], exponent
+    return node, sympy.S.One
+
+
+def cancel_inverse(product: Product) -> Product | None:
+    """A⁻¹ A = A A⁻¹ = I."""
+    for one, (node, labels) in enumerate(product.factors):
+        if not isinstance(node, Apply) or node.operation is not INVERSE:
+            continue
+        argument, stack = node.arguments[0]
+        if stack != tuple(range(len(node.stack))):
+            continue
+        for two, (other, others) in enumerate(product.factors):
+            if other is not argument or others[:-2] != labels[:-2]:
+                continue
+            pair = _adjacent(labels[-2:], others[-2:], "symmetric" in facts(argument))
+            if pair and product.private(pair[2], 2):
+                delta = Delta(argument.shape[-1])
+                return product.without(one, two).times((delta, pair[:2]))
+    return None
+
+
+def _adjacent(
+    left: tuple[int, ...], right: tuple[int, ...], symmetric: bool
+) -> tuple[int, int, int] | None:
+    """The outer two labels and the inner one of a matrix product of two factors, if it is one."""
+    (i, j), (k, m) = left, right
+    if j == k:
+        return (i, m, j)
+    if m == i:
+        return (k, j, i)
+    if symmetric and j == m:
+        return (i, k, j)
+    if symmetric and i == k:
+        return (j, m, i)
+    return None
+
+
+def cancel_orthogonal(product: Product) -> Product | None:
+    """QᵀQ = Q Qᵀ = I for an orthogonal input."""
+    for one, two in _pairs(product, Leaf):
+        (left, labels), (right, others) = product.factors[one], product.factors[two]
+        if left is not right or "orthogonal" not in facts(left):
+            continue
+        for inner in (0, 1):
+            same = labels[inner] == others[inner]
+            if same and product.private(labels[inner], 2):
+                outer = (labels[1 - inner], others[1 - inner])
+                delta = Delta(left.shape[0])
+                return product.without(one, two).times((delta, outer))
+    return None
+
+
+def drop_triangle(product: Product) -> Product | None:
+    """A triangle's mask on a matrix of that triangle, or twice, changes nothing."""
+    for position, (node, labels) in enumerate(product.factors):
+        if not isinstance(node, Triangle):
+            continue
+        if labels[0] == labels[1]:
+            return product.without(position).scaled(sympy.Integer(node.offset <= 0))
+        for other, (factor, own) in enumerate(product.factors):
+            if other == position:
+                continue
+            if factor is node and own == labels:
+                return product.without(position)
+            if node.offset > 0 or isinstance(factor, Structural):
+                continue
+            known = facts(factor)
+            lower = "lower" in known and own[-2:] == labels
+            upper = "upper" in known and own[-2:] == labels[::-1]
+            if lower or upper:
+                return product.without(position)
+    return None
+
+
+def recognise_softmax(product: Product) -> Product | None:
+    """exp(z) / Σ exp(z) = softmax(z), over z's last axis."""
+    for one, (node, labels) in enumerate(product.factors):
+        if not _is_exponential(node):
+            continue
+        for two, (other, others) in enumerate(product.factors):
+            base, exponent = _power(other)
+            if exponent == -1 and others == labels[:-1] and _sums_last_axis(base, node):
+                assert isinstance(node, Map)
+                stack = node.shape[:-1]
+                argument = (node.arguments[0], tuple(range(len(stack))))
+                softmax = Apply(SOFTMAX, (argument,), stack)
+                return product.without(one, two).times((softmax, labels))
+    return None
+
+
+def _is_exponential(node: Node) -> bool:
+    return (
+        isinstance(node, Map)
+        and node.expression == sympy.exp(slot(0))
+        and node.ndim > 0
+    )
+
+
+def _sums_last_axis(node: Node, summand: Node) -> bool:
+    return (
+        isinstance(node, Einsum)
+        and node.coefficient == 1
+        and node.factors == ((summand, tuple(range(summand.ndim))),)
+        and node.ndim == summand.ndim - 1
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    count_free_labels,
+    eliminate_delta,
+    merge_selects,
+    drop_select,
+    merge_powers,
+    cancel_inverse,
+    cancel_orthogonal,
+    drop_triangle,
+    recognise_softmax,
+)

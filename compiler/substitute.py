@@ -1,0 +1,109 @@
+"""Replace leaves by other nodes, which may carry further leading axes.
+
+One pass serves two ends: a batch axis is an input replaced by one with a leading axis, and a
+Jacobian is the JVP with its tangent replaced by a basis of tangents. Whatever depends on a
+replaced leaf gets the same leading axes; einsum labels carry them through, and operations of
+the registry take them as stacked axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.ir import (
+    Apply,
+    Einsum,
+    Factor,
+    Map,
+    Node,
+    Sum,
+    einsum,
+    topological,
+)
+
+
+def substitute(
+    roots: Sequence[Node], replacements: Mapping[Node, Node], stack: Shape = ()
+) -> list[Node]:
+    """The roots with each key of `replacements` replaced by its value, whose shape is the
+    key's or, behind the leading axes `stack`, the key's.
+
+    A root that depends on no stacked value comes back without the leading axes.
+    """
+    new: dict[Node, Node] = dict(replacements)
+    stacked = {node: value.ndim > node.ndim for node, value in replacements.items()}
+    for node in topological(roots):
+        if node not in new:
+            new[node], stacked[node] = _rebuild(node, new, stacked, stack)
+    return [new[root] for root in roots]
+
+
+def _rebuild(
+    node: Node, new: Mapping[Node, Node], stacked: Mapping[Node, bool], stack: Shape
+) -> tuple[Node, bool]:
+    if all(new[child] is child for child in node.children):
+        return node, False
+    deep = any(stacked[child] for child in node.children)
+    extra = stack if deep else ()
+    match node:
+        case Einsum():
+            return _einsum(node, new, stacked, extra), deep
+        case Sum():
+            terms = tuple(_lift(term, new, stacked, extra) for term in node.terms)
+            return Sum(terms, extra + node.shape), deep
+        case Map():
+            arguments = tuple(
+                _lift(argument, new, stacked, extra) for argument in node.arguments
+            )
+            return Map(node.expression, arguments), deep
+        case Apply():
+            return _apply(node, new, stacked, extra), deep
+    raise TypeError(f"no substitution in {node!r}")
+
+
+def _einsum(
+    node: Einsum, new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape
+) -> Einsum:
+    shift = len(extra)
+    leading = tuple(range(shift))
+    factors = tuple(
+        (
+            new[factor],
+            (leading if stacked[factor] else ())
+            + tuple(label + shift for label in labels),
+        )
+        for factor, labels in node.factors
+    )
+    return Einsum(node.coefficient, factors, extra + node.sizes, shift + node.ndim)
+
+
+def _lift(
+    node: Node, new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape
+) -> Node:
+    if not extra or stacked[node]:
+        return new[node]
+    rank = node.ndim
+    output = [("stack", axis) for axis in range(len(extra))]
+    sizes = dict(zip(output, extra, strict=True))
+    return einsum([(new[node], range(rank))], [*output, *range(rank)], sizes=sizes)
+
+
+def _apply(
+    node: Apply, new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape
+) -> Apply:
+    shift = len(extra)
+    leading = tuple(range(shift))
+    arguments: list[Factor] = []
+    for argument, labels in node.arguments:
+        moved = tuple(label + shift for label in labels)
+        arguments.append(
+            (new[argument], (leading if stacked[argument] else ()) + moved)
+        )
+    return Apply(
+        node.operation,
+        tuple(arguments),
+        extra + node.stack,
+        node.parameters,
+        node.output,
+    )

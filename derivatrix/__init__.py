@@ -1,0 +1,1 @@
+"""Closed-form derivatives of matrix functions, as Numba kernels."""

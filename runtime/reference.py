@@ -1,0 +1,72 @@
+"""NumPy texts of a generated module (DECLARATION, FORMULAS) as functions of named values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CodeType
+
+import numpy as np
+import scipy
+
+Values = Mapping[str, "np.ndarray | int"]
+
+
+class OutOfDomain(ValueError):
+    """The text has no finite real value at a point."""
+
+
+class BrokenText(ValueError):
+    """The text cannot be evaluated at all."""
+
+
+class Text:
+    """A NumPy expression. Only `np`, `scipy` and the names given at the call are in its scope."""
+
+    # NumPy's C code imports modules through the calling frame's builtins.
+    _SCOPE = {"np": np, "scipy": scipy, "__builtins__": {"__import__": __import__}}
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._code = _compiled(text)
+
+    def __call__(self, values: Values, shape: tuple[int, ...]) -> np.ndarray:
+        """The float64 array of `shape` that the text gives; rank-0 arrays are bound as numbers.
+
+        Raises OutOfDomain where it is not finite, not real, or the linear algebra fails;
+        BrokenText where the text itself is at fault."""
+        scope = {name: _bound(value) for name, value in values.items()}
+        try:
+            with np.errstate(all="ignore"):
+                result = np.asarray(eval(self._code, {**self._SCOPE, **scope}))
+        except (ArithmeticError, IndexError, ValueError) as error:
+            raise OutOfDomain(f"{type(error).__name__}: {error}") from error
+        except (AttributeError, ImportError, KeyError, NameError, TypeError) as error:
+            raise BrokenText(f"{type(error).__name__}: {error}, in {self.text}") from error
+        return _real(result, shape)
+
+
+def _compiled(text: str) -> CodeType:
+    try:
+        return compile(f"(\n{text}\n)", "<formula>", "eval")
+    except (SyntaxError, ValueError) as error:
+        raise BrokenText(f"not a Python expression ({error}): {text}") from error
+
+
+def _bound(value: np.ndarray | int) -> object:
+    return value[()] if isinstance(value, np.ndarray) else value
+
+
+def _real(result: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if result.shape != shape:
+        raise OutOfDomain(f"the text gives shape {result.shape}, expected {shape}")
+    if result.dtype.kind not in "biufc":
+        raise BrokenText(f"the text gives an array of {result.dtype}")
+    if result.dtype.kind == "c":
+        # Some SciPy functions return real results as complex ones, with rounding left over.
+        if np.abs(result.imag).max(initial=0.0) > 1e-13 * np.abs(result).max(initial=0.0):
+            raise OutOfDomain("the value is complex")
+        result = result.real
+    result = result.astype(np.float64)
+    if not np.isfinite(result).all():
+        raise OutOfDomain("the value is not finite")
+    return result

@@ -1,0 +1,276 @@
+"""Sizes, points and directions for verification, drawn inside the inputs' structures and domains.
+
+Everything is a function of the generator that is passed, so a seed gives the same points always.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+
+import numpy as np
+
+from derivatrix.runtime.errors import ShapeError
+from derivatrix.runtime.surface import BATCH, Input, Point, Sizes, Surface, shape_at
+
+Shape = tuple[int, ...]
+Random = np.random.Generator
+
+LARGE = (16, 11, 8, 6)
+"""Least sizes to try for the point with larger sizes, where other code may run than for small ones."""
+LARGE_ENTRIES = 500_000
+"""The most entries that a derivative may have there."""
+
+
+# Sizes
+
+
+def assignments(surface: Surface, given: Mapping[str, int]) -> list[dict[str, int]]:
+    """Small sizes for the names in the module's shapes, the most telling first.
+
+    The sizes of one assignment are distinct, and so are the axes of different texts if that can
+    be had, so that a wrong axis has a wrong size. Rows are more than columns first, then fewer.
+    `given` fixes some sizes. Raises ShapeError when it names others or no size fits.
+    """
+    names = surface.size_names
+    for name, size in given.items():
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise ShapeError(f"{surface.name}: no size is called {name}; its sizes: {known}")
+        if not isinstance(size, int) or size < 1:
+            raise ShapeError(f"{surface.name}: size {name} = {size!r} is no positive integer")
+    free = [name for name in names if name not in given]
+    found: list[dict[str, int]] = []
+    for base, order in itertools.product((3, 2, 5), (_descending, _ascending, _rotated)):
+        sizes = {**given, **_distinct(order(free), base, _least(surface.module))}
+        sizes = {name: sizes[name] for name in names}
+        if sizes not in found and _fits(surface, sizes):
+            found.append(sizes)
+    if not found:
+        raise ShapeError(f"{surface.name}: no sizes make every axis positive; give `sizes`")
+    return sorted(found, key=lambda sizes: _collisions(surface, sizes))
+
+
+def large(surface: Surface) -> dict[str, int] | None:
+    """Sizes above the small ones, if there is a size to choose and the derivatives stay small."""
+    names = list(surface.size_names)
+    for base in LARGE if names else ():
+        sizes = _distinct(_descending(names), base, _least(surface.module))
+        sizes = {name: sizes[name] for name in names}
+        if _fits(surface, sizes) and _entries(surface, sizes) <= LARGE_ENTRIES:
+            return sizes
+    return None
+
+
+def _least(module: ModuleType) -> Mapping[str, int]:
+    return getattr(module, "SIZES", {})
+
+
+def _descending(names: list[str]) -> list[str]:
+    return names[::-1]
+
+
+def _ascending(names: list[str]) -> list[str]:
+    return names
+
+
+def _rotated(names: list[str]) -> list[str]:
+    return names[1:] + names[:1]
+
+
+def _distinct(names: list[str], base: int, least: Mapping[str, int]) -> dict[str, int]:
+    """Growing sizes in the order of the names, each at least `base` and its own least size."""
+    sizes: dict[str, int] = {}
+    for name in names:
+        start = max(base, least.get(name, 1))
+        sizes[name] = next(size for size in itertools.count(start) if size not in sizes.values())
+    return sizes
+
+
+def _shapes(surface: Surface) -> list[tuple[str, ...]]:
+    return [entry.shape for entry in surface.inputs] + [surface.output]
+
+
+def _fits(surface: Surface, sizes: Sizes) -> bool:
+    return all(size > 0 for shape in _shapes(surface) for size in shape_at(shape, sizes))
+
+
+def _collisions(surface: Surface, sizes: Sizes) -> int:
+    """How many texts of axes stand for a number that another text stands for too."""
+    texts = {text for shape in _shapes(surface) for text in shape} | set(sizes)
+    return len(texts) - len({shape_at((text,), sizes) for text in texts})
+
+
+def _entries(surface: Surface, sizes: Sizes) -> int:
+    """The entries of the largest derivative."""
+    pairs = [(kind, key) for kind in surface.kinds for key in surface.keys(kind)]
+    return max(math.prod(surface.shape(kind, key, sizes)) for kind, key in pairs)
+
+
+# Points
+
+
+def draws(surface: Surface, sizes: Sizes, random: Random) -> Iterator[Point]:
+    """Points at these sizes, without end: the declared domains first; then, for inputs that
+    declare none, other places where functions are defined, alike and mixed."""
+    names = list(PLACES)
+    schedule = [name for name in names for _ in range(3 if name == "general" else 2)]
+    plain = [entry.name for entry in surface.inputs if _place(entry) == "general"]
+    for place in schedule if plain else ["general"] * 3:
+        yield _point(surface, sizes, dict.fromkeys(plain, place), random)
+    while True:
+        places = {name: str(random.choice(names)) for name in plain}
+        yield _point(surface, sizes, places, random)
+
+
+def _point(surface: Surface, sizes: Sizes, places: Mapping[str, str], random: Random) -> Point:
+    values = {}
+    for entry in surface.inputs:
+        place = places.get(entry.name, _place(entry))
+        values[entry.name] = _draw(place, entry.structure, entry.full(sizes), random)
+    tangents = {entry.name: weights(entry.full(sizes), random) for entry in surface.wrt}
+    cotangent = weights(surface.shape("value", "", sizes), random)
+    return Point(dict(sizes), _label(sizes, places), values, tangents, cotangent)
+
+
+def _label(sizes: Sizes, places: Mapping[str, str]) -> str:
+    named = [f"{name}={size}" for name, size in sizes.items()]
+    moved = [f"{name} {place}" for name, place in places.items() if place != "general"]
+    return ", ".join(named + moved) or "fixed sizes"
+
+
+def weights(shape: Shape, random: Random) -> np.ndarray:
+    """Numbers of either sign with sizes in [0.5, 1.5]: none is small enough to hide an error."""
+    return random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape)
+
+
+def _place(entry: Input) -> str:
+    """Where an input is drawn: its structure, or the domain it has to be in."""
+    if entry.structure == "general" or (entry.structure, entry.domain) == ("symmetric", "spd"):
+        return entry.domain or "general"
+    return entry.structure
+
+
+def _draw(place: str, structure: str, shape: Shape, random: Random) -> np.ndarray:
+    square = len(shape) >= 2 and shape[-1] == shape[-2]
+    if place in SQUARE_PLACES and not square:
+        place = "general"
+    return np.asarray(project(structure, PLACES_AND_STRUCTURES[place](shape, random)))
+
+
+def _general(shape: Shape, random: Random) -> np.ndarray:
+    return np.asarray(random.standard_normal(shape))
+
+
+def _positive(shape: Shape, random: Random) -> np.ndarray:
+    return np.asarray(np.exp(random.uniform(-0.69, 0.69, shape)))
+
+
+def _small(shape: Shape, random: Random) -> np.ndarray:
+    return np.asarray(random.uniform(-0.4, 0.4, shape))
+
+
+def _fraction(shape: Shape, random: Random) -> np.ndarray:
+    return np.asarray(random.uniform(0.15, 0.85, shape))
+
+
+def _above_one(shape: Shape, random: Random) -> np.ndarray:
+    return np.asarray(random.uniform(1.3, 2.5, shape))
+
+
+def _spd(shape: Shape, random: Random) -> np.ndarray:
+    factor = _general(shape, random)
+    return factor @ factor.mT / shape[-1] + np.eye(shape[-1])
+
+
+def _dominant(shape: Shape, random: Random) -> np.ndarray:
+    size = shape[-1]
+    diagonal = np.eye(size) * random.uniform(1.5, 2.5, (*shape[:-2], 1, size))
+    return _general(shape, random) * (0.5 / size) + diagonal
+
+
+def _orthogonal(shape: Shape, random: Random) -> np.ndarray:
+    factor, triangle = np.linalg.qr(_general(shape, random))
+    signs = np.sign(np.diagonal(triangle, axis1=-2, axis2=-1))
+    return np.asarray(factor * signs[..., None, :])
+
+
+def _invertible(shape: Shape, random: Random) -> np.ndarray:
+    """Singular values between 1 and 2, either sign of the determinant."""
+    stretch = random.uniform(1.0, 2.0, (*shape[:-2], 1, shape[-1]))
+    return (_orthogonal(shape, random) * stretch) @ _orthogonal(shape, random)
+
+
+Draw = Callable[[Shape, Random], np.ndarray]
+
+PLACES: dict[str, Draw] = {
+    "general": _general,
+    "positive": _positive,
+    "small": _small,
+    "fraction": _fraction,
+    "spd": _spd,
+    "dominant": _dominant,
+    "above one": _above_one,
+}
+"""Where an input that declares no domain is drawn, in the order tried."""
+
+PLACES_AND_STRUCTURES: dict[str, Draw] = {
+    **PLACES,
+    "symmetric": _general,
+    "lower": _dominant,
+    "upper": _dominant,
+    "diagonal": _dominant,
+    "orthogonal": _orthogonal,
+    "nonneg": _positive,
+    "invertible": _invertible,
+}
+
+SQUARE_PLACES = ("spd", "dominant", "orthogonal", "invertible")
+
+
+# Structures
+
+
+def project(structure: str, array: np.ndarray) -> np.ndarray:
+    """The nearest array of the structure, in the last two axes; the identity where every
+    direction is allowed (an orthogonal input has the ambient derivative)."""
+    if structure in ("symmetric", "spd"):
+        return (array + array.mT) / 2
+    if structure == "lower":
+        return np.tril(array)
+    if structure == "upper":
+        return np.triu(array)
+    if structure == "diagonal":
+        return array * np.eye(array.shape[-1])
+    return array
+
+
+def directions(structure: str, shape: Shape, limit: int, random: Random) -> np.ndarray:
+    """Directions that keep the structure, stacked: a basis if it has at most `limit` members,
+    otherwise `limit` of them at random and a few dense directions of length 1."""
+    free = np.argwhere(_freedom(structure, shape))
+    dense = [] if len(free) <= limit else [_dense(structure, shape, random) for _ in range(4)]
+    if dense:
+        free = random.permutation(free)[:limit]
+    return np.stack([*(_basis(structure, shape, tuple(index)) for index in free), *dense])
+
+
+def _freedom(structure: str, shape: Shape) -> np.ndarray:
+    """Which entries move freely; of a symmetric array the lower triangle."""
+    pattern = "lower" if structure in ("symmetric", "spd") else structure
+    return np.asarray(project(pattern, np.ones(shape)) != 0)
+
+
+def _basis(structure: str, shape: Shape, index: tuple[int, ...]) -> np.ndarray:
+    direction = np.zeros(shape)
+    direction[index] = 1.0
+    if structure in ("symmetric", "spd"):
+        direction[(*index[:-2], index[-1], index[-2])] = 1.0
+    return direction
+
+
+def _dense(structure: str, shape: Shape, random: Random) -> np.ndarray:
+    direction = project(structure, weights(shape, random))
+    return np.asarray(direction / np.linalg.norm(direction))

@@ -1,0 +1,185 @@
+"""What a generated module offers: its inputs, its functions, what each takes and returns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from derivatrix.runtime.errors import LoadError
+from derivatrix.runtime.load import require_generated
+
+Sizes = Mapping[str, int]
+Arrays = dict[str, np.ndarray]
+
+BATCH = "batch"
+"""The name of the size of the batch axis."""
+
+KINDS = ("value", "vjp", "jvp", "jacobian")
+SCALAR_KINDS = (*KINDS, "gradient", "value_and_gradient", "hessian", "hvp")
+
+
+@dataclass(frozen=True)
+class Input:
+    """An entry of INPUTS. `shape` holds arithmetic texts of size names, without the batch axis."""
+
+    name: str
+    shape: tuple[str, ...]
+    structure: str
+    batched: bool
+    wrt: bool
+    domain: str
+
+    def core(self, sizes: Sizes) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return shape_at(self.shape, sizes)
+
+    def full(self, sizes: Sizes) -> tuple[int, ...]:
+        """The shape with the batch axis."""
+        return ((sizes[BATCH],) if self.batched else ()) + self.core(sizes)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a module is called: `values` of its inputs, a tangent for every `wrt` input, and a
+    cotangent of the output."""
+
+    sizes: Sizes
+    label: str
+    values: Arrays
+    tangents: Arrays
+    cotangent: np.ndarray
+
+
+class Surface:
+    """The public functions of a generated module, called by kind ("value", "vjp", ...).
+
+    The arrays of a result are told apart by the keys that FORMULAS uses too: "" for the value
+    and the tangent of the output, the input's name for what belongs to an input, and two names
+    as in "A, b" for a block of a Hessian.
+    """
+
+    def __init__(self, module: ModuleType) -> None:
+        require_generated(module)
+        self.module = module
+        self.name = Path(getattr(module, "__file__", None) or module.__name__).stem
+        try:
+            self.inputs = tuple(
+                Input(**{part.name: entry[part.name] for part in fields(Input)})
+                for entry in module.INPUTS
+            )
+            self.output: tuple[str, ...] = module.OUTPUT["shape"]
+            self.batched: bool = module.OUTPUT["batched"]
+        except (KeyError, TypeError) as error:
+            raise LoadError(f"{self.name}: INPUTS or OUTPUT cannot be read: {error}") from error
+        self.wrt = tuple(entry for entry in self.inputs if entry.wrt)
+        self.kinds = SCALAR_KINDS if not self.output else KINDS
+
+    @property
+    def size_names(self) -> tuple[str, ...]:
+        """The sizes that shapes mention, in the order met, the batch last."""
+        shapes = [entry.shape for entry in self.inputs] + [self.output]
+        names = dict.fromkeys(name for shape in shapes for text in shape for name in _names(text))
+        batched = self.batched or any(entry.batched for entry in self.inputs)
+        return (*(name for name in names if name != BATCH), *([BATCH] * batched))
+
+    def lead(self, sizes: Sizes) -> tuple[int, ...]:
+        """The batch axis of the output: one size or none."""
+        return (sizes[BATCH],) if self.batched else ()
+
+    def keys(self, kind: str) -> tuple[str, ...]:
+        """The keys of the arrays that a function returns."""
+        names = tuple(entry.name for entry in self.wrt)
+        if kind in ("value", "jvp"):
+            return ("",)
+        if kind == "value_and_gradient":
+            return ("", *names)
+        if kind == "hessian":
+            return tuple(f"{row}, {column}" for row in names for column in names)
+        return names
+
+    def shape(self, kind: str, key: str, sizes: Sizes) -> tuple[int, ...]:
+        """The shape of one of the arrays that a function returns."""
+        lead, output = self.lead(sizes), shape_at(self.output, sizes)
+        if key == "":
+            return lead + output
+        entries = [self.input(name) for name in key.split(", ")]
+        if kind == "vjp":
+            return entries[0].full(sizes)
+        axes = tuple(size for entry in entries for size in entry.core(sizes))
+        return lead + (output if kind == "jacobian" else ()) + axes
+
+    def input(self, name: str) -> Input:
+        return next(entry for entry in self.inputs if entry.name == name)
+
+    def extras(self, kind: str, point: Point) -> Arrays:
+        """The arguments that a function takes after the inputs, by name."""
+        if kind == "vjp":
+            return {"cotangent": point.cotangent}
+        if kind not in ("jvp", "hvp"):
+            return {}
+        if len(self.wrt) == 1:
+            return {"tangent": point.tangents[self.wrt[0].name]}
+        return {f"tangent_{entry.name}": point.tangents[entry.name] for entry in self.wrt}
+
+    def call(self, kind: str, point: Point, out: object = None) -> Any:
+        """What the module's function returns at a point, as it comes."""
+        arguments = [*point.values.values(), *self.extras(kind, point).values()]
+        function = getattr(self.module, kind)
+        return function(*arguments) if out is None else function(*arguments, out=out)
+
+    def arrays(self, kind: str, result: Any) -> dict[str, Any]:
+        """The arrays in a result, by key. Raises TypeError when it is put together wrongly."""
+        if kind == "value_and_gradient":
+            _require(isinstance(result, tuple) and len(result) == 2, "a tuple (value, gradient)")
+            return {"": result[0], **self._named(result[1])}
+        if kind in ("value", "jvp"):
+            return {"": result}
+        if kind != "hessian":
+            return self._named(result)
+        rows = {row: self._named(part) for row, part in self._named(result).items()}
+        return {f"{row}, {column}": part[column] for row, part in rows.items() for column in part}
+
+    def packed(self, kind: str, arrays: Mapping[str, Any]) -> Any:
+        """The arrays put together as `out=` takes them: `arrays` undone, with plain tuples."""
+        names = [entry.name for entry in self.wrt]
+        if kind in ("value", "jvp"):
+            return arrays[""]
+        if kind == "hessian":
+            return _one_or_all(
+                [_one_or_all([arrays[f"{row}, {column}"] for column in names]) for row in names]
+            )
+        parts = _one_or_all([arrays[name] for name in names])
+        return (arrays[""], parts) if kind == "value_and_gradient" else parts
+
+    def _named(self, result: Any) -> dict[str, Any]:
+        names = tuple(entry.name for entry in self.wrt)
+        if len(names) == 1:
+            _require(not isinstance(result, tuple), "an array")
+            return {names[0]: result}
+        _require(getattr(result, "_fields", None) == names, f"a named tuple with the fields {', '.join(names)}")
+        return dict(zip(names, result, strict=True))
+
+
+def shape_at(shape: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
+    """A shape of arithmetic texts as numbers."""
+    scope: dict[str, Any] = {"__builtins__": {}, **sizes}
+    return tuple(int(eval(text, scope)) for text in shape)
+
+
+def _names(text: str) -> list[str]:
+    return [node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
+
+
+def _one_or_all(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _require(condition: bool, expected: str) -> None:
+    if not condition:
+        raise TypeError(f"expected {expected}")
