@@ -1,1 +1,86 @@
-"""Closed-form derivatives of matrix functions, as Numba kernels."""
+"""Closed-form derivatives of matrix functions, as self-contained Numba modules.
+
+    import derivatrix as dx
+
+    n = dx.dims("n")
+    X = dx.matrix("X", n, n)
+    square = dx.function("square", [X], X @ X)
+    print(square.formula("vjp"))                 # Ȳ Xᵀ + Xᵀ Ȳ
+    dx.compile(square).vjp(X_value, Y_bar)
+
+Names are imported when they are first asked for, so `derivatrix.runtime` works in an interpreter
+that has no SymPy and no jinja2.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.build import BuildResult as BuildResult
+    from derivatrix.compiler.build import build as build
+    from derivatrix.compiler.build import check as check
+    from derivatrix.compiler.build import compile as compile
+    from derivatrix.compiler.frontends.arrays import *
+    from derivatrix.compiler.function import Function as Function
+    from derivatrix.compiler.function import derive as derive
+    from derivatrix.compiler.function import function as function
+    from derivatrix.runtime import Report as Report
+    from derivatrix.runtime import load as load
+    from derivatrix.runtime import load_package as load_package
+    from derivatrix.runtime import verify as verify
+    from derivatrix.runtime.errors import BuildError as BuildError
+    from derivatrix.runtime.errors import DeclarationError as DeclarationError
+    from derivatrix.runtime.errors import DerivatrixError as DerivatrixError
+    from derivatrix.runtime.errors import LoadError as LoadError
+    from derivatrix.runtime.errors import NotationError as NotationError
+    from derivatrix.runtime.errors import ShapeError as ShapeError
+    from derivatrix.runtime.errors import UnsupportedError as UnsupportedError
+    from derivatrix.runtime.errors import VerificationError as VerificationError
+
+_PACKAGES = ("compiler", "runtime", "templates")
+_NAMES = {
+    "compiler.build": ("BuildResult", "build", "check", "compile"),
+    "compiler.function": ("Function", "derive", "function"),
+    "runtime": ("Report", "load", "load_package", "verify"),
+    "runtime.errors": (
+        "BuildError",
+        "DeclarationError",
+        "DerivatrixError",
+        "LoadError",
+        "NotationError",
+        "ShapeError",
+        "UnsupportedError",
+        "VerificationError",
+    ),
+}
+_PLACES = {name: place for place, names in _NAMES.items() for name in names}
+_ARRAYS = "compiler.frontends.arrays"
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        value = _find(name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    arrays = importlib.import_module(f"{__name__}.{_ARRAYS}").__all__
+    return sorted({*globals(), *_PACKAGES, *_PLACES, *arrays})
+
+
+def _find(name: str) -> object:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    if not name.startswith("_"):
+        arrays = importlib.import_module(f"{__name__}.{_ARRAYS}")
+        if name in arrays.__all__:
+            return getattr(arrays, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,8 @@ from derivatrix.runtime.reference import OutOfDomain
 Line = Callable[[float], tuple[np.ndarray, ...]]
 
 STEPS = (2.0**-9, 2.0**-12, 2.0**-15, 2.0**-6)
-"""Tried in turn: the first suits most functions, smaller ones a near kink or pole, the last noise."""
+"""Tried in turn: the first suits most functions, the next ones a kink or pole that is near, the
+last one noise."""
 
 
 @dataclass(frozen=True)

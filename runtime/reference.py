@@ -19,11 +19,12 @@ class BrokenText(ValueError):
     """The text cannot be evaluated at all."""
 
 
+# NumPy's C code imports modules through the calling frame's builtins.
+_SCOPE = {"np": np, "scipy": scipy, "__builtins__": {"__import__": __import__}}
+
+
 class Text:
     """A NumPy expression. Only `np`, `scipy` and the names given at the call are in its scope."""
-
-    # NumPy's C code imports modules through the calling frame's builtins.
-    _SCOPE = {"np": np, "scipy": scipy, "__builtins__": {"__import__": __import__}}
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -37,7 +38,7 @@ class Text:
         scope = {name: _bound(value) for name, value in values.items()}
         try:
             with np.errstate(all="ignore"):
-                result = np.asarray(eval(self._code, {**self._SCOPE, **scope}))
+                result = np.asarray(eval(self._code, {**_SCOPE, **scope}))
         except (ArithmeticError, IndexError, ValueError) as error:
             raise OutOfDomain(f"{type(error).__name__}: {error}") from error
         except (AttributeError, ImportError, KeyError, NameError, TypeError) as error:

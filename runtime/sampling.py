@@ -13,13 +13,13 @@ from types import ModuleType
 import numpy as np
 
 from derivatrix.runtime.errors import ShapeError
-from derivatrix.runtime.surface import BATCH, Input, Point, Sizes, Surface, shape_at
+from derivatrix.runtime.surface import Input, Point, Sizes, Surface, shape_at
 
 Shape = tuple[int, ...]
 Random = np.random.Generator
 
 LARGE = (16, 11, 8, 6)
-"""Least sizes to try for the point with larger sizes, where other code may run than for small ones."""
+"""Least sizes to try for the point with larger sizes, where other code may run than at small."""
 LARGE_ENTRIES = 500_000
 """The most entries that a derivative may have there."""
 
@@ -113,51 +113,55 @@ def _entries(surface: Surface, sizes: Sizes) -> int:
 
 
 def draws(surface: Surface, sizes: Sizes, random: Random) -> Iterator[Point]:
-    """Points at these sizes, without end: the declared domains first; then, for inputs that
-    declare none, other places where functions are defined, alike and mixed."""
-    names = list(PLACES)
-    schedule = [name for name in names for _ in range(3 if name == "general" else 2)]
-    plain = [entry.name for entry in surface.inputs if _place(entry) == "general"]
-    for place in schedule if plain else ["general"] * 3:
-        yield _point(surface, sizes, dict.fromkeys(plain, place), random)
+    """Points at these sizes, without end: as declared first; then at the other places where
+    functions are defined, the inputs alike and mixed."""
+    choices = {entry.name: _choices(entry) for entry in surface.inputs}
+    first = {name: places[0] for name, places in choices.items()}
+    for _ in range(3):
+        yield _point(surface, sizes, first, random)
+    for place in PLACES[1:]:
+        places = {name: place if place in choices[name] else first[name] for name in first}
+        for _ in range(2 if places != first else 0):
+            yield _point(surface, sizes, places, random)
     while True:
-        places = {name: str(random.choice(names)) for name in plain}
-        yield _point(surface, sizes, places, random)
+        mixed = {name: str(random.choice(places)) for name, places in choices.items()}
+        yield _point(surface, sizes, mixed, random)
+
+
+def _choices(entry: Input) -> tuple[str, ...]:
+    """The places where an input may be drawn, the declared one first."""
+    if entry.structure not in ("general", "symmetric"):
+        return (entry.structure, *NARROWER.get(entry.structure, ()))
+    if entry.domain in DRAWS:
+        return (entry.domain, *NARROWER.get(entry.domain, ()))
+    return PLACES
 
 
 def _point(surface: Surface, sizes: Sizes, places: Mapping[str, str], random: Random) -> Point:
     values = {}
     for entry in surface.inputs:
-        place = places.get(entry.name, _place(entry))
-        values[entry.name] = _draw(place, entry.structure, entry.full(sizes), random)
+        array = _draw(places[entry.name], entry.full(sizes), random)
+        values[entry.name] = project(entry.structure, array)
     tangents = {entry.name: weights(entry.full(sizes), random) for entry in surface.wrt}
     cotangent = weights(surface.shape("value", "", sizes), random)
-    return Point(dict(sizes), _label(sizes, places), values, tangents, cotangent)
-
-
-def _label(sizes: Sizes, places: Mapping[str, str]) -> str:
-    named = [f"{name}={size}" for name, size in sizes.items()]
-    moved = [f"{name} {place}" for name, place in places.items() if place != "general"]
-    return ", ".join(named + moved) or "fixed sizes"
+    moved = [
+        f"{entry.name} {places[entry.name]}"
+        for entry in surface.inputs
+        if places[entry.name] != _choices(entry)[0]
+    ]
+    label = ", ".join([*(f"{name}={size}" for name, size in sizes.items()), *moved])
+    return Point(dict(sizes), label or "fixed sizes", values, tangents, cotangent)
 
 
 def weights(shape: Shape, random: Random) -> np.ndarray:
     """Numbers of either sign with sizes in [0.5, 1.5]: none is small enough to hide an error."""
-    return random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape)
+    return np.asarray(random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape))
 
 
-def _place(entry: Input) -> str:
-    """Where an input is drawn: its structure, or the domain it has to be in."""
-    if entry.structure == "general" or (entry.structure, entry.domain) == ("symmetric", "spd"):
-        return entry.domain or "general"
-    return entry.structure
-
-
-def _draw(place: str, structure: str, shape: Shape, random: Random) -> np.ndarray:
+def _draw(place: str, shape: Shape, random: Random) -> np.ndarray:
     square = len(shape) >= 2 and shape[-1] == shape[-2]
-    if place in SQUARE_PLACES and not square:
-        place = "general"
-    return np.asarray(project(structure, PLACES_AND_STRUCTURES[place](shape, random)))
+    draw = _general if place in SQUARE and not square else DRAWS[place]
+    return np.asarray(draw(shape, random))
 
 
 def _general(shape: Shape, random: Random) -> np.ndarray:
@@ -182,7 +186,11 @@ def _above_one(shape: Shape, random: Random) -> np.ndarray:
 
 def _spd(shape: Shape, random: Random) -> np.ndarray:
     factor = _general(shape, random)
-    return factor @ factor.mT / shape[-1] + np.eye(shape[-1])
+    return factor @ np.swapaxes(factor, -1, -2) / shape[-1] + np.eye(shape[-1])
+
+
+def _triangular(shape: Shape, random: Random) -> np.ndarray:
+    return _dominant(shape, random) + _small(shape, random) * (1 - np.eye(shape[-1]))
 
 
 def _dominant(shape: Shape, random: Random) -> np.ndarray:
@@ -203,9 +211,7 @@ def _invertible(shape: Shape, random: Random) -> np.ndarray:
     return (_orthogonal(shape, random) * stretch) @ _orthogonal(shape, random)
 
 
-Draw = Callable[[Shape, Random], np.ndarray]
-
-PLACES: dict[str, Draw] = {
+DRAWS: dict[str, Callable[[Shape, Random], np.ndarray]] = {
     "general": _general,
     "positive": _positive,
     "small": _small,
@@ -213,21 +219,24 @@ PLACES: dict[str, Draw] = {
     "spd": _spd,
     "dominant": _dominant,
     "above one": _above_one,
-}
-"""Where an input that declares no domain is drawn, in the order tried."""
-
-PLACES_AND_STRUCTURES: dict[str, Draw] = {
-    **PLACES,
-    "symmetric": _general,
-    "lower": _dominant,
-    "upper": _dominant,
+    "lower": _triangular,
+    "upper": _triangular,
     "diagonal": _dominant,
     "orthogonal": _orthogonal,
     "nonneg": _positive,
     "invertible": _invertible,
 }
+SQUARE = ("spd", "dominant", "lower", "upper", "diagonal", "orthogonal", "invertible")
 
-SQUARE_PLACES = ("spd", "dominant", "orthogonal", "invertible")
+PLACES = ("general", "positive", "small", "fraction", "spd", "dominant", "above one")
+"""Where an input that declares nothing is drawn, in the order tried."""
+
+NARROWER = {
+    "positive": ("fraction", "above one"),
+    "nonneg": ("fraction", "above one"),
+    "invertible": ("dominant", "spd"),
+}
+"""Smaller places inside a declared one, for functions that need more than it says."""
 
 
 # Structures
@@ -237,7 +246,7 @@ def project(structure: str, array: np.ndarray) -> np.ndarray:
     """The nearest array of the structure, in the last two axes; the identity where every
     direction is allowed (an orthogonal input has the ambient derivative)."""
     if structure in ("symmetric", "spd"):
-        return (array + array.mT) / 2
+        return (array + np.swapaxes(array, -1, -2)) / 2
     if structure == "lower":
         return np.tril(array)
     if structure == "upper":
@@ -247,13 +256,17 @@ def project(structure: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def directions(structure: str, shape: Shape, limit: int, random: Random) -> np.ndarray:
-    """Directions that keep the structure, stacked: a basis if it has at most `limit` members,
-    otherwise `limit` of them at random and a few dense directions of length 1."""
+PROJECTED = ("symmetric", "spd", "lower", "upper", "diagonal")
+"""The structures that derivatives are projected on."""
+
+
+def directions(structure: str, shape: Shape, most: int, random: Random) -> np.ndarray:
+    """Directions that keep the structure, stacked: a basis if it has at most `most` members,
+    otherwise some of its members and a few dense directions of length 1, all at random."""
     free = np.argwhere(_freedom(structure, shape))
-    dense = [] if len(free) <= limit else [_dense(structure, shape, random) for _ in range(4)]
+    dense = [_dense(structure, shape, random) for _ in range(4 if len(free) > most else 0)]
     if dense:
-        free = random.permutation(free)[:limit]
+        free = random.permutation(free)[: min(most, 32)]
     return np.stack([*(_basis(structure, shape, tuple(index)) for index in free), *dense])
 
 

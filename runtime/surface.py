@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,10 @@ BATCH = "batch"
 
 KINDS = ("value", "vjp", "jvp", "jacobian")
 SCALAR_KINDS = (*KINDS, "gradient", "value_and_gradient", "hessian", "hvp")
+
+
+class CallError(Exception):
+    """A function of a generated module does not do what it should when it is called."""
 
 
 @dataclass(frozen=True)
@@ -127,14 +132,35 @@ class Surface:
             return {"tangent": point.tangents[self.wrt[0].name]}
         return {f"tangent_{entry.name}": point.tangents[entry.name] for entry in self.wrt}
 
-    def call(self, kind: str, point: Point, out: object = None) -> Any:
-        """What the module's function returns at a point, as it comes."""
-        arguments = [*point.values.values(), *self.extras(kind, point).values()]
-        function = getattr(self.module, kind)
-        return function(*arguments) if out is None else function(*arguments, out=out)
+    def results(
+        self,
+        kind: str,
+        point: Point,
+        out: object = None,
+        dtypes: tuple[type[np.floating], ...] = (np.float64,),
+    ) -> Arrays:
+        """The arrays that the module's function returns at a point, by key.
 
-    def arrays(self, kind: str, result: Any) -> dict[str, Any]:
-        """The arrays in a result, by key. Raises TypeError when it is put together wrongly."""
+        Raises CallError when it raises or changes an argument, or when what it returns is put
+        together wrongly, has other shapes or dtypes than it should, or is an argument's memory."""
+        given = {**point.values, **self.extras(kind, point)}
+        passed = {name: _passed(array) for name, array in given.items()}
+        options = {} if out is None else {"out": out}
+        try:
+            result = getattr(self.module, kind)(*passed.values(), **options)
+        except _failures() as error:
+            raise CallError(f"raises {type(error).__name__}: {error}") from error
+        arrays = self._arrays(kind, result)
+        for key, array in arrays.items():
+            _check(array, self.shape(kind, key, point.sizes), dtypes)
+        for name, array in passed.items():
+            if not np.array_equal(array, given[name]):
+                raise CallError(f"changes its argument {name}")
+            if any(np.may_share_memory(array, part) for part in arrays.values()):
+                raise CallError(f"returns the memory of its argument {name}")
+        return {key: np.asarray(array) for key, array in arrays.items()}
+
+    def _arrays(self, kind: str, result: Any) -> dict[str, Any]:
         if kind == "value_and_gradient":
             _require(isinstance(result, tuple) and len(result) == 2, "a tuple (value, gradient)")
             return {"": result[0], **self._named(result[1])}
@@ -146,7 +172,7 @@ class Surface:
         return {f"{row}, {column}": part[column] for row, part in rows.items() for column in part}
 
     def packed(self, kind: str, arrays: Mapping[str, Any]) -> Any:
-        """The arrays put together as `out=` takes them: `arrays` undone, with plain tuples."""
+        """Arrays by key, put together as `out=` takes them: nested as results are."""
         names = [entry.name for entry in self.wrt]
         if kind in ("value", "jvp"):
             return arrays[""]
@@ -162,7 +188,10 @@ class Surface:
         if len(names) == 1:
             _require(not isinstance(result, tuple), "an array")
             return {names[0]: result}
-        _require(getattr(result, "_fields", None) == names, f"a named tuple with the fields {', '.join(names)}")
+        _require(
+            getattr(result, "_fields", None) == names,
+            f"a named tuple with the fields {', '.join(names)}",
+        )
         return dict(zip(names, result, strict=True))
 
 
@@ -182,4 +211,41 @@ def _one_or_all(parts: list[Any]) -> Any:
 
 def _require(condition: bool, expected: str) -> None:
     if not condition:
-        raise TypeError(f"expected {expected}")
+        raise CallError(f"does not return {expected}")
+
+
+def _passed(array: np.ndarray) -> np.ndarray:
+    """What is passed for an array: a copy if the function could change it."""
+    return array.copy() if array.flags.writeable else array
+
+
+def _check(array: Any, shape: tuple[int, ...], dtypes: tuple[type[np.floating], ...]) -> None:
+    if not isinstance(array, np.ndarray) and (shape or not isinstance(array, (float, np.generic))):
+        raise CallError(f"returns {type(array).__name__} where an array is expected")
+    array = np.asarray(array)
+    if array.shape != shape:
+        raise CallError(f"returns an array of shape {array.shape}, expected {shape}")
+    if array.dtype not in dtypes:
+        expected = " or ".join(dtype.__name__ for dtype in dtypes)
+        raise CallError(f"returns an array of {array.dtype}, expected {expected}")
+
+
+@cache
+def _failures() -> tuple[type[Exception], ...]:
+    """What a generated function raises when it is wrong, or when Numba cannot compile it."""
+    from numba.core.errors import NumbaError  # slow to import
+
+    return (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        ImportError,
+        LookupError,
+        MemoryError,
+        NameError,
+        NumbaError,
+        OSError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    )

@@ -359,12 +359,15 @@ class Call(Ranked):
     operation: Operation = field(repr=False, compare=False)
 
 
+Indices = tuple[sympy.Expr | None, ...]
+
+
 @dataclass(frozen=True)
 class Indexed(Tree):
     """Entries of `body` by an index for each axis (None: all of it)."""
 
     body: Tree
-    indices: tuple[str | None, ...]
+    indices: Indices
 
     @property
     def rank(self) -> int:
@@ -375,9 +378,9 @@ class Indexed(Tree):
 class Bracket(Tree):
     """1 where the relation between two indices holds; "δ" marks Kronecker's delta."""
 
-    left: str
+    left: sympy.Expr
     symbol: str
-    right: str
+    right: sympy.Expr
 
 
 @dataclass(frozen=True)

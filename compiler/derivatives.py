@@ -1,0 +1,261 @@
+"""All derivatives of a function, each derived from the one before.
+
+value -> differential (JVP) -> its transpose (VJP) -> the gradient, and the JVP at a basis of
+tangents -> the Jacobian; the same once more on the gradient gives HVP and Hessian. Everything
+is derived without the batch axis; where the function has one it is put in at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from derivatrix.compiler.differentiate import differential
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.function import BATCH, Function
+from derivatrix.compiler.ir import Delta, Leaf, Node, Sum, Triangle, einsum, full
+from derivatrix.compiler.simplify import simplify
+from derivatrix.compiler.substitute import substitute
+from derivatrix.compiler.transpose import transpose
+from derivatrix.runtime.errors import DeclarationError
+
+KINDS = ("value", "vjp", "jvp", "jacobian")
+SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
+
+Key = tuple[str, ...]
+"""Which inputs a result belongs to: () for a value or JVP, (name,), or a pair for a Hessian."""
+
+
+class Derivatives:
+    """The closed forms for one function; nodes are derived when first asked for."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.inputs = {leaf.name: leaf for leaf in function.inputs}
+        self.wrt = [self.inputs[name] for name in function.wrt]
+        self.cotangent = Leaf("cotangent", function.expression.shape, role="cotangent")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The derivative kinds that the function has."""
+        scalar = not self.function.expression.shape
+        return KINDS + SCALAR_KINDS if scalar else KINDS
+
+    def tangent(self, leaf: Leaf) -> Leaf:
+        """The tangent of an input, of the input's structure."""
+        name = "tangent" if len(self.wrt) == 1 else f"tangent_{leaf.name}"
+        structure = leaf.structure if leaf.structure in PROJECTIONS else "general"
+        return Leaf(name, leaf.shape, structure, role="tangent")
+
+    def results(self, kind: str) -> dict[Key, Node]:
+        """The nodes of a kind, without the batch axis, in canonical form."""
+        if kind not in self.kinds:
+            raise DeclarationError(
+                f"{self.function.name}: there is no {kind!r}; it has {', '.join(self.kinds)}"
+            )
+        return getattr(self, f"_{kind}")
+
+    def batched(self, kind: str) -> dict[Key, Node]:
+        """The nodes of a kind as the generated functions compute them, with the batch axis."""
+        results = self.results(kind)
+        if not self.function.batch:
+            return results
+        summed = set(self.wrt_names) - set(self.function.batch) if kind == "vjp" else set()
+        nodes = [
+            self._with_batch(node, summed=bool(key) and key[0] in summed)
+            for key, node in results.items()
+        ]
+        return dict(zip(results, simplify(nodes), strict=True))
+
+    @property
+    def wrt_names(self) -> tuple[str, ...]:
+        return self.function.wrt
+
+    def arguments(self, kind: str) -> list[Leaf]:
+        """The leaves that the generated function of a kind takes, in order."""
+        leaves: list[Leaf] = list(self.function.inputs)
+        if kind == "vjp":
+            leaves.append(self.cotangent)
+        if kind in ("jvp", "hvp"):
+            leaves += [self.tangent(leaf) for leaf in self.wrt]
+        return [self._batched_leaf(leaf) for leaf in leaves]
+
+    def _batched_leaf(self, leaf: Leaf) -> Leaf:
+        if leaf.role == "input":
+            return self.function.batched(leaf)
+        owner = next((own.name for own in self.wrt if self.tangent(own) is leaf), None)
+        stacked = leaf is self.cotangent or owner in self.function.batch
+        shape = (BATCH, *leaf.shape) if stacked and self.function.batch else leaf.shape
+        return Leaf(leaf.name, shape, leaf.structure, leaf.role)
+
+    def _with_batch(self, node: Node, summed: bool) -> Node:
+        leaves = [*self.function.inputs, self.cotangent, *map(self.tangent, self.wrt)]
+        moved = {leaf: self._batched_leaf(leaf) for leaf in leaves}
+        changed: Mapping[Node, Node] = {old: new for old, new in moved.items() if old is not new}
+        stacked = substitute([node], changed, (BATCH,))[0]
+        labels = list(range(node.ndim))
+        sizes = {"batch": BATCH}
+        own = ["batch", *labels] if stacked.ndim > node.ndim else labels
+        output = labels if summed else ["batch", *labels]
+        return einsum([(stacked, own)], output, sizes=sizes)  # type: ignore[arg-type]
+
+    @cached_property
+    def _value(self) -> dict[Key, Node]:
+        return {(): simplify([self.function.expression])[0]}
+
+    @cached_property
+    def _jvp(self) -> dict[Key, Node]:
+        return {(): _jvp(self._value[()], {leaf: self.tangent(leaf) for leaf in self.wrt})}
+
+    @cached_property
+    def _vjp(self) -> dict[Key, Node]:
+        return self._pulled_back(self.cotangent)
+
+    @cached_property
+    def _gradient(self) -> dict[Key, Node]:
+        return self._pulled_back(full(1))
+
+    def _pulled_back(self, cotangent: Node) -> dict[Key, Node]:
+        tangents = [self.tangent(leaf) for leaf in self.wrt]
+        pulled = simplify(transpose(self._jvp[()], tangents, cotangent))
+        projected = simplify(
+            [project(node, leaf) for node, leaf in zip(pulled, self.wrt, strict=True)]
+        )
+        return {(leaf.name,): node for leaf, node in zip(self.wrt, projected, strict=True)}
+
+    @cached_property
+    def _value_and_gradient(self) -> dict[Key, Node]:
+        return {**self._value, **self._gradient}
+
+    @cached_property
+    def _jacobian(self) -> dict[Key, Node]:
+        return {(leaf.name,): self._jacobian_of(self._value[()], leaf) for leaf in self.wrt}
+
+    def _jacobian_of(self, node: Node, leaf: Leaf) -> Node:
+        """d node / d leaf, of shape (*node.shape, *leaf.shape), projected on the structure."""
+        tangent = self.tangent(leaf)
+        jvp = _jvp(node, {leaf: tangent})
+        jacobian = simplify([jacobian_of_linear(jvp, tangent)], expand=True)[0]
+        return simplify([project(jacobian, leaf)], expand=True)[0]
+
+    @cached_property
+    def _hessian(self) -> dict[Key, Node]:
+        return {
+            (row.name, column.name): self._jacobian_of(self._gradient[(row.name,)], column)
+            for row in self.wrt
+            for column in self.wrt
+        }
+
+    @cached_property
+    def _hvp(self) -> dict[Key, Node]:
+        tangents = {leaf: self.tangent(leaf) for leaf in self.wrt}
+        products = [_jvp(self._gradient[(leaf.name,)], tangents) for leaf in self.wrt]
+        return {(leaf.name,): node for leaf, node in zip(self.wrt, simplify(products), strict=True)}
+
+    def formula(self, kind: str, wrt: Any, style: str) -> str:
+        """The formula of one result; see `Function.formula`."""
+        from derivatrix.compiler.formulas import STYLES, render
+
+        if style not in STYLES:
+            raise DeclarationError(f"no style {style!r}; choose from {', '.join(STYLES)}")
+        results = self.batched(kind) if style in ("numpy", "index") else self.results(kind)
+        return render(results[self._key(kind, wrt, results)], style)
+
+    def _key(self, kind: str, wrt: Any, results: Mapping[Key, Node]) -> Key:
+        if wrt is None:
+            if len(results) == 1:
+                return next(iter(results))
+            choices = ", ".join(" and ".join(key) or "the value" for key in results)
+            raise DeclarationError(
+                f"{self.function.name}: which {kind}? Give wrt: one of {choices}"
+            )
+        parts = wrt if isinstance(wrt, (tuple, list)) else [wrt]
+        names = tuple(part if isinstance(part, str) else part.name for part in parts)
+        if kind == "hessian" and len(names) == 1:
+            names = names * 2
+        if names not in results:
+            raise DeclarationError(
+                f"{self.function.name}: there is no {kind} by {' and '.join(names)}; "
+                f"wrt is {', '.join(self.function.wrt)}"
+            )
+        return names
+
+
+def _jvp(node: Node, tangents: Mapping[Leaf, Leaf]) -> Node:
+    return simplify([differential(node, dict(tangents))])[0]
+
+
+def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:
+    """The array J[out..., in...] of a map that is linear in `tangent`: the map at a basis.
+
+    The basis tangents are deltas with further leading axes, which end up last.
+    """
+    basis = basis_tangent(tangent.shape)
+    rank, extra = jvp.ndim, tangent.ndim
+    pushed = substitute([jvp], {tangent: basis}, tangent.shape)[0]
+    inner = [("in", axis) for axis in range(extra)]
+    output = [*range(rank), *inner]
+    labels = [*inner, *range(rank)] if pushed.ndim > rank or not extra else [*range(rank)]
+    sizes = dict(zip(inner, tangent.shape, strict=True))
+    return einsum([(pushed, labels)], output, sizes=sizes)  # type: ignore[arg-type]
+
+
+def basis_tangent(shape: Shape) -> Node:
+    """B[k..., i...] = 1 where every k equals its i."""
+    factors = [(Delta(size), (("k", axis), ("i", axis))) for axis, size in enumerate(shape)]
+    axes = range(len(shape))
+    return einsum(factors, [*(("k", a) for a in axes), *(("i", a) for a in axes)])
+
+
+def _symmetric_part(node: Node, last: Sequence[int]) -> Node:
+    labels = list(range(node.ndim))
+    swapped = list(labels)
+    swapped[last[0]], swapped[last[1]] = last[1], last[0]
+    half = full(1).coefficient / 2
+    return Sum(
+        (einsum([(node, labels)], labels, half), einsum([(node, swapped)], labels, half)),
+        node.shape,
+    )
+
+
+def _masked(node: Node, mask: Node, labels: Sequence[int]) -> Node:
+    return einsum([(node, range(node.ndim)), (mask, labels)], range(node.ndim))
+
+
+def _lower_part(node: Node, last: Sequence[int]) -> Node:
+    return _masked(node, Triangle(node.shape[last[0]], node.shape[last[1]]), last)
+
+
+def _upper_part(node: Node, last: Sequence[int]) -> Node:
+    return _masked(node, Triangle(node.shape[last[1]], node.shape[last[0]]), last[::-1])
+
+
+def _diagonal_part(node: Node, last: Sequence[int]) -> Node:
+    return _masked(node, Delta(node.shape[last[0]]), last)
+
+
+PROJECTIONS = {
+    "symmetric": _symmetric_part,
+    "spd": _symmetric_part,
+    "lower": _lower_part,
+    "upper": _upper_part,
+    "diagonal": _diagonal_part,
+}
+"""Structure -> the orthogonal projection of a node's last two axes on it."""
+
+
+def project(node: Node, leaf: Leaf) -> Node:
+    """A cotangent or Jacobian, whose last axes are those of `leaf`, projected on its structure."""
+    projection = PROJECTIONS.get(leaf.structure)
+    return projection(node, (node.ndim - 2, node.ndim - 1)) if projection else node
+
+
+def projected_tangents(node: Node, tangents: Sequence[Leaf]) -> Node:
+    """The expression with each tangent replaced by its projection on the tangent's structure."""
+    replacements: dict[Node, Node] = {}
+    for leaf in tangents:
+        if leaf.structure in PROJECTIONS:
+            general = Leaf(leaf.name, leaf.shape, role=leaf.role)
+            replacements[leaf] = project(general, leaf)
+    return substitute([node], replacements)[0] if replacements else node

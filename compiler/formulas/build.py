@@ -1,0 +1,261 @@
+"""From nodes to trees: what every style shares.
+
+A node used more than once, whose text is long, becomes a definition of its own, so that texts
+grow no faster than the graph. So do nodes that lie deep, which bounds the depth of every tree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sympy
+
+from derivatrix.compiler import dimensions
+from derivatrix.compiler.facts import facts
+from derivatrix.compiler.formulas import algebra, expressions
+from derivatrix.compiler.formulas.tree import Indexed, Indices, Literal, Name, Number, Tree
+from derivatrix.compiler.ir import (
+    Apply,
+    Constant,
+    Delta,
+    Einsum,
+    Factor,
+    Leaf,
+    Map,
+    Node,
+    Structural,
+    Sum,
+    leaves,
+    slot,
+    topological,
+)
+
+DEPTH = 20
+"""Trees are cut into definitions where nodes lie deeper than this."""
+
+BATCH = dimensions.symbol("batch")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """`name` stands for `tree`; `indices` are those that the left side shows."""
+
+    name: Name
+    tree: Tree
+    indices: Indices
+
+
+class Builder:
+    """Builds the tree of `root`. `names`: what is shown for a leaf's name (for a cotangent or
+    tangent: the name that gets the accent)."""
+
+    limit = 16
+
+    def __init__(self, root: Node, names: Mapping[str, str] | None = None) -> None:
+        self.root = root
+        self.names = dict(names or {})
+        self.definitions: list[Definition] = []
+        self.known: dict[Node, Name] = {}
+        self.drafts: dict[Node, tuple[Tree, Indices]] = {}
+        self.order = topological([root])
+        self.uses = _uses(self.order)
+        self.taken = self._taken()
+        for node in self._deep():
+            self.define(node)
+
+    def result(self) -> tuple[Tree, Indices]:
+        """The root's tree, and the indices that its left side shows."""
+        return self.draft(self.root)
+
+    def tree(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
+        """The tree of `node`, with an index for each axis that is not None. `scope`: index
+        letters in use."""
+        if node not in self.known and self.uses[node] > 1 and _compound(node):
+            text = self.measure(self.draft(node)[0])
+            if text > self.limit:
+                self.define(node)
+        if node in self.known:
+            return indexed(self.known[node], indices)
+        return self.expand(node, indices, scope)
+
+    def define(self, node: Node) -> Tree:
+        """Give `node` a name."""
+        if node not in self.known:
+            tree, indices = self.draft(node)
+            name = self.fresh_name(node)
+            self.known[node] = name
+            self.definitions.append(Definition(name, tree, indices))
+        return self.known[node]
+
+    def draft(self, node: Node) -> tuple[Tree, Indices]:
+        """The tree of `node` on its own."""
+        if node not in self.drafts:
+            self.drafts[node] = self.alone(node)
+        return self.drafts[node]
+
+    def alone(self, node: Node) -> tuple[Tree, Indices]:
+        """The tree of `node` as the right side of an equation, and the left side's indices."""
+        raise NotImplementedError
+
+    def expand(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
+        """The tree of `node`, in terms of its children's."""
+        raise NotImplementedError
+
+    def measure(self, tree: Tree) -> int:
+        """The length of a tree's text."""
+        raise NotImplementedError
+
+    def fresh_name(self, node: Node) -> Name:
+        """An unused name for a definition: T1, T2, ... (t1, ... for vectors and scalars)."""
+        rank = node.ndim - (BATCH in node.shape[:1])
+        candidates = "TUVWZ" if rank > 1 else "tuvwz"
+        letters = [letter for letter in candidates if letter not in self.taken] or ["part_"]
+        number = len(self.definitions) + 1
+        symmetric = "symmetric" in facts(node)
+        return Name(node.ndim, f"{letters[0]}{number}", f"t{number}", symmetric=symmetric)
+
+    def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
+        """A sum's tree."""
+        terms = [self.tree(term, indices, scope) for term in node.terms]
+        shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
+        return algebra.add(terms, len(shape), shape)
+
+    def map(self, node: Map, indices: Indices, scope: frozenset[str]) -> Tree:
+        """The tree of a function entry by entry."""
+        symbols = {
+            slot(position): self.tree(argument, indices, scope)
+            for position, argument in enumerate(node.arguments)
+        }
+        return expressions.convert(node.expression, symbols, indices.count(None))
+
+    def leaf(self, node: Leaf) -> Name:
+        """The name of a leaf."""
+        symmetric = node.structure in ("symmetric", "spd", "diagonal")
+        accent = {"cotangent": "bar", "tangent": "dot"}.get(node.role, "")
+        base = self.names.get(node.name)
+        if base is None:
+            base = {"cotangent": "Y", "tangent": "X"}.get(node.name, node.name)
+            base = base.removeprefix("tangent_").removeprefix("cotangent_") if accent else base
+            rank = node.ndim - (BATCH in node.shape[:1])
+            base = base.lower() if node.role == "cotangent" and rank < 2 else base
+        return Name(node.ndim, base, node.name, accent, symmetric)
+
+    def constant(self, node: Constant) -> Tree:
+        """The tree of a literal array."""
+        if not node.ndim:
+            return Number(sympy.Float(float(node.array), 17))
+        return Literal(node.ndim, node.key, node.array)
+
+    def _taken(self) -> set[str]:
+        names = {self.leaf(leaf).base for leaf in leaves([self.root])}
+        names |= {leaf.name for leaf in leaves([self.root])}
+        symbols = (s for node in self.order for size in node.shape for s in size.free_symbols)
+        return names | {symbol.name for symbol in symbols}
+
+    def _deep(self) -> list[Node]:
+        """Nodes at which trees are cut."""
+        heights: dict[Node, int] = {}
+        cut = []
+        for node in self.order:
+            height = 1 + max((heights[child] for child in node.children), default=0)
+            if height >= DEPTH and node is not self.root:
+                cut.append(node)
+                height = 0
+            heights[node] = height
+        return cut
+
+
+def indexed(tree: Tree, indices: Indices) -> Tree:
+    """`tree` with the indices that are not None."""
+    return Indexed(tree, indices) if any(index is not None for index in indices) else tree
+
+
+def _compound(node: Node) -> bool:
+    return not isinstance(node, (Leaf, Constant, Structural))
+
+
+def _uses(order: list[Node]) -> Counter[Node]:
+    """How often each node is written when its parents are written once."""
+    uses: Counter[Node] = Counter()
+    for node in order:
+        match node:
+            case Einsum():
+                uses.update(factor for factor, _ in node.factors)
+            case Sum():
+                uses.update(node.terms)
+            case Map():
+                for position, argument in enumerate(node.arguments):
+                    uses[argument] += int(node.expression.count(slot(position)))
+            case Apply():
+                uses.update(_written(node))
+    return uses
+
+
+def _written(node: Apply) -> Counter[Node]:
+    """How often an operation's NumPy text repeats its arguments."""
+    marks = [f"<{position}>" for position in range(len(node.arguments))]
+    text = node.operation.numpy(marks, node.parameters, node.output)
+    counts: Counter[Node] = Counter()
+    for mark, (argument, _) in zip(marks, node.arguments, strict=True):
+        counts[argument] += max(1, text.count(mark))
+    return counts
+
+
+@dataclass(frozen=True)
+class Product:
+    """An einsum without the deltas that only rename labels.
+
+    output: the label of each output axis, all different; scalar: the coefficient, with the
+    sizes of summed labels that no factor has.
+    """
+
+    factors: tuple[Factor, ...]
+    output: tuple[int, ...]
+    sizes: tuple[sympy.Expr, ...]
+    scalar: Tree
+
+    @property
+    def summed(self) -> list[int]:
+        """The labels summed over, in the order met."""
+        labels = dict.fromkeys(label for _, own in self.factors for label in own)
+        return [label for label in labels if label not in self.output]
+
+    @property
+    def missing(self) -> list[int]:
+        """Output labels that no factor has."""
+        present = {label for _, own in self.factors for label in own}
+        return [label for label in self.output if label not in present]
+
+
+def product(node: Einsum) -> Product:
+    """The product that an `Einsum` stands for. Contracted deltas rename labels."""
+    factors = list(node.factors)
+    while True:
+        found = next((f for f in factors if _renames(f, node.ndim)), None)
+        if found is None:
+            break
+        factors.remove(found)
+        first, second = sorted(found[1])
+        factors = [
+            (factor, tuple(first if label == second else label for label in labels))
+            for factor, labels in factors
+        ]
+        if second != first:
+            gone = second
+            factors = [(f, tuple(first if i == gone else i for i in own)) for f, own in factors]
+    return _counted(node, tuple(factors))
+
+
+def _renames(factor: Factor, rank: int) -> bool:
+    return isinstance(factor[0], Delta) and (factor[1][0] == factor[1][1] or max(factor[1]) >= rank)
+
+
+def _counted(node: Einsum, factors: tuple[Factor, ...]) -> Product:
+    original = {label for _, labels in node.factors for label in labels}
+    coefficient = node.coefficient
+    for label in node.contracted:
+        if label not in original:
+            coefficient *= node.sizes[label]
+    return Product(factors, tuple(range(node.ndim)), node.sizes, expressions.coefficient(coefficient))

@@ -1,0 +1,176 @@
+"""Products with labels as matrix notation, by reducing a graph whose edges are matrices.
+
+Each factor is an item: a tree with a label for each of its axes. A label summed over that two
+items share joins them into one; the vectors on a label scale the matrices that have it; and so
+on, until what is left has just the output's labels. The rules are tried in the order of `RULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import sympy
+
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas.tree import Ones, Transpose, Tree
+
+Labels = tuple[int, ...]
+Item = tuple[Tree, Labels]
+
+
+@dataclass
+class Graph:
+    """The items left, the scalars found, and which labels are the output's."""
+
+    items: list[Item]
+    output: Labels
+    sizes: Shape
+    scalars: list[Tree] = field(default_factory=list)
+
+    def having(self, label: int) -> list[Item]:
+        """The items with a label."""
+        return [item for item in self.items if label in item[1]]
+
+    def summed(self) -> list[int]:
+        """The labels still to be summed over."""
+        labels = dict.fromkeys(label for _, own in self.items for label in own)
+        return [label for label in labels if label not in self.output]
+
+    def replace(self, old: Sequence[Item], tree: Tree, labels: Labels) -> bool:
+        """Put one item in the place of others."""
+        position = next(i for i, item in enumerate(self.items) if item is old[0])
+        self.items[position] = (tree, labels) if labels else old[0]
+        gone = old[1:] if labels else old
+        self.items = [item for item in self.items if not any(item is other for other in gone)]
+        if not labels:
+            self.scalars.append(tree)
+        return True
+
+
+def contract(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None:
+    """The product of items of at most two axes, summed over the labels that are not in `output`
+    (at most two); an output label that no item has is broadcast. None: no matrix notation."""
+    scalars = [tree for tree, labels in items if not labels]
+    graph = Graph([item for item in items if item[1]], output, sizes, scalars)
+    if any(len(labels) > 2 for _, labels in graph.items) or len(output) > 2:
+        return None
+    while any(rule(graph) for rule in RULES):
+        pass
+    if graph.summed():
+        return None
+    shape = tuple(sizes[label] for label in output)
+    return algebra.scale(sympy.S.One, graph.scalars, _assembled(graph, shape))
+
+
+def _loop(graph: Graph) -> bool:
+    """A(i,i): a trace, or the diagonal."""
+    for item in graph.items:
+        tree, labels = item
+        if len(labels) == 2 and labels[0] == labels[1]:
+            if labels[0] not in graph.output and len(graph.having(labels[0])) == 1:
+                return graph.replace([item], algebra.trace(tree), ())
+            return graph.replace([item], algebra.diagonal(tree), labels[:1])
+    return False
+
+
+def _parallel(graph: Graph) -> bool:
+    """Items with the same labels: an inner product, the trace of a product, or a product entry
+    by entry."""
+    for position, item in enumerate(graph.items):
+        shared = [other for other in graph.items if other[1] == item[1]]
+        if len(item[1]) == 1 and len(shared) > 2 and item[1][0] not in graph.output:
+            if len(graph.having(item[1][0])) == len(shared):
+                product = algebra.hadamard([tree for tree, _ in shared], 1)
+                return graph.replace(shared, algebra.total(product), ())
+        for other in graph.items[position + 1 :]:
+            if set(item[1]) != set(other[1]):
+                continue
+            labels = item[1]
+            free = [i for i in labels if i in graph.output or len(graph.having(i)) > 2]
+            first, second = item[0], _turned(other, labels)
+            if free:
+                product = algebra.hadamard([first, second], len(labels))
+                return graph.replace([item, other], product, labels)
+            if len(labels) == 1:
+                inner = algebra.matmul(Transpose(first), second)
+                return graph.replace([item, other], inner, ())
+            trace = algebra.trace(algebra.matmul(algebra.transpose(first), second))
+            return graph.replace([item, other], trace, ())
+    return False
+
+
+def _turned(item: Item, labels: Labels) -> Tree:
+    """The item's tree with its axes in the order of `labels`."""
+    return item[0] if item[1] == labels else algebra.transpose(item[0])
+
+
+def _alone(graph: Graph) -> bool:
+    """A summed label that one item has: a product with ones."""
+    for label in graph.summed():
+        items = graph.having(label)
+        if len(items) == 1:
+            ones = Ones(graph.sizes[label])
+            return _join(graph, items[0], (ones, (label,)), label, [items[0]])
+    return False
+
+
+def _join(graph: Graph, left: Item, right: Item, label: int, old: Sequence[Item]) -> bool:
+    """Sum over a label that just two items have."""
+    if len(left[1]) < len(right[1]):
+        left, right = right, left
+    first = tuple(i for i in left[1] if i != label)
+    second = tuple(i for i in right[1] if i != label)
+    column = _turned(right, (label, *second))
+    if not first:
+        return graph.replace(old, algebra.matmul(Transpose(left[0]), column), ())
+    return graph.replace(old, algebra.matmul(_turned(left, (*first, label)), column), first + second)
+
+
+def _pair(graph: Graph) -> bool:
+    """A summed label that two items have: a product; those with vectors first."""
+    found = []
+    for order, label in enumerate(graph.summed()):
+        items = graph.having(label)
+        if len(items) == 2:
+            found.append((sum(len(labels) for _, labels in items), order, label, items))
+    if not found:
+        return False
+    _, _, label, items = min(found, key=lambda entry: entry[:2])
+    return _join(graph, items[0], items[1], label, items)
+
+
+def _weighted(graph: Graph) -> bool:
+    """A vector between two matrices: A diag(v) B; on an output's label: diag(v) A."""
+    for vector in graph.items:
+        if len(vector[1]) != 1:
+            continue
+        label = vector[1][0]
+        matrices = [item for item in graph.having(label) if len(item[1]) == 2]
+        if matrices and (label in graph.output or len(matrices) == 2):
+            tree, labels = matrices[0]
+            weights = algebra.diag(vector[0])
+            factors = (weights, tree) if labels[0] == label else (tree, weights)
+            return graph.replace([matrices[0], vector], algebra.matmul(*factors), labels)
+    return False
+
+
+RULES: tuple[Callable[[Graph], bool], ...] = (_loop, _parallel, _alone, _pair, _weighted)
+
+
+def _assembled(graph: Graph, shape: Shape) -> Tree | None:
+    """The items left, each with labels of the output only, as one array."""
+    output = graph.output
+    vectors = {labels[0]: tree for tree, labels in graph.items if len(labels) == 1}
+    matrices = [item for item in graph.items if len(item[1]) == 2]
+    if matrices:
+        return _turned(matrices[0], output)
+    if len(vectors) == 2:
+        return algebra.matmul(vectors[output[0]], Transpose(vectors[output[1]]))
+    if vectors:
+        (label, tree), = vectors.items()
+        return algebra.spread(tree, (output.index(label),), shape)
+    if not shape:
+        return None
+    return algebra.spread(algebra.scale(sympy.S.One, []), (), shape)

@@ -1,0 +1,143 @@
+"""Trees as LaTeX, for a math environment."""
+
+from __future__ import annotations
+
+import re
+
+import sympy
+
+from derivatrix.compiler.dimensions import Dimension
+from derivatrix.compiler.formulas.names import latex_name
+from derivatrix.compiler.formulas.tree import Call, Choice, Function, Literal, Name, Relation, Tree
+from derivatrix.compiler.formulas.unicode import ATOM, POWER, Text, Unicode
+
+COMMANDS = {
+    "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan",
+    "max", "min", "sec", "csc", "cot", "coth",
+}  # fmt: skip
+
+
+class Latex(Unicode):
+    """The printer."""
+
+    style = "latex"
+    minus = "-"
+    ones = r"\mathbf{1}"
+    hadamard_sign = r" \odot "
+    relations = {">=": r"\ge", "<=": r"\le", "==": "=", "!=": r"\ne"}
+    words = {"and": r" \land ", "or": r" \lor ", "not": r"\lnot "}
+
+    def parentheses(self, text: str) -> str:
+        return rf"\left({text}\right)"
+
+    def superscript(self, base: str, exponent: str) -> str:
+        return f"{base}^{{{exponent}}}"
+
+    def transposed(self, base: str) -> str:
+        return rf"{base}^{{\top}}"
+
+    def inverse_transposed(self, base: str) -> str:
+        return rf"{base}^{{-\top}}"
+
+    def entrywise_power(self, base: str, exponent: str) -> str:
+        return rf"{base}^{{\circ {exponent}}}"
+
+    def root(self, tree: Tree) -> Text:
+        if tree.rank:
+            return self.entrywise_power(self.text(tree, ATOM), "1/2"), POWER
+        return rf"\sqrt{{{self.text(tree)}}}", ATOM
+
+    def fraction(self, over: str, under: str) -> str:
+        return rf"\frac{{{over}}}{{{_bare(under)}}}"
+
+    def rational(self, over: int, under: int) -> str:
+        return str(over) if under == 1 else rf"\tfrac{{{over}}}{{{under}}}"
+
+    def entrywise_quotient(self, upper: str, lower: str, several: bool) -> str:
+        return rf"{upper or '1'} \oslash {self.parentheses(lower) if several else lower}"
+
+    def norm(self, body: str, rank: int) -> str:
+        text = rf"\left\lVert {body} \right\rVert"
+        return f"{text}_{{F}}" if rank == 2 else text
+
+    def call(self, name: str, arguments: list[str]) -> str:
+        if re.search("[×_]", name):
+            name = name.replace("_", r"\_")
+        head = f"\\{name}" if name in COMMANDS else rf"\operatorname{{{name}}}"
+        return rf"{head}\left({', '.join(arguments)}\right)"
+
+    def indices(self, base: str, indices: list[str]) -> str:
+        if any(":" in index for index in indices):
+            return f"{base}[{', '.join(indices)}]"
+        separator = "" if all(len(index) == 1 for index in indices) else ","
+        base = f"[{base}]" if "_" in base or "^" in base else base
+        return f"{base}_{{{separator.join(indices)}}}"
+
+    def bracket(self, condition: str) -> str:
+        return rf"\left[{condition}\right]"
+
+    def total(self, letters: tuple[str, ...], body: str) -> str:
+        return rf"\sum_{{{','.join(letters)}}} {body}"
+
+    def dimension(self, size: Dimension) -> str:
+        return sympy.latex(size)
+
+    def unit(self, position: Dimension) -> str:
+        return f"e_{{{self.dimension(position)}}}"
+
+    def operation(self, tree: Call, arguments: list[str]) -> str:
+        return tree.operation.latex.format(*arguments)
+
+    def name(self, tree: Name) -> str:
+        return latex_name(tree.base, tree.accent)
+
+    def size_name(self, name: str) -> str:
+        return latex_name(name, "")
+
+    def constant(self, value: sympy.Expr) -> str:
+        return sympy.latex(value)
+
+    def choice(self, tree: Choice) -> Text:
+        condition = self.condition(tree.condition)
+        rows = rf"{self.text(tree.yes)} & {condition} \\ {self.text(tree.no)} & \text{{otherwise}}"
+        return rf"\begin{{cases}} {rows} \end{{cases}}", ATOM
+
+    def show_literal(self, tree: Literal) -> Text:
+        if tree.array.size > 16 or tree.array.ndim > 2:
+            shape = r" \times ".join(map(str, tree.array.shape))
+            return rf"\operatorname{{constant}}\left({shape}\right)", ATOM
+        rows = tree.array.reshape(-1, 1) if tree.array.ndim == 1 else tree.array
+        body = r" \\ ".join(" & ".join(f"{entry:.15g}" for entry in row) for row in rows.tolist())
+        return rf"\begin{{bmatrix}} {body} \end{{bmatrix}}", ATOM
+
+    def show_function(self, tree: Function) -> Text:
+        arguments = [self.text(argument) for argument in tree.arguments]
+        if tree.head == "Abs":
+            return rf"\left|{arguments[0]}\right|", ATOM
+        if tree.head == "sigmoid":
+            return rf"\sigma\left({arguments[0]}\right)", ATOM
+        return super().show_function(tree)
+
+    def condition(self, tree: Tree) -> str:
+        if isinstance(tree, Relation):
+            symbol = self.relations.get(tree.symbol, tree.symbol)
+            return f"{self.text(tree.left)} {symbol} {self.text(tree.right)}"
+        return super().condition(tree)
+
+    def delta(self, left: str, right: str) -> str:
+        return rf"\delta_{{{left}{right}}}" if len(left + right) == 2 else rf"\delta_{{{left},{right}}}"
+
+
+def _bare(text: str) -> str:
+    """A denominator without the parentheses that the fraction bar replaces."""
+    if not (text.startswith(r"\left(") and text.endswith(r"\right)")):
+        return text
+    depth = 0
+    for match in re.finditer(r"\\(left|right)(?![a-zA-Z])", text):
+        depth += 1 if match.group(1) == "left" else -1
+        if depth == 0:
+            return text[len(r"\left(") : -len(r"\right)")] if match.start() == len(text) - len(r"\right)") else text
+    return text
+
+
+LATEX = Latex()

@@ -1,0 +1,64 @@
+"""How names are shown: accents, Greek letters, subscripts."""
+
+from __future__ import annotations
+
+import re
+
+GREEK = dict(
+    zip(
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau "
+        "upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(),
+        "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
+        strict=True,
+    )
+)
+
+ACCENTS = {"bar": "\N{COMBINING MACRON}", "dot": "\N{COMBINING DOT ABOVE}"}
+
+COMPOSED = {"bar": str.maketrans("YyGgAaEeIiOoUu", "ȲȳḠḡĀāĒēĪīŌōŪū")}
+
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """A name as its base and subscript: "X1" -> ("X", "1"), "A_inv" -> ("A", "inv")."""
+    match = re.fullmatch(r"(.+?)_+([^_].*)", name) or re.fullmatch(r"(.*?[^\d_])(\d+)", name)
+    base, subscript = match.groups() if match else (name, "")
+    return (base.rstrip("_") or base), subscript
+
+
+def unicode_name(name: str, accent: str) -> str:
+    """A name in Unicode; longer names get the accent as a suffix (weights_bar)."""
+    base, subscript = split_name(name)
+    base = GREEK.get(base, base)
+    suffix = ""
+    if accent and len(base) == 1:
+        composed = base.translate(COMPOSED.get(accent, {}))
+        base = composed if composed != base else base + ACCENTS[accent]
+    elif accent:
+        suffix = f"_{accent}"
+    if subscript.isdigit():
+        return base + subscript.translate(SUBSCRIPTS) + suffix
+    return (f"{base}_{subscript}" if subscript else base) + suffix
+
+
+def latex_name(name: str, accent: str) -> str:
+    """A name in LaTeX."""
+    base, subscript = split_name(name)
+    text = _latex_word(base)
+    if accent:
+        text = rf"\{accent}{{{text}}}" if len(base) == 1 or base in GREEK else _wide(text, accent)
+    return f"{text}_{{{_latex_word(subscript)}}}" if subscript else text
+
+
+def _wide(text: str, accent: str) -> str:
+    return rf"\overline{{{text}}}" if accent == "bar" else rf"\dot{{{text}}}"
+
+
+def _latex_word(word: str) -> str:
+    if word in GREEK:
+        return f"\\{word}"
+    if len(word) <= 1 or word.isdigit():
+        return word
+    escaped = word.replace("_", r"\_")
+    return rf"\mathrm{{{escaped}}}"

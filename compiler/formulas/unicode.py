@@ -1,0 +1,426 @@
+"""Trees as one line of Unicode text. `latex` follows the same order of business."""
+
+from __future__ import annotations
+
+import sympy
+
+from derivatrix.compiler.dimensions import Dimension
+from derivatrix.compiler.formulas.names import unicode_name
+from derivatrix.compiler.formulas.tree import (
+    Add,
+    Bracket,
+    Call,
+    Choice,
+    Diag,
+    Diagonal,
+    Function,
+    Hadamard,
+    Identity,
+    Indexed,
+    Literal,
+    Logic,
+    Mask,
+    Matmul,
+    Name,
+    Norm,
+    Number,
+    Ones,
+    Over,
+    Part,
+    Power,
+    Raise,
+    Relation,
+    Rows,
+    Scale,
+    Size,
+    Spread,
+    Total,
+    Trace,
+    Transpose,
+    Tree,
+    Triangle,
+    Unit,
+    Zeros,
+)
+
+SUM, HADAMARD, PRODUCT, POWER, ATOM = range(5)
+"""How tightly a text holds together."""
+
+Text = tuple[str, int]
+
+FRACTIONS = {
+    (1, 2): "½", (1, 3): "⅓", (2, 3): "⅔", (1, 4): "¼", (3, 4): "¾", (1, 5): "⅕", (1, 6): "⅙", (1, 8): "⅛",
+}  # fmt: skip
+
+SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+HEADS = {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+    "loggamma": "gammaln",
+    "ceiling": "ceil",
+    "Max": "max",
+    "Min": "min",
+}
+"""SymPy's names of functions as NumPy and SciPy spell them."""
+
+
+class Unicode:
+    """The printer. Each method named after a kind gives its text and how tightly that holds."""
+
+    style = "unicode"
+    minus = "−"
+    ones = "𝟏"
+    identity = "I"
+    hadamard_sign = " ⊙ "
+    relations = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
+    words = {"and": " ∧ ", "or": " ∨ ", "not": "¬"}
+
+    def text(self, tree: Tree, least: int = SUM) -> str:
+        """The text of a tree, in parentheses if it holds less tightly than `least`."""
+        if self.style not in tree.texts:
+            method = getattr(self, f"show_{type(tree).__name__.lower()}")
+            tree.texts[self.style] = method(tree)
+        text, holds = tree.texts[self.style]
+        return text if holds >= least else self.parentheses(text)
+
+    # What LaTeX writes differently
+
+    def parentheses(self, text: str) -> str:
+        return f"({text})"
+
+    def superscript(self, base: str, exponent: str) -> str:
+        if set(exponent) <= set("-−0123456789"):
+            return base + exponent.translate(SUPERSCRIPTS)
+        return f"{base}^{exponent}" if exponent.isalnum() else f"{base}^({exponent})"
+
+    def transposed(self, base: str) -> str:
+        return f"{base}ᵀ"
+
+    def inverse_transposed(self, base: str) -> str:
+        return f"{base}⁻ᵀ"
+
+    def entrywise_power(self, base: str, exponent: str) -> str:
+        if set(exponent) <= set("0123456789"):
+            return f"{base}∘{exponent.translate(SUPERSCRIPTS)}"
+        return f"{base}^∘({exponent})"
+
+    def root(self, tree: Tree) -> Text:
+        if tree.rank:
+            return f"sqrt({self.text(tree)})", ATOM
+        return f"√{self.text(tree, ATOM)}", POWER
+
+    def fraction(self, over: str, under: str) -> str:
+        return f"{over} / {under}" if " " in over + under else f"{over}/{under}"
+
+    def rational(self, over: int, under: int) -> str:
+        if under == 1:
+            return str(over)
+        return FRACTIONS.get((over, under)) or f"({over}/{under})"
+
+    def norm(self, body: str, rank: int) -> str:
+        return f"‖{body}‖_F" if rank == 2 else f"‖{body}‖"
+
+    def call(self, name: str, arguments: list[str]) -> str:
+        return f"{name}({', '.join(arguments)})"
+
+    def indices(self, base: str, indices: list[str]) -> str:
+        return f"{base}[{','.join(indices)}]"
+
+    def bracket(self, condition: str) -> str:
+        return f"[{condition}]"
+
+    def total(self, letters: tuple[str, ...], body: str) -> str:
+        below = letters[0] if len(letters) == 1 else f"{{{','.join(letters)}}}"
+        return f"Σ_{below} {body}"
+
+    def dimension(self, size: Dimension) -> str:
+        """A polynomial in dimensions."""
+        return str(size).replace("**", "^").replace("*", " ").replace("-", self.minus)
+
+    def unit(self, position: Dimension) -> str:
+        if position.is_Integer:
+            return f"e{str(position).translate(SUBSCRIPTS)}"
+        return f"e[{self.dimension(position)}]"
+
+    def operation(self, tree: Call, arguments: list[str]) -> str:
+        return tree.operation.unicode.format(*arguments)
+
+    def name(self, tree: Name) -> str:
+        return unicode_name(tree.base, tree.accent)
+
+    def size_name(self, name: str) -> str:
+        return unicode_name(name, "")
+
+    def choice(self, tree: Choice) -> Text:
+        parts = [self.condition(tree.condition), self.text(tree.yes), self.text(tree.no)]
+        return self.call("where", parts), ATOM
+
+    # Names and numbers
+
+    def show_name(self, tree: Name) -> Text:
+        return self.name(tree), ATOM
+
+    def show_number(self, tree: Number) -> Text:
+        value = tree.value
+        if value.is_Rational:
+            text = self.rational(abs(int(value.p)), int(value.q))
+        elif value.is_Float:
+            text = f"{abs(float(value)):.15g}"
+        else:
+            return self.constant(value), ATOM
+        return (f"{self.minus}{text}", SUM) if value.is_negative else (text, ATOM)
+
+    def constant(self, value: sympy.Expr) -> str:
+        return {"pi": "π", "E": "e", "oo": "∞", "EulerGamma": "γ"}.get(str(value), str(value))
+
+    def show_size(self, tree: Size) -> Text:
+        return self.size_name(tree.name), ATOM
+
+    def show_literal(self, tree: Literal) -> Text:
+        array = tree.array
+        if array.size > 16:
+            return self.call("constant", ["×".join(map(str, array.shape))]), ATOM
+        return str(array.tolist()).replace(".0", "").replace("-", self.minus), ATOM
+
+    def show_zeros(self, tree: Zeros) -> Text:
+        return "0", ATOM
+
+    def show_identity(self, tree: Identity) -> Text:
+        return self.identity, ATOM
+
+    def show_ones(self, tree: Ones) -> Text:
+        return self.ones, ATOM
+
+    def show_unit(self, tree: Unit) -> Text:
+        return self.unit(tree.position), ATOM
+
+    def show_mask(self, tree: Mask) -> Text:
+        ones = f"{self.ones} {self.transposed(self.ones)}"
+        return self.call("tril", [ones, *self._offset(-tree.offset)]), ATOM
+
+    def _offset(self, offset: int) -> list[str]:
+        return [str(offset).replace("-", self.minus)] if offset else []
+
+    def show_triangle(self, tree: Triangle) -> Text:
+        name = "tril" if tree.lower else "triu"
+        return self.call(name, [self.text(tree.body), *self._offset(tree.offset)]), ATOM
+
+    def show_rows(self, tree: Rows) -> Text:
+        taken = self._range((tree.start, tree.count, tree.step))
+        return self.indices(self.identity, [taken, ":"]), ATOM
+
+    def show_part(self, tree: Part) -> Text:
+        ranges = [self._range(part) for part in tree.ranges]
+        return self.indices(self.text(tree.body, ATOM), ranges), ATOM
+
+    def _range(self, part: object) -> str:
+        if part is None:
+            return ":"
+        if isinstance(part, tuple):
+            start, count, step = part
+            stop = sympy.expand(start + step * count)
+            last = "" if stop == -1 and step < 0 else self.dimension(stop)
+            first = "" if start == 0 and step > 0 else self.dimension(start)
+            return f"{first}:{last}" + (f":{self.dimension(sympy.Integer(step))}" if step != 1 else "")
+        return self.dimension(part)  # type: ignore[arg-type]
+
+    # Products
+
+    def show_matmul(self, tree: Matmul) -> Text:
+        return " ".join(self.text(factor, POWER) for factor in tree.factors), PRODUCT
+
+    def show_transpose(self, tree: Transpose) -> Text:
+        return self.transposed(self.text(tree.body, ATOM)), POWER
+
+    def show_power(self, tree: Power) -> Text:
+        if isinstance(tree.body, Transpose) and tree.exponent == -1:
+            return self.inverse_transposed(self.text(tree.body.body, ATOM)), POWER
+        return self.superscript(self.text(tree.body, ATOM), str(tree.exponent)), POWER
+
+    def show_scale(self, tree: Scale) -> Text:
+        over, under = split_divisors(tree.scalars)
+        coefficient = abs(tree.coefficient)
+        numbers: list[str] = []
+        if coefficient.is_Rational and under:
+            numbers = [str(coefficient.p)] if coefficient.p != 1 else []
+            under = ([Number(sympy.Integer(coefficient.q))] if coefficient.q != 1 else []) + under
+        elif coefficient != 1:
+            numbers = [self.text(Number(coefficient), POWER)]
+        upper = self._numerator(numbers, over, tree.body, bool(under))
+        if under:
+            upper = self.fraction(upper, self._denominator(under))
+        holds = HADAMARD if isinstance(tree.body, Hadamard) and not under else PRODUCT
+        return (self.minus + upper, SUM) if tree.coefficient.is_negative else (upper, holds)
+
+    def _numerator(self, numbers: list[str], over: list[Tree], body: Tree | None, divided: bool) -> str:
+        parts = over if body is None else [*over, body]
+        if not numbers and len(parts) == 1:
+            return self.text(parts[0], PRODUCT)
+        texts = numbers + [self.text(part, POWER) for part in over]
+        if body is not None:
+            texts.append(self.text(body, PRODUCT if divided else HADAMARD))
+        elif len(over) == 1 and not isinstance(over[0], Over):
+            texts[-1] = self.text(over[0], PRODUCT)
+        return self.joined(texts) or "1"
+
+    def joined(self, texts: list[str]) -> str:
+        """Factors side by side."""
+        return " ".join(texts)
+
+    def _denominator(self, under: list[Tree]) -> str:
+        if len(under) == 1:
+            return self.text(under[0], POWER)
+        return self.parentheses(self.joined([self.text(part, POWER) for part in under]))
+
+    def show_hadamard(self, tree: Hadamard) -> Text:
+        over, under = split_divisors(tree.factors)
+        upper = self.hadamard_sign.join(self.text(factor, POWER) for factor in over)
+        if not under:
+            return upper, HADAMARD
+        lower = self.hadamard_sign.join(self.text(factor, POWER) for factor in under)
+        return self.entrywise_quotient(upper, lower, len(under) > 1), HADAMARD
+
+    def entrywise_quotient(self, upper: str, lower: str, several: bool) -> str:
+        return f"{upper or '1'} ⊘ {self.parentheses(lower) if several else lower}"
+
+    def show_raise(self, tree: Raise) -> Text:
+        exponent = tree.exponent
+        if isinstance(exponent, Number) and exponent.value.is_negative:
+            under = inverted(tree)
+            if tree.rank:
+                return self.entrywise_quotient("", self.text(under, POWER), False), HADAMARD
+            return self.fraction("1", self.text(under, POWER)), PRODUCT
+        if exponent == Number(sympy.S.Half):
+            return self.root(tree.body)
+        base = self.text(tree.body, ATOM)
+        power = self.text(exponent).removeprefix("(").removesuffix(")")
+        if tree.rank:
+            return self.entrywise_power(base, power), POWER
+        return self.superscript(base, power), POWER
+
+    # Sums
+
+    def show_add(self, tree: Add) -> Text:
+        text = ""
+        for term in tree.terms:
+            part = self.text(term, HADAMARD)
+            if self.text(term).startswith(self.minus):
+                negative = self.text(term)
+                text += f" {self.minus} {negative[len(self.minus):]}" if text else negative
+            else:
+                text += f" + {part}" if text else part
+        return text, SUM
+
+    def show_spread(self, tree: Spread) -> Text:
+        body = self.text(tree.body, POWER)
+        row = self.transposed(self.ones)
+        if tree.rank > 2:
+            return self.call("broadcast", [self.text(tree.body)]), ATOM
+        if tree.rank == 1:
+            parts = [body, self.ones]
+        elif tree.along == (0,):
+            parts = [body, row]
+        elif tree.along == (1,):
+            parts = [self.ones, self.transposed(self.text(tree.body, ATOM))]
+        else:
+            parts = [body, self.ones, row]
+        return " ".join(part for part in parts if part != "1"), PRODUCT
+
+    def show_over(self, tree: Over) -> Text:
+        return self.total(tree.letters, self.text(tree.body, HADAMARD)), HADAMARD
+
+    # Functions
+
+    def show_diag(self, tree: Diag) -> Text:
+        return self.call("diag", [self.text(tree.body)]), ATOM
+
+    def show_diagonal(self, tree: Diagonal) -> Text:
+        return self.call("diagonal", [self.text(tree.body)]), ATOM
+
+    def show_trace(self, tree: Trace) -> Text:
+        return self.call("tr", [self.text(tree.body)]), ATOM
+
+    def show_total(self, tree: Total) -> Text:
+        return self.call("sum", [self.text(tree.body)]), ATOM
+
+    def show_norm(self, tree: Norm) -> Text:
+        return self.norm(self.text(tree.body), tree.body.rank), ATOM
+
+    def show_function(self, tree: Function) -> Text:
+        arguments = [self.text(argument) for argument in tree.arguments]
+        if tree.head == "Abs" and tree.rank == 0:
+            return f"|{arguments[0]}|", ATOM
+        return self.call(HEADS.get(tree.head, tree.head.lower()), arguments), ATOM
+
+    def condition(self, tree: Tree) -> str:
+        """A condition without its bracket."""
+        if isinstance(tree, Relation):
+            left, right = self.text(tree.left), self.text(tree.right)
+            return f"{left} {self.relations.get(tree.symbol, tree.symbol)} {right}"
+        if isinstance(tree, Logic):
+            word = self.words[tree.word]
+            parts = [self.parentheses(self.condition(part)) for part in tree.parts]
+            return word + parts[0] if tree.word == "not" else word.join(parts)
+        return self.text(tree)
+
+    def show_relation(self, tree: Relation) -> Text:
+        return self.bracket(self.condition(tree)), ATOM
+
+    def show_logic(self, tree: Logic) -> Text:
+        return self.bracket(self.condition(tree)), ATOM
+
+    def show_choice(self, tree: Choice) -> Text:
+        if (tree.yes, tree.no) == (Number(sympy.S.One), Number(sympy.S.Zero)):
+            return self.bracket(self.condition(tree.condition)), ATOM
+        return self.choice(tree)
+
+    def show_call(self, tree: Call) -> Text:
+        text = self.operation(tree, [self.text(argument) for argument in tree.arguments])
+        return text, ATOM
+
+    # Indices
+
+    def show_indexed(self, tree: Indexed) -> Text:
+        letters = [":" if i is None else self.dimension(i) for i in tree.indices]
+        while letters and letters[-1] == ":":
+            letters.pop()
+        return self.indices(self.text(tree.body, ATOM), letters), ATOM
+
+    def show_bracket(self, tree: Bracket) -> Text:
+        left, right = self.dimension(tree.left), self.dimension(tree.right)
+        if tree.symbol == "δ":
+            return self.delta(left, right), ATOM
+        symbol = self.relations.get(tree.symbol, tree.symbol)
+        return self.bracket(f"{left} {symbol} {right}"), ATOM
+
+    def delta(self, left: str, right: str) -> str:
+        return f"δ[{left},{right}]"
+
+
+def inverted(tree: Raise) -> Tree:
+    """1 / tree, for a negative exponent."""
+    exponent = -tree.exponent.value  # type: ignore[attr-defined]
+    return tree.body if exponent == 1 else Raise(tree.axes, tree.body, Number(exponent))
+
+
+def split_divisors(factors: tuple[Tree, ...]) -> tuple[list[Tree], list[Tree]]:
+    """The factors of a product, and what it is divided by."""
+    over: list[Tree] = []
+    under: list[Tree] = []
+    for factor in factors:
+        exponent = factor.exponent if isinstance(factor, Raise) else None
+        if isinstance(exponent, Number) and exponent.value.is_negative:
+            under.append(inverted(factor))  # type: ignore[arg-type]
+        else:
+            over.append(factor)
+    return over, under
+
+
+UNICODE = Unicode()

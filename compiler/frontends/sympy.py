@@ -1,0 +1,347 @@
+"""SymPy matrix and scalar expressions, lowered to the intermediate representation.
+
+Literal axes of length 1 are dropped: a column `MatrixSymbol("x", n, 1)` has rank 1 and a
+1x1 product rank 0. Symbols become inputs of their names; which of them are dimensions, and
+what structure they have, is settled by `function` when the inputs are declared. SymPy lets
+wrong symbolic shapes pass; lowering checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+from sympy.matrices import expressions as matrices
+from sympy.matrices.expressions.applyfunc import ElementwiseApplyFunction
+from sympy.matrices.expressions.diagonal import DiagMatrix, DiagonalMatrix, DiagonalOf
+from sympy.matrices.expressions.matexpr import MatrixElement
+from sympy.matrices.expressions.slice import MatrixSlice
+
+from derivatrix.compiler import arrays, dimensions, ir
+from derivatrix.compiler.arrays import Array, elementwise
+from derivatrix.compiler.dimensions import Dimension, shape_text
+from derivatrix.compiler.frontends import arrays as functions
+from derivatrix.compiler.ir import Node
+from derivatrix.runtime.errors import ShapeError, UnsupportedError
+
+_embedded: dict[str, Array] = {}
+
+
+def embed(array: Array) -> sympy.Basic:
+    """A SymPy symbol that stands for `array` (rank 2 at most) in SymPy expressions."""
+    if array.ndim > 2:
+        raise sympy.SympifyError(f"an array of shape {shape_text(array.shape)} is no matrix")
+    is_leaf = isinstance(array.node, ir.Leaf)
+    name = array.name if is_leaf else f"array_{array.node.key}"
+    if not is_leaf:
+        _embedded[name] = array
+    if array.ndim == 0:
+        return sympy.Symbol(name, real=True)
+    return sympy.MatrixSymbol(name, *(*array.node.shape, sympy.S.One)[:2])
+
+
+def lower(expression: sympy.Basic | sympy.MatrixBase) -> Node:
+    """The node for a SymPy expression. Raises ShapeError or UnsupportedError."""
+    return _lower(sympy.sympify(expression)).node
+
+
+def _lower(expression: Any) -> Array:
+    if isinstance(expression, sympy.MatrixBase):
+        return _dense(expression)
+    for kind, rule in RULES.items():
+        if isinstance(expression, kind):
+            return rule(expression)
+    if isinstance(expression, sympy.Expr) and getattr(expression, "is_Matrix", False):
+        raise UnsupportedError(f"SymPy's {type(expression).__name__} has no rule here")
+    if isinstance(expression, sympy.core.relational.Relational | sympy.logic.boolalg.Boolean):
+        return _scalar_function(sympy.Piecewise((1, expression), (0, True)))
+    if isinstance(expression, sympy.Function | sympy.Piecewise | sympy.Max | sympy.Min):
+        return _scalar_function(expression)
+    raise UnsupportedError(f"SymPy's {type(expression).__name__} has no rule here")
+
+
+def _shape(expression: Any) -> tuple[Dimension, Dimension]:
+    rows, columns = (dimensions.dimension(size) for size in expression.shape)
+    return rows, columns
+
+
+def _labels(expression: Any, row: Any, column: Any) -> tuple[Any, ...]:
+    """Labels of a lowered matrix: none for an axis of literal length 1."""
+    pairs = zip((row, column), _shape(expression), strict=True)
+    return tuple(label for label, size in pairs if size != 1)
+
+
+def _symbol(symbol: sympy.Symbol) -> Array:
+    if symbol.name in _embedded:
+        return _embedded[symbol.name]
+    if symbol == dimensions.symbol(symbol.name):
+        return Array(ir.full(symbol))
+    return Array(ir.Leaf(symbol.name, ()))
+
+
+def _matrix_symbol(symbol: sympy.MatrixSymbol) -> Array:
+    if symbol.name in _embedded:
+        return _embedded[symbol.name]
+    shape = tuple(size for size in _shape(symbol) if size != 1)
+    return Array(ir.Leaf(symbol.name, shape))
+
+
+def _number(number: sympy.Expr) -> Array:
+    if not number.is_real or not number.is_finite:
+        raise UnsupportedError(f"{number} is no real number")
+    return Array(ir.full(number))
+
+
+def _add(expression: sympy.Expr) -> Array:
+    terms = [_lower(argument) for argument in expression.args]
+    shapes = {term.node.shape for term in terms}
+    matrix = getattr(expression, "is_Matrix", False)
+    if matrix and len(shapes) > 1:
+        texts = " and ".join(sorted(shape_text(shape) for shape in shapes))
+        raise ShapeError(f"cannot add matrices of shapes {texts} in {expression}")
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _multiply(expression: sympy.Mul) -> Array:
+    product = Array(ir.full(1))
+    for argument in expression.args:
+        product = product * _lower(argument)
+    return product
+
+
+def _power(expression: sympy.Pow) -> Array:
+    base, exponent = expression.args
+    if getattr(base, "is_Matrix", False):
+        return _matrix_power(expression)
+    return _lower(base) ** _lower(exponent)
+
+
+def _matrix_power(expression: Any) -> Array:
+    base, exponent = expression.args
+    if not exponent.is_Integer:
+        raise UnsupportedError(f"a matrix to the power {exponent} has no rule here")
+    matrix = _full_rank(base)
+    result = functions.matrix_power(matrix, int(exponent))
+    return result if matrix.node.shape[0] != 1 else result[0, 0]
+
+
+def _full_rank(expression: Any) -> Array:
+    """The lowered matrix with both axes, even those of length 1."""
+    lowered = _lower(expression)
+    index = tuple(None if size == 1 else slice(None) for size in _shape(expression))
+    return lowered[index] if None in index else lowered
+
+
+def _matrix_multiply(expression: sympy.MatMul) -> Array:
+    factors, coefficient = [], Array(ir.full(1))
+    chain = [part for part in expression.args if getattr(part, "is_Matrix", False)]
+    for part in expression.args:
+        if not getattr(part, "is_Matrix", False):
+            coefficient = coefficient * _lower(part)
+    for position, part in enumerate(chain):
+        if position and _shape(chain[position - 1])[1] != _shape(part)[0]:
+            before, after = _shape(chain[position - 1]), _shape(part)
+            raise ShapeError(
+                f"cannot multiply shapes {shape_text(before)} and {shape_text(after)} "
+                f"in {expression}"
+            )
+        labels = _labels(part, position, position + 1)
+        factors.append((_lower(part).node, labels))
+    outer = ((0, _shape(chain[0])[0]), (len(chain), _shape(chain[-1])[1]))
+    output = [label for label, size in outer if size != 1]
+    return coefficient * Array(ir.einsum(factors, output))
+
+
+def _transpose(expression: sympy.Transpose) -> Array:
+    inner = _lower(expression.args[0])
+    return inner.T
+
+
+def _inverse(expression: sympy.Inverse) -> Array:
+    matrix = _full_rank(expression.args[0])
+    result = functions.inv(matrix)
+    return result if matrix.node.shape[0] != 1 else result[0, 0]
+
+
+def _trace(expression: sympy.Trace) -> Array:
+    return functions.trace(_full_rank(expression.args[0]))
+
+
+def _determinant(expression: sympy.Determinant) -> Array:
+    return functions.det(_full_rank(expression.args[0]))
+
+
+def _hadamard(expression: Any) -> Array:
+    factors = [_lower(argument) for argument in expression.args]
+    shapes = {factor.node.shape for factor in factors}
+    if len(shapes) > 1:
+        texts = " and ".join(sorted(shape_text(shape) for shape in shapes))
+        raise ShapeError(f"elementwise product of shapes {texts} in {expression}")
+    product = factors[0]
+    for factor in factors[1:]:
+        product = product * factor
+    return product
+
+
+def _hadamard_power(expression: Any) -> Array:
+    return _lower(expression.base) ** _lower(expression.exp)
+
+
+def _apply_function(expression: ElementwiseApplyFunction) -> Array:
+    function = expression.function
+    variable = function.variables[0]
+    body = function.expr
+    return _scalar_expression(body, {variable: _lower(expression.expr)})
+
+
+def _scalar_function(expression: sympy.Expr) -> Array:
+    """A scalar function whose arguments are any scalar expressions."""
+    atoms: dict[sympy.Basic, Array] = {}
+
+    def abstract(part: sympy.Basic) -> sympy.Basic:
+        if part.is_Number or part.is_NumberSymbol:
+            return part
+        placeholder = sympy.Symbol(f"part_{len(atoms)}", real=True)
+        atoms[placeholder] = _scalar(part)
+        return placeholder
+
+    return _scalar_expression(_map_arguments(expression, abstract), atoms)
+
+
+def _map_arguments(
+    expression: sympy.Basic, change: Callable[[sympy.Basic], sympy.Basic]
+) -> sympy.Basic:
+    """The expression with the scalar arguments of its functions and conditions changed."""
+    logical = (
+        sympy.logic.boolalg.BooleanFunction | sympy.functions.elementary.piecewise.ExprCondPair
+    )
+    relational = sympy.core.relational.Relational
+    if isinstance(expression, sympy.Piecewise | logical):
+        parts = (_map_arguments(part, change) for part in expression.args)
+        return expression.func(*parts)
+    if isinstance(expression, relational | sympy.Function | sympy.Max | sympy.Min):
+        return expression.func(*(change(part) for part in expression.args))
+    if isinstance(expression, sympy.logic.boolalg.BooleanAtom):
+        return expression
+    return change(expression)
+
+
+def _scalar(expression: Any) -> Array:
+    lowered = _lower(expression)
+    if lowered.ndim:
+        raise UnsupportedError(
+            f"a scalar function of a matrix of shape {shape_text(lowered.shape)}; "
+            "use applyfunc for entry by entry, or derivatrix's function of a matrix"
+        )
+    return lowered
+
+
+def _scalar_expression(body: sympy.Basic, values: dict[sympy.Basic, Array]) -> Array:
+    """A SymPy scalar expression with arrays for some symbols; the other symbols are inputs."""
+    operands = dict(values)
+    for symbol in sorted(body.free_symbols - set(operands), key=str):
+        operands[symbol] = _lower(symbol)
+    known = list(operands)
+    renamed = body.xreplace({symbol: ir.slot(i) for i, symbol in enumerate(known)})
+    return elementwise(renamed.doit(), *(operands[symbol] for symbol in known))
+
+
+def _diagonal_matrix(expression: Any) -> Array:
+    vector = _lower(expression.args[0])
+    return functions.diag(vector)
+
+
+def _diagonal_of(expression: Any) -> Array:
+    return functions.diagonal(_full_rank(expression.args[0]))
+
+
+def _identity(expression: sympy.Identity) -> Array:
+    size = _shape(expression)[0]
+    return functions.eye(size) if size != 1 else Array(ir.full(1))
+
+
+def _filled(value: int) -> Callable[[Any], Array]:
+    def rule(expression: Any) -> Array:
+        shape = tuple(size for size in _shape(expression) if size != 1)
+        return Array(ir.full(1, shape) if value else ir.zeros(shape))
+
+    return rule
+
+
+def _slice(expression: MatrixSlice) -> Array:
+    parts = []
+    for bounds, size in zip(
+        (expression.rowslice, expression.colslice), _shape(expression.parent), strict=True
+    ):
+        start, stop, step = bounds
+        parts.append(slice(start, stop, int(step)) if size != 1 else slice(None))
+    result = _full_rank(expression.parent)[tuple(parts)]
+    index = tuple(0 if size == 1 else slice(None) for size in result.node.shape)
+    return result[index]
+
+
+def _element(expression: MatrixElement) -> Array:
+    parent, row, column = expression.args
+    return _full_rank(parent)[row, column]
+
+
+def _block(expression: Any) -> Array:
+    grid = expression.blocks
+    rows = [[_full_rank(grid[i, j]) for j in range(grid.shape[1])] for i in range(grid.shape[0])]
+    result = functions.block(rows)
+    index = tuple(0 if size == 1 else slice(None) for size in result.node.shape)
+    return result[index]
+
+
+def _dense(expression: sympy.MatrixBase) -> Array:
+    rows, columns = expression.shape
+    entries = [[_lower(expression[i, j]) for j in range(columns)] for i in range(rows)]
+    if all(entry.free_symbols == set() for entry in expression):
+        values = [[float(expression[i, j]) for j in range(columns)] for i in range(rows)]
+        result = Array(ir.Constant(values))
+    else:
+        result = arrays.stack([arrays.stack(row) for row in entries])
+    index = tuple(0 if size == 1 else slice(None) for size in (rows, columns))
+    return result[index]
+
+
+def _dot(expression: Any) -> Array:
+    left, right = (_lower(argument) for argument in expression.args)
+    return left @ right
+
+
+RULES: dict[type, Callable[[Any], Array]] = {
+    matrices.MatrixSymbol: _matrix_symbol,
+    sympy.Symbol: _symbol,
+    MatrixElement: _element,
+    sympy.Number: _number,
+    sympy.NumberSymbol: _number,
+    matrices.MatAdd: _add,
+    matrices.MatMul: _matrix_multiply,
+    matrices.Inverse: _inverse,
+    matrices.MatPow: _matrix_power,
+    matrices.Transpose: _transpose,
+    matrices.Adjoint: _transpose,
+    matrices.Trace: _trace,
+    matrices.Determinant: _determinant,
+    matrices.HadamardProduct: _hadamard,
+    matrices.HadamardPower: _hadamard_power,
+    ElementwiseApplyFunction: _apply_function,
+    DiagMatrix: _diagonal_matrix,
+    DiagonalMatrix: lambda expression: functions.diag(_diagonal_of(expression)),
+    DiagonalOf: _diagonal_of,
+    matrices.Identity: _identity,
+    matrices.ZeroMatrix: _filled(0),
+    matrices.OneMatrix: _filled(1),
+    MatrixSlice: _slice,
+    matrices.BlockMatrix: _block,
+    matrices.DotProduct: _dot,
+    sympy.Add: _add,
+    sympy.Mul: _multiply,
+    sympy.Pow: _power,
+}
+"""SymPy's class -> its lowering; the first that fits counts."""

@@ -1,0 +1,249 @@
+"""The declaration of a function: its inputs, its expression, what to differentiate by."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import sympy
+
+from derivatrix.compiler import dimensions
+from derivatrix.compiler.arrays import Array, asarray
+from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.ir import Apply, Einsum, Leaf, Node, Select, full, topological
+from derivatrix.compiler.substitute import substitute
+from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.derivatives import Derivatives
+
+BATCH = dimensions.symbol("batch")
+RESERVED = ("out", "cotangent", "tangent", "np", "scipy", "numba", "math", "batch")
+
+
+class Function:
+    """A declared function.
+
+    name: a Python identifier; inputs: its leaves, in the order of the arguments; wrt: the names
+    of those to differentiate by; batch: the names of those that gain a leading batch axis;
+    expression: the node of the result, without the batch axis.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[Leaf, ...],
+        expression: Node,
+        wrt: tuple[str, ...],
+        batch: tuple[str, ...],
+    ) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.expression = expression
+        self.wrt = wrt
+        self.batch = batch
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{leaf.name}: {shape_text(leaf.shape)}" for leaf in self.inputs)
+        return f"<function {self.name}({arguments}) -> {shape_text(self.expression.shape)}>"
+
+    @cached_property
+    def derivatives(self) -> Derivatives:
+        """The derivatives in closed form."""
+        from derivatrix.compiler.derivatives import Derivatives
+
+        return Derivatives(self)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What a generated module offers: value, vjp, jvp, jacobian, and for a scalar function
+        gradient, value_and_gradient, hessian, hvp."""
+        return self.derivatives.kinds
+
+    def formula(self, kind: str, wrt: Any = None, style: str = "unicode") -> str:
+        """The formula of a derivative.
+
+        kind: one of `kinds`; wrt: an input (or its name), a pair of them for a Hessian; may be
+        left out where there is one choice; style: "unicode", "latex", "numpy" or "index".
+        Raises DeclarationError for what does not exist.
+        """
+        return self.derivatives.formula(kind, wrt, style)
+
+    @property
+    def requirements(self) -> tuple[sympy.Expr, ...]:
+        """Integer polynomials in the dimensions that must not be negative, from the bounds of
+        slices and indices."""
+        needs: dict[sympy.Expr, None] = {}
+        for node in topological([self.expression]):
+            if isinstance(node, Select):
+                last = node.start + node.step * (node.shape[0] - 1)
+                for bound in (node.start, node.shape[1] - 1 - node.start):
+                    needs[sympy.expand(bound)] = None
+                for bound in (node.shape[0], last, node.shape[1] - 1 - last):
+                    needs[sympy.expand(bound)] = None
+        return tuple(need for need in needs if not need.is_nonnegative)
+
+    def batched(self, leaf: Leaf) -> Leaf:
+        """The leaf as the generated functions take it, with its batch axis if it has one."""
+        if leaf.name not in self.batch:
+            return leaf
+        return Leaf(leaf.name, (BATCH, *leaf.shape), leaf.structure, leaf.role)
+
+
+def function(
+    name: str,
+    inputs: Sequence[Any],
+    expr: Any,
+    wrt: Sequence[Any] | None = None,
+    batch: Sequence[Any] = (),
+) -> Function:
+    """Declare a function.
+
+    inputs: symbolic inputs (derivatrix's or SymPy's), in the order of the arguments; expr: a
+    scalar or array expression of them; wrt: the inputs to differentiate by (all by default);
+    batch: inputs that gain one leading batch axis. A symbol or its name will do.
+
+    Raises DeclarationError for names or symbols that make no sense, ShapeError for dimensions
+    that disagree.
+    """
+    require_name(name, "a function")
+    try:
+        leaves = tuple(_input(name, value) for value in _sequence(name, "inputs", inputs))
+        _check_inputs(name, leaves)
+        expression = _resolve(name, asarray(expr).node, leaves)
+    except DerivatrixError as error:
+        if str(error).startswith(f"{name}:"):
+            raise
+        raise type(error)(f"{name}: {error}") from error
+    names = [leaf.name for leaf in leaves]
+    _check_used(name, leaves, expression)
+    chosen = names if wrt is None else _names(name, "wrt", wrt, names)
+    if not chosen:
+        raise DeclarationError(f"{name}: wrt is empty; name at least one input")
+    stacked = _names(name, "batch", batch, names)
+    _check_dimensions(name, leaves, expression, bool(stacked))
+    ordered = tuple(chosen)
+    return Function(name, leaves, expression, ordered, tuple(n for n in names if n in stacked))
+
+
+def require_name(name: object, what: str) -> None:
+    """Raise DeclarationError unless `name` is usable as a Python name of its own."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise DeclarationError(f"the name of {what} must be a Python identifier, not {name!r}")
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name) and name != "_":
+        raise DeclarationError(f"{name!r} is a Python keyword; choose another name for {what}")
+    if hasattr(builtins, name):
+        raise DeclarationError(f"{name!r} shadows a Python builtin; choose another name for {what}")
+
+
+def _sequence(name: str, what: str, values: Any) -> list[Any]:
+    if isinstance(values, (Array, sympy.Basic, str)):
+        return [values]
+    if not isinstance(values, Iterable):
+        raise DeclarationError(f"{name}: {what} is a list of inputs, not {values!r}")
+    return list(values)
+
+
+def _input(name: str, value: Any) -> Leaf:
+    if isinstance(value, (Array, sympy.Symbol, sympy.MatrixSymbol)):
+        if isinstance(value, sympy.Symbol) and value == dimensions.symbol(value.name):
+            raise DeclarationError(f"{name}: {value} is a dimension, not an input")
+        node = asarray(value).node
+        if isinstance(node, Leaf):
+            return node
+    raise DeclarationError(
+        f"{name}: {value!r} is no input; declare inputs with matrix, vector, scalar or tensor"
+    )
+
+
+def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
+    if not leaves:
+        raise DeclarationError(f"{name}: a function needs at least one input")
+    seen: set[str] = set()
+    symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
+    for leaf in leaves:
+        require_name(leaf.name, "an input")
+        if leaf.name in RESERVED or leaf.name.startswith(("tangent_", "out_")):
+            raise DeclarationError(f"{name}: the input name {leaf.name!r} is taken; choose another")
+        if leaf.name in seen:
+            raise DeclarationError(f"{name}: two inputs are called {leaf.name!r}")
+        if leaf.name in symbols:
+            raise DeclarationError(
+                f"{name}: {leaf.name!r} names both an input and a dimension; rename one"
+            )
+        seen.add(leaf.name)
+
+
+def _resolve(name: str, expression: Node, leaves: Sequence[Leaf]) -> Node:
+    """The expression with every leaf one of the declared inputs, and dimensions as numbers."""
+    declared = {leaf.name: leaf for leaf in leaves}
+    symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
+    replacements: dict[Node, Node] = {}
+    for node in topological([expression]):
+        if not isinstance(node, Leaf):
+            continue
+        known = declared.get(node.name)
+        if known is None and not node.shape and node.name in symbols:
+            replacements[node] = full(dimensions.symbol(node.name))
+        elif known is None:
+            raise DeclarationError(
+                f"{name}: the expression uses {node.name!r}, which is not among the inputs "
+                f"({', '.join(declared)}); add it to inputs"
+            )
+        elif known.shape != node.shape:
+            raise ShapeError(
+                f"{name}: {node.name} is declared with shape {shape_text(known.shape)} and used "
+                f"with shape {shape_text(node.shape)}"
+            )
+        elif known is not node:
+            replacements[node] = known
+    return substitute([expression], replacements)[0] if replacements else expression
+
+
+def _check_used(name: str, leaves: Sequence[Leaf], expression: Node) -> None:
+    below = set(topological([expression]))
+    for leaf in leaves:
+        if leaf not in below:
+            raise DeclarationError(
+                f"{name}: the input {leaf.name!r} is never used; remove it from inputs"
+            )
+
+
+def _names(name: str, what: str, values: Sequence[Any], names: Sequence[str]) -> list[str]:
+    chosen = []
+    for value in _sequence(name, what, values):
+        known = value if isinstance(value, str) else getattr(value, "name", None)
+        if known not in names:
+            raise DeclarationError(
+                f"{name}: {what} names {known or value!r}, which is not among the inputs "
+                f"({', '.join(names)})"
+            )
+        if known in chosen:
+            raise DeclarationError(f"{name}: {what} names {known!r} twice")
+        chosen.append(known)
+    return chosen
+
+
+def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stacked: bool) -> None:
+    """Every dimension must be readable off an input's shape."""
+    readable = {size for leaf in leaves for size in leaf.shape if size.is_Symbol}
+    used: set[sympy.Basic] = set()
+    for node in topological([expression]):
+        used |= _symbols(node.shape)
+        if isinstance(node, Einsum):
+            used |= _symbols((node.coefficient, *node.sizes))
+        if isinstance(node, Apply):
+            used |= _symbols(node.stack)
+    for symbol in sorted(used - readable, key=str):
+        raise DeclarationError(
+            f"{name}: the dimension {symbol} cannot be read off the shape of any input"
+        )
+    if stacked and BATCH in used:
+        raise DeclarationError(f"{name}: with batch=, no dimension may be called 'batch'")
+
+
+def _symbols(expressions: Shape) -> set[sympy.Basic]:
+    return {symbol for expression in expressions for symbol in expression.free_symbols}

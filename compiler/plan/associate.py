@@ -1,0 +1,359 @@
+"""Association: every product as a tree of pairwise contractions.
+
+The order is chosen by flops (dynamic programming over subsets of the factors), and so that a
+partial product that several terms of the kernel have is made once. Structural factors are no
+operands: they stay at the outside, as index arithmetic.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import sympy
+
+from derivatrix.compiler import ir
+from derivatrix.compiler.plan.sizes import nominal
+from derivatrix.compiler.plan.structure import split
+
+MOST_EXACT = 8
+MOST_PERMUTED = 4
+INVERSE = "inv"
+
+
+def associate(roots: Sequence[ir.Node]) -> list[ir.Node]:
+    """`roots`, with products of at most two factors wherever something is contracted."""
+    sharing: Counter[ir.Node] = Counter()
+    _Associator(sharing, Counter()).rebuild(roots)
+    return _Associator(Counter(), sharing).rebuild(roots)
+
+
+class _Associator:
+    """One pass. `seen` collects the partial products met; `shared` says how many terms of the
+    kernel have one."""
+
+    def __init__(self, seen: Counter[ir.Node], shared: Counter[ir.Node]) -> None:
+        self._seen = seen
+        self._shared = shared
+        self._known: dict[ir.Node, ir.Node] = {}
+
+    def rebuild(self, roots: Sequence[ir.Node]) -> list[ir.Node]:
+        for node in ir.topological(roots):
+            self._known[node] = self._rebuilt(node)
+        return [self._known[root] for root in roots]
+
+    def _rebuilt(self, node: ir.Node) -> ir.Node:
+        match node:
+            case ir.Sum():
+                return _grouped(ir.Sum(tuple(self._known[t] for t in node.terms), node.shape))
+            case ir.Map():
+                return ir.Map(node.expression, tuple(self._known[a] for a in node.arguments))
+            case ir.Apply():
+                arguments = tuple((self._known[a], labels) for a, labels in node.arguments)
+                return ir.Apply(
+                    node.operation, arguments, node.stack, node.parameters, node.output
+                )
+            case ir.Einsum():
+                factors = tuple((self._known[f], labels) for f, labels in node.factors)
+                return self._product(ir.Einsum(node.coefficient, factors, node.sizes, node.ndim))
+        return node
+
+    def _product(self, einsum: ir.Einsum) -> ir.Node:
+        parts = _Parts(einsum)
+        if not parts.contracted or not parts.dense:
+            return parts.node()
+        components = parts.components()
+        whole = (
+            len(components) == 1
+            and not parts.structural
+            and {label for _, labels in parts.dense for label in labels} >= set(parts.output)
+        )
+        dense: list[ir.Factor] = []
+        for component in components:
+            if len(component) == 1 or not parts.linked(component):
+                dense.extend(component)
+                continue
+            group = _Group(component, parts.kept, parts.sizes, self._shared)
+            self._seen.update(group.candidates())
+            if whole and self._shared[group.canonical(group.full)[0]] < 2:
+                left, right = group.top()
+                return ir.einsum([left, right], parts.output, parts.coefficient)
+            dense.append(group.product(group.full))
+        parts.dense = dense
+        return parts.node()
+
+
+def _grouped(total: ir.Sum) -> ir.Node:
+    """Two contractions or more in a sum with other terms: a sum of their own, for accumulating."""
+    products = [t for t in total.terms if isinstance(t, ir.Einsum) and t.contracted]
+    if len(products) < 2 or len(products) == len(total.terms):
+        return total
+    rest = tuple(term for term in total.terms if term not in products)
+    return ir.Sum((*rest, ir.Sum(tuple(products), total.shape)), total.shape)
+
+
+class _Parts:
+    """An Einsum taken apart: structural factors used up where they only rename or slice, axes
+    that one factor alone is summed over summed at once."""
+
+    def __init__(self, einsum: ir.Einsum) -> None:
+        self.coefficient = einsum.coefficient
+        self.sizes = einsum.sizes
+        self.output = tuple(range(einsum.ndim))
+        self.structural, self.dense = split(einsum)
+        self._merge_deltas()
+        if len(self.dense) > 1 and self.contracted:
+            self._absorb()
+            self.dense = [self._reduced(factor) for factor in self.dense]
+
+    @property
+    def kept(self) -> set[int]:
+        """Labels of the output and of structural factors."""
+        return {*self.output, *(label for _, labels in self.structural for label in labels)}
+
+    @property
+    def contracted(self) -> list[int]:
+        """Labels that only dense factors have."""
+        found = (label for _, labels in self.dense for label in labels)
+        return [label for label in dict.fromkeys(found) if label not in self.kept]
+
+    def node(self) -> ir.Node:
+        """The product, as one node again."""
+        if not self.structural and len(self.dense) == 1 and self.coefficient == 1:
+            factor, labels = self.dense[0]
+            if labels == self.output:
+                return factor
+        used = {label for _, labels in (*self.structural, *self.dense) for label in labels}
+        sizes = {label: self.sizes[label] for label in (*self.output, *sorted(used))}
+        return ir.einsum([*self.structural, *self.dense], self.output, self.coefficient, sizes)
+
+    def components(self) -> list[list[ir.Factor]]:
+        """The dense factors, grouped by the contracted labels they share."""
+        groups: list[tuple[set[int], list[ir.Factor]]] = []
+        inner = set(self.contracted)
+        for factor in self.dense:
+            labels = inner.intersection(factor[1])
+            joined = [group for group in groups if group[0] & labels]
+            groups = [group for group in groups if not group[0] & labels]
+            members = [f for group in joined for f in group[1]]
+            groups.append((labels.union(*(group[0] for group in joined)), [*members, factor]))
+        return [members for _, members in groups]
+
+    def linked(self, component: list[ir.Factor]) -> bool:
+        """Whether something is contracted within the component."""
+        return any(set(self.contracted).intersection(labels) for _, labels in component)
+
+    def _merge_deltas(self) -> None:
+        total = [label for label in range(len(self.sizes)) if label not in self.output]
+        position = 0
+        while position < len(self.structural):
+            node, (first, second) = self.structural[position]
+            inner = second if second in total else first
+            if isinstance(node, ir.Delta) and (first == second or inner in total):
+                del self.structural[position]
+                if first != second:
+                    self._rename(inner, first if inner == second else second)
+                    total.remove(inner)
+                position = 0
+            else:
+                position += 1
+        used = {label for _, labels in (*self.structural, *self.dense) for label in labels}
+        unused = [self.sizes[label] for label in total if label not in used]
+        self.coefficient = self.coefficient * sympy.Mul(*unused)
+
+    def _rename(self, old: int, new: int) -> None:
+        def renamed(labels: ir.Labels) -> ir.Labels:
+            return tuple(new if label == old else label for label in labels)
+
+        self.structural = [(node, renamed(labels)) for node, labels in self.structural]
+        self.dense = [(node, renamed(labels)) for node, labels in self.dense]
+
+    def _absorb(self) -> None:
+        """Slice a factor that a `Select` contracts with; mask one that a `Triangle` is over."""
+        for constraint in list(self.structural):
+            node, (first, second) = constraint
+            others = {l for c in self.structural if c is not constraint for l in c[1]}
+            holders = [p for p, (_, labels) in enumerate(self.dense) if second in labels]
+            if first == second or not holders:
+                continue
+            labels = self.dense[holders[0]][1]
+            sliced = (
+                isinstance(node, ir.Select)
+                and second not in self.output
+                and second not in others
+                and len(holders) == 1
+            )
+            masked = isinstance(node, ir.Triangle) and first in labels
+            if sliced or masked:
+                result = [first if label == second and sliced else label for label in labels]
+                part = ir.einsum([constraint, self.dense[holders[0]]], list(dict.fromkeys(result)))
+                self.dense[holders[0]] = (part, tuple(dict.fromkeys(result)))
+                self.structural.remove(constraint)
+
+    def _reduced(self, factor: ir.Factor) -> ir.Factor:
+        """Diagonals taken, and summed over what no other factor has."""
+        node, labels = factor
+        others = {label for other in self.dense if other is not factor for label in other[1]}
+        remaining = [label for label in dict.fromkeys(labels) if label in others | self.kept]
+        if len(remaining) == len(labels):
+            return factor
+        return ir.einsum([factor], remaining), tuple(remaining)
+
+
+class _Group:
+    """Factors connected by contracted labels, and the best order to multiply them in.
+    A subset of them is a bit mask."""
+
+    def __init__(
+        self,
+        factors: Sequence[ir.Factor],
+        kept: set[int],
+        sizes: ir.Shape,
+        shared: Counter[ir.Node],
+    ) -> None:
+        self.factors = sorted(factors, key=lambda factor: (factor[0].key, factor[1]))
+        self.full = (1 << len(self.factors)) - 1
+        self._kept = kept
+        self._sizes = sizes
+        self._shared = shared
+        self._canonical: dict[int, tuple[ir.Node, ir.Labels]] = {}
+        self._best: dict[int, tuple[float, int]] = {}
+        if len(self.factors) <= MOST_EXACT:
+            self._search()
+        else:
+            self._greedy()
+
+    def candidates(self) -> list[ir.Node]:
+        """Every connected partial product, once."""
+        if len(self.factors) > MOST_EXACT:
+            masks = [mask for mask in self._best if mask.bit_count() > 1]
+        else:
+            masks = [mask for mask in range(1, self.full + 1) if mask.bit_count() > 1]
+        found = (self.canonical(mask)[0] for mask in masks if self._connected(mask))
+        return list(dict.fromkeys(found))
+
+    def top(self) -> tuple[ir.Factor, ir.Factor]:
+        """The two operands of the last multiplication."""
+        part = self._best[self.full][1]
+        return self.product(part), self.product(self.full ^ part)
+
+    def product(self, mask: int) -> ir.Factor:
+        """The partial product of a subset, with its labels."""
+        if mask.bit_count() == 1:
+            return self.factors[mask.bit_length() - 1]
+        part = self._best[mask][1]
+        _, labels = self.canonical(mask)
+        operands = [self.product(part), self.product(mask ^ part)]
+        return ir.einsum(operands, labels), labels
+
+    def canonical(self, mask: int) -> tuple[ir.Node, ir.Labels]:
+        """A subset as one product that is the same wherever it occurs, and its output labels."""
+        if mask not in self._canonical:
+            members = [f for n, f in enumerate(self.factors) if mask >> n & 1]
+            labels = self._labels(mask)
+            best = min(_orders(members), key=lambda order: _pattern(order, labels))
+            found = dict.fromkeys(label for _, ls in best for label in ls)
+            output = tuple(label for label in found if label in labels)
+            self._canonical[mask] = (ir.einsum(best, output), output)
+        return self._canonical[mask]
+
+    def _labels(self, mask: int) -> set[int]:
+        """The labels that a subset's product still has."""
+        inside = self._union(mask)
+        return inside & (self._kept | self._union(self.full ^ mask))
+
+    def _union(self, mask: int) -> set[int]:
+        members = (f for n, f in enumerate(self.factors) if mask >> n & 1)
+        return {label for _, labels in members for label in labels}
+
+    def _connected(self, mask: int) -> bool:
+        """Whether the factors of a subset hang together by labels that it sums over."""
+        summed = self._union(mask) - self._labels(mask)
+        pending = [n for n in range(len(self.factors)) if mask >> n & 1]
+        reached = set(self.factors[pending.pop()][1]) & summed
+        while pending:
+            linked = [n for n in pending if reached.intersection(self.factors[n][1])]
+            if not linked:
+                return False
+            pending = [n for n in pending if n not in linked]
+            reached |= {l for n in linked for l in self.factors[n][1]} & summed
+        return True
+
+    def _search(self) -> None:
+        for mask in range(1, self.full + 1):
+            if mask.bit_count() == 1:
+                self._best[mask] = (0.0, 0)
+                continue
+            lowest = mask & -mask
+            options = []
+            part = mask
+            while part:
+                part = (part - 1) & mask
+                if part & lowest:
+                    cost = self._best[part][0] + self._best[mask ^ part][0]
+                    options.append((cost + self._cost(part, mask ^ part), part))
+            cost, part = min(options)
+            uses = self._shared[self.canonical(mask)[0]] if self._shared else 1
+            self._best[mask] = (cost / max(uses, 1), part)
+
+    def _greedy(self) -> None:
+        parts = [1 << n for n in range(len(self.factors))]
+        self._best = dict.fromkeys(parts, (0.0, 0))
+        while len(parts) > 1:
+            pairs = list(itertools.combinations(parts, 2))
+            linked = [p for p in pairs if self._union(p[0]) & self._union(p[1])] or pairs
+            left, right = min(linked, key=lambda pair: (self._cost(*pair), pair))
+            self._best[left | right] = (0.0, left)
+            parts = [part for part in parts if part not in (left, right)] + [left | right]
+
+    def _cost(self, left: int, right: int) -> float:
+        """Flops of a pairwise product, and the writing of what has more axes than it sums over."""
+        union = self._labels(left) | self._labels(right)
+        flops = 2 * math.prod(nominal(self._sizes[label]) for label in union)
+        result = math.prod(nominal(self._sizes[label]) for label in self._labels(left | right))
+        return flops + 4 * result + self._inversion(left, right) + self._inversion(right, left)
+
+    def _inversion(self, mask: int, other: int) -> float:
+        """What it costs that a factor is an inverse, and the product with it no solve."""
+        if mask.bit_count() > 1:
+            return 0.0
+        node, labels = self.factors[mask.bit_length() - 1]
+        if not is_inverse(node):
+            return 0.0
+        size = nominal(node.shape[-1])
+        product = self._labels(mask | other)
+        solved = [label for label in labels[-2:] if label not in product]
+        if len(solved) == 1 and labels[-1] != labels[-2]:
+            return 0.0
+        return 2 * size**3
+
+
+def is_inverse(node: ir.Node) -> bool:
+    return isinstance(node, ir.Apply) and node.operation.name == INVERSE
+
+
+def _orders(members: list[ir.Factor]) -> Iterable[list[ir.Factor]]:
+    """The factors sorted by node, with the equal ones in every order."""
+    groups = [list(group) for _, group in itertools.groupby(members, key=lambda f: f[0].key)]
+    choices = [
+        list(itertools.permutations(group)) if len(group) <= MOST_PERMUTED else [tuple(group)]
+        for group in groups
+    ]
+    for chosen in itertools.product(*choices):
+        yield [factor for group in chosen for factor in group]
+
+
+def _pattern(order: list[ir.Factor], output: set[int]) -> list[tuple[int, ...]]:
+    """The labels, numbered in the order met, with the contracted ones marked."""
+    numbers: dict[int, int] = {}
+    pattern = []
+    for _, labels in order:
+        row = []
+        for label in labels:
+            numbers.setdefault(label, len(numbers))
+            row += [numbers[label], int(label in output)]
+        pattern.append(tuple(row))
+    return pattern
+

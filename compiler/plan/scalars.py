@@ -1,0 +1,231 @@
+"""Scalar values of a nest, numbered so that equal ones are one; SymPy expressions lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import sympy
+from sympy.functions.elementary.miscellaneous import MinMaxBase
+
+from derivatrix.compiler import scalars
+from derivatrix.compiler.plan.steps import Buffer, Load
+from derivatrix.runtime.errors import UnsupportedError
+
+FUNCTIONS = {
+    sympy.exp: "exp",
+    sympy.log: "log",
+    sympy.sin: "sin",
+    sympy.cos: "cos",
+    sympy.tan: "tan",
+    sympy.asin: "asin",
+    sympy.acos: "acos",
+    sympy.atan: "atan",
+    sympy.atan2: "atan2",
+    sympy.sinh: "sinh",
+    sympy.cosh: "cosh",
+    sympy.tanh: "tanh",
+    sympy.asinh: "asinh",
+    sympy.acosh: "acosh",
+    sympy.atanh: "atanh",
+    sympy.erf: "erf",
+    sympy.erfc: "erfc",
+    sympy.gamma: "gamma",
+    sympy.loggamma: "lgamma",
+    sympy.Abs: "abs",
+    sympy.sign: "sign",
+    sympy.floor: "floor",
+    sympy.ceiling: "ceil",
+    sympy.Mod: "mod",
+    sympy.Max: "maximum",
+    sympy.Min: "minimum",
+    sympy.And: "and",
+    sympy.Or: "or",
+    sympy.Not: "not",
+    sympy.Gt: "gt",
+    sympy.Ge: "ge",
+    sympy.Lt: "lt",
+    sympy.Le: "le",
+    sympy.Eq: "eq",
+    sympy.Ne: "ne",
+    scalars.log1p: "log1p",
+    scalars.expm1: "expm1",
+}
+"""SymPy class -> operator of `steps.Operate`; a target's printer spells each."""
+
+REWRITES: dict[type, Callable[..., sympy.Expr]] = {
+    sympy.sec: lambda x: 1 / sympy.cos(x),
+    sympy.csc: lambda x: 1 / sympy.sin(x),
+    sympy.cot: lambda x: 1 / sympy.tan(x),
+    sympy.sech: lambda x: 1 / sympy.cosh(x),
+    sympy.csch: lambda x: 1 / sympy.sinh(x),
+    sympy.coth: lambda x: 1 / sympy.tanh(x),
+    sympy.sinc: lambda x: sympy.Piecewise((sympy.sin(x) / x, sympy.Ne(x, 0)), (1, True)),
+    sympy.Heaviside: lambda x, *_: (1 + sympy.sign(x)) / 2,
+    scalars.sigmoid: lambda x: 1 / (1 + sympy.exp(-x)),
+    scalars.softplus: lambda x: sympy.Max(x, 0) + scalars.log1p(sympy.exp(-sympy.Abs(x))),
+    scalars.relu: lambda x: sympy.Max(x, 0),
+    scalars.step: lambda x: sympy.Piecewise((1, x > 0), (0, True)),
+}
+"""SymPy class -> the same in functions of the table above."""
+
+Entry = tuple[str, object, tuple[int, ...]]
+
+
+class Scalars:
+    """A table of values; a value is known by its number."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._numbers: dict[Entry, int] = {}
+
+    def _enter(self, operator: str, payload: object = None, children: tuple[int, ...] = ()) -> int:
+        entry = (operator, payload, children)
+        number = self._numbers.setdefault(entry, len(self.entries))
+        if number == len(self.entries):
+            self.entries.append(entry)
+        return number
+
+    def name(self, name: str) -> int:
+        return self._enter("name", name)
+
+    def number(self, value: sympy.Expr) -> int:
+        return self._enter("number", sympy.sympify(value))
+
+    def load(self, buffer: Buffer, indices: tuple[sympy.Expr, ...]) -> int:
+        return self._enter("load", Load(buffer, indices))
+
+    def test(self, condition: sympy.Basic) -> int:
+        return self._enter("test", condition)
+
+    def operate(self, operator: str, *children: int) -> int:
+        return self._enter(operator, None, children)
+
+    def constant(self, number: int) -> sympy.Expr | None:
+        operator, payload, _ = self.entries[number]
+        return payload if operator == "number" else None  # type: ignore[return-value]
+
+    def product(self, factors: list[int], coefficient: sympy.Expr = sympy.S.One) -> int:
+        """coefficient * the factors; nested products are flattened, numbers and signs pulled out."""
+        plain: list[int] = []
+        below: list[int] = []
+        pending = list(reversed(factors))
+        while pending:
+            factor = pending.pop()
+            operator, payload, children = self.entries[factor]
+            if operator == "number":
+                coefficient = coefficient * payload  # type: ignore[operator]
+            elif operator == "neg":
+                coefficient = -coefficient
+                pending.append(children[0])
+            elif operator == "mul":
+                pending.extend(reversed(children))
+            elif operator == "div":
+                pending.append(children[0])
+                below.append(children[1])
+            else:
+                plain.append(factor)
+        if coefficient == 0:
+            return self.number(sympy.S.Zero)
+        negative = coefficient.could_extract_minus_sign()
+        coefficient = -coefficient if negative else coefficient
+        if coefficient != 1:
+            plain.insert(0, self.number(coefficient))
+        result = self._chain("mul", plain)
+        if below:
+            result = self.operate("div", result, self._chain("mul", below))
+        return self.operate("neg", result) if negative else result
+
+    def _chain(self, operator: str, operands: list[int]) -> int:
+        if not operands:
+            return self.number(sympy.S.One if operator == "mul" else sympy.S.Zero)
+        return operands[0] if len(operands) == 1 else self.operate(operator, *operands)
+
+    def sum(self, terms: list[int]) -> int:
+        """The sum of the terms, positive ones first; nested sums are flattened."""
+        flat: list[int] = []
+        for term in terms:
+            operator, _, children = self.entries[term]
+            if self.constant(term) != 0:
+                flat.extend(children if operator == "add" else (term,))
+        first = [term for term in flat if self.entries[term][0] != "neg"]
+        return self._chain("add", first + [t for t in flat if self.entries[t][0] == "neg"])
+
+    def lower(self, expression: sympy.Basic, slots: Mapping[sympy.Symbol, int]) -> int:
+        """The value of a SymPy expression whose symbols are `slots` or sizes."""
+        if expression in slots:
+            return slots[expression]  # type: ignore[index]
+        if isinstance(expression, sympy.Expr) and not expression.free_symbols & slots.keys():
+            return self.number(self._checked(expression))
+        if expression in (sympy.true, sympy.false):
+            return self.test(expression)
+        if isinstance(expression, sympy.Add):
+            return self.sum([self.lower(term, slots) for term in expression.args])
+        if isinstance(expression, sympy.Mul):
+            return self._lower_product(expression, slots)
+        if isinstance(expression, sympy.Pow):
+            return self._lower_power(expression, slots)
+        if isinstance(expression, sympy.Piecewise):
+            return self._lower_pieces(expression, slots)
+        kind = type(expression)
+        if kind in REWRITES:
+            return self.lower(REWRITES[kind](*expression.args), slots)
+        if kind not in FUNCTIONS:
+            raise UnsupportedError(f"no kernel computes the function {kind.__name__}")
+        arguments = list(expression.args)
+        if isinstance(expression, MinMaxBase | sympy.And | sympy.Or):
+            arguments.sort(key=sympy.default_sort_key)
+        return self.operate(FUNCTIONS[kind], *(self.lower(a, slots) for a in arguments))
+
+    def _checked(self, number: sympy.Expr) -> sympy.Expr:
+        if number.has(sympy.I, sympy.zoo):
+            raise UnsupportedError(f"{number} is no real number")
+        return number
+
+    def _lower_product(self, expression: sympy.Mul, slots: Mapping[sympy.Symbol, int]) -> int:
+        factors, below = [], []
+        for factor in expression.args:
+            base, exponent = factor.as_base_exp()
+            reciprocal = exponent.is_number and exponent.is_negative and base.free_symbols
+            if reciprocal and isinstance(factor, sympy.Pow):
+                below.append(self.lower(base**-exponent, slots))
+            else:
+                factors.append(self.lower(factor, slots))
+        result = self.product(factors)
+        return self.product([self.operate("div", result, self.product(below))]) if below else result
+
+    def _lower_power(self, expression: sympy.Pow, slots: Mapping[sympy.Symbol, int]) -> int:
+        base, exponent = expression.args
+        if base == sympy.E:
+            return self.operate("exp", self.lower(exponent, slots))
+        if exponent.is_number and exponent.is_negative:
+            return self.operate("div", self.number(sympy.S.One), self.lower(base**-exponent, slots))
+        root = self.lower(base, slots)
+        if exponent == sympy.S.Half:
+            return self.operate("sqrt", root)
+        return self.operate("pow", root, self.lower(exponent, slots))
+
+    def _lower_pieces(self, expression: sympy.Piecewise, slots: Mapping[sympy.Symbol, int]) -> int:
+        *pieces, (otherwise, last) = expression.args
+        result = self.number(sympy.nan)
+        if last == sympy.true:
+            result = self.lower(otherwise, slots)
+        else:
+            pieces.append((otherwise, last))
+        for value, condition in reversed(pieces):
+            chosen = self.lower(condition, slots)
+            result = self.operate("choose", chosen, self.lower(value, slots), result)
+        return result
+
+
+def cost(expression: sympy.Basic) -> int:
+    """A rough count of operations; functions and divisions weigh more."""
+    own = 0
+    if isinstance(expression, sympy.Pow):
+        own = 1 if expression.exp.is_Integer and expression.exp > 0 else 8
+    elif isinstance(expression, sympy.Add | sympy.Mul):
+        own = len(expression.args) - 1
+    elif type(expression) in FUNCTIONS or type(expression) in REWRITES:
+        own = 2 if isinstance(expression, MinMaxBase | sympy.Abs) else 10
+        if expression.is_Relational or expression.is_Boolean:
+            own = 1
+    return own + sum(cost(argument) for argument in expression.args)

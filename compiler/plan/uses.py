@@ -1,0 +1,72 @@
+"""Which nodes are computed once into memory, and which are expanded where they are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+from derivatrix.compiler import ir
+from derivatrix.compiler.plan.scalars import cost
+from derivatrix.compiler.plan.sizes import nominal
+from derivatrix.compiler.plan.structure import gather
+
+CHEAP = 3
+COSTLY = 8
+
+
+@lru_cache(maxsize=65536)
+def is_elementwise(node: ir.Node) -> bool:
+    """Whether each entry is arithmetic of a fixed number of entries of other nodes."""
+    match node:
+        case ir.Map():
+            return True
+        case ir.Sum():
+            return not node.terms or any(is_elementwise(term) for term in node.terms)
+        case ir.Einsum():
+            binding = gather(node)
+            return not binding.loops and not binding.scattered
+    return isinstance(node, ir.Leaf | ir.Constant | ir.Structural)
+
+
+def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
+    """The nodes that need memory: contractions, results of operations, and elementwise nodes
+    that are dear and read in several loops, or in loops over more axes than they have."""
+    found = set(roots)
+    readers: dict[ir.Node, set[ir.Node]] = {root: {root} for root in roots}
+    wide: set[ir.Node] = set()
+    for node in reversed(ir.topological(roots)):
+        if isinstance(node, ir.Leaf | ir.Constant | ir.Structural):
+            continue
+        repeated = len(readers.get(node, ())) > 1 and _work(node) > CHEAP
+        spread = node in wide and _work(node) >= COSTLY
+        if not is_elementwise(node) or repeated or spread:
+            found.add(node)
+        kept = {node} if node in found else readers[node]
+        for child in node.children:
+            readers.setdefault(child, set()).update(kept)
+            if child.ndim and _volume(node) > _volume(child) or (node in wide and node not in found):
+                wide.add(child)
+    return found
+
+
+def _volume(node: ir.Node) -> float:
+    """The points of the loops that compute a node."""
+    sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
+    return math.prod(nominal(size) for size in sizes)
+
+
+@lru_cache(maxsize=65536)
+def _work(node: ir.Node) -> int:
+    """Operations an entry, all that is elementwise below included."""
+    if not is_elementwise(node):
+        return 0
+    below = sum(_work(child) for child in node.children)
+    match node:
+        case ir.Map():
+            return below + cost(node.expression)
+        case ir.Sum():
+            return below + len(node.terms) - 1
+        case ir.Einsum():
+            return below + len(node.factors) - (node.coefficient == 1)
+    return 0

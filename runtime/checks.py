@@ -1,0 +1,421 @@
+"""The checks of verification, each on the results of a module at one point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from derivatrix.runtime import sampling
+from derivatrix.runtime.measure import Measurement, largest, scale
+from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text, Values
+from derivatrix.runtime.report import Row
+from derivatrix.runtime.surface import Arrays, CallError, Input, Point, Surface
+
+PERTURBATION = 1e-4
+"""The relative error that every comparison with differences has to notice."""
+TINY = 1e-3
+"""Entries below this part of the largest one count as errors of it, not of themselves."""
+
+
+class Trial:
+    """A module's results at a point, what they should be, and the rows of the checks."""
+
+    def __init__(self, surface: Surface, measurement: Measurement) -> None:
+        self.surface = surface
+        self.expected = measurement
+        self.point = measurement.point
+        self.rows: list[Row] = []
+        self.results: dict[str, Arrays] = {}
+        for kind in surface.kinds:
+            found = self.call("call", kind, self.point)
+            if found is not None:
+                self.results[kind] = found
+        self.kept = {
+            kind: {key: array.copy() for key, array in arrays.items()}
+            for kind, arrays in self.results.items()
+        }
+        self.floor = max(largest(measurement.value), measurement.gradient_size)
+
+    def call(
+        self,
+        check: str,
+        kind: str,
+        point: Point,
+        out: object = None,
+        dtypes: tuple[type[np.floating], ...] = (np.float64,),
+    ) -> Arrays | None:
+        """The module's results, or a row that says why there are none."""
+        try:
+            return self.surface.results(kind, point, out, dtypes)
+        except CallError as error:
+            self.fail(check, kind, "", str(error))
+            return None
+
+    def fail(self, check: str, kind: str, key: str, note: str) -> None:
+        self.add(check, kind, key, np.inf, 0.0, False, note)
+
+    def compare(
+        self,
+        check: str,
+        kind: str,
+        key: str,
+        actual: np.ndarray,
+        expected: np.ndarray,
+        allowed: np.ndarray | float,
+        size: float,
+    ) -> bool:
+        """Add the row of an entrywise comparison; `size` is what its errors are relative to."""
+        error = np.abs(actual - expected)
+        bound = np.broadcast_to(allowed, error.shape)
+        passed = bool((error <= bound).all())
+        where = _worst(error, bound)
+        note = "" if passed else _difference(where, actual, expected)
+        worst, limit = float(error[where]), float(bound[where])
+        self.add(check, kind, key, worst / size, limit / size, passed, note)
+        return passed
+
+    def add(
+        self,
+        check: str,
+        kind: str,
+        key: str,
+        error: float,
+        limit: float,
+        passed: bool,
+        note: str = "",
+    ) -> None:
+        self.rows.append(Row(check, kind, key, self.point.label, error, limit, passed, note))
+
+    def control(
+        self,
+        kind: str,
+        key: str,
+        actual: np.ndarray,
+        expected: np.ndarray,
+        allowed: np.ndarray,
+        size: float,
+    ) -> None:
+        """Add the row of the negative control: the comparison, made again with every entry
+        perturbed up and down, has to fail at every entry."""
+        entry = np.abs(actual)
+        step = PERTURBATION * np.where(entry >= TINY * size, entry, size)
+        error = np.minimum(np.abs(actual + step - expected), np.abs(actual - step - expected))
+        passed = bool((error > allowed).all())
+        where = _worst(allowed, error)
+        note = "" if passed else f"differences here are too inaccurate to see {PERTURBATION:g}"
+        worst, limit = float(error[where]), float(allowed[where])
+        self.add("control", kind, key, worst / size, limit / size, passed, note)
+
+
+def check_value(trial: Trial) -> None:
+    """The value against the declaration's own NumPy text."""
+    expected = trial.expected.value
+    size = scale(expected, 0.0)
+    for kind in ("value", "value_and_gradient"):
+        if kind in trial.kept:
+            actual = trial.kept[kind][""]
+            allowed = 1e-9 * np.abs(expected) + 1e-10 * size
+            trial.compare("value", kind, "", actual, expected, allowed, size)
+
+
+class Pair(NamedTuple):
+    """A derivative's coordinates, their differences, and how far off the latter may be."""
+
+    kind: str
+    key: str
+    actual: np.ndarray
+    expected: np.ndarray
+    error: np.ndarray
+
+
+def check_differences(trial: Trial) -> None:
+    """Every derivative against five-point central differences; then the negative control."""
+    for pair in _pairs(trial):
+        size = scale(pair.expected, trial.floor)
+        allowed = 1e-6 * np.abs(pair.expected) + 1e-8 * size + 4 * pair.error
+        comparison = (pair.kind, pair.key, pair.actual, pair.expected, allowed, size)
+        if trial.compare("differences", *comparison):
+            trial.control(*comparison)
+
+
+def _pairs(trial: Trial) -> Iterator[Pair]:
+    expected = trial.expected
+    for kind, arrays in trial.kept.items():
+        if kind in ("hessian", "hvp") and not expected.second:
+            trial.fail("differences", kind, "", "there is no working gradient to compare it with")
+            continue
+        for key, array in arrays.items():
+            if kind == "jvp":
+                yield Pair(kind, key, array, expected.along.derivative, expected.along.error)
+            elif kind == "hvp":
+                part = expected.second_along[key]
+                yield Pair(kind, key, array, part.derivative, part.error)
+            elif kind == "vjp":
+                yield _cotangents(trial, key, array)
+            elif key:
+                part = (expected.second if kind == "hessian" else expected.first)[key]
+                name = key.split(", ")[-1]
+                yield Pair(kind, key, _coordinates(trial, name, array), part.derivative, part.error)
+
+
+def _coordinates(trial: Trial, name: str, array: np.ndarray) -> np.ndarray:
+    """An array contracted over its last axes, those of an input, with the input's directions:
+    shape (K, *rest)."""
+    stack = trial.expected.directions[name]
+    rest = array.shape[: array.ndim - (stack.ndim - 1)]
+    return np.moveaxis(array.reshape(*rest, -1) @ stack.reshape(len(stack), -1).T, -1, 0)
+
+
+def _cotangents(trial: Trial, name: str, array: np.ndarray) -> Pair:
+    """A VJP's coordinates, and the cotangent times the differences of the value: per sample, and
+    summed over the batch for an input that is shared."""
+    first, cotangent = trial.expected.first[name], trial.point.cotangent
+    per_sample = trial.surface.batched and trial.surface.input(name).batched
+    axes = tuple(range(2 if per_sample else 1, cotangent.ndim + 1))
+    expected = (first.derivative * cotangent).sum(axis=axes)
+    error = (first.error * np.abs(cotangent)).sum(axis=axes)
+    return Pair("vjp", name, _coordinates(trial, name, array), expected, error)
+
+
+def check_adjoint(trial: Trial) -> None:
+    """<G, J V> = <VJP(G), V>."""
+    if "vjp" not in trial.kept or "jvp" not in trial.kept:
+        return
+    left = trial.point.cotangent * trial.kept["jvp"][""]
+    parts = [array * trial.point.tangents[key] for key, array in trial.kept["vjp"].items()]
+    size = np.abs(left).sum() + sum(np.abs(part).sum() for part in parts) or 1.0
+    right = np.asarray(sum(part.sum() for part in parts))
+    trial.compare("adjoint", "vjp, jvp", "", np.asarray(left.sum()), right, 1e-9 * size, size)
+
+
+def check_products(trial: Trial) -> None:
+    """The Jacobian times tangents and cotangents against JVP and VJP, the Hessian times tangents
+    against the HVP, and the gradient against the Jacobian."""
+    kept, surface = trial.kept, trial.surface
+    if "jacobian" in kept and "jvp" in kept:
+        blocks = [_push(trial, entry, kept["jacobian"][entry.name]) for entry in surface.wrt]
+        _compare_products(trial, "jacobian, jvp", "", kept["jvp"][""], blocks)
+    if "jacobian" in kept and "vjp" in kept:
+        for entry in surface.wrt:
+            pulled = [_pull(trial, entry, kept["jacobian"][entry.name])]
+            _compare_products(trial, "jacobian, vjp", entry.name, kept["vjp"][entry.name], pulled)
+    if "hessian" in kept and "hvp" in kept:
+        for row in surface.wrt:
+            hessian = {entry: kept["hessian"][f"{row.name}, {entry.name}"] for entry in surface.wrt}
+            blocks = [_push(trial, entry, block) for entry, block in hessian.items()]
+            _compare_products(trial, "hessian, hvp", row.name, kept["hvp"][row.name], blocks)
+    if "jacobian" in kept and "gradient" in kept:
+        for name, array in kept["gradient"].items():
+            block = kept["jacobian"][name]
+            _compare_products(trial, "jacobian, gradient", name, array, [(block, np.abs(block))])
+
+
+def _compare_products(
+    trial: Trial,
+    kinds: str,
+    key: str,
+    actual: np.ndarray,
+    blocks: list[tuple[np.ndarray, np.ndarray]],
+) -> None:
+    expected = np.asarray(sum(block for block, _ in blocks)).reshape(actual.shape)
+    magnitude = np.asarray(sum(size for _, size in blocks)).reshape(actual.shape)
+    size = scale(magnitude, trial.floor)
+    trial.compare("products", kinds, key, actual, expected, 1e-9 * magnitude + 1e-10 * size, size)
+
+
+def _push(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An array of shape (*lead, ..., *input) times the input's tangent: (batch, ...) flattened;
+    and the same of absolute values."""
+    sizes = trial.point.sizes
+    tangent = np.broadcast_to(
+        trial.point.tangents[entry.name], trial.surface.lead(sizes) + entry.core(sizes)
+    )
+    vector = tangent.reshape(*trial.surface.lead(sizes), -1)
+    if not trial.surface.batched:
+        vector = vector.reshape(1, -1)
+    matrix = array.reshape(len(vector), -1, vector.shape[1])
+    rule = "loi,li->lo"
+    return np.einsum(rule, matrix, vector), np.einsum(rule, np.abs(matrix), np.abs(vector))
+
+
+def _pull(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The cotangent times a Jacobian, and the same of absolute values."""
+    samples = trial.point.sizes["batch"] if trial.surface.batched else 1
+    vector = trial.point.cotangent.reshape(samples, -1)
+    matrix = array.reshape(samples, vector.shape[1], -1)
+    rule = "loi,lo->li" if trial.surface.batched and entry.batched else "loi,lo->i"
+    return np.einsum(rule, matrix, vector), np.einsum(rule, np.abs(matrix), np.abs(vector))
+
+
+def check_symmetry(trial: Trial) -> None:
+    """The Hessian's blocks X, Y against those of Y, X."""
+    blocks = trial.kept.get("hessian", {})
+    lead = len(trial.surface.lead(trial.point.sizes))
+    for key, block in blocks.items():
+        row, column = key.split(", ")
+        rank = len(trial.surface.input(column).shape)
+        axes = tuple(range(lead, block.ndim))
+        other = blocks[f"{column}, {row}"]
+        swapped = other.transpose(*range(lead), *axes[rank:], *axes[:rank])
+        size = scale(block, trial.floor)
+        trial.compare("symmetry", "hessian", key, block, swapped, 1e-10 * size, size)
+
+
+def check_structure(trial: Trial) -> None:
+    """Derivatives by a structured input lie in its structure (the last axes are the input's)."""
+    for kind, arrays in trial.kept.items():
+        for key, array in arrays.items():
+            structure = trial.surface.input(key.split(", ")[-1]).structure if key else "general"
+            if structure in sampling.PROJECTED:
+                size = scale(array, trial.floor)
+                inside = sampling.project(structure, array)
+                trial.compare("structure", kind, key, array, inside, 1e-10 * size, size)
+
+
+def check_repeat(trial: Trial) -> None:
+    """A second run gives the same bits, and leaves the results of the first alone."""
+    for kind, kept in trial.kept.items():
+        again = trial.call("repeat", kind, trial.point)
+        if again is None:
+            continue
+        for key, array in kept.items():
+            same = again[key].tobytes() == array.tobytes()
+            alone = trial.results[kind][key].tobytes() == array.tobytes()
+            if same and alone:
+                trial.add("repeat", kind, key, 0.0, 0.0, True)
+            else:
+                note = (
+                    "a second run gives other bits" if alone else "a second run changes the first"
+                )
+                trial.fail("repeat", kind, key, note)
+
+
+def check_out(trial: Trial) -> None:
+    """With `out=` the same numbers are written there, every one of them, and it is returned."""
+    for kind, kept in trial.kept.items():
+        target = {key: np.full_like(array, np.nan) for key, array in kept.items()}
+        packed = trial.surface.packed(kind, target)
+        returned = trial.call("out", kind, trial.point, packed)
+        if returned is None:
+            continue
+        for key, array in kept.items():
+            if returned[key] is not target[key] and array.ndim:
+                trial.fail("out", kind, key, "the array given as out= is not what is returned")
+            else:
+                _same(trial, "out", kind, key, target[key], array)
+
+
+def check_layout(trial: Trial) -> None:
+    """Read-only arguments that are not contiguous give the same numbers."""
+    point = replace(
+        trial.point,
+        values={name: _scattered(array) for name, array in trial.point.values.items()},
+        tangents={name: _scattered(array) for name, array in trial.point.tangents.items()},
+        cotangent=_scattered(trial.point.cotangent),
+    )
+    for kind, kept in trial.kept.items():
+        found = trial.call("layout", kind, point)
+        if found is not None:
+            for key, array in kept.items():
+                _same(trial, "layout", kind, key, found[key], array)
+
+
+def _same(
+    trial: Trial, check: str, kind: str, key: str, actual: np.ndarray, expected: np.ndarray
+) -> None:
+    size = scale(expected, trial.floor)
+    trial.compare(check, kind, key, actual, expected, 1e-11 * size, size)
+
+
+def _scattered(array: np.ndarray) -> np.ndarray:
+    wide = np.zeros((*array.shape, 2))
+    view = wide[..., 0]
+    view[...] = array
+    view.flags.writeable = False
+    return view
+
+
+def check_float32(trial: Trial) -> None:
+    """float32 arguments give float32 results, as near to those of float64 as rounding and the
+    function's condition at the point allow."""
+    narrow = _converted(trial.point, np.float32)
+    wide = _converted(narrow, np.float64)
+    nudged = _nudged(trial.surface, wide)
+    only_numbers = not any(array.ndim for array in narrow.values.values())
+    dtypes = (np.float32, np.float64) if only_numbers else (np.float32,)
+    for kind in trial.kept:
+        found = trial.call("float32", kind, narrow, dtypes=dtypes)
+        if found is None:
+            continue
+        exact = trial.call("float32", kind, wide)
+        near = trial.call("float32", kind, nudged)
+        if exact is None or near is None:
+            continue
+        for key, array in exact.items():
+            size = scale(array, trial.floor)
+            allowed = 1e-4 * size + 200 * largest(near[key] - array)
+            trial.compare("float32", kind, key, found[key], array, allowed, size)
+
+
+def _converted(point: Point, dtype: type[np.floating]) -> Point:
+    return replace(
+        point,
+        values={name: array.astype(dtype) for name, array in point.values.items()},
+        tangents={name: array.astype(dtype) for name, array in point.tangents.items()},
+        cotangent=point.cotangent.astype(dtype),
+    )
+
+
+def _nudged(surface: Surface, point: Point) -> Point:
+    """The point moved by about float32's rounding."""
+    random = np.random.default_rng(0)
+    values = {}
+    for entry in surface.inputs:
+        array = point.values[entry.name]
+        step = np.finfo(np.float32).eps * np.abs(array) * sampling.weights(array.shape, random)
+        values[entry.name] = np.asarray(array + sampling.project(entry.structure, step))
+    return replace(point, values=values)
+
+
+def check_formulas(trial: Trial) -> None:
+    """The NumPy text of each formula gives the kernel's numbers, with nothing but `np`, `scipy`
+    and the function's own names in scope."""
+    formulas = trial.surface.module.FORMULAS
+    for kind, kept in trial.kept.items():
+        if kind == "value_and_gradient":
+            continue
+        for key, array in kept.items():
+            text = formulas.get(kind, {}).get(key, {}).get("numpy", "")
+            if text:
+                _check_formula(trial, kind, key, text, array)
+            else:
+                trial.fail("formula", kind, key, "FORMULAS has no NumPy text of it")
+
+
+def _check_formula(trial: Trial, kind: str, key: str, text: str, array: np.ndarray) -> None:
+    point = trial.point
+    names: Values = {**point.sizes, **point.values, **trial.surface.extras(kind, point)}
+    try:
+        expected = Text(text)(names, array.shape)
+    except (BrokenText, OutOfDomain) as error:
+        trial.fail("formula", kind, key, str(error))
+        return
+    size = scale(array, trial.floor)
+    allowed = 1e-8 * np.abs(expected) + 1e-9 * size
+    trial.compare("formula", kind, key, array, expected, allowed, size)
+
+
+def _worst(error: np.ndarray, bound: np.ndarray) -> tuple[np.intp, ...]:
+    """The index of the entry where the error is largest, measured by the bound."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(error == bound, 1.0, error / bound)
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)
+    return tuple(np.unravel_index(np.argmax(ratio), ratio.shape))
+
+
+def _difference(where: tuple[np.intp, ...], actual: np.ndarray, expected: np.ndarray) -> str:
+    entry = f"entry {', '.join(str(index) for index in where)}: " if where else ""
+    return f"{entry}{actual[where]:.10g} where {expected[where]:.10g} is expected"

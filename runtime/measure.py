@@ -1,0 +1,229 @@
+"""Finite differences of a whole function at a point, and points where they can be trusted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from derivatrix.runtime import sampling
+from derivatrix.runtime.differences import Estimate, differentiate
+from derivatrix.runtime.reference import OutOfDomain, Text
+from derivatrix.runtime.surface import Arrays, CallError, Point, Sizes, Surface
+
+ACCURATE = 5e-9
+"""The relative error of differences that a point should have; the best one is taken if none has."""
+DRAWN = 40
+"""The most points drawn at one choice of sizes."""
+MEASURED = 6
+"""The most of them where differences are taken."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The declared value and the differences at a point.
+
+    directions: for each `wrt` input, K directions for one sample, stacked.
+    first: for each `wrt` input, the differences of the value along them: shape (K, *value.shape).
+    along: those along the point's tangents, each projected on its input's structure.
+    second: for each pair "X, Y" the differences of the gradient by X along the directions of Y.
+    second_along: for each `wrt` input X, those of the gradient by X along the tangents.
+    The last two are empty where there is no gradient that can be called.
+    """
+
+    point: Point
+    value: np.ndarray
+    directions: Arrays
+    first: dict[str, Estimate]
+    along: Estimate
+    second: dict[str, Estimate]
+    second_along: dict[str, Estimate]
+
+    @property
+    def error(self) -> float:
+        """The largest error of a difference, relative to the largest entry of its array."""
+        later = [*self.second.values(), *self.second_along.values()]
+        return max([self.first_error, *(_relative(part, self.gradient_size) for part in later)])
+
+    @property
+    def first_error(self) -> float:
+        """The same of the differences of the declared value alone."""
+        parts = [*self.first.values(), self.along]
+        return max(_relative(part, largest(self.value)) for part in parts)
+
+    @property
+    def gradient_size(self) -> float:
+        """The size of what second differences are computed from."""
+        slopes = [largest(part.derivative) for part in self.first.values()]
+        return max(largest(self.value), *slopes)
+
+
+def largest(array: np.ndarray) -> float:
+    """The largest absolute value, 0 for no entries."""
+    return float(np.abs(array).max(initial=0.0))
+
+
+def scale(array: np.ndarray, floor: float) -> float:
+    """What errors in an array are relative to: its largest entry, or `floor` (the size of what
+    it was computed from) if it is zero but for rounding, or 1 if that is zero too."""
+    size = largest(array)
+    return size if size > 1e-10 * floor else floor or 1.0
+
+
+def _relative(estimate: Estimate, floor: float) -> float:
+    return largest(estimate.error) / scale(estimate.derivative, floor)
+
+
+def small(
+    surface: Surface, declared: Text, sizes: Mapping[str, int], seed: int
+) -> list[Measurement]:
+    """Two points with small sizes, different ones where there is a choice.
+
+    Raises OutOfDomain when there is no point with a finite real value."""
+    candidates = sampling.assignments(surface, sizes)
+    found: list[Measurement] = []
+    spare: list[Measurement] = []
+    reasons: list[str] = []
+    for number, candidate in enumerate(candidates if len(candidates) > 1 else candidates * 2):
+        try:
+            measurement = _settled(surface, declared, candidate, [seed, number], 200)
+        except OutOfDomain as reason:
+            reasons.append(str(reason))
+            continue
+        (found if measurement.error <= ACCURATE else spare).append(measurement)
+        if len(found) == 2:
+            return found
+    spare.sort(key=lambda measurement: measurement.error)
+    found += spare[: 2 - len(found)]
+    if not found:
+        raise OutOfDomain(reasons[0])
+    return found
+
+
+def large(surface: Surface, declared: Text, seed: int) -> list[Measurement]:
+    """One point with larger sizes, or none: many functions are ill-conditioned there."""
+    sizes = sampling.large(surface)
+    if sizes is None:
+        return []
+    try:
+        measurement = _settled(surface, declared, sizes, [seed, len(sizes), 1], 24)
+    except OutOfDomain:
+        return []
+    return [measurement] if measurement.first_error <= ACCURATE else []
+
+
+def _settled(
+    surface: Surface, declared: Text, sizes: Sizes, seed: list[int], most: int
+) -> Measurement:
+    """The first point drawn where differences are accurate, or the best of several."""
+    random = np.random.default_rng(seed)
+    best: Measurement | None = None
+    measured = 0
+    reason = ""
+    for point in itertools.islice(sampling.draws(surface, sizes, random), DRAWN):
+        try:
+            value = evaluate(surface, declared, point)
+        except OutOfDomain as error:
+            reason = reason or str(error)
+            continue
+        measurement = _measure(surface, declared, point, value, most, random)
+        measured += 1
+        if best is None or measurement.error < best.error:
+            best = measurement
+        if best.error <= ACCURATE or measured == MEASURED:
+            return best
+    if best is None:
+        raise OutOfDomain(reason)
+    return best
+
+
+def evaluate(surface: Surface, text: Text, point: Point) -> np.ndarray:
+    """The value of the declaration's text."""
+    shape = surface.shape("value", "", point.sizes)
+    return text({**point.sizes, **point.values}, shape)
+
+
+def _measure(
+    surface: Surface,
+    declared: Text,
+    point: Point,
+    value: np.ndarray,
+    most: int,
+    random: np.random.Generator,
+) -> Measurement:
+    stacks = {
+        entry.name: sampling.directions(entry.structure, entry.core(point.sizes), most, random)
+        for entry in surface.wrt
+    }
+    tangents = {
+        entry.name: sampling.project(entry.structure, point.tangents[entry.name])
+        for entry in surface.wrt
+    }
+
+    def values(moved: Point) -> tuple[np.ndarray, ...]:
+        return (evaluate(surface, declared, moved),)
+
+    first = {
+        name: _stacked([_along(values, (value,), point, {name: step})[0] for step in stack])
+        for name, stack in stacks.items()
+    }
+    (along,) = _along(values, (value,), point, tangents)
+    second: dict[str, Estimate] = {}
+    second_along: dict[str, Estimate] = {}
+    gradient = _gradient(surface, point)
+    if gradient is not None:
+        slopes = partial(_slopes, surface)
+        for name, stack in stacks.items():
+            columns = [_along(slopes, gradient, point, {name: step}) for step in stack]
+            for entry, parts in zip(surface.wrt, zip(*columns, strict=True), strict=True):
+                second[f"{entry.name}, {name}"] = _stacked(parts)
+        parts = _along(slopes, gradient, point, tangents)
+        second_along = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}
+    return Measurement(point, value, stacks, first, along, second, second_along)
+
+
+def _along(
+    function: Callable[[Point], tuple[np.ndarray, ...]],
+    centre: tuple[np.ndarray, ...],
+    point: Point,
+    steps: Mapping[str, np.ndarray],
+) -> tuple[Estimate, ...]:
+    """The differences of a function of points; `steps` moves some inputs, every sample of a
+    batch alike if it has no batch axis."""
+
+    def line(distance: float) -> tuple[np.ndarray, ...]:
+        moved = {
+            name: np.asarray(point.values[name] + distance * step) for name, step in steps.items()
+        }
+        return function(replace(point, values={**point.values, **moved}))
+
+    length = np.sqrt(sum(float(np.sum(step**2)) for step in steps.values()))
+    return differentiate(line, centre, length)
+
+
+def _stacked(parts: Sequence[Estimate]) -> Estimate:
+    derivative = np.stack([part.derivative for part in parts])
+    return Estimate(derivative, np.stack([part.error for part in parts]))
+
+
+def _gradient(surface: Surface, point: Point) -> tuple[np.ndarray, ...] | None:
+    """The module's gradient at a point, if it has one that works."""
+    if "gradient" not in surface.kinds:
+        return None
+    try:
+        return _slopes(surface, point)
+    except OutOfDomain:
+        return None
+
+
+def _slopes(surface: Surface, point: Point) -> tuple[np.ndarray, ...]:
+    try:
+        slopes = tuple(surface.results("gradient", point).values())
+    except CallError as error:
+        raise OutOfDomain(str(error)) from error
+    if not all(np.isfinite(slope).all() for slope in slopes):
+        raise OutOfDomain("the gradient is not finite")
+    return slopes

@@ -1,0 +1,105 @@
+"""Proof of a generated module by its own public functions, without the compiler.
+
+What the module returns is compared with an independent NumPy evaluation of the declaration, at
+points inside every input's domain and along directions that keep its structure; five-point
+central differences are the judge of every derivative.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+
+import numpy as np
+
+from derivatrix.runtime import checks, measure
+from derivatrix.runtime.measure import Measurement
+from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
+from derivatrix.runtime.report import Report, Row
+from derivatrix.runtime.surface import Surface
+
+EVERYWHERE = (
+    checks.check_value,
+    checks.check_differences,
+    checks.check_adjoint,
+    checks.check_products,
+    checks.check_symmetry,
+    checks.check_structure,
+    checks.check_repeat,
+    checks.check_out,
+)
+SMALL = (checks.check_formulas,)
+"""Left out where sizes are larger: a formula's text need not be a fast way to compute it."""
+ONCE = (checks.check_float32, checks.check_layout)
+
+ADVICE = (
+    'give the inputs a structure or domain where the function is defined ("positive", "spd", '
+    '"invertible", ...), or pass sizes that fit'
+)
+
+
+def verify(
+    module: ModuleType,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Check every public function of a generated module, and report.
+
+    The checks: the value against the declaration; each derivative against differences, and that
+    one off by 1e-4 would be noticed (`control`); the adjoint identity; Jacobian and Hessian
+    against their products; the Hessian's symmetry; projection on the inputs' structures; a
+    second run, `out=`, unusual arguments and float32; and the formulas' NumPy texts.
+
+    sizes: sizes of dimensions by name, where the small ones chosen otherwise do not suit.
+    seed: of the random points; the same seed gives the same points.
+    progress: called with a line of text for each point.
+    Raises LoadError when the module is not a generated one, ShapeError for sizes that it lacks.
+    """
+    surface = Surface(module)
+    rows = [_functions(surface)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            for number, (measurement, extra) in enumerate(_trials(surface, sizes or {}, seed)):
+                if progress is not None:
+                    progress(f"{surface.name}: {measurement.point.label}")
+                trial = checks.Trial(surface, measurement)
+                for check in (*EVERYWHERE, *extra, *(ONCE if number == 0 else ())):
+                    check(trial)
+                rows += trial.rows
+        except BrokenText as error:
+            rows.append(_failure("declaration", str(error)))
+        except OutOfDomain as error:
+            note = f"no point was found where the declaration has a value ({error}); {ADVICE}"
+            rows.append(_failure("point", note))
+    return Report(surface.name, module.DIGEST, tuple(rows))
+
+
+Extra = tuple[Callable[[checks.Trial], None], ...]
+
+
+def _trials(
+    surface: Surface, sizes: Mapping[str, int], seed: int
+) -> Iterator[tuple[Measurement, Extra]]:
+    declared = Text(surface.module.DECLARATION)
+    for measurement in measure.small(surface, declared, sizes, seed):
+        yield measurement, SMALL
+    for measurement in [] if sizes else measure.large(surface, declared, seed):
+        yield measurement, ()
+
+
+def _functions(surface: Surface) -> Row:
+    """The row that says whether the module has and lists the functions it should."""
+    module, listed = surface.module, tuple(surface.module.FUNCTIONS)
+    absent = [kind for kind in surface.kinds if not callable(getattr(module, kind, None))]
+    note = f"it has no {', '.join(absent)}" if absent else ""
+    if not absent and set(listed) != set(surface.kinds):
+        note = f"FUNCTIONS is {listed}, expected {surface.kinds}"
+    return Row("functions", "module", "", "", 0.0, 0.0, not note, note)
+
+
+def _failure(check: str, note: str) -> Row:
+    return Row(check, "value", "", "", np.inf, 0.0, False, note)
