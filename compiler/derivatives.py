@@ -106,7 +106,7 @@ class Derivatives:
 
     @cached_property
     def _jvp(self) -> dict[Key, Node]:
-        return {(): _jvp(self._value[()], {leaf: self.tangent(leaf) for leaf in self.wrt})}
+        return self._pushed_forward(self._value)
 
     @cached_property
     def _vjp(self) -> dict[Key, Node]:
@@ -128,30 +128,39 @@ class Derivatives:
     def _value_and_gradient(self) -> dict[Key, Node]:
         return {**self._value, **self._gradient}
 
+    def _pushed_forward(self, results: Mapping[Key, Node]) -> dict[Key, Node]:
+        tangents: dict[Node, Node] = {leaf: self.tangent(leaf) for leaf in self.wrt}
+        products = simplify(differential(list(results.values()), tangents))
+        return dict(zip(results, products, strict=True))
+
     @cached_property
     def _jacobian(self) -> dict[Key, Node]:
-        return {(leaf.name,): self._jacobian_of(self._value[()], leaf) for leaf in self.wrt}
+        return {
+            (leaf.name,): jacobian
+            for leaf in self.wrt
+            for jacobian in self._jacobians([self._value[()]], leaf)
+        }
 
-    def _jacobian_of(self, node: Node, leaf: Leaf) -> Node:
-        """d node / d leaf, of shape (*node.shape, *leaf.shape), projected on the structure."""
+    def _jacobians(self, nodes: Sequence[Node], leaf: Leaf) -> list[Node]:
+        """d node / d leaf of shape (*node.shape, *leaf.shape), projected on the structure."""
         tangent = self.tangent(leaf)
-        jvp = _jvp(node, {leaf: tangent})
-        jacobian = simplify([jacobian_of_linear(jvp, tangent)], expand=True)[0]
-        return simplify([project(jacobian, leaf)], expand=True)[0]
+        products = simplify(differential(nodes, {leaf: tangent}))
+        jacobians = simplify([jacobian_of_linear(p, tangent) for p in products], expand=True)
+        return simplify([project(jacobian, leaf) for jacobian in jacobians], expand=True)
 
     @cached_property
     def _hessian(self) -> dict[Key, Node]:
+        gradient = self._gradient
+        columns = {leaf.name: self._jacobians(list(gradient.values()), leaf) for leaf in self.wrt}
         return {
-            (row.name, column.name): self._jacobian_of(self._gradient[(row.name,)], column)
-            for row in self.wrt
-            for column in self.wrt
+            (row, column): columns[column][position]
+            for position, (row,) in enumerate(gradient)
+            for column in columns
         }
 
     @cached_property
     def _hvp(self) -> dict[Key, Node]:
-        tangents = {leaf: self.tangent(leaf) for leaf in self.wrt}
-        products = [_jvp(self._gradient[(leaf.name,)], tangents) for leaf in self.wrt]
-        return {(leaf.name,): node for leaf, node in zip(self.wrt, simplify(products), strict=True)}
+        return self._pushed_forward(self._gradient)
 
     def formula(self, kind: str, wrt: Any, style: str) -> str:
         """The formula of one result; see `Function.formula`."""
@@ -180,10 +189,6 @@ class Derivatives:
                 f"wrt is {', '.join(self.function.wrt)}"
             )
         return names
-
-
-def _jvp(node: Node, tangents: Mapping[Leaf, Leaf]) -> Node:
-    return simplify([differential(node, dict(tangents))])[0]
 
 
 def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:

@@ -6,7 +6,7 @@ The JVP is the differential with tangents put in; `transpose` makes the VJP of i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import sympy
 
@@ -30,16 +30,16 @@ from derivatrix.compiler.substitute import substitute
 from derivatrix.runtime.errors import UnsupportedError
 
 
-def differential(root: Node, tangents: Mapping[Node, Node]) -> Node:
-    """The tangent of `root` where each leaf in `tangents` moves along its tangent.
+def differential(roots: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
+    """The tangents of `roots` where each leaf in `tangents` moves along its tangent.
 
     Raises UnsupportedError for an operation without a rule.
     """
     known: dict[Node, Node] = dict(tangents)
-    for node in topological([root]):
+    for node in topological(roots):
         if node not in known:
             known[node] = _differential(node, known)
-    return known[root]
+    return [known[root] for root in roots]
 
 
 def _differential(node: Node, known: Mapping[Node, Node]) -> Node:

@@ -36,13 +36,24 @@ def load_functions(source: str | os.PathLike[str]) -> list[Function]:
 
 
 def require_unique(functions: Iterable[Function], place: str) -> list[Function]:
-    """The functions as a list; raises DeclarationError where two have one name."""
+    """The functions as a list; raises DeclarationError where two have one name, for what is no
+    function, and for none at all."""
     found: dict[str, Function] = {}
     for function in functions:
+        if not isinstance(function, Function):
+            raise DeclarationError(
+                f"{place}: {function!r} is no derivatrix function; declare one with "
+                "`derivatrix.function(name, inputs, expression)`"
+            )
         if found.setdefault(function.name, function) is not function:
             raise DeclarationError(
                 f"{place}: two functions are called {function.name!r}; give one another name"
             )
+    if not found:
+        raise DeclarationError(
+            f"{place}: there is no function; declare one at the top level, as in "
+            '`square = dx.function("square", [X], X @ X)`'
+        )
     return list(found.values())
 
 
@@ -55,11 +66,6 @@ def _split(source: str) -> tuple[Path, str | None]:
 
 def _functions(path: Path, module: ModuleType) -> list[Function]:
     found = [value for value in vars(module).values() if isinstance(value, Function)]
-    if not found:
-        raise DeclarationError(
-            f"{path}: declares no function at its top level; add one, as in "
-            '`square = dx.function("square", [X], X @ X)`'
-        )
     return require_unique(found, str(path))
 
 

@@ -57,7 +57,7 @@ def certified(directory: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _text(reports: list[Report]) -> str:
-    cells = [("module", "result", "checks", "digest")]
+    cells: list[tuple[str, ...]] = [("module", "result", "checks", "digest")]
     for report in reports:
         result = "passed" if report.passed else f"FAILED {len(report.failures)}"
         cells.append((report.function, result, str(len(report.rows)), report.digest))

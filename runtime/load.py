@@ -24,8 +24,8 @@ def load(source: str | os.PathLike[str]) -> ModuleType:
     """The generated module in a file (a path, or a text that ends in ".py" or has a separator),
     or of an importable name such as "generated.square".
 
-    A file gets a module name of its own, made from its path and its contents: Numba looks cached
-    kernels up by module name, and the names that users import the same file by stay theirs.
+    A file gets a module name of its own, made from its path and its contents: it is the same in
+    every process, two versions of a file never mix, and no name that users import is taken.
     Raises LoadError when there is no such module or derivatrix did not generate it.
     """
     if isinstance(source, str) and not source.endswith(".py") and not _has_separator(source):

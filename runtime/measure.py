@@ -95,12 +95,16 @@ def small(
             continue
         (found if measurement.error <= ACCURATE else spare).append(measurement)
         if len(found) == 2:
-            return found
-    spare.sort(key=lambda measurement: measurement.error)
-    found += spare[: 2 - len(found)]
+            break
+    found += sorted(spare, key=lambda measurement: measurement.error)[: 2 - len(found)]
     if not found:
         raise OutOfDomain(reasons[0])
-    return found
+    return [_numbered(measurement, number) for number, measurement in enumerate(found, 1)]
+
+
+def _numbered(measurement: Measurement, number: int) -> Measurement:
+    label = f"point {number}: {measurement.point.label}"
+    return replace(measurement, point=replace(measurement.point, label=label))
 
 
 def large(surface: Surface, declared: Text, seed: int) -> list[Measurement]:
@@ -112,7 +116,7 @@ def large(surface: Surface, declared: Text, seed: int) -> list[Measurement]:
         measurement = _settled(surface, declared, sizes, [seed, len(sizes), 1], 24)
     except OutOfDomain:
         return []
-    return [measurement] if measurement.first_error <= ACCURATE else []
+    return [_numbered(measurement, 3)] if measurement.first_error <= ACCURATE else []
 
 
 def _settled(

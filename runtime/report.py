@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from derivatrix.runtime.errors import VerificationError
+from derivatrix.runtime.surface import SCALAR_KINDS
 
 ADVICE = (
     "Do not use this module. Build it again with `derivatrix build`; if it fails again, the fault "
@@ -19,7 +20,10 @@ WEAK_ADVICE = (
 UNDECIDED = ("control", "point")
 """The checks whose failure says that the test, not the module, falls short."""
 
-_HEADER = ("check", "function", "input", "points", "error", "tolerance", "")
+MODULE = "module"
+"""What stands for the function in rows that are about no function alone."""
+
+LEGEND = "Numbers are the worst errors, relative to the largest entry of their array."
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,12 @@ class Report:
 
     def __str__(self) -> str:
         points = list(dict.fromkeys(row.point for row in self.rows if row.point))
-        verdict = "passed" if self.passed else f"FAILED {len(self.failures)} of"
-        title = f"{self.function}: {verdict} {len(self.rows)} checks"
-        if points:
-            title += f" at {len(points)} points: {'; '.join(points)}"
-        lines = [title, "", *_aligned([_HEADER, *(_line(group) for group in _groups(self.rows))])]
+        count = len(self.rows)
+        failed = len(self.failures)
+        verdict = f"passed {count} checks" if self.passed else f"FAILED {failed} of {count} checks"
+        lines = [f"{self.function}: {verdict}"]
+        lines += [f"  {point}" for point in points]
+        lines += ["", table(_cells(self.rows)), "", LEGEND]
         if not self.passed:
             lines += ["", *map(describe, self.failures[:10]), "", *self._advice()]
         return "\n".join(lines)
@@ -107,44 +112,43 @@ def describe(row: Row) -> str:
     return f"{row.check} of {row.function}{of}{at}: {row.note}"
 
 
-def table(rows: Iterable[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells as text with aligned columns, a rule under the first row."""
-    return "\n".join(_aligned(list(rows)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def _cells(rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each check, a column for each function: the worst error of all inputs and
+    points."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.check, row.function), []).append(row)
+    checks = dict.fromkeys(check for check, name in groups if name != MODULE)
+    functions = [kind for kind in SCALAR_KINDS if any(kind == name for _, name in groups)]
+    lines = [[_cell(groups.get((check, name), [])) for name in functions] for check in checks]
+    heads = zip(checks, lines, strict=True)
+    return [["check", *functions], *([check, *line] for check, line in heads)]
+
+
+def _cell(group: list[Row]) -> str:
+    if not group:
+        return ""
+    if not all(row.passed for row in group):
+        return "WEAK" if group[0].check == "control" else "FAILED"
+    worst = max(row.error for row in group)
+    exact = all(row.tolerance == 0 for row in group)
+    return "ok" if exact or group[0].check == "control" else _digit(worst)
+
+
+def _digit(number: float) -> str:
+    return f"{number:.0e}" if number else "0"
 
 
 def _severity(row: Row) -> tuple[bool, float]:
-    ratio = row.error / row.tolerance if row.tolerance > 0 else math.inf
-    return row.check not in UNDECIDED, math.inf if math.isnan(ratio) else ratio
+    return row.check not in UNDECIDED, math.inf if math.isnan(row.error) else row.error
 
 
 def _rounded(number: float) -> float | None:
     return float(f"{number:.1e}") if math.isfinite(number) else None
-
-
-def _groups(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows of each check, function and input, one group for all points."""
-    groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.check, row.function, row.input), []).append(row)
-    return list(groups.values())
-
-
-def _line(group: list[Row]) -> tuple[str, ...]:
-    worst = max(group, key=lambda row: (not row.passed, _severity(row)))
-    if worst.check == "control" and worst.passed:
-        worst = min(group, key=_severity)
-    return (
-        worst.check,
-        worst.function,
-        worst.input,
-        str(len(group)),
-        f"{worst.error:.1e}",
-        f"{worst.tolerance:.1e}",
-        "ok" if worst.passed else "FAILED",
-    )
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return [lines[0], "  ".join("-" * width for width in widths if width), *lines[1:]]

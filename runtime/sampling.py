@@ -150,7 +150,7 @@ def _point(surface: Surface, sizes: Sizes, places: Mapping[str, str], random: Ra
         if places[entry.name] != _choices(entry)[0]
     ]
     label = ", ".join([*(f"{name}={size}" for name, size in sizes.items()), *moved])
-    return Point(dict(sizes), label or "fixed sizes", values, tangents, cotangent)
+    return Point(dict(sizes), label or "the declared sizes", values, tangents, cotangent)
 
 
 def weights(shape: Shape, random: Random) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 from derivatrix.runtime import checks, measure
 from derivatrix.runtime.measure import Measurement
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
-from derivatrix.runtime.report import Report, Row
+from derivatrix.runtime.report import MODULE, Report, Row
 from derivatrix.runtime.surface import Surface
 
 EVERYWHERE = (
@@ -98,8 +98,8 @@ def _functions(surface: Surface) -> Row:
     note = f"it has no {', '.join(absent)}" if absent else ""
     if not absent and set(listed) != set(surface.kinds):
         note = f"FUNCTIONS is {listed}, expected {surface.kinds}"
-    return Row("functions", "module", "", "", 0.0, 0.0, not note, note)
+    return Row("functions", MODULE, "", "", 0.0, 0.0, not note, note)
 
 
 def _failure(check: str, note: str) -> Row:
-    return Row(check, "value", "", "", np.inf, 0.0, False, note)
+    return Row(check, MODULE, "", "", np.inf, 0.0, False, note)

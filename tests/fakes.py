@@ -190,9 +190,7 @@ def nll():
     )
 
 
-NLL_BY_S = (
-    "(np.linalg.inv(S) - np.outer(np.linalg.solve(S, x - m), np.linalg.solve(S, x - m)))"
-)
+NLL_BY_S = "(np.linalg.inv(S) - np.outer(np.linalg.solve(S, x - m), np.linalg.solve(S, x - m)))"
 NLL_BY_S_S = (
     "(lambda P, u: (np.einsum('ik,jl->ijkl', P, np.outer(u, u) - P / 2)"
     " + np.einsum('il,jk->ijkl', P, np.outer(u, u) - P / 2)"
@@ -462,6 +460,5 @@ def _wide_jacobian(W, x):
 
 
 FAKES = {
-    make.__name__: make
-    for make in (square, energy, nll, classifier, relu, entropy, triangle, wide)
+    make.__name__: make for make in (square, energy, nll, classifier, relu, entropy, triangle, wide)
 }

@@ -15,7 +15,18 @@ import sympy
 from derivatrix.compiler import dimensions
 from derivatrix.compiler.facts import facts
 from derivatrix.compiler.formulas import algebra, expressions
-from derivatrix.compiler.formulas.tree import Indexed, Indices, Literal, Name, Number, Tree
+from derivatrix.compiler.formulas.tree import (
+    Call,
+    Identity,
+    Indexed,
+    Indices,
+    Literal,
+    Mask,
+    Name,
+    Number,
+    Rows,
+    Tree,
+)
 from derivatrix.compiler.ir import (
     Apply,
     Constant,
@@ -25,8 +36,10 @@ from derivatrix.compiler.ir import (
     Leaf,
     Map,
     Node,
+    Select,
     Structural,
     Sum,
+    Triangle,
     leaves,
     slot,
     topological,
@@ -231,31 +244,54 @@ class Product:
 
 def product(node: Einsum) -> Product:
     """The product that an `Einsum` stands for. Contracted deltas rename labels."""
-    factors = list(node.factors)
+    factors = node.factors
+    alive = dict.fromkeys(range(len(node.sizes)))
     while True:
         found = next((f for f in factors if _renames(f, node.ndim)), None)
         if found is None:
             break
-        factors.remove(found)
-        first, second = sorted(found[1])
-        factors = [
-            (factor, tuple(first if label == second else label for label in labels))
-            for factor, labels in factors
-        ]
-        if second != first:
-            gone = second
-            factors = [(f, tuple(first if i == gone else i for i in own)) for f, own in factors]
-    return _counted(node, tuple(factors))
+        kept, gone = sorted(found[1])
+        if gone != kept:
+            del alive[gone]
+        position = factors.index(found)
+        factors = tuple(
+            (factor, tuple(kept if label == gone else label for label in labels))
+            for factor, labels in factors[:position] + factors[position + 1 :]
+        )
+    present = {label for _, labels in factors for label in labels}
+    counted = [node.sizes[i] for i in alive if i >= node.ndim and i not in present]
+    scalar = expressions.coefficient(sympy.prod([node.coefficient, *counted]))
+    return Product(factors, tuple(range(node.ndim)), node.sizes, scalar)
 
 
 def _renames(factor: Factor, rank: int) -> bool:
-    return isinstance(factor[0], Delta) and (factor[1][0] == factor[1][1] or max(factor[1]) >= rank)
+    node, labels = factor
+    return isinstance(node, Delta) and (labels[0] == labels[1] or max(labels) >= rank)
 
 
-def _counted(node: Einsum, factors: tuple[Factor, ...]) -> Product:
-    original = {label for _, labels in node.factors for label in labels}
-    coefficient = node.coefficient
-    for label in node.contracted:
-        if label not in original:
-            coefficient *= node.sizes[label]
-    return Product(factors, tuple(range(node.ndim)), node.sizes, expressions.coefficient(coefficient))
+def matrix(node: Structural) -> Tree:
+    """The tree of a structural array."""
+    match node:
+        case Delta():
+            return Identity(node.shape[0])
+        case Select():
+            return Rows(*node.shape, node.start, node.step)
+        case Triangle():
+            return Mask(*node.shape, node.offset)
+    raise TypeError(f"no formula for {node!r}")
+
+
+def call(node: Apply, arguments: list[Tree], rank: int) -> Tree:
+    """The tree of an operation, its result of this rank."""
+    if node.operation.name == "inv" and rank == 2:
+        return algebra.power(arguments[0], -1)
+    symmetric = "symmetric" in facts(node)
+    return Call(
+        rank,
+        node.operation.name,
+        tuple(arguments),
+        node.parameters,
+        node.output,
+        symmetric,
+        node.operation,
+    )

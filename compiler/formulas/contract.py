@@ -14,7 +14,7 @@ import sympy
 
 from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.formulas import algebra
-from derivatrix.compiler.formulas.tree import Ones, Transpose, Tree
+from derivatrix.compiler.formulas.tree import Identity, Ones, Transpose, Tree
 
 Labels = tuple[int, ...]
 Item = tuple[Tree, Labels]
@@ -53,6 +53,9 @@ def contract(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None
     """The product of items of at most two axes, summed over the labels that are not in `output`
     (at most two); an output label that no item has is broadcast. None: no matrix notation."""
     scalars = [tree for tree, labels in items if not labels]
+    delta = next((item for item in items if _is_delta(item, output)), None)
+    if delta is not None:
+        return _on_diagonal([item for item in items if item is not delta], output, sizes)
     graph = Graph([item for item in items if item[1]], output, sizes, scalars)
     if any(len(labels) > 2 for _, labels in graph.items) or len(output) > 2:
         return None
@@ -62,6 +65,19 @@ def contract(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None
         return None
     shape = tuple(sizes[label] for label in output)
     return algebra.scale(sympy.S.One, graph.scalars, _assembled(graph, shape))
+
+
+def _is_delta(item: Item, output: Labels) -> bool:
+    tree, labels = item
+    return isinstance(tree, Identity) and len(output) == 2 and set(labels) == set(output)
+
+
+def _on_diagonal(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None:
+    """The product of `items` and the identity: a diagonal matrix."""
+    first, second = output
+    merged = [(tree, tuple(first if i == second else i for i in own)) for tree, own in items]
+    vector = contract(merged, (first,), sizes)
+    return None if vector is None else algebra.diag(vector)
 
 
 def _loop(graph: Graph) -> bool:

@@ -145,13 +145,24 @@ def lu_det(lu, pivots, out):
 
 
 @compiled()
-def lu_logdet(lu, pivots, out):
-    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+def lu_logabsdet(lu, pivots, out):
+    """out (stack,) = log of the absolute value of the determinant."""
     stack, n = pivots.shape
     for s in range(stack):
         total = out.dtype.type(0)
-        negative = False
         for i in range(n):
             total += np.log(abs(lu[s, i, i]))
+        out[s] = total
+
+
+@compiled()
+def lu_logdet(lu, pivots, out):
+    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+    lu_logabsdet(lu, pivots, out)
+    stack, n = pivots.shape
+    for s in range(stack):
+        negative = False
+        for i in range(n):
             negative ^= (lu[s, i, i] < 0) != (pivots[s, i] != i + 1)
-        out[s] = out.dtype.type(np.nan) if negative and total > -np.inf else total
+        if negative and out[s] > -np.inf:
+            out[s] = np.nan

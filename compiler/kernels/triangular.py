@@ -77,13 +77,24 @@ def triangular_det(a, out):
 
 
 @compiled()
-def triangular_logdet(a, out):
-    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+def triangular_logabsdet(a, out):
+    """out (stack,) = log of the absolute value of the determinant."""
     stack, n, _ = a.shape
     for s in range(stack):
         total = out.dtype.type(0)
-        negative = False
         for i in range(n):
             total += np.log(abs(a[s, i, i]))
+        out[s] = total
+
+
+@compiled()
+def triangular_logdet(a, out):
+    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+    triangular_logabsdet(a, out)
+    stack, n, _ = a.shape
+    for s in range(stack):
+        negative = False
+        for i in range(n):
             negative ^= a[s, i, i] < 0
-        out[s] = out.dtype.type(np.nan) if negative and total > -np.inf else total
+        if negative and out[s] > -np.inf:
+            out[s] = np.nan

@@ -104,7 +104,9 @@ class _Parts:
         self.output = tuple(range(einsum.ndim))
         self.structural, self.dense = split(einsum)
         self._merge_deltas()
-        if len(self.dense) > 1 and self.contracted:
+        covered = {label for _, labels in self.dense for label in labels}
+        alone = len(self.dense) == 1 and not self.structural and covered.issuperset(self.output)
+        if self.contracted and not alone:
             self._absorb()
             self.dense = [self._reduced(factor) for factor in self.dense]
 

@@ -221,7 +221,7 @@ class Tree:
 
     def build(self, accumulate: bool) -> Nest:
         """The nest. `accumulate`: add to what is there."""
-        comment = self._comment(accumulate)
+        comment = self.comment(accumulate)
         body = self._reduction(accumulate) if self._suffix < len(self._extents) else None
         if body is None:
             self._count([self._value])
@@ -329,7 +329,7 @@ class Tree:
     def _renamed(self, load: Load) -> Load:
         return Load(load.buffer, tuple(index.xreplace(self._renames) for index in load.indices))
 
-    def _comment(self, accumulate: bool) -> str:
+    def comment(self, accumulate: bool) -> str:
         """What the nest computes, in index notation."""
         self._named.clear()
         place = self._place.buffer.name if self._local else text.comment(self._renamed(self._place))

@@ -1,29 +1,458 @@
-"""The schedule: which nodes get a place in memory, in which order, computed by which step."""
+"""The schedule: every node that needs memory, in order, each computed by the steps that suit it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from dataclasses import replace
 
 import numpy as np
 import sympy
 
 from derivatrix.compiler import ir
-from derivatrix.compiler.facts import facts
-from derivatrix.compiler.plan.associate import is_inverse
-from derivatrix.compiler.plan.linear import SOLVERS, Solver, pick_solver
-from derivatrix.compiler.plan.matrices import match_gemm
+from derivatrix.compiler.kernels import sylvester
+from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import Builder, View
-from derivatrix.compiler.plan.scalars import cost
-from derivatrix.compiler.plan.sizes import nominal, product
-from derivatrix.compiler.plan.steps import (
-    Allocate,
-    Buffer,
-    Call,
-    Fill,
-    Gemm,
-    Operand,
-    Step,
-)
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.steps import Allocate, Buffer, Call, Fill, Gemm, Operand, Step
 from derivatrix.compiler.plan.structure import bind, gather, index_symbol, split
+from derivatrix.compiler.plan.uses import is_elementwise, stored
+from derivatrix.runtime.errors import UnsupportedError
+
+Factorisation = tuple[linear.Solver, tuple[Operand, ...]]
+
+
+class Scheduler:
+    """Turns nodes into steps. `steps` and `constants` are the result."""
+
+    def __init__(self, names: Names, arguments: dict[ir.Node, View], roots: list[ir.Node]) -> None:
+        self.steps: list[Step] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self._names = names
+        self._views = dict(arguments)
+        self._stored = stored(roots)
+        references = [child for node in ir.topological(roots) for child in _references(node)]
+        self._uses = Counter([*references, *roots])
+        self._factored: dict[ir.Node, Factorisation] = {}
+        self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
+
+    def output(self, node: ir.Node, buffer: Buffer) -> None:
+        """Compute `node` into an output; later readers find it there."""
+        view = View(buffer, tuple(range(node.ndim)))
+        self._compute(node, view)
+        self._views.setdefault(node, view)
+
+    # Places
+
+    def _where(self, node: ir.Node) -> View | None:
+        if isinstance(node, ir.Constant) and node.ndim and node not in self._views:
+            name = f"constant_{node.key[1:9]}"
+            self.constants[name] = node.array
+            self._views[node] = View(Buffer(name, node.shape, "constant"), tuple(range(node.ndim)))
+        return self._views.get(node)
+
+    def _prepare(self, node: ir.Node) -> None:
+        """Give everything a place that an entry of `node` is read from."""
+        if self._where(node) is not None or isinstance(node, ir.Leaf | ir.Structural):
+            return
+        if node in self._stored:
+            self._place(node)
+            return
+        for child in node.children:
+            self._prepare(child)
+
+    def _place(self, node: ir.Node, order: Sequence[int] | None = None) -> View:
+        """A place for `node`, its axes in memory in the given order (axis numbers)."""
+        found = self._where(node)
+        if found is not None:
+            return found
+        if node.ndim == 0 and not isinstance(node, ir.Apply):
+            local = Buffer(self._names.numbered("a"), ())
+            view = View(local, (), local=True)
+        else:
+            view = self._fresh(node.shape, order or self._preferred(node))
+        self._compute(node, view)
+        self._views[node] = view
+        return view
+
+    def _preferred(self, node: ir.Node) -> Sequence[int]:
+        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        return _solve_order(node, solve) if solve is not None else range(node.ndim)
+
+    def _fresh(self, shape: ir.Shape, order: Sequence[int], kind: str = "real") -> View:
+        sizes = tuple(shape[axis] for axis in order) or (sympy.S.One,)
+        buffer = Buffer(self._names.numbered("t"), sizes, kind=kind)
+        self.steps.append(Allocate(buffer))
+        return View(buffer, tuple(list(order).index(axis) for axis in range(len(shape))))
+
+    # Computing
+
+    def _compute(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
+        """Write `node` (or add it) to where `view` says."""
+        if self._where(node) is not None:
+            self._dense(node, view, accumulate)
+        elif isinstance(node, ir.Sum):
+            self._sum(node, view, accumulate)
+        elif isinstance(node, ir.Apply):
+            self._apply(node, view, accumulate)
+        elif isinstance(node, ir.Einsum):
+            self._einsum(node, view, accumulate)
+        elif isinstance(node, ir.Structural):
+            axes = tuple(range(node.ndim))
+            self._reduce(ir.einsum([(node, axes)], axes), view, accumulate)
+        else:
+            self._dense(node, view, accumulate)
+
+    def _dense(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
+        """One loop nest over all entries."""
+        if self._where(node) is None:
+            for child in node.children:
+                self._prepare(child)
+        builder = Builder(self._where, self._names)
+        at = [index_symbol(axis) for axis in range(node.ndim)]
+        tree = builder.nest(view, at, builder.entry(node, at), dict(enumerate(node.shape)))
+        self.steps.append(tree.build(accumulate))
+
+    def _sum(self, node: ir.Sum, view: View, accumulate: bool) -> None:
+        """Entry by entry what can be in one nest; products accumulate into the same place."""
+        terms = self._flat(node)
+        added = [] if view.local else [term for term in terms if self._is_added(term)]
+        together = [term for term in terms if term not in added]
+        if together or not terms:
+            rest = ir.Sum(tuple(together), node.shape)
+            if terms or accumulate or view.local:
+                self._dense(rest, view, accumulate)
+            else:
+                self.steps.append(Fill(view.buffer))
+            accumulate = True
+        for term in sorted(added, key=self._filling):
+            self._compute(term, view, accumulate)
+            accumulate = True
+
+    def _flat(self, node: ir.Sum) -> list[ir.Node]:
+        terms: list[ir.Node] = []
+        for term in node.terms:
+            inner = isinstance(term, ir.Sum) and self._where(term) is None
+            terms += self._flat(term) if inner and self._uses[term] == 1 else [term]  # type: ignore[arg-type]
+        return terms
+
+    def _is_added(self, term: ir.Node) -> bool:
+        """Whether a term of a sum is added by steps of its own, without a place of its own."""
+        if self._where(term) is not None or is_elementwise(term):
+            return False
+        if isinstance(term, ir.Structural):
+            return True
+        if not isinstance(term, ir.Einsum) or linear.match_solve(term) is not None:
+            return False
+        return self._uses[term] == 1 or gather(term).scattered and not gather(term).loops
+
+    def _filling(self, term: ir.Node) -> bool:
+        """Whether a term leaves gaps, so that what it is added to has to be complete before."""
+        return not (isinstance(term, ir.Einsum) and matrices.groups(term) is not None)
+
+    def _einsum(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
+        if self._forward(node, view, accumulate):
+            return
+        if is_elementwise(node):
+            self._dense(node, view, accumulate)
+            return
+        solve = linear.match_solve(node)
+        groups = matrices.groups(node)
+        if solve is not None:
+            self._solve(node, solve, view, accumulate)
+        elif groups is not None:
+            self._gemm(node, groups, view, accumulate)
+        else:
+            self._reduce(node, view, accumulate)
+
+    def _forward(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
+        """Compute a scaled transpose of something used once straight into place."""
+        if len(node.factors) != 1 or node.contracted:
+            return False
+        factor, labels = node.factors[0]
+        fresh = self._where(factor) is None and self._uses[factor] <= 1
+        if not fresh or is_elementwise(factor) or sorted(labels) != list(range(node.ndim)):
+            return False
+        if node.coefficient != 1:
+            if not isinstance(factor, ir.Einsum):
+                return False
+            scaled = node.coefficient * factor.coefficient
+            factor = ir.Einsum(scaled, factor.factors, factor.sizes, factor.ndim)
+        self._compute(factor, replace(view, axes=tuple(view.axes[l] for l in labels)), accumulate)
+        return True
+
+    def _reduce(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
+        """Loops over the free labels; what structural factors say is index arithmetic."""
+        constraints, dense = split(node)
+        for factor, _ in dense:
+            self._prepare(factor)
+        labels = range(len(node.sizes))
+        binding = bind(constraints, node.sizes, labels, {})
+        builder = Builder(self._where, self._names)
+        value = builder.product(node.coefficient, dense, binding.indices)
+        at = [binding.indices[label] for label in range(node.ndim)]
+        loops = {label: node.sizes[label] for label in binding.loops}
+        complete = not binding.conditions and set(range(node.ndim)) <= set(binding.loops)
+        tree = builder.nest(view, at, value, loops, binding.conditions)
+        if not accumulate and not view.local and (not complete or tree.scattered):
+            self.steps.append(Fill(view.buffer))
+            accumulate = True
+        if not binding.impossible:
+            self.steps.append(tree.build(accumulate))
+
+    def _through(self, node: ir.Node, view: View, order: Sequence[int], accumulate: bool) -> None:
+        """Compute in a place of its own, then copy or add."""
+        own = self._fresh(node.shape, order)
+        self._compute(node, own)
+        self._views[node] = own
+        self._dense(node, view, accumulate)
+
+    # Matrix products
+
+    def _gemm(
+        self, node: ir.Einsum, groups: matrices.Groups, view: View, accumulate: bool
+    ) -> None:
+        output = tuple(range(node.ndim))
+        target = matrices.as_matrix(view, output, groups.batch, groups.rows, node.sizes)
+        if target is None:
+            order = (*groups.batch, *groups.rows, *groups.columns)
+            self._through(node, view, order, accumulate)
+            return
+        rows, columns = target.first, target.second
+        left = self._matrix(node, 0, groups.batch, rows, groups.inner)
+        right = self._matrix(node, 1, groups.batch, left.second, columns)
+        symbols = [matrices.batch_symbol(label) for label in groups.batch]
+        indices = self._names.indices(len(symbols))
+        renames = {
+            symbol: sympy.Symbol(name, integer=True, nonnegative=True)
+            for symbol, name in zip(symbols, indices, strict=True)
+        }
+
+        def named(operand: Operand) -> Operand:
+            return replace(operand, index=tuple(renames[symbol] for symbol in operand.index))
+
+        operands = named(left.operand), left.transposed, named(right.operand), right.transposed
+        if target.transposed:
+            right_operand, right_transposed = operands[2:]
+            operands = (right_operand, not right_transposed, operands[0], not operands[1])
+        extents = tuple(
+            (renames[symbol], node.sizes[label])
+            for symbol, label in zip(symbols, groups.batch, strict=True)
+        )
+        self.steps.append(
+            Gemm(
+                self._described(node, view, accumulate),
+                node.coefficient,
+                *operands,
+                accumulate,
+                named(target.operand),
+                extents,
+            )
+        )
+
+    def _matrix(
+        self,
+        node: ir.Einsum,
+        position: int,
+        batch: ir.Labels,
+        first: ir.Labels,
+        second: ir.Labels,
+    ) -> matrices.Matrix:
+        """A factor as matrices with rows over `first`, in that order; copied if need be.
+        The columns' order is the caller's for the second factor, free for the first."""
+        factor, labels = node.factors[position]
+        order = [labels.index(label) for label in (*batch, *first, *second)]
+        constant = isinstance(factor, ir.Constant)
+        view = self._copied(factor, order) if constant else self._place(factor, order)
+        matrix = matrices.as_matrix(view, labels, batch, first, node.sizes)
+        right_order = matrix is not None and (position == 0 or matrix.second == second)
+        if matrix is None or matrix.first != first or not right_order:
+            view = self._copied(factor, order)
+            matrix = matrices.as_matrix(view, labels, batch, first, node.sizes)
+        assert matrix is not None
+        return matrix
+
+    def _copied(self, node: ir.Node, order: Sequence[int]) -> View:
+        view = self._fresh(node.shape, order)
+        self._dense(node, view)
+        return view
+
+    def _described(self, node: ir.Einsum, view: View, accumulate: bool) -> str:
+        """The product in index notation."""
+        builder = Builder(self._where, self._names)
+        at = [index_symbol(label) for label in range(len(node.sizes))]
+        value = builder.product(node.coefficient, node.factors, dict(enumerate(at)))
+        tree = builder.nest(view, at[: node.ndim], value, dict(enumerate(node.sizes)))
+        return tree.comment(accumulate)
+
+    # Factorisations
+
+    def _stacked(self, node: ir.Node, core: int) -> Operand:
+        """The place of a node in natural order, as a stack of its last `core` axes."""
+        view = self._where(node)
+        if view is None:
+            view = self._place(node, range(node.ndim))
+        if not view.natural or view.buffer.role == "constant":
+            view = self._copied(node, range(node.ndim))
+        return _operand(view.buffer, node.shape, core)
+
+    def _factorised(self, node: ir.Apply) -> Factorisation:
+        """The factorisation of the argument of an inverse or a determinant, made once."""
+        matrix = _broadcast(*node.arguments[0], node.stack)
+        if matrix not in self._factored:
+            method = linear.solver(matrix)
+            if method.factor is None:
+                operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
+            else:
+                view = self._fresh(matrix.shape, range(matrix.ndim))
+                self._compute(matrix, view)
+                operands = (_operand(view.buffer, matrix.shape, 2),)
+                if method.pivots:
+                    shape = matrix.shape[:-1]
+                    pivots = self._fresh(shape, range(len(shape)), kind="integer")
+                    operands = (*operands, _operand(pivots.buffer, shape, 1))
+                self._call("factorise", method.factor, *operands)
+            self._factored[matrix] = method, operands
+        return self._factored[matrix]
+
+    def _solve(
+        self, node: ir.Einsum, solve: linear.Solve, view: View, accumulate: bool
+    ) -> None:
+        output = tuple(range(node.ndim))
+        order = () if view.local else matrices.axes_order(view, output)
+        depth = len(solve.stack)
+        inner = order[depth:]
+        fits = order[:depth] == solve.stack and inner and solve.solved in (inner[0], inner[-1])
+        if accumulate or not fits:
+            self._through(node, view, _solve_order(node, solve), accumulate)
+            return
+        method, factors = self._factorised(solve.inverse)
+        labels = [solve.contracted if label == solve.solved else label for label in output]
+        sizes = dict(enumerate(node.sizes))
+        right = ir.einsum([solve.right], labels, node.coefficient, sizes={l: sizes[l] for l in labels})
+        self._compute(right, view)
+        by_rows = inner[-1] == solve.solved
+        others = tuple(node.sizes[label] for label in inner if label != solve.solved)
+        size = node.sizes[solve.solved]
+        matrix = (product(others), size) if by_rows else (size, product(others))
+        stack = product(tuple(node.sizes[label] for label in solve.stack))
+        flags = method.flags if method.symmetric else (*method.flags, solve.transposed)
+        kernel = method.solve_rows if by_rows else method.solve_columns
+        target = Operand(view.buffer, (stack, *matrix))
+        self._call("solve", kernel, *factors, target, *flags)
+
+    def _call(self, comment: str, kernel: Callable[..., None], *arguments: Operand | bool) -> None:
+        self.steps.append(Call(comment, kernel, arguments))
+
+    # Operations
+
+    def _apply(self, node: ir.Apply, view: View, accumulate: bool) -> None:
+        if accumulate or not view.natural and node.ndim:
+            self._through(node, view, range(node.ndim), accumulate)
+            return
+        core = node.ndim - len(node.stack)
+        target = _operand(view.buffer, node.shape, core)
+        name = node.operation.name
+        if name in linear.FACTORED:
+            method, factors = self._factorised(node)
+            if name == "inv":
+                self._call("invert", method.inverse, *factors, target, *method.flags)
+            else:
+                self._call(name, method.reductions[name], *factors, target)
+        elif name == "solve_sylvester":
+            self._sylvester(node, target)
+        else:
+            self._operation(node, target)
+
+    def _operation(self, node: ir.Apply, target: Operand) -> None:
+        """Any other operation, by the kernel of its record: (arguments, outputs, parameters)."""
+        operation = node.operation
+        if operation.kernel is None:
+            raise UnsupportedError(f"the operation {operation.name} has no kernel")
+        arguments = [
+            self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
+            for argument, labels in node.arguments
+        ]
+        cores = tuple(argument.shape[len(labels) :] for argument, labels in node.arguments)
+        outputs = []
+        for position, core in enumerate(operation.shapes(cores, node.parameters)):
+            if position == node.output:
+                outputs.append(target)
+                continue
+            shape = node.stack + core
+            view = self._fresh(shape, range(len(shape)))
+            outputs.append(_operand(view.buffer, shape, len(core)))
+            sibling = ir.Apply(
+                operation, node.arguments, node.stack, node.parameters, position
+            )
+            self._views.setdefault(sibling, view)
+        self._call(operation.name, operation.kernel, *arguments, *outputs, *node.parameters)  # type: ignore[arg-type]
+
+    def _sylvester(self, node: ir.Apply, target: Operand) -> None:
+        """Schur forms are made once for a matrix and its transpose."""
+        left, right, constant = (_broadcast(*argument, node.stack) for argument in node.arguments)
+        transposed = _transposed(left) is not None and _transposed(right) is not None
+        if transposed:
+            left, right = _transposed(left), _transposed(right)  # type: ignore[assignment]
+        forms = [*self._schur_form(left), *self._schur_form(right)]
+        operand = self._stacked(constant, 2)
+        self._call("solve", sylvester.schur_sylvester, *forms, operand, target, transposed)
+
+    def _schur_form(self, matrix: ir.Node) -> tuple[Operand, Operand]:
+        if matrix not in self._schur:
+            views = [self._fresh(matrix.shape, range(matrix.ndim)) for _ in range(2)]
+            form, vectors = (_operand(view.buffer, matrix.shape, 2) for view in views)
+            self._call("factorise", sylvester.schur, self._stacked(matrix, 2), form, vectors)
+            self._schur[matrix] = form, vectors
+        return self._schur[matrix]
+
+
+def _references(node: ir.Node) -> list[ir.Node]:
+    """The children of a node, as often as it reads them."""
+    match node:
+        case ir.Einsum():
+            return [factor for factor, _ in node.factors]
+        case ir.Apply():
+            return [argument for argument, _ in node.arguments]
+        case ir.Sum():
+            return list(node.terms)
+        case ir.Map():
+            return list(node.arguments)
+    return []
+
+
+def _operand(buffer: Buffer, shape: ir.Shape, core: int) -> Operand:
+    """A buffer as a stack of arrays of the last `core` axes of `shape`."""
+    split_at = len(shape) - core
+    return Operand(buffer, (product(shape[:split_at]), *shape[split_at:]))
+
+
+def _broadcast(node: ir.Node, labels: ir.Labels, stack: ir.Shape) -> ir.Node:
+    """`node` with all of the stacked axes, in order."""
+    axes = range(len(stack))
+    if labels == tuple(axes):
+        return node
+    core = range(len(stack), len(stack) + node.ndim - len(labels))
+    sizes = dict(enumerate(stack))
+    return ir.einsum([(node, (*labels, *core))], (*axes, *core), sizes=sizes)  # type: ignore[arg-type]
+
+
+def _transposed(node: ir.Node) -> ir.Node | None:
+    """X where `node` is X with its last two axes exchanged."""
+    if not isinstance(node, ir.Einsum) or len(node.factors) != 1 or node.coefficient != 1:
+        return None
+    axes = tuple(range(node.ndim))
+    exchanged = (*axes[:-2], axes[-1], axes[-2])
+    factor, labels = node.factors[0]
+    return factor if labels == exchanged and not node.contracted else None
+
+
+def _solve_order(node: ir.Einsum, solve: linear.Solve) -> tuple[int, ...]:
+    """The axes of a solution in memory: stacked ones, then the order of the right-hand side
+    if the unknowns come first or last in it."""
+    labels = [label for label in solve.right[1] if label not in solve.stack]
+    rest = tuple(l for l in range(node.ndim) if l not in solve.stack and l != solve.solved)
+    if labels and labels[0] == solve.contracted:
+        return (*solve.stack, solve.solved, *rest)
+    return (*solve.stack, *rest, solve.solved)

@@ -7,6 +7,7 @@ loop indices; values are `Scalar` trees. `str` of each is what `explain --stage 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -233,11 +234,11 @@ class Call:
     """A helper kernel (see `compiler.kernels`) on operands and flags."""
 
     comment: str
-    function: str
+    kernel: Callable[..., None]
     arguments: tuple[Operand | bool, ...]
 
     def __str__(self) -> str:
-        return f"call {self.function}({', '.join(map(str, self.arguments))})"
+        return f"call {self.kernel.__name__}({', '.join(map(str, self.arguments))})"
 
 
 Step = Allocate | Fill | Nest | Gemm | Call
@@ -253,7 +254,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class Plan:
-    """One kernel. `sizes`: local name -> (argument, axis, expression of `axis_length`)."""
+    """One kernel: its parameters are the arguments, then the outputs.
+
+    sizes: a size's name, and where it comes from: argument, axis, and the size in terms of
+    `AXIS_LENGTH`, that axis' length.
+    """
 
     name: str
     arguments: tuple[Argument, ...]
@@ -263,12 +268,10 @@ class Plan:
     steps: tuple[Step, ...]
 
     @property
-    def helpers(self) -> tuple[str, ...]:
-        """The helper kernels called, in order."""
-        names = [step.function for step in self.steps if isinstance(step, Call)]
-        if any(isinstance(step, Gemm) for step in self.steps):
-            names.append("gemm")
-        return tuple(dict.fromkeys(names))
+    def kernels(self) -> tuple[Callable[..., None], ...]:
+        """The helper kernels called, each once."""
+        calls = (step.kernel for step in self.steps if isinstance(step, Call))
+        return tuple(dict.fromkeys(calls))
 
     def __str__(self) -> str:
         inputs = ", ".join(argument.name for argument in self.arguments)

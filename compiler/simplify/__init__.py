@@ -30,6 +30,10 @@ from derivatrix.compiler.simplify.product import Product, is_trivial
 from derivatrix.compiler.simplify.products import simplify_product
 
 PASSES = 50
+FACTORS = 10
+"""A product is spliced into another up to so many factors, which keeps the derivatives of long
+chains of products linear in their length."""
+
 EXPANDED_TERMS = 24
 """A product of sums is multiplied out, where that frees deltas, up to so many terms."""
 
@@ -116,8 +120,10 @@ class _Simplifier:
                 return _first(APPLY_RULES, node)
         return node
 
-    def _inlinable(self, node: Node) -> bool:
-        return self.uses[node] <= 1 or is_trivial(node)
+    def _inlinable(self, node: Einsum, product: Product) -> bool:
+        if is_trivial(node):
+            return True
+        return self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= FACTORS
 
     def _product(self, product: Product) -> Node:
         simpler = simplify_product(product, self._inlinable)

@@ -41,10 +41,12 @@ class Product:
         """Whether `label` is summed and mentioned just that often."""
         return label not in self.output and self.uses(label) == mentions
 
-    def without(self, *positions: int) -> Product:
-        """The product with the factors at `positions` left out."""
+    def without(self, *positions: int, summed: int | None = None) -> Product:
+        """The product with the factors at `positions` left out, and with them the sum over
+        the label `summed`."""
         kept = tuple(f for i, f in enumerate(self.factors) if i not in positions)
-        return replace(self, factors=kept)
+        sizes = {label: size for label, size in self.sizes.items() if label != summed}
+        return replace(self, factors=kept, sizes=sizes)
 
     def times(self, *factors: Factor) -> Product:
         """The product with further factors."""

@@ -32,7 +32,7 @@ Rule = Callable[[Product], Product | None]
 
 
 def simplify_product(
-    product: Product, inlinable: Callable[[Node], bool]
+    product: Product, inlinable: Callable[[Einsum, Product], bool]
 ) -> Product | None:
     """The product with every rule applied until none applies; None if it is zero."""
     while True:
@@ -40,7 +40,7 @@ def simplify_product(
             (
                 i
                 for i, (node, _) in enumerate(product.factors)
-                if isinstance(node, Einsum) and inlinable(node)
+                if isinstance(node, Einsum) and inlinable(node, product)
             ),
             None,
         )
@@ -120,7 +120,7 @@ def merge_selects(product: Product) -> Product | None:
             start = sympy.expand(right.start + right.step * left.start)
             step = left.step * right.step
             merged = Select(left.shape[0], right.shape[1], start, step)
-            return product.without(one, two).times((merged, (i, m)))
+            return product.without(one, two, summed=j).times((merged, (i, m)))
         if j == m and _disjoint(left, right):
             return product.scaled(sympy.S.Zero)
     return None
@@ -143,7 +143,7 @@ def drop_select(product: Product) -> Product | None:
         if not isinstance(node, Select):
             continue
         if product.private(labels[1], 1):
-            return product.without(position)
+            return product.without(position, summed=labels[1])
         if node.shape[0] == node.shape[1] and node.start == 0 and node.step == 1:
             return product.without(position).times((Delta(node.shape[0]), labels))
     return None
@@ -189,7 +189,8 @@ def cancel_inverse(product: Product) -> Product | None:
             pair = _adjacent(labels[-2:], others[-2:], "symmetric" in facts(argument))
             if pair and product.private(pair[2], 2):
                 delta = Delta(argument.shape[-1])
-                return product.without(one, two).times((delta, pair[:2]))
+                rest = product.without(one, two, summed=pair[2])
+                return rest.times((delta, pair[:2]))
     return None
 
 
@@ -220,7 +221,8 @@ def cancel_orthogonal(product: Product) -> Product | None:
             if same and product.private(labels[inner], 2):
                 outer = (labels[1 - inner], others[1 - inner])
                 delta = Delta(left.shape[0])
-                return product.without(one, two).times((delta, outer))
+                rest = product.without(one, two, summed=labels[inner])
+                return rest.times((delta, outer))
     return None
 
 

@@ -1,0 +1,133 @@
+"""From nodes to trees for NumPy: matrix notation where there is one, else entrywise products
+with broadcasting, else `np.einsum`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sympy
+
+from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas.build import Builder, Product, call, matrix, product
+from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.numpy import NumPy
+from derivatrix.compiler.formulas.tree import Arranged, Contraction, Indices, Tree
+from derivatrix.compiler.ir import (
+    Apply,
+    Constant,
+    Einsum,
+    Leaf,
+    Map,
+    Node,
+    Structural,
+    Sum,
+)
+
+ONE = sympy.S.One
+AXES = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
+
+
+class Arrays(Builder):
+    """Trees for the style numpy."""
+
+    limit = 24
+
+    def __init__(self, root: Node, printer: NumPy, names: Mapping[str, str] | None = None) -> None:
+        self.printer = printer
+        super().__init__(root, names)
+
+    def measure(self, tree: Tree) -> int:
+        return len(self.printer.text(tree))
+
+    def alone(self, node: Node) -> tuple[Tree, Indices]:
+        indices = (None,) * node.ndim
+        return self.expand(node, indices, frozenset()), indices
+
+    def expand(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
+        match node:
+            case Leaf():
+                return self.leaf(node)
+            case Constant():
+                return self.constant(node)
+            case Structural():
+                return matrix(node)
+            case Map():
+                return self.map(node, indices, scope)
+            case Sum():
+                return self.sum(node, indices, scope)
+            case Apply():
+                return self._call(node)
+            case Einsum():
+                return self._product(product(node))
+        raise TypeError(f"no formula for {node!r}")
+
+    def _whole(self, node: Node) -> Tree:
+        return self.tree(node, (None,) * node.ndim, frozenset())
+
+    def _product(self, parts: Product) -> Tree:
+        shape = tuple(parts.sizes[label] for label in parts.output)
+        present = [label for label in parts.output if label not in parts.missing]
+        along = [parts.output.index(label) for label in present]
+        items = [(self._whole(factor), labels) for factor, labels in parts.factors]
+        body = self._body(items, tuple(present), parts)
+        return algebra.spread(algebra.scale(ONE, [parts.scalar], body), along, shape)
+
+    def _body(
+        self, items: list[tuple[Tree, tuple[int, ...]]], output: tuple[int, ...], parts: Product
+    ) -> Tree | None:
+        """The product, all of whose output labels some item has."""
+        if not items:
+            return None
+        if all(labels in ((), output) for _, labels in items):
+            return algebra.hadamard([tree for tree, _ in items], len(output))
+        reduced = contract(items, output, parts.sizes)
+        if reduced is not None:
+            return reduced
+        scalars = [tree for tree, labels in items if not labels]
+        arrays = [(tree, labels) for tree, labels in items if labels]
+        if any(len(set(labels)) < len(labels) for _, labels in arrays) or parts.summed:
+            body = self._contraction(arrays, output, parts)
+        else:
+            body = self._entrywise(arrays, output, parts)
+        return algebra.scale(ONE, scalars, body)
+
+    def _entrywise(
+        self, items: list[tuple[Tree, tuple[int, ...]]], output: tuple[int, ...], parts: Product
+    ) -> Tree:
+        shape = tuple(parts.sizes[label] for label in output)
+        factors = []
+        for tree, labels in items:
+            along = sorted(output.index(label) for label in labels)
+            tree = arranged(tree, tuple(labels.index(output[axis]) for axis in along))
+            factors.append(algebra.spread(tree, along, shape))
+        return algebra.hadamard(factors, len(output))
+
+    def _contraction(
+        self, items: list[tuple[Tree, tuple[int, ...]]], output: tuple[int, ...], parts: Product
+    ) -> Tree:
+        used = dict.fromkeys([*output, *(label for _, labels in items for label in labels)])
+        letters = dict(zip(used, AXES, strict=False))
+        inputs = ("".join(letters[label] for label in labels) for _, labels in items)
+        subscripts = f"{','.join(inputs)}->{''.join(letters[label] for label in output)}"
+        return Contraction(len(output), subscripts, tuple(tree for tree, _ in items))
+
+    def _call(self, node: Apply) -> Tree:
+        """The stacked axes that no argument has are left to broadcasting the result."""
+        covered = sorted({label for _, labels in node.arguments for label in labels})
+        arguments = []
+        for argument, labels in node.arguments:
+            core = range(len(labels), argument.ndim)
+            order = [labels.index(i) if i in labels else None for i in covered]
+            arguments.append(arranged(self._whole(argument), (*order, *core)))
+        rank = len(covered) + node.ndim - len(node.stack)
+        along = [*covered, *range(len(node.stack), node.ndim)]
+        return algebra.spread(call(node, arguments, rank), along, node.shape)
+
+
+def arranged(tree: Tree, order: tuple[int | None, ...]) -> Tree:
+    """The axes of `tree` in another order, with new axes of length 1 where `order` has None."""
+    if order == tuple(range(tree.rank)):
+        return tree
+    if order == (1, 0):
+        return algebra.transpose(tree)
+    return Arranged(len(order), tree, order)

@@ -1,0 +1,116 @@
+"""Which helper kernels factorise, solve and invert, by what is known of the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from derivatrix.compiler import ir
+from derivatrix.compiler.facts import facts
+from derivatrix.compiler.kernels import cholesky, lu, triangular
+from derivatrix.compiler.plan.associate import is_inverse
+
+Kernel = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Solver:
+    """Helper kernels for one kind of matrix.
+
+    factor: in place on a copy of the matrices, and `pivots`; None where nothing is to be done.
+    solve_rows, solve_columns: (factored matrices, right-hand sides, flags), in place.
+    reductions: by the operation's name, (factored matrices, out).
+    flags: before the `transposed` flag, if there is one.
+    """
+
+    factor: Kernel | None
+    pivots: bool
+    solve_rows: Kernel
+    solve_columns: Kernel
+    inverse: Kernel
+    reductions: dict[str, Kernel]
+    flags: tuple[bool, ...] = ()
+    symmetric: bool = False
+
+
+LU = Solver(
+    lu.lu_factor,
+    True,
+    lu.lu_solve_rows,
+    lu.lu_solve_columns,
+    lu.lu_inverse,
+    {"det": lu.lu_det, "logdet": lu.lu_logdet, "logabsdet": lu.lu_logabsdet},
+)
+CHOLESKY = Solver(
+    cholesky.cholesky_factor,
+    False,
+    cholesky.cholesky_solve_rows,
+    cholesky.cholesky_solve_columns,
+    cholesky.cholesky_inverse,
+    {
+        "det": cholesky.cholesky_det,
+        "logdet": cholesky.cholesky_logdet,
+        "logabsdet": cholesky.cholesky_logdet,
+    },
+    symmetric=True,
+)
+TRIANGULAR = {
+    fact: Solver(
+        None,
+        False,
+        triangular.triangular_solve_rows,
+        triangular.triangular_solve_columns,
+        triangular.triangular_inverse,
+        {
+            "det": triangular.triangular_det,
+            "logdet": triangular.triangular_logdet,
+            "logabsdet": triangular.triangular_logabsdet,
+        },
+        flags=(fact == "lower",),
+    )
+    for fact in ("lower", "upper")
+}
+FACTORED = frozenset({"inv", *LU.reductions})
+"""Operations that stand on a factorisation of their argument."""
+
+
+def solver(matrix: ir.Node) -> Solver:
+    """The cheapest way that is right for `matrix`."""
+    known = facts(matrix)
+    for fact in ("lower", "upper"):
+        if fact in known:
+            return TRIANGULAR[fact]
+    return CHOLESKY if "spd" in known else LU
+
+
+@dataclass(frozen=True)
+class Solve:
+    """A product with an inverse, as the solution of equations.
+
+    inverse: the `inv` node; stack: its stacked labels; solved: the label of the unknowns;
+    contracted: that of the equations; right: the other factor; transposed: whether it is the
+    inverse's transpose.
+    """
+
+    inverse: ir.Apply
+    stack: ir.Labels
+    solved: int
+    contracted: int
+    right: ir.Factor
+    transposed: bool
+
+
+def match_solve(einsum: ir.Einsum) -> Solve | None:
+    """`einsum` as a solve, if it is inv(A) or its transpose times something."""
+    if len(einsum.factors) != 2 or len(einsum.contracted) != 1:
+        return None
+    contracted = einsum.contracted[0]
+    for (node, labels), right in (einsum.factors, einsum.factors[::-1]):
+        if not is_inverse(node) or len(set(labels)) != len(labels):
+            continue
+        *stack, first, second = labels
+        solved = second if contracted == first else first
+        other = right[1]
+        if contracted in (first, second) and contracted in other and solved not in other:
+            return Solve(node, tuple(stack), solved, contracted, right, contracted == first)  # type: ignore[arg-type]
+    return None

@@ -1,0 +1,81 @@
+"""Functions that the tests drive through every stage: one list, each operation in it twice."""
+
+import sympy
+
+import derivatrix.compiler.frontends.arrays as dx
+from derivatrix.compiler.function import Function, function
+
+n, m, c = dx.dims("n m c")
+X, C = dx.matrix("X", n, n), dx.matrix("C", n, n)
+A, R, W = dx.matrix("A", m, n), dx.matrix("R", n, m), dx.matrix("W", c, m)
+S, B = dx.matrix("S", n, n, "spd"), dx.matrix("B", m, m, "spd")
+K = dx.matrix("K", n, n, "symmetric")
+L, U = dx.matrix("L", n, n, "lower"), dx.matrix("U", n, n, "upper")
+D, Q = dx.matrix("D", n, n, "diagonal"), dx.matrix("Q", n, n, "orthogonal")
+V = dx.matrix("V", n, n, "invertible")
+x, y, b = dx.vector("x", m), dx.vector("y", n), dx.vector("b", c)
+p = dx.vector("p", n, "positive")
+s = dx.scalar("s")
+t = dx.scalar("t", "positive")
+T = dx.tensor("T", n, m, c)
+F = dx.matrix("F", 3, 3, "invertible")
+Ms = sympy.MatrixSymbol("M", n, n)
+v = sympy.MatrixSymbol("v", n, 1)
+
+CASES: list[Function] = [
+    function("square", [X], X @ X),
+    function("energy", [X], dx.trace((X @ X).T @ (X @ X))),
+    function("cube", [X], dx.matrix_power(X, 3)),
+    function("seventh", [X], dx.trace(dx.matrix_power(X, 7)) / 100),
+    function("sandwich", [A, X, R], A @ X @ R),
+    function("bilinear", [x, R, y], y @ R @ x),
+    function("quadratic", [y, S], y @ S @ y, wrt=[y]),
+    function("rayleigh", [y, X], (y @ X @ y) / (y @ y)),
+    function("outer", [x, y], dx.outer(x, y)),
+    function("hadamard", [X, C], X * C + X / (2 + C**2)),
+    function("broadcast", [R, x, y], (R - x) * y[:, None] + dx.mean(R, axis=0)),
+    function("powers", [p], p**2.5 + 1 / p + dx.sqrt(p) + p**p),
+    function("elementwise", [y], dx.exp(-(y**2) / 2) * dx.erf(y) + dx.sin(y) * dx.arctan(y)),
+    function("activations", [y], dx.sigmoid(y) + dx.softplus(y) * dx.tanh(y)),
+    function("logarithms", [p], dx.log(p) * dx.log1p(p) + dx.log2(p)),
+    function("kinks", [y], dx.sum(dx.relu(y) + abs(y) * dx.maximum(y, 0.5 * y[::-1]))),
+    function("where", [X, C], dx.where(X > C, X * C, dx.minimum(X, 0.1))),
+    function("inverse", [V], dx.inv(V)),
+    function("solve", [V, y], dx.solve(V, y)),
+    function("solve_matrix", [V, R], dx.sum(dx.solve(V.T, R) ** 2)),
+    function("solve_spd", [S, y], y @ dx.solve(S, y)),
+    function("triangular", [L, y], dx.solve(L, y)),
+    function("upper", [U, L], dx.trace(dx.inv(U) @ L)),
+    function("determinant", [F], dx.det(F) ** 2),
+    function("nll", [S, C], dx.logdet(S) + dx.trace(dx.inv(S) @ C), wrt=[S]),
+    function("logdets", [V, p], dx.log(abs(dx.det(V))) + dx.logdet(dx.diag(p) + dx.eye(n))),
+    function("regression", [R, x, y, t], ((R @ x - y) ** 2).sum() / n + t * dx.norm(x) ** 3),
+    function("norms", [R, x], dx.norm(R) * dx.norm(x) + dx.norm(x, 1)),
+    function("slices", [R], (R[1:] - R[:-1]) @ R[0]),
+    function("entries", [X], X[0, 1] ** 2 * X[-1, 0] + dx.sum(X[::-1, 1:])),
+    function("concatenated", [x, y], dx.tanh(dx.concatenate([x, y, 2 * x]))),
+    function("diagonals", [X, y], dx.diag(y) @ X @ dx.diag(dx.diagonal(X))),
+    function("triangles", [X], dx.tril(X) @ dx.triu(X, 1) + dx.cumsum(X, axis=0)),
+    function("einsum", [T, x, b], dx.einsum("ijk,j,k->i", T, x, b)),
+    function("tensor", [T, W], dx.einsum("ijk,kj->ikj", dx.tanh(T), W)),
+    function("softmax", [W, x, b], dx.softmax(W @ x + b)),
+    function("attention", [R, W], dx.softmax(R @ W.T / sympy.sqrt(m)) @ W),
+    function("cross_entropy", [W, x], -dx.log(dx.softmax(W @ x))[0]),
+    function("logsumexp", [X], dx.logsumexp(X, axis=0) @ dx.log(dx.sum(dx.exp(X), axis=1))),
+    function("logistic", [R, x, y], dx.sum(dx.log(dx.exp(-y * (R @ x)) + 1)), wrt=[x]),
+    function("sylvester", [S, B, R], dx.solve_sylvester(S, B, R)),
+    function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
+    function("symmetric", [K, y], dx.tanh(K) @ y),
+    function("diagonal", [D, X], dx.trace(D @ X @ D @ X)),
+    function("orthogonal", [Q, X], dx.trace(Q.T @ X @ Q @ X)),
+    function("constants", [y], dx.constant([[1.0, 2.0, 0.5]]).T[:2] @ y[:1] + y[0]),
+    function("affine", [s, y], s**2 * y + s / 3),
+    function("literal", [F], F @ F.T + F),
+    function("sympy", [Ms, v], v.T * Ms.T * Ms * v),
+    function("sympy_mixed", [Ms, X], dx.trace(X) + sympy.Trace(Ms.T * Ms)),
+    function("classifier", [x, W, b], dx.softmax(W @ x + b), batch=[x]),
+    function("classifier_loss", [x, W, b], -dx.log_softmax(W @ x + b)[0], batch=[x]),
+    function("batch_solve", [V, y], dx.solve(V, y), batch=[V, y]),
+    function("batch_shared", [S, y], y @ dx.inv(S) @ y + dx.logdet(S), batch=[y]),
+    function("batch_linear", [x, W], W @ x, batch=[x]),
+]

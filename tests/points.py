@@ -1,0 +1,63 @@
+"""Points and directions for a function, drawn inside each input's structure."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from derivatrix.compiler.dimensions import Dimension, evaluate
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.ir import Leaf
+
+SIZES = {"n": 3, "m": 4, "c": 2, "batch": 5, "k": 3}
+
+
+def numbers(shape: Sequence[Dimension], sizes: Mapping[str, int] = SIZES) -> tuple[int, ...]:
+    """A shape of symbols as one of integers."""
+    return tuple(int(evaluate(size, sizes)) for size in shape)
+
+
+def draw(leaf: Leaf, generator: np.random.Generator) -> np.ndarray:
+    """A value for an input."""
+    array = np.asarray(generator.normal(size=numbers(leaf.shape)))
+    match leaf.structure:
+        case "spd":
+            return array @ array.swapaxes(-1, -2) / array.shape[-1] + np.eye(array.shape[-1])
+        case "positive" | "nonneg":
+            return 0.5 + np.exp(0.5 * array)
+        case "invertible":
+            return array + 3 * np.eye(array.shape[-1])
+        case "lower" | "upper" | "diagonal":
+            return along(leaf, array) + 2 * np.eye(array.shape[-1])
+        case "orthogonal":
+            return np.linalg.qr(array)[0]
+    return along(leaf, array)
+
+
+def along(leaf: Leaf, array: np.ndarray) -> np.ndarray:
+    """The part of `array` that keeps the structure of `leaf`."""
+    match leaf.structure:
+        case "symmetric" | "spd":
+            return (array + array.swapaxes(-1, -2)) / 2
+        case "lower":
+            return np.tril(array)
+        case "upper":
+            return np.triu(array)
+        case "diagonal":
+            return array * np.eye(array.shape[-1])
+    return array
+
+
+def draw_all(function: Function, seed: int = 0) -> dict[str, np.ndarray]:
+    """Values for the inputs, the cotangent and the tangents of a function."""
+    generator = np.random.default_rng(seed)
+    derivatives = function.derivatives
+    leaves = {
+        leaf.name: leaf for kind in ("value", "vjp", "jvp") for leaf in derivatives.arguments(kind)
+    }
+    values = {}
+    for name, leaf in leaves.items():
+        if leaf.role == "input":
+            values[name] = draw(leaf, generator)
+        else:
+            values[name] = along(leaf, np.asarray(generator.normal(size=numbers(leaf.shape))))
+    return values

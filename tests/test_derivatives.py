@@ -1,0 +1,128 @@
+"""Every derivative kind of every case, evaluated with NumPy, against central differences of the
+declared value and against the other kinds."""
+
+import numpy as np
+import pytest
+
+from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.ir import Node
+from tests.cases import CASES
+from tests.points import SIZES, draw_all
+
+STEP = 2e-3
+
+
+class Setting:
+    """One function at one point."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.derivatives = function.derivatives
+        self.values = draw_all(function)
+        self.single = len(function.wrt) == 1
+
+    def at(self, node: Node) -> np.ndarray:
+        return evaluate(node, self.values, SIZES)
+
+    def all(self, kind: str) -> dict[tuple[str, ...], np.ndarray]:
+        return {key: self.at(node) for key, node in self.derivatives.batched(kind).items()}
+
+    def tangent(self, name: str) -> np.ndarray:
+        return self.values["tangent" if self.single else f"tangent_{name}"]
+
+    def difference(self, node: Node) -> np.ndarray:
+        """The five-point central difference of `node` along the tangents."""
+
+        def moved(step: float) -> np.ndarray:
+            shifted = {n: self.values[n] + step * self.tangent(n) for n in self.function.wrt}
+            return evaluate(node, {**self.values, **shifted}, SIZES)
+
+        near, far = moved(STEP) - moved(-STEP), moved(2 * STEP) - moved(-2 * STEP)
+        return (8 * near - far) / (12 * STEP)
+
+    def along(self, jacobian: np.ndarray, name: str, rank: int) -> np.ndarray:
+        """The Jacobian times the tangent of an input; `rank` output axes come first."""
+        tangent = self.tangent(name)
+        flat = jacobian.reshape(*jacobian.shape[:rank], -1)
+        if name in self.function.batch:
+            tangent = tangent.reshape(tangent.shape[0], *[1] * (rank - 1), -1)
+            return (flat * tangent).sum(-1)
+        return flat @ tangent.reshape(-1)
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def setting(request: pytest.FixtureRequest) -> Setting:
+    return Setting(request.param)
+
+
+def close(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e-8) -> None:
+    scale = max(1.0, float(np.abs(expected).max(initial=0)))
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * scale)
+
+
+def test_jvp_against_differences(setting: Setting) -> None:
+    value = setting.derivatives.batched("value")[()]
+    close(setting.all("jvp")[()], setting.difference(value))
+
+
+def test_simplified_value_against_declared(setting: Setting) -> None:
+    if setting.function.batch:
+        single = {
+            name: array[1] if name in setting.function.batch else array
+            for name, array in setting.values.items()
+        }
+        declared = evaluate(setting.function.expression, single, SIZES)
+        close(setting.all("value")[()][1], declared, 1e-12)
+    else:
+        close(setting.all("value")[()], setting.at(setting.function.expression), 1e-12)
+
+
+def test_vjp_is_adjoint_of_jvp(setting: Setting) -> None:
+    forward = np.vdot(setting.all("jvp")[()], setting.values["cotangent"])
+    backward = sum(np.vdot(v, setting.tangent(k)) for (k,), v in setting.all("vjp").items())
+    np.testing.assert_allclose(backward, forward, rtol=1e-9, atol=1e-10)
+
+
+def test_jacobian_along_tangents_is_jvp(setting: Setting) -> None:
+    jvp = setting.all("jvp")[()]
+    pieces = [setting.along(j, k, jvp.ndim) for (k,), j in setting.all("jacobian").items()]
+    close(np.sum(pieces, axis=0), jvp, 1e-10)
+
+
+def test_gradient_is_vjp_at_one(setting: Setting) -> None:
+    if "gradient" not in setting.derivatives.kinds:
+        assert setting.function.expression.shape
+        return
+    for key, gradient in setting.all("gradient").items():
+        jacobian = setting.all("jacobian")[key]
+        close(gradient, jacobian, 1e-10)
+
+
+def test_hvp_against_differences_and_hessian(setting: Setting) -> None:
+    if "hvp" not in setting.derivatives.kinds:
+        assert setting.function.expression.shape
+        return
+    gradients = setting.derivatives.batched("gradient")
+    hessian = setting.all("hessian")
+    for (name,), product in setting.all("hvp").items():
+        close(product, setting.difference(gradients[(name,)]))
+        pieces = [
+            setting.along(hessian[(name, other)], other, product.ndim)
+            for other in setting.function.wrt
+        ]
+        close(np.sum(pieces, axis=0), product, 1e-10)
+
+
+def test_hessian_is_symmetric(setting: Setting) -> None:
+    if "hessian" not in setting.derivatives.kinds:
+        assert setting.function.expression.shape
+        return
+    hessian = setting.all("hessian")
+    stacked = 1 if setting.function.batch else 0
+    ranks = {leaf.name: leaf.ndim for leaf in setting.function.inputs}
+    for (row, column), block in hessian.items():
+        first = range(stacked, stacked + ranks[row])
+        second = range(stacked + ranks[row], block.ndim)
+        close(block.transpose(*range(stacked), *second, *first), hessian[(column, row)], 1e-10)
