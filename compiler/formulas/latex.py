@@ -102,6 +102,20 @@ class Latex(Unicode):
         rows = rf"{self.text(tree.yes)} & {condition} \\ {self.text(tree.no)} & \text{{otherwise}}"
         return rf"\begin{{cases}} {rows} \end{{cases}}", ATOM
 
+    def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
+        parts = r",\; ".join(f"{left} = {right}" for left, right in definitions)
+        return rf"{text} \quad\text{{where}}\quad {parts}"
+
+    def equations(self, lines: list[tuple[str, str]]) -> str:
+        (left, right), *definitions = lines
+        if not definitions:
+            return f"{left} = {right}"
+        rows = [f"{left} &= {right}"]
+        rows += [rf"\text{{where }} {name} &= {part}" for name, part in definitions[:1]]
+        rows += [f"{name} &= {part}" for name, part in definitions[1:]]
+        body = r" \\ ".join(rows)
+        return rf"\begin{{aligned}} {body} \end{{aligned}}"
+
     def show_literal(self, tree: Literal) -> Text:
         if tree.array.size > 16 or tree.array.ndim > 2:
             shape = r" \times ".join(map(str, tree.array.shape))

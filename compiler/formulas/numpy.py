@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import sympy
 
@@ -179,45 +180,253 @@ class NumPy:
         """The chain falls into segments between a column and the row after it."""
         segments: list[list[Tree]] = [[]]
         for factor in tree.factors:
-            if segments[-1] and segments[-1][-1].rank == 1 and is_row(factor):
-                segments.append([])
-            elif segments[-1] and _is_column(segments[-1][-1]):
+            if segments[-1] and _is_column(segments[-1][-1]):
                 segments.append([])
             segments[-1].append(factor)
-        numbers = [s for s in segments if is_row(s[0]) and _is_column(s[-1])]
-        vectors = [s for s in segments if s not in numbers]
-        if len(vectors) == 2:
-            left, right = (self._chain(segment)[0] for segment in vectors)
-            outer: Text = (f"np.outer({left}, {right})", ATOM)
-        elif vectors:
-            outer = self._chain(vectors[0])
+        numbers = [segment for segment in segments if is_row(segment[0]) and _is_column(segment[-1])]
+        arrays = [segment for segment in segments if segment not in numbers]
+        if len(arrays) == 2:
+            outer: Text = f"np.outer({self._chain(arrays[0])[0]}, {self._chain(arrays[1])[0]})", ATOM
         else:
-            outer = self._chain(numbers.pop())
+            outer = self._chain(arrays[0] if arrays else numbers.pop())
         texts = [_held(self._chain(segment), POWER) for segment in numbers]
-        return (" * ".join([*texts, _held(outer, PRODUCT)]), PRODUCT) if texts else outer
+        return (" * ".join([*texts, _held(outer, POWER)]), PRODUCT) if texts else outer
 
     def _chain(self, factors: Sequence[Tree]) -> Text:
-        """A chain without an outer product; inverses become solves of what follows."""
-        text = ""
-        factors = self._summed(factors)
-        for position, factor in enumerate(factors):
-            rest = factors[position + 1 :]
-            if isinstance(factor, Power) and factor.exponent == -1 and rest:
-                solve = f"np.linalg.solve({self.text(factor.body)}, {self._chain(rest)[0]})"
-                return (f"{text} {'*' if _scales(factors[:position]) else '@'} {solve}", PRODUCT) if text else (solve, ATOM)
+        """A chain without an outer product."""
+        factors = _prepared(list(factors))
+        text, holds = self._factor(factors[0], PRODUCT if len(factors) > 1 else TEST)
+        scaling = isinstance(factors[0], Diag) and len(factors) > 1
+        for factor in factors[1:]:
             if isinstance(factor, Diag):
-                vector = self.loose(factor.body, ATOM if not text else POWER)
-                text = f"{text} * {vector}" if text else f"{vector}[:, None]"
-            elif text:
-                sign = "*" if _scales(factors[:position]) else "@"
-                least = PRODUCT if isinstance(factor, Power) and sign == "@" else POWER
-                text += f" {sign} {self._factor(factor, least)}"
+                text += f" * {self.loose(factor.body, POWER)}"
             else:
-                text = self._factor(factor, PRODUCT if rest else TEST)
-        return text, PRODUCT if len(factors) > 1 else ATOM
+                piece = _held(self._factor(factor, TEST), PRODUCT if _squares(factor) else POWER)
+                text += f" * {piece}" if scaling else f" @ {piece}"
+            scaling = False
+            holds = PRODUCT
+        return text, holds
 
-    def _factor(self, factor: Tree, least: int) -> str:
-        if isinstance(factor, _Summed):
-            axis = "" if factor.axis is None else f", axis={factor.axis}"
-            return f"np.sum({self.text(factor.body)}{axis})"
-        return self.text(factor.body if is_row(factor) else factor, least)  # type: ignore[attr-defined]
+    def _factor(self, factor: Tree, least: int) -> Text:
+        if isinstance(factor, Diag) and least:
+            return f"{self.text(factor.body, ATOM)}[:, None]", ATOM
+        body = factor.body if is_row(factor) else factor  # type: ignore[attr-defined]
+        text, holds = getattr(self, f"show_{type(body).__name__.lower()}")(body)
+        return (text, holds) if holds >= least else (f"({text})", ATOM)
+
+    def show_solve(self, tree: Solve) -> Text:
+        return f"np.linalg.solve({self.text(tree.matrix)}, {self.text(tree.right)})", ATOM
+
+    def show_axissum(self, tree: AxisSum) -> Text:
+        return f"np.sum({self.text(tree.body)}, axis={tree.axis})", ATOM
+
+    def show_contraction(self, tree: Contraction) -> Text:
+        parts = [repr(tree.subscripts), *(self.text(operand) for operand in tree.operands)]
+        if len(tree.operands) > 2:
+            parts.append("optimize=True")
+        return f"np.einsum({', '.join(parts)})", ATOM
+
+    def show_part(self, tree: Part) -> Text:
+        places = ", ".join(self._range(part) for part in tree.ranges)
+        return f"{self.text(tree.body, ATOM)}[{places}]", ATOM
+
+    def _range(self, part: object) -> str:
+        if part is None:
+            return ":"
+        if not isinstance(part, tuple):
+            return self.size(part)  # type: ignore[arg-type]
+        start, count, step = part
+        stop = sympy.expand(start + step * count)
+        first = "" if start == 0 and step > 0 else self.size(start)
+        last = "" if stop == -1 and step < 0 else self.size(stop)
+        return f"{first}:{last}" + (f":{step}" if step != 1 else "")
+
+    def show_diag(self, tree: Diag) -> Text:
+        return f"np.diag({self.text(tree.body)})", ATOM
+
+    def show_diagonal(self, tree: Diagonal) -> Text:
+        return f"np.diagonal({self.text(tree.body)})", ATOM
+
+    def show_triangle(self, tree: Triangle) -> Text:
+        offset = f", {tree.offset}" if tree.offset else ""
+        return f"np.{'tril' if tree.lower else 'triu'}({self.text(tree.body)}{offset})", ATOM
+
+    def show_trace(self, tree: Trace) -> Text:
+        return f"np.trace({self.text(tree.body)})", ATOM
+
+    def show_total(self, tree: Total) -> Text:
+        return f"np.sum({self.text(tree.body)})", ATOM
+
+    def show_norm(self, tree: Norm) -> Text:
+        return f"np.linalg.norm({self.text(tree.body)})", ATOM
+
+    # Products and sums
+
+    def show_scale(self, tree: Scale) -> Text:
+        over, under = split_divisors(tree.scalars)
+        factors = [self.text(factor, POWER) for factor in over]
+        divisors = [self.text(factor, POWER) for factor in under]
+        coefficient = abs(tree.coefficient)
+        if coefficient.is_Rational:
+            factors = [str(coefficient.p)] * (coefficient.p != 1) + factors
+            divisors = [str(coefficient.q)] * (coefficient.q != 1) + divisors
+        else:
+            factors.insert(0, repr(float(coefficient)))
+        if tree.body is not None:
+            factors.append(self.text(tree.body, PRODUCT if factors else POWER))
+            if not factors[:-1]:
+                factors[-1] = self.text(tree.body, PRODUCT)
+        return self._quotient(factors, divisors, bool(tree.coefficient.is_negative))
+
+    def _quotient(self, factors: list[str], divisors: list[str], negative: bool = False) -> Text:
+        text = " * ".join(factors) or "1"
+        if len(divisors) == 1:
+            text += f" / {divisors[0]}"
+        elif divisors:
+            text += f" / ({' * '.join(divisors)})"
+        if negative:
+            return f"-{text}", UNARY if " " not in text else PRODUCT
+        return text, PRODUCT
+
+    def show_hadamard(self, tree: Hadamard) -> Text:
+        over, under = split_divisors(tree.factors)
+        factors = [self.loose(factor, POWER) for factor in over]
+        return self._quotient(factors, [self.loose(factor, POWER) for factor in under])
+
+    def show_raise(self, tree: Raise) -> Text:
+        exponent = tree.exponent
+        if isinstance(exponent, Number) and exponent.value.is_negative:
+            return f"1 / {self.loose(inverted(tree), POWER)}", PRODUCT
+        if exponent == Number(sympy.S.Half):
+            return f"np.sqrt({self.loose(tree.body)})", ATOM
+        if isinstance(tree.body, Norm) and exponent == Number(sympy.Integer(2)):
+            return f"np.sum({self.text(tree.body.body, ATOM)}**2)", ATOM
+        return f"{self.loose(tree.body, ATOM)}**{self.loose(exponent, ATOM)}", POWER
+
+    def show_add(self, tree: Add) -> Text:
+        text = ""
+        for term in tree.terms:
+            part = self.loose(term, PRODUCT)
+            if text and self.loose(term).startswith("-"):
+                text += f" - {self.loose(term)[1:]}"
+            else:
+                text += f" + {part}" if text else part
+        return text, SUM
+
+    # Functions
+
+    def show_function(self, tree: Function) -> Text:
+        slots: list[sympy.Expr] = []
+        texts: dict[str, str] = {}
+        for position, argument in enumerate(tree.arguments):
+            if isinstance(argument, Number):
+                slots.append(argument.value)
+            else:
+                slots.append(slot(position))
+                texts[f"_{position}"] = self.loose(argument)
+        written = scalars.numpy_text(tree.function(*slots, evaluate=False))
+        return _filled(written, texts), ATOM
+
+    def show_relation(self, tree: Relation) -> Text:
+        return f"np.where({self.condition(tree)}, 1.0, 0.0)", ATOM
+
+    def show_logic(self, tree: Logic) -> Text:
+        return f"np.where({self.condition(tree)}, 1.0, 0.0)", ATOM
+
+    def show_choice(self, tree: Choice) -> Text:
+        parts = (self.condition(tree.condition), self.real(tree.yes), self.real(tree.no))
+        return f"np.where({', '.join(parts)})", ATOM
+
+    def condition(self, tree: Tree) -> str:
+        """A condition as an array of booleans."""
+        if isinstance(tree, Relation):
+            return f"{self.loose(tree.left, SUM)} {tree.symbol} {self.loose(tree.right, SUM)}"
+        if not isinstance(tree, Logic):
+            return f"{self.loose(tree, SUM)} != 0"
+        text, *rest = [self.condition(part) for part in tree.parts]
+        if tree.word == "not":
+            return f"np.logical_not({text})"
+        for part in rest:
+            text = f"np.logical_{tree.word}({text}, {part})"
+        return text
+
+    def show_call(self, tree: Call) -> Text:
+        arguments = [self.text(argument) for argument in tree.arguments]
+        return tree.operation.numpy(arguments, tree.parameters, tree.output), ATOM
+
+
+@dataclass(frozen=True)
+class Solve(Tree):
+    """The inverse of `matrix` times `right`."""
+
+    matrix: Tree
+    right: Tree
+
+    @property
+    def rank(self) -> int:
+        return self.right.rank
+
+
+@dataclass(frozen=True)
+class AxisSum(Tree):
+    """The sum of a matrix over one axis."""
+
+    body: Tree
+    axis: int
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+
+def _prepared(factors: list[Tree]) -> list[Tree]:
+    """Products with ones as sums, and with inverses as solves of what follows."""
+    if len(factors) > 1 and isinstance(factors[-1], Ones) and factors[-2].rank == 2:
+        factors[-2:] = _summed(factors[-2], 1) or factors[-2:]
+    if len(factors) > 1 and is_row(factors[0]) and isinstance(factors[0].body, Ones):  # type: ignore[attr-defined]
+        summed = _summed(factors[1], 0) if factors[1].rank == 2 else []
+        factors[:2] = [Transpose(tree) for tree in summed] or factors[:2]
+    for position, factor in enumerate(factors[:-1]):
+        if _inverts(factor):
+            rest = factors[position + 1 :]
+            right = Matmul(tuple(rest)) if len(rest) > 1 else rest[0]
+            return [*factors[:position], Solve(factor.body, right)]  # type: ignore[attr-defined]
+    return factors
+
+
+def _summed(matrix: Tree, axis: int) -> list[Tree]:
+    if is_row(matrix) or _inverts(matrix):
+        return []
+    return [matrix.body if isinstance(matrix, Diag) else AxisSum(matrix, axis)]
+
+
+def _inverts(tree: Tree) -> bool:
+    return isinstance(tree, Power) and tree.exponent == -1
+
+
+def _squares(tree: Tree) -> bool:
+    return isinstance(tree, Power) and tree.exponent == 2
+
+
+def _is_column(tree: Tree) -> bool:
+    return tree.rank == 1 and not is_row(tree)
+
+
+def _held(text: Text, least: int) -> str:
+    return text[0] if text[1] >= least else f"({text[0]})"
+
+
+def _floats(text: str) -> str:
+    return re.sub(r"\b(inf|nan)\b", r"np.\1", text)
+
+
+def _filled(text: str, texts: Mapping[str, str]) -> str:
+    """A text with arguments put in for the slots, in parentheses unless they stand alone."""
+
+    def fill(match: re.Match[str]) -> str:
+        before, after = text[: match.start()][-1:], text[match.end() :][:1]
+        alone = before in "(," or text[: match.start()].endswith(", ")
+        argument = texts[match[0]]
+        return argument if alone and after in ("," , ")") else f"({argument})"
+
+    return re.sub(r"\b_\d+\b", fill, text)

@@ -162,6 +162,18 @@ class Unicode:
         parts = [self.condition(tree.condition), self.text(tree.yes), self.text(tree.no)]
         return self.call("where", parts), ATOM
 
+    def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
+        """A formula and the definitions it uses, on one line."""
+        return f"{text}  where {', '.join(f'{left} = {right}' for left, right in definitions)}"
+
+    def equations(self, lines: list[tuple[str, str]]) -> str:
+        """An equation and the definitions it uses, on lines of their own."""
+        (left, right), *definitions = lines
+        text = f"{left} = {right}"
+        for position, (name, part) in enumerate(definitions):
+            text += f"\n  {'where' if position == 0 else '     '} {name} = {part}"
+        return text
+
     # Names and numbers
 
     def show_name(self, tree: Name) -> Text:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import sympy
 
 from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import shape_text
 from derivatrix.compiler.plan.associate import associate
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.schedule import Scheduler
-from derivatrix.compiler.plan.steps import AXIS_LENGTH, Argument, Buffer, Call, Gemm, Nest, Plan
+from derivatrix.compiler.plan.steps import AXIS_LENGTH, Allocate, Argument, Buffer, Plan, Size, Step
 from derivatrix.runtime.errors import DeclarationError
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "Size", "plan"]
 
 
 def plan(
@@ -26,13 +27,102 @@ def plan(
 ) -> Plan:
     """The kernel `name` that computes `outputs` from `arguments`.
 
-    Every size must follow from the arguments' shapes. No local name is an argument's, an
-    output's or one of `taken`. Raises UnsupportedError for what no kernel computes.
+    No local name is one of `taken`. Raises DeclarationError where a size does not follow from
+    the arguments' shapes, UnsupportedError for what no kernel computes.
     """
-    names = Names([*(leaf.name for leaf in arguments), *(out for out, _ in outputs), *taken])
-    symbols = _symbols(arguments, [node for _, node in outputs])
-    renames = {
-        symbol: sympy.Symbol(names.exact(symbol.name), integer=True, positive=True)
-        for symbol in symbols
+    names = Names(taken)
+    parameters = tuple(Argument(leaf.name, names.exact(leaf.name), leaf.shape) for leaf in arguments)
+    buffers = [
+        (output, Buffer(names.exact(output), node.shape, "output")) for output, node in outputs
+    ]
+    sizes = _sizes(parameters, [node for _, node in outputs], names)
+    views: dict[ir.Node, View] = {
+        leaf: View(
+            Buffer(parameter.local, leaf.shape, "argument"), tuple(range(leaf.ndim)), not leaf.ndim
+        )
+        for leaf, parameter in zip(arguments, parameters, strict=True)
     }
-    ...
+    nodes = associate([node for _, node in outputs])
+    scheduler = Scheduler(names, views, nodes)
+    for node, (_, buffer) in zip(nodes, buffers, strict=True):
+        scheduler.output(node, buffer)
+    made = Plan(
+        name,
+        parameters,
+        tuple(buffers),
+        sizes,
+        tuple(sorted(scheduler.constants.items())),
+        tuple(_allocated(scheduler.steps)),
+    )
+    renames = {_symbol(size.name): _symbol(size.local) for size in sizes if size.name != size.local}
+    return _renamed(made, renames) if renames else made
+
+
+def _symbol(name: str) -> sympy.Symbol:
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
+def _sizes(
+    arguments: Sequence[Argument], nodes: Sequence[ir.Node], names: Names
+) -> tuple[Size, ...]:
+    """Every named size, solved from the arguments' axes."""
+    axes = [(a, axis, length) for a in arguments for axis, length in enumerate(a.shape)]
+    found: dict[sympy.Symbol, Size] = {}
+    needed = {s for _, _, length in axes for s in length.free_symbols}
+    for node in ir.topological(nodes):
+        sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
+        needed.update(symbol for size in sizes for symbol in size.free_symbols)
+    progress = True
+    while progress:
+        progress = False
+        for argument, axis, length in sorted(axes, key=lambda entry: not entry[2].is_Symbol):
+            unknown = [symbol for symbol in length.free_symbols if symbol not in found]
+            if len(unknown) == 1:
+                solved = sympy.solve(length - AXIS_LENGTH, unknown[0])
+                if len(solved) == 1:
+                    name = unknown[0].name
+                    size = Size(name, names.exact(name), argument, axis, solved[0])
+                    found[unknown[0]] = size
+                    progress = True
+    missing = sorted(symbol.name for symbol in needed if symbol not in found)
+    if missing:
+        raise DeclarationError(
+            f"the size {missing[0]} follows from no input's shape; "
+            f"give some input an axis of length {missing[0]}"
+        )
+    return tuple(found.values())
+
+
+def _allocated(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps, with work buffers allocated where they are first used."""
+    known: set[Buffer] = set()
+    for step in steps:
+        for buffer in dict.fromkeys(_buffers(step)):
+            if buffer.role == "work" and buffer not in known:
+                known.add(buffer)
+                yield Allocate(buffer)
+        yield step
+
+
+def _buffers(part: Any) -> Iterator[Buffer]:
+    """The buffers that a part of a plan mentions."""
+    if isinstance(part, Buffer):
+        yield part
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from _buffers(item)
+    elif dataclasses.is_dataclass(part):
+        for field in dataclasses.fields(part):
+            yield from _buffers(getattr(part, field.name))
+
+
+def _renamed(part: Any, renames: Mapping[sympy.Basic, sympy.Basic]) -> Any:
+    """A part of a plan with sizes renamed."""
+    if isinstance(part, sympy.Basic):
+        return part.xreplace(renames)
+    if isinstance(part, tuple):
+        return tuple(_renamed(item, renames) for item in part)
+    if dataclasses.is_dataclass(part) and not isinstance(part, Argument | Size):
+        fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        return type(part)(**{name: _renamed(value, renames) for name, value in fields.items()})  # type: ignore[operator]
+    return part

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import keyword
 from collections.abc import Iterable
 from itertools import count
 
-RESERVED = frozenset({"np", "math", "real", *keyword.kwlist, *dir(builtins)})
+RESERVED = frozenset({"np", "math", "real", "range", "abs", "int", "float", *keyword.kwlist})
 INDICES = ("i", "j", "k", "l", "p", "q", "r", "s", "u", "v")
 
 

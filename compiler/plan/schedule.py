@@ -15,7 +15,7 @@ from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import Builder, View
 from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.steps import Allocate, Buffer, Call, Fill, Gemm, Operand, Step
+from derivatrix.compiler.plan.steps import Buffer, Call, Fill, Gemm, Operand, Step
 from derivatrix.compiler.plan.structure import bind, gather, index_symbol, split
 from derivatrix.compiler.plan.uses import is_elementwise, stored
 from derivatrix.runtime.errors import UnsupportedError
@@ -83,7 +83,6 @@ class Scheduler:
     def _fresh(self, shape: ir.Shape, order: Sequence[int], kind: str = "real") -> View:
         sizes = tuple(shape[axis] for axis in order) or (sympy.S.One,)
         buffer = Buffer(self._names.numbered("t"), sizes, kind=kind)
-        self.steps.append(Allocate(buffer))
         return View(buffer, tuple(list(order).index(axis) for axis in range(len(shape))))
 
     # Computing

@@ -246,24 +246,41 @@ Step = Allocate | Fill | Nest | Gemm | Call
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter of a kernel: a scalar for rank 0 inputs, else an array."""
+    """A parameter of a kernel: a scalar for rank 0 inputs, else an array. `name` is the public
+    one, `local` that within the kernel."""
 
     name: str
+    local: str
     shape: tuple[sympy.Expr, ...]
+
+
+AXIS_LENGTH = sympy.Symbol("axis_length", integer=True, nonnegative=True)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A named size: `value`, in terms of `AXIS_LENGTH` and sizes before it, is what the length
+    of an argument's axis makes it. `local` is its name within the kernel."""
+
+    name: str
+    local: str
+    argument: Argument
+    axis: int
+    value: sympy.Expr
 
 
 @dataclass(frozen=True)
 class Plan:
     """One kernel: its parameters are the arguments, then the outputs.
 
-    sizes: a size's name, and where it comes from: argument, axis, and the size in terms of
-    `AXIS_LENGTH`, that axis' length.
+    outputs: their public names, and their buffers.
+    sizes: where each comes from.
     """
 
     name: str
     arguments: tuple[Argument, ...]
-    outputs: tuple[Buffer, ...]
-    sizes: tuple[tuple[str, str, int, sympy.Expr], ...]
+    outputs: tuple[tuple[str, Buffer], ...]
+    sizes: tuple[Size, ...]
     constants: tuple[tuple[str, np.ndarray], ...]
     steps: tuple[Step, ...]
 
@@ -275,8 +292,6 @@ class Plan:
 
     def __str__(self) -> str:
         inputs = ", ".join(argument.name for argument in self.arguments)
-        outputs = ", ".join(map(str, self.outputs))
+        outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
         return "\n".join([f"{self.name}: {inputs} -> {outputs}", *map(str, self.steps)])
 
-
-AXIS_LENGTH = sympy.Symbol("axis_length", integer=True, nonnegative=True)

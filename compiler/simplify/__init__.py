@@ -62,7 +62,7 @@ def _pass(roots: list[Node], expand: bool) -> list[Node]:
     counts: Counter[Node] = Counter()
     simplifier = _Simplifier(counts, expand)
     for node in order:
-        new[node] = simplifier.simplify(_rebuilt(node, new))
+        new[node] = simplifier.simplify(rebuilt(node, new))
         counts[new[node]] += uses[node]
     return [new[root] for root in roots]
 
@@ -80,7 +80,8 @@ def _references(node: Node) -> list[Node]:
     return []
 
 
-def _rebuilt(node: Node, new: Mapping[Node, Node]) -> Node:
+def rebuilt(node: Node, new: Mapping[Node, Node]) -> Node:
+    """The same node on other children."""
     match node:
         case Einsum():
             factors = tuple((new[factor], labels) for factor, labels in node.factors)

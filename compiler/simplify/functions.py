@@ -32,6 +32,9 @@ from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 
 x = slot(0)
 
+LONGEST = 16
+"""The length up to which a function of a function is tried as one expression."""
+
 
 def fold_numbers(node: Map) -> Node | None:
     """Arguments that are one number everywhere become part of the expression."""
@@ -80,18 +83,22 @@ def compose(node: Map) -> Node | None:
     for position, inner in enumerate(node.arguments):
         if not isinstance(inner, Map):
             continue
-        before = node.expression.count_ops() + inner.expression.count_ops()
-        if before > 12:
+        before = _length(node.expression) + _length(inner.expression) - 1
+        if before > LONGEST:
             continue
         count = len(node.arguments)
         shifted = inner.expression.xreplace(
             {slot(i): slot(count + i) for i in range(len(inner.arguments))}
         )
         expression = node.expression.subs(slot(position), shifted)
-        if expression.count_ops() < before:
+        if _length(expression) < before:
             arguments = [*map(Array, node.arguments), *map(Array, inner.arguments)]
             return elementwise(expression, *arguments).node
     return None
+
+
+def _length(expression: sympy.Expr) -> int:
+    return sum(1 for _ in sympy.preorder_traversal(expression))
 
 
 def logarithm(node: Map) -> Node | None:

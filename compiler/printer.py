@@ -1,0 +1,221 @@
+"""Steps of a plan as lines of Python for Numba on the CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sympy
+from sympy.printing.pycode import PythonCodePrinter
+
+from derivatrix.compiler.plan.steps import (
+    AXIS_LENGTH,
+    Accumulate,
+    Allocate,
+    Call,
+    Fill,
+    Gemm,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Nest,
+    Operand,
+    Plan,
+    Scalar,
+    Start,
+    Statement,
+    Step,
+    Store,
+)
+from derivatrix.compiler.plan.text import Infix, index
+
+FUNCTIONS = {
+    "exp": "np.exp",
+    "log": "np.log",
+    "sin": "np.sin",
+    "cos": "np.cos",
+    "tan": "np.tan",
+    "asin": "np.arcsin",
+    "acos": "np.arccos",
+    "atan": "np.arctan",
+    "atan2": "np.arctan2",
+    "sinh": "np.sinh",
+    "cosh": "np.cosh",
+    "tanh": "np.tanh",
+    "asinh": "np.arcsinh",
+    "acosh": "np.arccosh",
+    "atanh": "np.arctanh",
+    "sqrt": "np.sqrt",
+    "sign": "np.sign",
+    "floor": "np.floor",
+    "ceil": "np.ceil",
+    "mod": "np.mod",
+    "maximum": "np.maximum",
+    "minimum": "np.minimum",
+    "log1p": "np.log1p",
+    "expm1": "np.expm1",
+    "abs": "abs",
+    "erf": "math.erf",
+    "erfc": "math.erfc",
+    "gamma": "math.gamma",
+    "lgamma": "math.lgamma",
+}
+"""How Numba spells the operators of `steps.Operate`."""
+
+REDUCING = '@compiled(fastmath={"reassoc"})'
+EXACT = "@compiled()"
+
+
+@dataclass(frozen=True)
+class StepText:
+    """A step as its kind, a comment and its lines."""
+
+    kind: str
+    comment: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """A kernel: decorator, name, parameters, lines that read sizes, and steps."""
+
+    decorator: str
+    name: str
+    parameters: str
+    head: tuple[str, ...]
+    steps: tuple[StepText, ...]
+
+
+def kernel_text(plan: Plan) -> KernelText:
+    """The kernel of a plan, in parts that a template joins."""
+    steps = tuple(_step(step, plan.outputs[0][1].name) for step in plan.steps)
+    reducing = any(isinstance(step, Nest) and _reduces(step.body) for step in plan.steps)
+    words = {word for step in steps for line in step.lines for word in re.findall(r"\w+", line)}
+    sizes = []
+    for size in reversed(plan.sizes):
+        if size.local in words:
+            value = size.value.xreplace({AXIS_LENGTH: _axis(size.argument.local, size.axis)})
+            sizes.append(f"{size.local} = {index(value)}")
+            words.update(re.findall(r"\w+", sizes[-1]))
+    head = [*reversed(sizes)]
+    if "real" in words:
+        head.append(f"real = {plan.outputs[0][1].name}.dtype.type")
+    parameters = [argument.local for argument in plan.arguments]
+    parameters += [buffer.name for _, buffer in plan.outputs]
+    return KernelText(
+        REDUCING if reducing else EXACT, plan.name, ", ".join(parameters), tuple(head), steps
+    )
+
+
+def _axis(name: str, axis: int) -> sympy.Symbol:
+    return sympy.Symbol(f"{name}.shape[{axis}]", integer=True, nonnegative=True)
+
+
+def _reduces(body: Iterable[Statement]) -> bool:
+    """Whether a scalar is summed over a loop."""
+    for statement in body:
+        if isinstance(statement, Accumulate):
+            return True
+        if isinstance(statement, Loop | Guard) and _reduces(statement.body):
+            return True
+    return False
+
+
+def _step(step: Step, output: str) -> StepText:
+    match step:
+        case Allocate(buffer):
+            kind = "np.int32" if buffer.kind == "integer" else f"{output}.dtype"
+            line = f"{buffer.name} = np.empty({_shape(buffer.shape)}, {kind})"
+            return StepText("allocate", "", (line,))
+        case Fill(buffer):
+            return StepText("fill", f"{buffer.name}[...] = 0", (f"{buffer.name}.fill(0)",))
+        case Nest(comment, body):
+            return StepText("nest", comment, tuple(_statements(body)))
+        case Gemm():
+            return StepText("gemm", step.comment, tuple(_gemm(step)))
+        case Call(comment, kernel, arguments):
+            texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
+            return StepText("call", comment, (f"{kernel.__name__}({', '.join(texts)})",))
+
+
+def _gemm(step: Gemm) -> list[str]:
+    lines = []
+    indent = ""
+    for symbol, extent in step.batch:
+        lines.append(f"{indent}for {symbol} in range({index(extent)}):")
+        indent += "    "
+    arguments = [
+        number(step.coefficient, typed=False),
+        _operand(step.left),
+        repr(step.left_transposed),
+        _operand(step.right),
+        repr(step.right_transposed),
+        "1" if step.accumulate else "0",
+        _operand(step.target),
+    ]
+    return [*lines, f"{indent}gemm({', '.join(arguments)})"]
+
+
+def _shape(shape: Iterable[sympy.Expr]) -> str:
+    texts = [index(size) for size in shape]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _operand(operand: Operand) -> str:
+    fixed = [index(part) for part in operand.index]
+    text = f"{operand.buffer.name}[{', '.join(fixed)}]" if fixed else operand.buffer.name
+    if operand.buffer.shape[len(fixed) :] == operand.shape:
+        return text
+    return f"{text}.reshape({_shape(operand.shape)})"
+
+
+def _statements(body: Iterable[Statement]) -> list[str]:
+    return [line for statement in body for line in _statement(statement)]
+
+
+def _statement(statement: Statement) -> list[str]:
+    match statement:
+        case Let(name, value):
+            return [f"{name} = {_scalar(value)}"]
+        case Start(name):
+            return [f"{name} = real(0)"]
+        case Accumulate(name, value):
+            return [f"{name} += {_scalar(value)}"]
+        case Store(target, value, accumulate):
+            return [f"{_load(target)} {'+=' if accumulate else '='} {_scalar(value)}"]
+        case Loop(symbol, extent, _, inside):
+            return [f"for {symbol} in range({index(extent)}):", *_indented(inside)]
+        case Guard(condition, inside):
+            return [f"if {index(condition)}:", *_indented(inside)]
+
+
+def _indented(body: Iterable[Statement]) -> list[str]:
+    return [f"    {line}" for line in _statements(body)]
+
+
+def _load(load: Load) -> str:
+    indices = ", ".join(index(part) for part in load.indices)
+    return f"{load.buffer.name}[{indices or '()'}]"
+
+
+def number(value: sympy.Expr, typed: bool = True) -> str:
+    """A number in the precision of the outputs, or (not `typed`) as Python writes it."""
+    if value.free_symbols:
+        text = PythonCodePrinter({"fully_qualified_modules": True}).doprint(value)
+    elif value in (sympy.nan, sympy.oo, -sympy.oo):
+        text = {sympy.nan: "np.nan", sympy.oo: "np.inf", -sympy.oo: "-np.inf"}[value]
+    elif value.is_Rational and not value.is_Integer and value.q & (value.q - 1):
+        text = f"{value.p} / {value.q}"
+    else:
+        text = str(value) if value.is_Integer else repr(float(value))
+    return f"real({text})" if typed else text
+
+
+_infix = Infix(number, FUNCTIONS, _load)
+
+
+def _scalar(value: Scalar) -> str:
+    return _infix.text(value)
+

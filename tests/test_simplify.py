@@ -1,0 +1,167 @@
+"""Simplification changes no value: each rule where it applies, and whole passes on random nodes.
+A corrupted rule must be caught by the same checks."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import derivatrix.compiler.frontends.arrays as dx
+from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.ir import (
+    Delta,
+    Einsum,
+    Map,
+    Node,
+    Select,
+    Triangle,
+    einsum,
+    full,
+    slot,
+)
+from derivatrix.compiler.simplify import functions, products, rebuilt, simplify
+from derivatrix.compiler.simplify.product import Product
+from tests.strategies import LEAVES, SIZE, leaf_values, nodes
+
+M, H, O, L, v, w, s = (Array(leaf) for leaf in LEAVES.values())
+
+
+def change(before: Node, after: Node, seed: int = 0) -> float:
+    """The largest relative difference between two nodes at a random point."""
+    values = leaf_values(seed)
+    expected, actual = (evaluate(node, values, {}) for node in (before, after))
+    assert expected.shape == actual.shape
+    scale = max(1.0, float(np.abs(expected).max(initial=0)))
+    return float(np.abs(actual - expected).max(initial=0)) / scale
+
+
+def node_of(product: Product) -> Node:
+    return einsum(product.factors, product.output, product.coefficient, dict(product.sizes))
+
+
+def select(count: int, start: int, step: int = 1) -> Select:
+    return Select(sympy.Integer(count), SIZE, sympy.Integer(start), step)
+
+
+delta = Delta(SIZE)
+triangle = Triangle(SIZE, SIZE)
+exponential = dx.exp(M).node
+
+PRODUCTS: list[tuple[Callable, Einsum]] = [
+    (products.count_free_labels, einsum([(w.node, "i")], "i", sizes={"j": SIZE})),
+    (products.eliminate_delta, einsum([(delta, "ij"), (M.node, "jk")], "ik")),
+    (products.eliminate_delta, einsum([(delta, "ii"), (w.node, "i")], "i")),
+    (products.eliminate_delta, einsum([(delta, "ij"), (w.node, "j")], "ij")),
+    (products.merge_selects, einsum([(select(2, 1), "ij"), (select(2, 1), "kj")], "ik")),
+    (products.merge_selects, einsum([(select(2, 1), "ij"), (select(2, 1), "ik")], "jk")),
+    (products.merge_selects, einsum([(select(1, 0), "ij"), (select(2, 1), "kj")], "ik")),
+    (
+        products.merge_selects,
+        einsum([(select(3, 2, -1), "ij"), (select(3, 2, -1), "jk"), (w.node, "k")], "i"),
+    ),
+    (products.drop_select, einsum([(select(2, 1), "ij"), (w.node, "k")], "ik")),
+    (products.drop_select, einsum([(select(3, 0), "ij"), (w.node, "j")], "i")),
+    (products.merge_powers, einsum([(v.node, "i"), ((v**-1).node, "i"), (w.node, "i")], "i")),
+    (products.merge_powers, einsum([(dx.sqrt(v).node, "i")] * 3, "i")),
+    (products.merge_powers, einsum([(w.node, "i")] * 5, "i")),
+    (products.cancel_inverse, einsum([(dx.inv(M).node, "ij"), (M.node, "jk")], "ik")),
+    (products.cancel_inverse, einsum([(M.node, "ij"), (dx.inv(M).node, "jk")], "ik")),
+    (products.cancel_inverse, einsum([(dx.inv(H).node, "ji"), (H.node, "jk")], "ik")),
+    (products.cancel_orthogonal, einsum([(O.node, "ji"), (O.node, "jk")], "ik")),
+    (products.cancel_orthogonal, einsum([(O.node, "ij"), (O.node, "kj")], "ik")),
+    (products.drop_triangle, einsum([(L.node, "ij"), (triangle, "ij")], "ij")),
+    (products.drop_triangle, einsum([(L.node, "ji"), (triangle, "ji")], "ij")),
+    (products.drop_triangle, einsum([(M.node, "ii"), (triangle, "ii")], "i")),
+    (
+        products.recognise_softmax,
+        einsum([(exponential, "ij"), ((dx.sum(dx.exp(M), axis=1) ** -1).node, "i")], "ij"),
+    ),
+]
+
+NODES: list[tuple[Callable, Node]] = [
+    (functions.fold_numbers, Map(sympy.Max(slot(0), slot(1)), (w.node, full(2, (SIZE,))))),
+    (functions.extract_coefficient, Map(2 * sympy.exp(slot(0)), (w.node,))),
+    (functions.extract_coefficient, Map(slot(0) ** 2 * slot(1), (w.node, v.node))),
+    (functions.split_sum, dx.logaddexp(w, v).node),
+    (functions.compose, dx.log(dx.exp(w)).node),
+    (functions.compose, (dx.sqrt(v) ** -1).node),
+    (functions.logarithm, dx.log(dx.det(M.T @ M)).node),
+    (functions.logarithm, dx.log(abs(dx.det(M))).node),
+    (functions.logarithm, dx.log(dx.softmax(M)).node),
+    (functions.logarithm, dx.log(dx.sum(dx.exp(M), axis=1)).node),
+    (functions.logarithm, dx.log(dx.sum(dx.exp(M))).node),
+    (functions.logarithm, dx.log(1 + dx.exp(w)).node),
+    (functions.logistic, ((1 + dx.exp(w)) ** -1).node),
+    (functions.linear_in_zero, dx.solve_sylvester(M, M, dx.zeros(3, 3)).node),
+    (functions.of_inverse, dx.inv(dx.inv(M)).node),
+    (functions.of_inverse, dx.det(dx.inv(M)).node),
+    (functions.of_inverse, dx.logabsdet(dx.inv(M)).node),
+    (functions.of_transpose, dx.inv(2 * M.T).node),
+    (functions.of_transpose, dx.det(M.T).node),
+    (functions.of_transpose, dx.inv(dx.diag(v)).node),
+    (functions.of_transpose, dx.inv(dx.eye(3)).node),
+]
+
+
+@pytest.mark.parametrize(("rule", "node"), PRODUCTS, ids=lambda part: getattr(part, "__name__", ""))
+def test_product_rule(rule: Callable, node: Einsum) -> None:
+    after = rule(Product.of(node))
+    assert after is not None, "the rule does not apply to its own example"
+    assert change(node, node_of(after)) < 1e-12
+
+
+@pytest.mark.parametrize(("rule", "node"), NODES, ids=lambda part: getattr(part, "__name__", ""))
+def test_node_rule(rule: Callable, node: Node) -> None:
+    after = rule(node) or rule(simplified_children(node))
+    assert after is not None, "the rule does not apply to its own example"
+    assert change(node, after) < 1e-12
+
+
+def simplified_children(node: Node) -> Node:
+    """The node on its children in canonical form, as the rules meet it in a pass."""
+    return rebuilt(node, dict(zip(node.children, simplify(node.children), strict=True)))
+
+
+def test_every_rule_has_an_example() -> None:
+    tested = {rule for rule, _ in PRODUCTS} | {rule for rule, _ in NODES}
+    every = {*products.RULES, *functions.MAP_RULES, *functions.APPLY_RULES}
+    assert every == tested
+
+
+@settings(max_examples=400, deadline=None)
+@given(nodes(), st.booleans())
+def test_passes_on_random_nodes(node: Node, expand: bool) -> None:
+    assert change(node, simplify([node], expand=expand)[0]) < 1e-9
+
+
+@settings(max_examples=100, deadline=None)
+@given(nodes())
+def test_simplify_is_idempotent(node: Node) -> None:
+    once = simplify([node])
+    assert simplify(once) == once
+
+
+@pytest.mark.parametrize("rule", products.RULES, ids=lambda rule: rule.__name__)
+def test_corrupted_rule_is_caught(rule: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def corrupted(product: Product) -> Product | None:
+        after = rule(product)
+        return after and after.scaled(sympy.Rational(1001, 1000))
+
+    rules = tuple(corrupted if own is rule else own for own in products.RULES)
+    monkeypatch.setattr(products, "RULES", rules)
+    examples = [node for own, node in PRODUCTS if own is rule]
+    assert max(change(node, simplify([node])[0]) for node in examples) > 1e-4
+
+
+def test_equal_products_are_one_node() -> None:
+    one, other = simplify([(w @ M @ v).node, (v @ M.T @ w).node])
+    assert one is other
+    one, other = simplify([dx.trace(M @ M @ M.T).node, dx.trace(M.T @ M @ M).node])
+    assert one is other
+    one, other = simplify([dx.trace(M @ M @ M @ H).node, dx.trace(M @ H @ M @ M).node])
+    assert one is other
+    assert simplify([(M @ H - (H @ M.T).T).node])[0] is dx.zeros(3, 3).node
