@@ -283,3 +283,7 @@ def _console(stderr: bool = False) -> Console:
     if not console.is_terminal:
         console.width = 160
     return console
+
+
+if __name__ == "__main__":
+    main()

@@ -147,12 +147,12 @@ def _gemm(step: Gemm) -> list[str]:
         lines.append(f"{indent}for {symbol} in range({index(extent)}):")
         indent += "    "
     arguments = [
-        number(step.coefficient, typed=False),
+        str(float(step.coefficient)) if step.coefficient.is_number else number(step.coefficient),
         _operand(step.left),
         repr(step.left_transposed),
         _operand(step.right),
         repr(step.right_transposed),
-        "1" if step.accumulate else "0",
+        "1.0" if step.accumulate else "0.0",
         _operand(step.target),
     ]
     return [*lines, f"{indent}gemm({', '.join(arguments)})"]
@@ -200,8 +200,8 @@ def _load(load: Load) -> str:
     return f"{load.buffer.name}[{indices or '()'}]"
 
 
-def number(value: sympy.Expr, typed: bool = True) -> str:
-    """A number in the precision of the outputs, or (not `typed`) as Python writes it."""
+def number(value: sympy.Expr) -> str:
+    """A number in the precision of the outputs."""
     if value.free_symbols:
         text = PythonCodePrinter({"fully_qualified_modules": True}).doprint(value)
     elif value in (sympy.nan, sympy.oo, -sympy.oo):
@@ -210,7 +210,7 @@ def number(value: sympy.Expr, typed: bool = True) -> str:
         text = f"{value.p} / {value.q}"
     else:
         text = str(value) if value.is_Integer else repr(float(value))
-    return f"real({text})" if typed else text
+    return f"real({text})"
 
 
 _infix = Infix(number, FUNCTIONS, _load)

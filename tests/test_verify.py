@@ -12,6 +12,7 @@ import pytest
 from derivatrix import runtime
 from derivatrix.runtime import errors, sampling
 from derivatrix.runtime.differences import differentiate
+from derivatrix.runtime.measure import ACCURATE
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
 from derivatrix.runtime.surface import SCALAR_KINDS, Surface
 from tests import fakes
@@ -177,21 +178,12 @@ def test_a_buffer_that_is_returned_twice_fails():
 
     def shared(X, out=None):
         result = value(X, out=out)
-        buffer = kept.setdefault(result.shape + (result.dtype,), np.empty_like(result))
+        buffer = kept.setdefault((*result.shape, result.dtype), np.empty_like(result))
         buffer[...] = result
         return buffer if out is None else out
 
     module.value = shared
-    assert runtime.verify(module).passed  # the same numbers each time: nothing is lost
-    counter = iter(range(1000))
-
-    def drifting(X, out=None):
-        result = shared(X, out=out)
-        result[0, 0] += 1e-15 * next(counter)
-        return result
-
-    module.value = drifting
-    assert ("repeat", "value") in failed_checks(runtime.verify(module))
+    assert failed_checks(runtime.verify(module)) == {("repeat", "value")}
 
 
 def test_a_changed_argument_fails():
@@ -384,7 +376,8 @@ def test_a_point_where_nothing_can_be_seen_is_reported():
     found = {(check, kind) for check, kind in unproven(module) if check == "control"}
     assert found == {("control", kind) for kind in ("vjp", "jvp", "jacobian")}
     report = runtime.verify(module)
-    assert "too inaccurate to see 0.0001" in str(report)
+    notes = {row.note for row in report.failures if row.check == "control"}
+    assert notes == {"differences here are too inaccurate to see 0.0001"}
     assert "declare the domains" in str(report)
 
 
@@ -469,7 +462,7 @@ def test_given_sizes_are_used():
 
 @pytest.mark.parametrize("sizes", [{"q": 3}, {"n": 0}, {"n": 2.5}])
 def test_impossible_sizes_are_refused(sizes):
-    with pytest.raises(errors.ShapeError, match="square: .*(q|n)"):
+    with pytest.raises(errors.ShapeError, match=r"square: .*(q|n)"):
         runtime.verify(fakes.square(), sizes=sizes)
 
 
@@ -539,7 +532,9 @@ def test_points_and_directions_keep_the_structure(structure, batched):
     if structure == "spd":
         assert np.linalg.eigvalsh(array).min() >= 1
     if structure == "orthogonal":
-        np.testing.assert_allclose(np.swapaxes(array, -1, -2) @ array, np.eye(4) + 0 * array)
+        np.testing.assert_allclose(
+            np.swapaxes(array, -1, -2) @ array, np.eye(4) + 0 * array, atol=1e-14
+        )
     if structure in ("lower", "upper", "diagonal", "invertible", "dominant"):
         assert np.linalg.cond(array).max() < 20
     for most in (100, 2):
@@ -581,7 +576,7 @@ def test_differences_know_how_good_they_are():
         assert abs(found.derivative[0] - exact) <= 4 * found.error[0] + 1e-15
         assert found.error[0] < 1e-9
     (kink,) = differentiate(lambda t: (np.array([abs(t - 1e-6)]),), (np.array([1e-6]),), 1.0)
-    assert kink.error[0] > 1e-3
+    assert kink.error[0] > 1e3 * ACCURATE
 
 
 def test_texts_see_only_their_names():
@@ -692,9 +687,10 @@ def test_what_is_not_generated_is_refused_and_never_run(package):
 
 def test_a_module_that_needs_more_than_there_is_is_refused(package):
     (package / "double.py").write_text("import no_such_module_at_all\n" + SOURCE)
+    before = set(sys.modules)
     with pytest.raises(errors.LoadError, match="no_such_module_at_all"):
         runtime.load(package / "double.py")
-    assert not [name for name in sys.modules if name.startswith("double_") and "abc" not in name]
+    assert set(sys.modules) == before
 
 
 def test_inputs_that_cannot_be_read_are_refused():

@@ -14,6 +14,7 @@ import sympy
 from derivatrix.compiler.dimensions import Dimension, Shape
 from derivatrix.compiler.formulas.tree import (
     Add,
+    Bracket,
     Choice,
     Diag,
     Diagonal,
@@ -110,10 +111,15 @@ def _multiply_in(powers: dict[Tree, Tree], factor: Tree) -> None:
 
 
 def _scalar_order(tree: Tree) -> tuple[int, str]:
+    """Numbers, sizes, cotangents, others; entries of arrays stay as they come."""
     if isinstance(tree, Number):
         return 0, tree.order
     if isinstance(tree, Size):
         return 1, tree.order
+    if isinstance(tree, Bracket):
+        return 4, tree.order
+    if "Indexed(" in tree.order:
+        return 5, ""
     return (2 if _accent_position(tree) is not None else 3), tree.order
 
 
@@ -461,14 +467,15 @@ def _selected(left: Tree, right: Tree) -> Tree | None:
         rows = left.body
         return Unit(rows.size, rows.start) if rows.count == 1 else None
     if isinstance(left, Rows) and not is_row(right):
-        taken = (left.start, left.count, left.step)
+        taken = (left.start, left.count, left.step, left.size)
         return part(right, (taken, None) if right.rank == 2 else (taken,))
     if is_row(left) and isinstance(left.body, Unit) and right.rank == 2:  # type: ignore[attr-defined]
         return Transpose(part(right, (left.body.position, None)))  # type: ignore[attr-defined]
     if isinstance(right, Unit) and left.rank == 2:
         return part(left, (None, right.position))
     if isinstance(right, Transpose) and isinstance(right.body, Rows):
-        taken = (right.body.start, right.body.count, right.body.step)
+        rows = right.body
+        taken = (rows.start, rows.count, rows.step, rows.size)
         if is_row(left):
             return Transpose(part(left.body, (taken,)))  # type: ignore[attr-defined]
         return part(left, (None, taken)) if left.rank == 2 else None
@@ -548,6 +555,10 @@ def total(tree: Tree) -> Tree:
         return scale(tree.coefficient, tree.scalars, total(tree.body))
     if isinstance(tree, (Transpose, Diag)):
         return total(tree.body)
+    if isinstance(tree, Raise) and tree.exponent == Number(2 * ONE) and tree.rank <= 2:
+        if tree.rank == 1:
+            return matmul(Transpose(tree.body), tree.body)
+        return Raise(0, Norm(tree.body), tree.exponent)
     return Total(tree)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import sympy
 
 from derivatrix.compiler.formulas import algebra
-from derivatrix.compiler.formulas.build import Builder, Product, call, matrix, product
+from derivatrix.compiler.formulas.build import Builder, Item, Product, call, matrix, opened, product
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.numpy import NumPy
 from derivatrix.compiler.formulas.tree import Arranged, Contraction, Indices, Tree
@@ -66,14 +66,15 @@ class Arrays(Builder):
 
     def _product(self, parts: Product) -> Tree:
         shape = tuple(parts.sizes[label] for label in parts.output)
-        present = [label for label in parts.output if label not in parts.missing]
+        items = opened([(self._whole(factor), own) for factor, own in parts.factors], parts)
+        known = {label for _, labels in items for label in labels}
+        present = [label for label in parts.output if label in known]
         along = [parts.output.index(label) for label in present]
-        items = [(self._whole(factor), labels) for factor, labels in parts.factors]
         body = self._body(items, tuple(present), parts)
         return algebra.spread(algebra.scale(ONE, [parts.scalar], body), along, shape)
 
     def _body(
-        self, items: list[tuple[Tree, tuple[int, ...]]], output: tuple[int, ...], parts: Product
+        self, items: list[Item], output: tuple[int, ...], parts: Product
     ) -> Tree | None:
         """The product, all of whose output labels some item has."""
         if not items:
@@ -85,14 +86,16 @@ class Arrays(Builder):
             return reduced
         scalars = [tree for tree, labels in items if not labels]
         arrays = [(tree, labels) for tree, labels in items if labels]
-        if any(len(set(labels)) < len(labels) for _, labels in arrays) or parts.summed:
+        flat = [label for _, labels in arrays for label in labels]
+        repeats = any(len(set(labels)) < len(labels) for _, labels in arrays)
+        if repeats or not set(flat) <= set(output):
             body = self._contraction(arrays, output, parts)
         else:
             body = self._entrywise(arrays, output, parts)
         return algebra.scale(ONE, scalars, body)
 
     def _entrywise(
-        self, items: list[tuple[Tree, tuple[int, ...]]], output: tuple[int, ...], parts: Product
+        self, items: list[Item], output: tuple[int, ...], parts: Product
     ) -> Tree:
         shape = tuple(parts.sizes[label] for label in output)
         factors = []
@@ -103,7 +106,7 @@ class Arrays(Builder):
         return algebra.hadamard(factors, len(output))
 
     def _contraction(
-        self, items: list[tuple[Tree, tuple[int, ...]]], output: tuple[int, ...], parts: Product
+        self, items: list[Item], output: tuple[int, ...], parts: Product
     ) -> Tree:
         used = dict.fromkeys([*output, *(label for _, labels in items for label in labels)])
         letters = dict(zip(used, AXES, strict=False))

@@ -25,6 +25,7 @@ from derivatrix.compiler.formulas.tree import (
     Name,
     Number,
     Rows,
+    Spread,
     Tree,
 )
 from derivatrix.compiler.ir import (
@@ -235,12 +236,6 @@ class Product:
         labels = dict.fromkeys(label for _, own in self.factors for label in own)
         return [label for label in labels if label not in self.output]
 
-    @property
-    def missing(self) -> list[int]:
-        """Output labels that no factor has."""
-        present = {label for _, own in self.factors for label in own}
-        return [label for label in self.output if label not in present]
-
 
 def product(node: Einsum) -> Product:
     """The product that an `Einsum` stands for. Contracted deltas rename labels."""
@@ -262,6 +257,27 @@ def product(node: Einsum) -> Product:
     counted = [node.sizes[i] for i in alive if i >= node.ndim and i not in present]
     scalar = expressions.coefficient(sympy.prod([node.coefficient, *counted]))
     return Product(factors, tuple(range(node.ndim)), node.sizes, scalar)
+
+
+Item = tuple[Tree, tuple[int, ...]]
+
+
+def opened(items: list[Item], parts: Product) -> list[Item]:
+    """The items without the axes along which they are constant; a summed label that no item
+    has any more counts."""
+    result: list[Item] = []
+    for tree, labels in items:
+        if isinstance(tree, Spread):
+            labels = tuple(labels[axis] for axis in tree.along)
+            tree = tree.body
+        result.append((tree, labels))
+    kept = {label for _, labels in result for label in labels}
+    before = dict.fromkeys(label for _, labels in items for label in labels)
+    gone = [label for label in before if label not in kept and label not in parts.output]
+    if gone:
+        count = expressions.coefficient(sympy.prod([parts.sizes[label] for label in gone]))
+        result.append((count, ()))
+    return result
 
 
 def _renames(factor: Factor, rank: int) -> bool:

@@ -67,9 +67,7 @@ class Latex(Unicode):
         return rf"{head}\left({', '.join(arguments)}\right)"
 
     def indices(self, base: str, indices: list[str]) -> str:
-        if any(":" in index for index in indices):
-            return f"{base}[{', '.join(indices)}]"
-        separator = "" if all(len(index) == 1 for index in indices) else ","
+        separator = "" if all(len(i) == 1 and i.isalpha() for i in indices) else ","
         base = f"[{base}]" if "_" in base or "^" in base else base
         return f"{base}_{{{separator.join(indices)}}}"
 

@@ -8,11 +8,22 @@ every axis carries one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import sympy
 
 from derivatrix.compiler.formulas import algebra
-from derivatrix.compiler.formulas.build import BATCH, Builder, Product, call, indexed, matrix, product
+from derivatrix.compiler.formulas.build import (
+    BATCH,
+    Builder,
+    Item,
+    Product,
+    call,
+    indexed,
+    matrix,
+    opened,
+    product,
+)
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.tree import (
     Bracket,
@@ -54,7 +65,7 @@ class Notation(Builder):
         self, root: Node, names: Mapping[str, str] | None = None, by_index: bool = False
     ) -> None:
         self.by_index = by_index
-        self.limit = 30 if by_index else 16
+        self.limit = 30 if by_index else 12
         super().__init__(root, names)
 
     def measure(self, tree: Tree) -> int:
@@ -132,19 +143,31 @@ class Notation(Builder):
     # Products
 
     def _product(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
+        pairs = zip(node.shape, indices, strict=True)
+        if not self.by_index and all(index is None or size == BATCH for size, index in pairs):
+            try:
+                return self._reduced(node, indices, scope, by_index=False)
+            except NoMatrixNotation:
+                if None in indices:
+                    raise
+        return self._reduced(node, indices, scope, by_index=True)
+
+    def _reduced(
+        self, node: Einsum, indices: Indices, scope: frozenset[str], by_index: bool
+    ) -> Tree:
         parts = product(node)
+        if by_index:
+            parts = replace(parts, factors=ordered(parts.factors, parts.output))
         fixed = {i: index for i, index in enumerate(indices) if index is not None}
         output = tuple(i for i, index in enumerate(indices) if index is None)
-        factors, letters = self._indexed_labels(parts, fixed, scope, not output)
+        factors, letters = self._indexed_labels(parts, fixed, scope, by_index)
         scope |= set(letters)
-        scalars = [parts.scalar]
-        items: list[tuple[Tree, tuple[int, ...]]] = []
+        items: list[Item] = []
         for factor, labels in factors:
             own = tuple(fixed.get(label) for label in labels)
             open_labels = tuple(label for label in labels if label not in fixed)
             items.append((self._factor(factor, own, scope), open_labels))
-        body = self._body(scalars, items, output, parts)
-        return over(letters, body)
+        return over(letters, self._body([(parts.scalar, ()), *opened(items, parts)], output, parts))
 
     def _factor(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         if not isinstance(node, Structural):
@@ -185,20 +208,14 @@ class Notation(Builder):
             factors = tuple(other for other in factors if other is not factor)
         return factors, letters
 
-    def _body(
-        self,
-        scalars: list[Tree],
-        items: list[tuple[Tree, tuple[int, ...]]],
-        output: tuple[int, ...],
-        parts: Product,
-    ) -> Tree:
-        if items and all(labels in ((), output) for _, labels in items):
-            if any(labels for _, labels in items) or not output:
-                return algebra.hadamard([*scalars, *(tree for tree, _ in items)], len(output))
+    def _body(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
+        if output and all(labels in ((), output) for _, labels in items):
+            if any(labels for _, labels in items):
+                return algebra.hadamard([tree for tree, _ in items], len(output))
         reduced = contract(items, output, parts.sizes)
         if reduced is None:
             raise NoMatrixNotation
-        return algebra.scale(ONE, scalars, reduced)
+        return reduced
 
     # Operations
 
@@ -249,6 +266,30 @@ def _join_sums(letters: list[str], body: Tree) -> Tree:
         body = algebra.scale(body.coefficient, [], body.body)
     body = algebra.scale(ONE, parts) if isinstance(body, Scale) and body.body is None else body
     return Over(tuple(letters), body) if letters else body
+
+
+def ordered(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Factor, ...]:
+    """Factors so that each shares a label with the one before, from the first output label on,
+    or from an end of the chain."""
+    left = list(factors)
+    result: list[Factor] = []
+    label = output[0] if output else None
+    while left:
+        best = min(left, key=lambda factor: _place(factor, label))
+        left.remove(best)
+        result.append(best)
+        rest = [other for other in best[1] if other != label]
+        if rest:
+            label = rest[-1]
+    return tuple(result)
+
+
+def _place(factor: Factor, label: int | None) -> tuple[int, int, bool, bool]:
+    node, labels = factor
+    plain = isinstance(node, Leaf)
+    accented = plain and node.role != "input"  # type: ignore[attr-defined]
+    linked = labels.index(label) if label in labels else 2 + len(labels)
+    return linked, len(labels), not accented, not plain
 
 
 def _letter(letter: str) -> sympy.Symbol:

@@ -63,13 +63,19 @@ class NumPy:
 
     def text(self, tree: Tree, least: int = TEST) -> str:
         """The text of an array of exactly the tree's shape."""
-        return _held(getattr(self, f"show_{type(tree).__name__.lower()}")(tree), least)
+        return _held(self._exactly(tree), least)
+
+    def _exactly(self, tree: Tree) -> Text:
+        return getattr(self, f"show_{type(tree).__name__.lower()}")(tree)
 
     def loose(self, tree: Tree, least: int = TEST) -> str:
         """The text of an array that broadcasts to the tree's shape."""
-        if not isinstance(tree, Spread):
-            return self.text(tree, least)
-        return _held(self._indexed(tree), least)
+        return _held(self._loosely(tree), least)
+
+    def _loosely(self, tree: Tree) -> Text:
+        if isinstance(tree, Spread):
+            return self._indexed(tree)
+        return self._exactly(tree)
 
     # Sizes
 
@@ -150,7 +156,7 @@ class NumPy:
     def _indexed(self, tree: Spread) -> Text:
         missing = [axis for axis in range(tree.rank) if axis not in tree.along]
         if not tree.along or max(missing) < min(tree.along):
-            return self.loose(tree.body), TEST
+            return self._loosely(tree.body)
         places = [":" if axis in tree.along else "None" for axis in range(min(tree.along), tree.rank)]
         return f"{self.text(tree.body, ATOM)}[{', '.join(places)}]", ATOM
 
@@ -211,7 +217,7 @@ class NumPy:
         if isinstance(factor, Diag) and least:
             return f"{self.text(factor.body, ATOM)}[:, None]", ATOM
         body = factor.body if is_row(factor) else factor  # type: ignore[attr-defined]
-        text, holds = getattr(self, f"show_{type(body).__name__.lower()}")(body)
+        text, holds = self._exactly(body)
         return (text, holds) if holds >= least else (f"({text})", ATOM)
 
     def show_solve(self, tree: Solve) -> Text:
@@ -235,10 +241,10 @@ class NumPy:
             return ":"
         if not isinstance(part, tuple):
             return self.size(part)  # type: ignore[arg-type]
-        start, count, step = part
+        start, count, step, size = part
         stop = sympy.expand(start + step * count)
-        first = "" if start == 0 and step > 0 else self.size(start)
-        last = "" if stop == -1 and step < 0 else self.size(stop)
+        first = "" if start == (0 if step > 0 else size - 1) else self.size(start)
+        last = "" if stop == (size if step > 0 else -1) else self.size(stop)
         return f"{first}:{last}" + (f":{step}" if step != 1 else "")
 
     def show_diag(self, tree: Diag) -> Text:

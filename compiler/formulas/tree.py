@@ -155,13 +155,13 @@ class Rows(Tree):
         return 2
 
 
-Range = tuple[Dimension, Dimension, int]
+Range = tuple[Dimension, Dimension, int, Dimension]
 
 
 @dataclass(frozen=True)
 class Part(Tree):
-    """Entries of `body`: along each axis all (None), a range (start, count, step), or one
-    index, which drops the axis."""
+    """Entries of `body`: along each axis all (None), a range (start, count, step, size of
+    the axis), or one index, which drops the axis."""
 
     body: Tree
     ranges: tuple[Range | Dimension | None, ...]

@@ -225,22 +225,26 @@ class Unicode:
         return self.call(name, [self.text(tree.body), *self._offset(tree.offset)]), ATOM
 
     def show_rows(self, tree: Rows) -> Text:
-        taken = self._range((tree.start, tree.count, tree.step))
-        return self.indices(self.identity, [taken, ":"]), ATOM
+        taken = self._range((tree.start, tree.count, tree.step, tree.size))
+        return f"{self.identity}[{taken}, :]", ATOM
 
     def show_part(self, tree: Part) -> Text:
         ranges = [self._range(part) for part in tree.ranges]
-        return self.indices(self.text(tree.body, ATOM), ranges), ATOM
+        body = self.text(tree.body, ATOM)
+        if tree.rank:
+            return f"{body}[{', '.join(ranges)}]", ATOM
+        return self.indices(body, ranges), ATOM
 
     def _range(self, part: object) -> str:
         if part is None:
             return ":"
         if isinstance(part, tuple):
-            start, count, step = part
+            start, count, step, size = part
             stop = sympy.expand(start + step * count)
-            last = "" if stop == -1 and step < 0 else self.dimension(stop)
-            first = "" if start == 0 and step > 0 else self.dimension(start)
-            return f"{first}:{last}" + (f":{self.dimension(sympy.Integer(step))}" if step != 1 else "")
+            last = "" if stop == (size if step > 0 else -1) else self.dimension(stop)
+            first = "" if start == (0 if step > 0 else size - 1) else self.dimension(start)
+            stride = f":{self.dimension(sympy.Integer(step))}" if step != 1 else ""
+            return f"{first}:{last}{stride}"
         return self.dimension(part)  # type: ignore[arg-type]
 
     # Products
@@ -268,18 +272,19 @@ class Unicode:
         upper = self._numerator(numbers, over, tree.body, bool(under))
         if under:
             upper = self.fraction(upper, self._denominator(under))
-        holds = HADAMARD if isinstance(tree.body, Hadamard) and not under else PRODUCT
+        loose = isinstance(tree.body, Hadamard) or "Over(" in tree.order
+        holds = HADAMARD if loose and not under else PRODUCT
         return (self.minus + upper, SUM) if tree.coefficient.is_negative else (upper, holds)
 
     def _numerator(self, numbers: list[str], over: list[Tree], body: Tree | None, divided: bool) -> str:
         parts = over if body is None else [*over, body]
         if not numbers and len(parts) == 1:
-            return self.text(parts[0], PRODUCT)
+            return self.text(parts[0], PRODUCT if divided else HADAMARD)
         texts = numbers + [self.text(part, POWER) for part in over]
         if body is not None:
             texts.append(self.text(body, PRODUCT if divided else HADAMARD))
-        elif len(over) == 1 and not isinstance(over[0], Over):
-            texts[-1] = self.text(over[0], PRODUCT)
+        elif over and (len(over) == 1 or isinstance(over[-1], Over)):
+            texts[-1] = self.text(over[-1], PRODUCT if divided else HADAMARD)
         return self.joined(texts) or "1"
 
     def joined(self, texts: list[str]) -> str:

@@ -1,10 +1,5 @@
 """What every generated module stands on: how functions are compiled, and how Fortran is called."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from numba import njit, types
 from numba.core import cgutils
@@ -21,10 +16,10 @@ UNIT = np.uint8(ord("U"))
 VECTORS = np.uint8(ord("V"))
 
 
-def compiled(**options: Any) -> Callable[[Callable], Callable]:
+def compiled(**options):
     """Numba's njit, with its on-disk cache where there is a place to write one."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function):
         try:
             return njit(cache=True, error_model="numpy", nogil=True, **options)(
                 function
@@ -35,7 +30,7 @@ def compiled(**options: Any) -> Callable[[Callable], Callable]:
     return decorate
 
 
-def routine(library: str, name: str) -> Callable:
+def routine(library, name):
     """SciPy's BLAS or LAPACK routine, called with one tuple of arguments.
 
     Numbers go by reference (uint8: a character; other integers: Fortran's; floats: in the

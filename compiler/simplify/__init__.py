@@ -34,6 +34,9 @@ FACTORS = 10
 """A product is spliced into another up to so many factors, which keeps the derivatives of long
 chains of products linear in their length."""
 
+COMPARED_FACTORS = 24
+"""Terms are compared as products of up to so many factors."""
+
 EXPANDED_TERMS = 24
 """A product of sums is multiplied out, where that frees deltas, up to so many terms."""
 
@@ -89,16 +92,10 @@ def rebuilt(node: Node, new: Mapping[Node, Node]) -> Node:
         case Sum():
             return Sum(tuple(new[term] for term in node.terms), node.shape)
         case Map():
-            return Map(
-                node.expression, tuple(new[argument] for argument in node.arguments)
-            )
+            return Map(node.expression, tuple(new[argument] for argument in node.arguments))
         case Apply():
-            arguments = tuple(
-                (new[argument], labels) for argument, labels in node.arguments
-            )
-            return Apply(
-                node.operation, arguments, node.stack, node.parameters, node.output
-            )
+            arguments = tuple((new[argument], labels) for argument, labels in node.arguments)
+            return Apply(node.operation, arguments, node.stack, node.parameters, node.output)
     return node
 
 
@@ -108,6 +105,7 @@ class _Simplifier:
     def __init__(self, uses: Counter[Node], expand: bool) -> None:
         self.uses = uses
         self.expand = expand
+        self.expanded: dict[Node, Node] = {}
 
     def simplify(self, node: Node) -> Node:
         match node:
@@ -147,12 +145,8 @@ class _Simplifier:
 
     def _distributable(self, product: Product) -> int | None:
         """The position of a sum to multiply out: a lone one, or one whose deltas are freed."""
-        sums = [
-            i for i, (node, _) in enumerate(product.factors) if isinstance(node, Sum)
-        ]
-        arrays = [
-            node for node, _ in product.factors if not isinstance(node, Structural)
-        ]
+        sums = [i for i, (node, _) in enumerate(product.factors) if isinstance(node, Sum)]
+        arrays = [node for node, _ in product.factors if not isinstance(node, Structural)]
         for position in sums:
             node = product.factors[position][0]
             assert isinstance(node, Sum)
@@ -164,17 +158,32 @@ class _Simplifier:
 
     def _sum(self, node: Sum) -> Node:
         """Nested sums made flat, like terms collected, in canonical order."""
-        coefficients: dict[Node, sympy.Expr] = {}
+        found: dict[Node, tuple[Node, sympy.Expr]] = {}
         for term in self._flat(node.terms):
             monomial, coefficient = _split(term)
-            known = coefficients.get(monomial, sympy.S.Zero)
-            coefficients[monomial] = sympy.expand(known + coefficient)
-        terms = [_joined(m, c) for m, c in coefficients.items() if c != 0]
+            key, factor = _split(self._expanded(monomial))
+            known, total = found.get(key, (monomial, sympy.S.Zero))
+            if known is not monomial:
+                coefficient *= factor / _split(self._expanded(known))[1]
+            found[key] = (known, sympy.expand(total + coefficient))
+        terms = [_joined(monomial, total) for monomial, total in found.values() if total != 0]
         if not terms:
             return zeros(node.shape)
         if len(terms) == 1:
             return terms[0]
         return Sum(tuple(sorted(terms, key=lambda term: term.key)), node.shape)
+
+    def _expanded(self, monomial: Node) -> Node:
+        """The product with all products in it spliced in, shared or not: the same for equal
+        terms, whatever they share with the rest."""
+        if not isinstance(monomial, Einsum):
+            return monomial
+        if monomial not in self.expanded:
+            product = simplify_product(Product.of(monomial), _short)
+            self.expanded[monomial] = (
+                zeros(monomial.shape) if product is None else _finished(product)
+            )
+        return self.expanded[monomial]
 
     def _flat(self, terms: Sequence[Node]) -> list[Node]:
         flat: list[Node] = []
@@ -184,6 +193,10 @@ class _Simplifier:
             else:
                 flat.append(term)
         return flat
+
+
+def _short(node: Einsum, product: Product) -> bool:
+    return len(node.factors) + len(product.factors) <= COMPARED_FACTORS
 
 
 def _first(rules: Sequence[Callable], node: Node) -> Node:
@@ -210,8 +223,7 @@ def _finished(product: Product) -> Node:
     sizes = [product.sizes[label] for label in sorted(numbers, key=numbers.__getitem__)]
     ndim = len(product.output)
     factors: list[Factor] = [
-        (node, tuple(numbers[label] for label in labels))
-        for node, labels in product.factors
+        (node, tuple(numbers[label] for label in labels)) for node, labels in product.factors
     ]
     ordered = canonical_labels(factors, ndim, tuple(sizes))
     final: dict[int, sympy.Expr] = dict(enumerate(sizes[:ndim]))

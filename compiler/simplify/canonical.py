@@ -16,9 +16,7 @@ from derivatrix.compiler.ir import Factor
 TRIALS = 64
 
 
-def canonical_labels(
-    factors: Sequence[Factor], ndim: int, sizes: Shape
-) -> list[Factor]:
+def canonical_labels(factors: Sequence[Factor], ndim: int, sizes: Shape) -> list[Factor]:
     """The factors sorted, their summed labels renumbered ndim, ndim + 1, ... canonically.
 
     Labels below ndim are the output's and stay. The last two labels of a symmetric factor
@@ -27,8 +25,7 @@ def canonical_labels(
     symmetric = ["symmetric" in facts(node) for node, _ in factors]
     labels = sorted({label for _, own in factors for label in own})
     start: dict[int, Hashable] = {
-        label: (0, label, "") if label < ndim else (1, 0, str(sizes[label]))
-        for label in labels
+        label: (0, label, "") if label < ndim else (1, 0, str(sizes[label])) for label in labels
     }
     search = _Search(factors, symmetric, ndim)
     search.explore(_ranks(start))
@@ -37,9 +34,7 @@ def canonical_labels(
 
 
 class _Search:
-    def __init__(
-        self, factors: Sequence[Factor], symmetric: Sequence[bool], ndim: int
-    ) -> None:
+    def __init__(self, factors: Sequence[Factor], symmetric: Sequence[bool], ndim: int) -> None:
         self.factors = factors
         self.symmetric = symmetric
         self.ndim = ndim
@@ -68,9 +63,7 @@ class _Search:
         count = len(set(colours.values()))
         while True:
             seen: dict[int, list] = {label: [] for label in colours}
-            for (node, labels), symmetric in zip(
-                self.factors, self.symmetric, strict=True
-            ):
+            for (node, labels), symmetric in zip(self.factors, self.symmetric, strict=True):
                 around = [colours[label] for label in labels]
                 places = list(range(len(labels)))
                 if symmetric:
@@ -78,18 +71,14 @@ class _Search:
                     places[-1] = places[-2]
                 for place, label in zip(places, labels, strict=True):
                     seen[label].append((node.key, tuple(around), place))
-            colours = _ranks(
-                {label: (colours[label], sorted(seen[label])) for label in colours}
-            )
+            colours = _ranks({label: (colours[label], sorted(seen[label])) for label in colours})
             if len(set(colours.values())) == count:
                 return colours
             count = len(set(colours.values()))
 
     def _offer(self, colours: dict[int, int]) -> None:
         self.trials += 1
-        inner = sorted(
-            (label for label in colours if label >= self.ndim), key=colours.__getitem__
-        )
+        inner = sorted((label for label in colours if label >= self.ndim), key=colours.__getitem__)
         numbers = {label: self.ndim + i for i, label in enumerate(inner)}
         renamed: list[Factor] = []
         for (node, labels), symmetric in zip(self.factors, self.symmetric, strict=True):
@@ -105,16 +94,11 @@ class _Search:
 
 def _ranks(values: dict[int, Hashable] | dict[int, tuple]) -> dict[int, int]:
     """Each value's rank among the distinct ones."""
-    order = {
-        value: rank
-        for rank, value in enumerate(sorted(set(map(_frozen, values.values()))))
-    }
+    order = {value: rank for rank, value in enumerate(sorted(set(map(_frozen, values.values()))))}
     return {label: order[_frozen(value)] for label, value in values.items()}
 
 
 def _frozen(value: object) -> tuple:
     if isinstance(value, (list, tuple)):
-        return tuple(
-            _frozen(part) if isinstance(part, (list, tuple)) else part for part in value
-        )
+        return tuple(_frozen(part) if isinstance(part, (list, tuple)) else part for part in value)
     return (value,)

@@ -112,11 +112,7 @@ def logarithm(node: Map) -> Node | None:
         inner = argument.arguments[0]
         if isinstance(inner, Apply) and inner.operation is DETERMINANT:
             return Apply(LOG_ABSOLUTE_DETERMINANT, inner.arguments, inner.stack)
-    if (
-        isinstance(argument, Apply)
-        and argument.operation is SOFTMAX
-        and not _partial(argument)
-    ):
+    if isinstance(argument, Apply) and argument.operation is SOFTMAX and not _partial(argument):
         z = Array(argument.arguments[0][0])
         return subtract(z, apply(LOGSUMEXP, z)[..., None]).node
     return _log_sum_exp(argument) or _log_one_plus_exp(argument)
@@ -133,9 +129,7 @@ def _log_sum_exp(argument: Node) -> Node | None:
     if not isinstance(exponential, Map) or exponential.expression != sympy.exp(x):
         return None
     kept = argument.ndim
-    if sorted(labels) != list(range(len(argument.sizes))) or labels[:kept] != tuple(
-        range(kept)
-    ):
+    if sorted(labels) != list(range(len(argument.sizes))) or labels[:kept] != tuple(range(kept)):
         return None
     if kept == exponential.ndim or argument.coefficient != 1:
         return None
@@ -150,11 +144,7 @@ def _one_plus_exp(argument: Node) -> Node | None:
     if not isinstance(argument, Sum) or len(argument.terms) != 2:
         return None
     for one, other in (argument.terms, argument.terms[::-1]):
-        if (
-            literal(one) == 1
-            and isinstance(other, Map)
-            and other.expression == sympy.exp(x)
-        ):
+        if literal(one) == 1 and isinstance(other, Map) and other.expression == sympy.exp(x):
             return other.arguments[0]
     return None
 
@@ -174,9 +164,7 @@ def logistic(node: Map) -> Node | None:
 
 def linear_in_zero(node: Apply) -> Node | None:
     """An operation that is linear in an argument, at zero, is zero."""
-    if any(
-        is_zero(node.arguments[position][0]) for position in node.operation.transposes
-    ):
+    if any(is_zero(node.arguments[position][0]) for position in node.operation.transposes):
         return zeros(node.shape)
     return None
 
@@ -192,9 +180,7 @@ def of_inverse(node: Apply) -> Node | None:
     if node.operation is DETERMINANT:
         return Map(1 / x, (Apply(DETERMINANT, inner.arguments),))
     if node.operation in (LOG_DETERMINANT, LOG_ABSOLUTE_DETERMINANT):
-        return scale(
-            Array(Apply(node.operation, inner.arguments)), sympy.S.NegativeOne
-        ).node
+        return scale(Array(Apply(node.operation, inner.arguments)), sympy.S.NegativeOne).node
     return None
 
 
@@ -238,9 +224,7 @@ def _of_diagonal(node: Apply, inner: Einsum) -> Node | None:
         return None
     if node.operation is INVERSE:
         inverted = [(Map(1 / x, (factor,)), labels) for factor, labels in vectors]
-        return einsum(
-            [*inverted, (Delta(node.shape[0]), (0, 1))], (0, 1), 1 / inner.coefficient
-        )
+        return einsum([*inverted, (Delta(node.shape[0]), (0, 1))], (0, 1), 1 / inner.coefficient)
     return None
 
 

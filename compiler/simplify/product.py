@@ -78,8 +78,7 @@ class Product:
             names[label] = next(_fresh)
             sizes[names[label]] = node.sizes[label]
         spliced = tuple(
-            (factor, tuple(names[label] for label in own))
-            for factor, own in node.factors
+            (factor, tuple(names[label] for label in own)) for factor, own in node.factors
         )
         factors = self.factors[:position] + spliced + self.factors[position + 1 :]
         return Product(self.coefficient * node.coefficient, factors, self.output, sizes)
@@ -89,9 +88,7 @@ def is_trivial(node: Node) -> bool:
     """Whether an `Einsum` only scales, moves, repeats or selects entries of one array."""
     if not isinstance(node, Einsum):
         return False
-    arrays = [
-        labels for factor, labels in node.factors if not isinstance(factor, Structural)
-    ]
+    arrays = [labels for factor, labels in node.factors if not isinstance(factor, Structural)]
     if len(arrays) > 1:
         return False
     selected = {
@@ -100,6 +97,4 @@ def is_trivial(node: Node) -> bool:
         if isinstance(factor, Structural)
         for label in labels
     }
-    return all(
-        label in selected or label < node.ndim for label in range(len(node.sizes))
-    )
+    return all(label in selected or label < node.ndim for label in range(len(node.sizes)))

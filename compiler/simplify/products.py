@@ -47,13 +47,9 @@ def simplify_product(
         if position is not None:
             product = product.inlined(position)
             continue
-        if product.coefficient == 0 or any(
-            is_zero(node) for node, _ in product.factors
-        ):
+        if product.coefficient == 0 or any(is_zero(node) for node, _ in product.factors):
             return None
-        simpler = next(
-            (new for rule in RULES if (new := rule(product)) is not None), None
-        )
+        simpler = next((new for rule in RULES if (new := rule(product)) is not None), None)
         if simpler is None:
             return product
         product = simpler
@@ -65,9 +61,7 @@ def count_free_labels(product: Product) -> Product | None:
     for label, size in product.sizes.items():
         if label not in mentioned and label not in product.output:
             sizes = {key: value for key, value in product.sizes.items() if key != label}
-            return Product(
-                product.coefficient * size, product.factors, product.output, sizes
-            )
+            return Product(product.coefficient * size, product.factors, product.output, sizes)
     return None
 
 
@@ -85,14 +79,12 @@ def eliminate_delta(product: Product) -> Product | None:
         if first not in product.output:
             return rest.renamed(first, second)
         low, high = sorted(labels, key=product.output.index)
-        if any(
-            high in own for i, (_, own) in enumerate(product.factors) if i != position
-        ):
+        if any(high in own for i, (_, own) in enumerate(product.factors) if i != position):
             renamed = rest.renamed(high, low)
             sizes = {**renamed.sizes, high: product.sizes[high]}
-            return Product(
-                product.coefficient, renamed.factors, product.output, sizes
-            ).times((node, (low, high)))
+            return Product(product.coefficient, renamed.factors, product.output, sizes).times(
+                (node, (low, high))
+            )
         if labels != (low, high):
             return rest.times((node, (low, high)))
     return None
@@ -100,9 +92,7 @@ def eliminate_delta(product: Product) -> Product | None:
 
 def _pairs(product: Product, kind: type) -> Iterator[tuple[int, int]]:
     """Positions of the ordered pairs of factors of a kind."""
-    places = [
-        i for i, (node, _) in enumerate(product.factors) if isinstance(node, kind)
-    ]
+    places = [i for i, (node, _) in enumerate(product.factors) if isinstance(node, kind)]
     yield from ((i, j) for i in places for j in places if i != j)
 
 
@@ -265,11 +255,7 @@ def recognise_softmax(product: Product) -> Product | None:
 
 
 def _is_exponential(node: Node) -> bool:
-    return (
-        isinstance(node, Map)
-        and node.expression == sympy.exp(slot(0))
-        and node.ndim > 0
-    )
+    return isinstance(node, Map) and node.expression == sympy.exp(slot(0)) and node.ndim > 0
 
 
 def _sums_last_axis(node: Node, summand: Node) -> bool:

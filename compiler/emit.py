@@ -1,0 +1,293 @@
+"""Emission: a module's text from its description, through the templates.
+
+Templates receive strings and flat records. The text depends on nothing but the description:
+no date, no path, no hash order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import jinja2
+import numpy as np
+import sympy
+
+from derivatrix.compiler.kernels import base, blas, boundary
+from derivatrix.compiler.kernels.source import Sources
+from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.steps import AXIS_LENGTH, Gemm, Plan
+from derivatrix.compiler.plan.text import index
+from derivatrix.compiler.printer import KernelText, kernel_text
+from derivatrix.runtime.errors import DeclarationError
+
+WIDTH = 100
+Result = str | tuple[tuple[str, "Result"], ...]
+"""The name of one of a plan's outputs, or (field name, result) pairs for a named tuple."""
+
+
+@dataclass(frozen=True)
+class FunctionDescription:
+    """A public function: its kernel's plan (whose arguments are its own), and what it returns."""
+
+    name: str
+    summary: str
+    plan: Plan
+    result: Result
+
+
+@dataclass(frozen=True)
+class ModuleDescription:
+    """A generated module.
+
+    name: the declared function's name, for messages. docstring: the module's. facts: the
+    public constants (INPUTS, OUTPUT, FORMULAS, ...), literals of Python. minimum: the least
+    value of a size, where it is more than any. functions: in the order to be written.
+    """
+
+    name: str
+    docstring: str
+    facts: Mapping[str, object]
+    functions: Sequence[FunctionDescription]
+    minimum: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ArgumentText:
+    """An argument of a public function, as texts."""
+
+    name: str
+    rank: int
+    ready: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class ResultText:
+    """An array that a public function returns: its local name and its shape."""
+
+    name: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class FunctionText:
+    """A public function, as texts for the template.
+
+    signature: its parameters. targets: the arguments, to be assigned to. ranks, conditions:
+    true if an argument is not of the rank, the shape expected. real: the dtype of the results.
+    call: of the kernel. unpacked: the results, to be assigned to. value, delivered: what is
+    returned without `out` and with it.
+    """
+
+    name: str
+    summary: str
+    signature: str
+    out: str
+    arguments: tuple[ArgumentText, ...]
+    targets: str
+    ranks: str
+    sizes: tuple[str, ...]
+    conditions: str
+    real: str
+    results: tuple[ResultText, ...]
+    call: str
+    unpacked: str
+    value: str
+    delivered: str
+
+
+def emit(module: ModuleDescription) -> str:
+    """The text of the generated module. Raises DeclarationError for an input whose name is
+    one that the module itself needs."""
+    sources = Sources()
+    for name in _boundary_names():
+        sources.add(getattr(boundary, name))
+    sources.add(base.compiled)
+    kernels = []
+    constants: dict[str, np.ndarray] = {}
+    for function in module.functions:
+        kernels.append(kernel_text(function.plan))
+        constants.update(function.plan.constants)
+        for kernel in function.plan.kernels:
+            sources.add(kernel)
+        if any(isinstance(step, Gemm) for step in function.plan.steps):
+            sources.add(blas.gemm)
+    _require_imports(sources, kernels, bool(constants))
+    tuples: dict[str, tuple[str, ...]] = {}
+    functions = [_function(function, module, tuples) for function in module.functions]
+    if tuples:
+        sources.require("collections", "namedtuple")
+    _check_names(module, sources, kernels, tuples)
+    text = (
+        _environment()
+        .get_template("module.py.jinja")
+        .render(
+            docstring=module.docstring.replace("\\", "\\\\").replace('"""', '\\"\\"\\"'),
+            imports=sources.import_lines(),
+            facts=[(name, literal(value)) for name, value in module.facts.items()],
+            constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
+            helpers=list(sources.texts.values()),
+            tuples=[(name, " ".join(fields)) for name, fields in tuples.items()],
+            kernels=kernels,
+            functions=functions,
+            module=module.name,
+            minimum=literal(dict(module.minimum)),
+        )
+    )
+    return text
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("derivatrix.templates", ""),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def _boundary_names() -> list[str]:
+    return ["_ndarray", "_empty", "_FLOAT64", "_coerced", "_refuse", "_destinations", "_delivered"]
+
+
+def _require_imports(sources: Sources, kernels: Sequence[KernelText], constants: bool) -> None:
+    words = {
+        word
+        for kernel in kernels
+        for step in kernel.steps
+        for line in step.lines
+        for word in re.findall(r"\w+", line)
+    }
+    if "np" in words or constants:
+        sources.require("numpy", alias="np")
+    if "math" in words:
+        sources.require("math")
+
+
+def _check_names(
+    module: ModuleDescription,
+    sources: Sources,
+    kernels: Sequence[KernelText],
+    tuples: Mapping[str, tuple[str, ...]],
+) -> None:
+    """An argument may not hide what its function's body refers to."""
+    hidden = {*_boundary_names(), "_MINIMUM", *tuples, *(kernel.name for kernel in kernels), "type"}
+    for function in module.functions:
+        for argument in function.plan.arguments:
+            if argument.name in hidden:
+                raise DeclarationError(
+                    f"{module.name}: an input cannot be called {argument.name}; "
+                    "the generated module needs this name"
+                )
+
+
+def _function(
+    function: FunctionDescription,
+    module: ModuleDescription,
+    tuples: dict[str, tuple[str, ...]],
+) -> FunctionText:
+    plan = function.plan
+    names = Names(argument.name for argument in plan.arguments)
+    out = names.exact("out")
+    local = {size.name: names.exact(size.name) for size in plan.sizes}
+    renames = {s: sympy.Symbol(local[s.name]) for s in _size_symbols(plan)}
+
+    def sized(expression: sympy.Expr) -> str:
+        return index(expression.xreplace(renames))
+
+    sizes = []
+    known: set[tuple[str, int]] = set()
+    for size in plan.sizes:
+        place = f"{size.argument.name}.shape[{size.axis}]"
+        value = size.value.xreplace({**renames, AXIS_LENGTH: sympy.Symbol(place)})
+        sizes.append(f"{local[size.name]} = {index(value)}")
+        known.add((size.argument.name, size.axis))
+    arguments = []
+    conditions = []
+    for argument in plan.arguments:
+        name = argument.name
+        ready = f"type({name}) is float"
+        if argument.shape:
+            ready = f"type({name}) is _ndarray and {name}.dtype is _FLOAT64 and {name}.flags.carray"
+            if {(name, axis) for axis in range(len(argument.shape))} - known:
+                conditions.append(f"{name}.shape != {_tuple(map(sized, argument.shape))}")
+        shape = literal(tuple(index(size) for size in argument.shape))
+        arguments.append(ArgumentText(name, len(argument.shape), ready, shape))
+    conditions += [f"{local[s]} < {m}" for s, m in module.minimum.items() if s in local]
+    real = next((f"{a.name}.dtype" for a in plan.arguments if a.shape), "_FLOAT64")
+    single = len(plan.outputs) == 1
+    results = {
+        name: names.exact("result" if single else name.removeprefix("out_"))
+        for name, _ in plan.outputs
+    }
+    ranks = {name: len(buffer.shape) for name, buffer in plan.outputs}
+
+    def value(result: Result, path: str, given: bool) -> str:
+        if isinstance(result, str):
+            return results[result] + ("" if given or ranks[result] else "[()]")
+        fields = tuple(name for name, _ in result)
+        if tuples.setdefault(path, fields) != fields:
+            raise AssertionError(f"two named tuples {path}")
+        inner = f"{path}Row" if path == title else f"{path}Part"
+        parts = ", ".join(value(part, inner, given) for _, part in result)
+        return f"{path}({parts})"
+
+    title = "".join(word.capitalize() for word in function.name.split("_"))
+    names_text = [argument.name for argument in plan.arguments]
+    return FunctionText(
+        name=function.name,
+        summary=function.summary,
+        signature=", ".join([*names_text, "*", f"{out}=None"]),
+        out=out,
+        arguments=tuple(arguments),
+        targets=_targets(names_text),
+        ranks=" or ".join(f"{a.name}.ndim != {len(a.shape)}" for a in plan.arguments if a.shape),
+        sizes=tuple(sizes),
+        conditions=" or ".join(conditions),
+        real=real,
+        results=tuple(
+            ResultText(results[name], _tuple(map(sized, buffer.shape)))
+            for name, buffer in plan.outputs
+        ),
+        call=f"{plan.name}({', '.join([*names_text, *results.values()])})",
+        unpacked=_targets(list(results.values())),
+        value=value(function.result, title, False),
+        delivered=value(function.result, title, True),
+    )
+
+
+def _targets(names: list[str]) -> str:
+    return ", ".join(names) + ("," if len(names) == 1 else "")
+
+
+def _size_symbols(plan: Plan) -> list[sympy.Symbol]:
+    shapes = [a.shape for a in plan.arguments] + [b.shape for _, b in plan.outputs]
+    values = [size.value for size in plan.sizes]
+    expressions = [length for shape in shapes for length in shape] + values
+    symbols = {s for e in expressions for s in e.free_symbols if s != AXIS_LENGTH}
+    return sorted(symbols, key=lambda symbol: symbol.name)
+
+
+def _tuple(parts: object) -> str:
+    texts = list(parts)  # type: ignore[call-overload]
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def literal(value: object, indent: int = 0) -> str:
+    """A Python literal, one entry a line where it is too long for one line."""
+    text = repr(value)
+    if len(text) + indent <= WIDTH - 20 or not isinstance(value, dict | tuple | list):
+        return text
+    space = " " * (indent + 4)
+    if isinstance(value, dict):
+        entries = [f"{space}{k!r}: {literal(v, indent + 4)},\n" for k, v in value.items()]
+    else:
+        entries = [f"{space}{literal(entry, indent + 4)},\n" for entry in value]
+    opening, closing = ("{", "}") if isinstance(value, dict) else repr(type(value)())
+    return f"{opening}\n{''.join(entries)}{' ' * indent}{closing}"

@@ -1,0 +1,130 @@
+"""What the public functions of a generated module do before and after their kernel.
+
+Names start with an underscore so that no input's name hides one.
+"""
+
+import re
+
+import numpy as np
+
+_ndarray = np.ndarray
+_empty = np.empty
+_FLOAT32 = np.dtype(np.float32)
+_FLOAT64 = np.dtype(np.float64)
+
+
+def _described(value):
+    if value is None or isinstance(value, str | bytes):
+        return repr(value)
+    kind = type(value).__name__
+    return f"{kind} of dtype {value.dtype}" if isinstance(value, np.ndarray | np.generic) else kind
+
+
+def _number_array(function, name, value):
+    """`value` as an array of real numbers."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{function}: argument {name} is no array: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{function}: argument {name} is {_described(value)}; expected real numbers"
+        )
+    return array
+
+
+def _coerced(function, *arguments):
+    """The arguments (name, value, rank) as the kernels take them: C-contiguous arrays of one
+    float type (float32 if all arrays are), numbers for rank 0."""
+    arrays = [_number_array(function, name, value) for name, value, _ in arguments]
+    kinds = {
+        array.dtype
+        for array, (_, _, rank) in zip(arrays, arguments, strict=True)
+        if rank > 0
+    }
+    real = _FLOAT32 if kinds == {_FLOAT32} else _FLOAT64
+    results = []
+    for array, (name, _, rank) in zip(arrays, arguments, strict=True):
+        if rank > 0:
+            results.append(np.require(array, real, ["C", "A", "W", "E"]))
+        elif array.ndim > 0:
+            raise ValueError(
+                f"{function}: argument {name} has shape {array.shape}; expected a number"
+            )
+        else:
+            results.append(real.type(array) if real is _FLOAT32 else float(array))
+    return results
+
+
+def _shape_text(shape):
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _refuse(function, minimum, *arguments):
+    """Raise ValueError for the first of the arguments (name, value, shape) that has another
+    shape than expected; sizes are known from the axes before."""
+    sizes = {}
+    for name, value, shape in arguments:
+        actual = np.shape(value)
+        if len(actual) == len(shape):
+            for text, length in zip(shape, actual, strict=True):
+                if text.isidentifier():
+                    sizes.setdefault(text, length)
+        names = dict.fromkeys(re.findall(r"[^\W\d]\w*", " ".join(shape)))
+        known = {size: sizes[size] for size in names if size in sizes}
+        expected = actual if len(known) < len(names) else tuple(eval(t, {}, known) for t in shape)
+        if len(actual) != len(shape) or actual != expected:
+            values = ", ".join(f"{size} = {length}" for size, length in known.items())
+            raise ValueError(
+                f"{function}: argument {name} has shape {_shape_text(actual)}; "
+                f"expected {_shape_text(shape)}{' with ' + values if values else ''}"
+            )
+    for size, least in minimum.items():
+        if sizes.get(size, least) < least:
+            raise ValueError(f"{function}: {size} = {sizes[size]}; expected at least {least}")
+    shapes = ", ".join(f"{name} {_shape_text(np.shape(value))}" for name, value, _ in arguments)
+    raise ValueError(f"{function}: the arguments' shapes do not fit together: {shapes}")
+
+
+def _flat(out):
+    """The arrays of nested tuples, in order."""
+    if isinstance(out, tuple | list):
+        return [array for part in out for array in _flat(part)]
+    return [out]
+
+
+def _destinations(function, out, shapes, real, arguments):
+    """For each result the array of `out` that the kernel can write to, else a temporary one."""
+    arrays = _flat(out)
+    if len(arrays) != len(shapes):
+        raise ValueError(f"{function}: out has {len(arrays)} arrays; expected {len(shapes)}")
+    results = []
+    for array, shape in zip(arrays, shapes, strict=True):
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{function}: out is {_described(array)}; expected an array")
+        if array.shape != shape:
+            raise ValueError(
+                f"{function}: out has shape {_shape_text(array.shape)}; "
+                f"expected {_shape_text(shape)}"
+            )
+        if not np.can_cast(real, array.dtype, "same_kind"):
+            raise TypeError(f"{function}: out has dtype {array.dtype}; expected {real}")
+        if not array.flags.writeable:
+            raise ValueError(f"{function}: out is read-only")
+        shared = any(
+            np.may_share_memory(array, other)
+            for other in (*arguments, *results)
+            if isinstance(other, np.ndarray)
+        )
+        direct = array.dtype == real and array.flags.carray and not shared
+        results.append(array if direct else np.empty(shape, real))
+    return results
+
+
+def _delivered(out, results):
+    """The arrays of `out`, with the results in them."""
+    arrays = _flat(out)
+    for array, result in zip(arrays, results, strict=True):
+        if array is not result:
+            array[...] = result
+    return arrays

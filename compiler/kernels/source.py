@@ -1,0 +1,121 @@
+"""The source text of kernels with all that they need, for embedding in a generated module."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+
+from derivatrix.runtime.errors import UnsupportedError
+
+
+@dataclass
+class Sources:
+    """Collects definitions, each after those it needs, and the imports of all of them."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    imports: set[tuple[str, str, str]] = field(default_factory=set)
+    _origins: dict[str, str] = field(default_factory=dict)
+
+    def add(self, function: Callable) -> None:
+        """Add a module's function (or what Numba made of one)."""
+        plain = getattr(function, "py_func", function)
+        module = inspect.getmodule(plain)
+        if module is None:
+            raise UnsupportedError(f"the source of the kernel {plain.__name__} cannot be found")
+        self._add(module, plain.__name__)
+
+    def _add(self, module: ModuleType, name: str) -> None:
+        contents = _contents(module)
+        if name in contents.imports:
+            origin, original = contents.imports[name]
+            if origin.startswith("derivatrix."):
+                self._add(importlib.import_module(origin), original)
+            else:
+                self.imports.add((origin, original, name))
+            return
+        if name not in contents.definitions:
+            return
+        if name in self.texts:
+            if self._origins[name] != module.__name__:
+                raise UnsupportedError(
+                    f"two kernels are called {name}: in {self._origins[name]} "
+                    f"and in {module.__name__}"
+                )
+            return
+        text, needed = contents.definitions[name]
+        self._origins[name] = module.__name__
+        for other in needed:
+            if other != name:
+                self._add(module, other)
+        self.texts[name] = text
+
+    def require(self, origin: str, name: str = "", alias: str = "") -> None:
+        """Add an import: `import origin as alias`, or `from origin import name`."""
+        self.imports.add((origin, name, alias or name or origin))
+
+    def import_lines(self) -> list[str]:
+        """The import statements, sorted as isort does."""
+        plain = [(origin, alias) for origin, name, alias in self.imports if not name]
+        lines = [
+            f"import {origin}" if origin == alias else f"import {origin} as {alias}"
+            for origin, alias in sorted(plain)
+        ]
+        grouped: dict[str, list[str]] = {}
+        for origin, name, alias in sorted(self.imports):
+            if name:
+                grouped.setdefault(origin, []).append(name if name == alias else f"{name} as {alias}")
+        return lines + [f"from {origin} import {', '.join(names)}" for origin, names in grouped.items()]
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """A module's top level: definitions (text, names used) and imports (module, name or "")."""
+
+    definitions: dict[str, tuple[str, tuple[str, ...]]]
+    imports: dict[str, tuple[str, str]]
+
+
+@cache
+def _contents(module: ModuleType) -> _Contents:
+    source = inspect.getsource(module)
+    lines = source.splitlines()
+    definitions: dict[str, tuple[str, tuple[str, ...]]] = {}
+    imports: dict[str, tuple[str, str]] = {}
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                imports[alias.asname or alias.name] = (alias.name, "")
+        elif isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                imports[alias.asname or alias.name] = (statement.module or "", alias.name)
+        else:
+            for name in _defined(statement):
+                start = min([statement.lineno, *_decorator_lines(statement)])
+                text = "\n".join(lines[start - 1 : statement.end_lineno])
+                definitions[name] = (text, _used(statement))
+    return _Contents(definitions, imports)
+
+
+def _defined(statement: ast.stmt) -> Iterable[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Assign):
+        return [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return []
+
+
+def _decorator_lines(statement: ast.stmt) -> list[int]:
+    return [decorator.lineno for decorator in getattr(statement, "decorator_list", [])]
+
+
+def _used(statement: ast.stmt) -> tuple[str, ...]:
+    """The names read anywhere in a statement, in order, without builtins."""
+    names = [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    return tuple(name for name in dict.fromkeys(names) if not hasattr(builtins, name))
+

@@ -1,0 +1,296 @@
+"""Formula texts: what they say, and that the NumPy ones evaluate to the node's array."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy
+import scipy.linalg
+import scipy.special
+import sympy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from derivatrix.compiler import arrays, dimensions, scalars
+from derivatrix.compiler.arrays import Array, apply, elementwise
+from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.formulas import STYLES, render, render_equation
+from derivatrix.compiler.ir import (
+    Apply,
+    Constant,
+    Delta,
+    Einsum,
+    Leaf,
+    Map,
+    Node,
+    Select,
+    Sum,
+    Triangle,
+    einsum,
+    full,
+    leaves,
+    slot,
+    zeros,
+)
+from derivatrix.compiler.operations.determinant import DETERMINANT
+from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
+from derivatrix.compiler.operations.sylvester import SYLVESTER
+
+n, m, batch = dimensions.dims("n m batch")
+SIZES = {"n": 3, "m": 2, "batch": 4}
+
+
+def leaf(name, *shape, structure="general", role="input"):
+    sizes = tuple(sympy.sympify(size) for size in shape)
+    return Array(Leaf(name, sizes, structure, role))
+
+
+X = leaf("X", n, n)
+A = leaf("A", m, n)
+B = leaf("B", n, n)
+S = leaf("S", n, n, structure="spd")
+x = leaf("x", n)
+y = leaf("y", n)
+s = leaf("s")
+bar = leaf("cotangent", n, n, role="cotangent")
+
+
+def inv(array):
+    return apply(INVERSE, array)
+
+
+def delta(size, labels):
+    return (Delta(size), labels)
+
+
+def values_of(node, seed=0):
+    """Random arrays for the leaves below `node`."""
+    rng = np.random.default_rng(seed)
+    values = {}
+    for part in leaves([node]):
+        shape = tuple(int(dimensions.evaluate(size, SIZES)) for size in part.shape)
+        value = rng.normal(size=shape)
+        values[part.name] = value @ value.T + np.eye(len(value)) if part.structure == "spd" else value
+    return values
+
+
+def evaluated(text, values, sizes=SIZES):
+    scope = {"np": np, "scipy": scipy, **values, **sizes}
+    with np.errstate(all="ignore"):
+        return np.asarray(eval(text, scope))
+
+
+def check(node, seed=0):
+    """The NumPy text evaluates to the array of the right shape."""
+    values = values_of(node, seed)
+    with np.errstate(all="ignore"):
+        expected = evaluate(node, values, SIZES)
+    result = evaluated(render(node, "numpy"), values)
+    assert result.shape == expected.shape
+    size = np.abs(expected[np.isfinite(expected)]).max(initial=1.0)
+    np.testing.assert_allclose(result, expected, rtol=1e-7, atol=1e-8 * size)
+
+
+p = leaf("p", n)
+TEXTS = [
+    (X @ X, "X²", "X @ X"),
+    (bar @ X.T + X.T @ bar, "Ȳ Xᵀ + Xᵀ Ȳ", "cotangent @ X.T + X.T @ cotangent"),
+    (X.T @ bar + bar @ X.T, "Ȳ Xᵀ + Xᵀ Ȳ", "cotangent @ X.T + X.T @ cotangent"),
+    (2 * (X @ X @ X.T) + 2 * (X.T @ X @ X), "2 X² Xᵀ + 2 Xᵀ X²", None),
+    (3 * (X @ X).T, "3 (Xᵀ)²", "3 * X.T @ X.T"),
+    (B @ x + B.T @ x, "B x + Bᵀ x", "B @ x + B.T @ x"),
+    (x @ B @ x, "xᵀ B x", "x @ B @ x"),
+    ((x @ B @ x) / (x @ x), "xᵀ B x / (xᵀ x)", "(x @ B @ x) / (x @ x)"),
+    (inv(S) - inv(S) @ B @ inv(S), "S⁻¹ − S⁻¹ B S⁻¹", None),
+    (-inv(X).T @ bar @ inv(X).T, "−X⁻ᵀ Ȳ X⁻ᵀ", None),
+    (inv(S).T @ x, "S⁻¹ x", "np.linalg.solve(S, x)"),
+    (Array(einsum([(p.node, "i"), delta(n, "ij")], "ij")), "diag(p)", "np.diag(p)"),
+    (
+        Array(einsum([(p.node, "i"), delta(n, "ij")], "ij"))
+        - Array(einsum([(p.node, "i"), (p.node, "j")], "ij")),
+        "diag(p) − p pᵀ",
+        "np.diag(p) - np.outer(p, p)",
+    ),
+    ((X @ X @ X).trace(), "tr(X³)", None),
+    ((X.T @ B).trace(), "tr(Bᵀ X)", None),
+    (arrays.multiply(X, X).sum(), "‖X‖_F²", "np.sum(X**2)"),
+    (elementwise(sympy.sqrt(slot(0)), x @ x), "‖x‖", "np.linalg.norm(x)"),
+    (x / elementwise(sympy.sqrt(slot(0)), x @ x), "x/‖x‖", "x / np.linalg.norm(x)"),
+    (A.sum(axis=1), "A 𝟏", "np.sum(A, axis=1)"),
+    (A.sum(axis=0), "Aᵀ 𝟏", "np.sum(A.T, axis=1)"),
+    (A.sum(), "sum(A)", "np.sum(A)"),
+    (X * x[:, None], "diag(x) X", "x[:, None] * X"),
+    (X * x, "X diag(x)", "X * x"),
+    (X + s, "X + s", "X + s"),
+    (X + x, "X + 𝟏 xᵀ", "X + x"),
+    (X / Array(full(n)), "X/n", "X / n"),
+    (X[1:, :2], "X[1:, :2]", "X[1:, :2]"),
+    (X[0, 1], "X[0,1]", "X[0, 1]"),
+    (X[:, 0], "X[:, 0]", "X[:, 0]"),
+    (x[::-1], "x[::−1]", "x[::-1]"),
+    (bar * elementwise(1 - sympy.tanh(slot(0)) ** 2, X), "Ȳ ⊙ (1 − tanh(X)∘²)", None),
+    (X / B, "X ⊘ B", "X / B"),
+    (Array(full(sympy.Rational(1, 2))) * x, "½ x", "x / 2"),
+    (Array(zeros((n, n))), "0", "np.zeros((n, n))"),
+    (Array(full(sympy.Integer(2), (n,))), "2 𝟏", "np.full((n,), 2.0)"),
+    (Array(Delta(n)), "I", "np.eye(n)"),
+    (X + s * Array(Delta(n)), "X + s I", "X + s * np.eye(n)"),
+    (elementwise(sympy.Max(slot(0), 0), x), "max(0, x)", None),
+    (elementwise(sympy.Piecewise((1, slot(0) > 0), (0, True)), x), "[x > 0]", None),
+]
+
+
+@pytest.mark.parametrize("array, unicode, numpy", TEXTS, ids=[text for _, text, _ in TEXTS])
+def test_texts(array, unicode, numpy):
+    assert render(array.node, "unicode") == unicode
+    if numpy is not None:
+        assert render(array.node, "numpy") == numpy
+    check(array.node)
+
+
+# Random nodes
+
+
+FUNCTIONS = [
+    sympy.tanh(slot(0)),
+    1 / (1 + slot(0) ** 2),
+    sympy.exp(-slot(0)) - 2 * slot(0),
+    sympy.sqrt(1 + slot(0) ** 2),
+    sympy.Max(0, slot(0)),
+    sympy.Abs(slot(0)) ** sympy.Rational(3, 2),
+    sympy.Piecewise((slot(0), slot(0) > 0), (sympy.exp(slot(0)) - 1, True)),
+    sympy.Piecewise((1, sympy.And(slot(0) > 0, slot(0) <= 1)), (0, True)),
+    scalars.sigmoid(slot(0)) * scalars.sigmoid(-slot(0)),
+    sympy.erf(slot(0)) / sympy.pi,
+    sympy.sign(slot(0)),
+    sympy.Integer(1) + 0 * slot(0),
+]
+PAIRS = [
+    slot(0) * slot(1),
+    slot(0) - 3 * slot(1) ** 2,
+    sympy.Max(slot(0), slot(1)),
+    slot(0) / (1 + slot(1) ** 2),
+    sympy.atan2(slot(0), slot(1)),
+    sympy.Piecewise((slot(0), slot(0) < slot(1)), (-slot(1), True)),
+]
+SHAPE_SIZES = [n, m, sympy.Integer(2), batch]
+COEFFICIENTS = [
+    sympy.S.One,
+    -sympy.S.One,
+    sympy.Rational(-3, 2),
+    sympy.Float(0.1),
+    n / 2,
+    1 / sympy.sqrt(n),
+    n * m + 1,
+]
+
+
+@st.composite
+def shapes(draw, most=3):
+    return tuple(draw(st.lists(st.sampled_from(SHAPE_SIZES), max_size=most)))
+
+
+@st.composite
+def structural(draw, size, other):
+    kind = draw(st.integers(0, 2))
+    if kind == 0 and size == other:
+        return Delta(size)
+    if kind == 1:
+        return Triangle(size, other, draw(st.integers(-1, 1)))
+    return Select(size, other, sympy.Integer(draw(st.integers(0, 1))), draw(st.sampled_from([1, 2])))
+
+
+@st.composite
+def products(draw, pool):
+    count = draw(st.integers(0, 3))
+    labels: dict[str, sympy.Expr] = {}
+
+    def label_for(size):
+        known = [label for label, own in labels.items() if own == size]
+        choice = draw(st.sampled_from([*known, "new"]))
+        if choice != "new":
+            return choice
+        labels[f"l{len(labels)}"] = size
+        return f"l{len(labels) - 1}"
+
+    factors = []
+    for _ in range(count):
+        if draw(st.integers(0, 4)) == 0:
+            size, other = draw(st.sampled_from(SHAPE_SIZES)), draw(st.sampled_from(SHAPE_SIZES))
+            node: Node = draw(structural(size, other))
+        else:
+            node = draw(st.sampled_from(pool))
+        factors.append((node, tuple(label_for(size) for size in node.shape)))
+    if draw(st.integers(0, 3)) == 0:
+        labels["extra"] = draw(st.sampled_from(SHAPE_SIZES))
+    output = draw(st.permutations(list(labels)))[: draw(st.integers(0, min(3, len(labels))))]
+    return einsum(factors, output, draw(st.sampled_from(COEFFICIENTS)), dict(labels))
+
+
+@st.composite
+def applications(draw, node):
+    core = 2 if node.ndim >= 2 and node.shape[-1] == node.shape[-2] else 1
+    operation = draw(st.sampled_from([INVERSE, DETERMINANT] if core == 2 else [SOFTMAX, LOGSUMEXP]))
+    depth = node.ndim - core
+    labels = draw(st.permutations(range(depth)))
+    stack = [node.shape[labels.index(i)] for i in range(depth)]
+    return Apply(operation, ((node, tuple(labels)),), tuple(stack))
+
+
+@st.composite
+def nodes(draw, steps=6):
+    pool: list[Node] = [X.node, x.node, s.node, A.node, S.node, bar.node]
+    for position in range(draw(st.integers(0, 2))):
+        pool.append(Leaf(f"L{position}", draw(shapes())))
+    pool.append(Constant(np.arange(4.0).reshape(2, 2) - 1.5))
+    for _ in range(draw(st.integers(1, steps))):
+        kind = draw(st.integers(0, 5))
+        chosen = draw(st.sampled_from(pool))
+        alike = [node for node in pool if node.shape == chosen.shape]
+        if kind <= 2:
+            pool.append(draw(products(pool)))
+        elif kind == 3:
+            terms = draw(st.lists(st.sampled_from(alike), min_size=0, max_size=3))
+            pool.append(Sum((chosen, *terms), chosen.shape))
+        elif kind == 4 or not chosen.ndim:
+            if draw(st.booleans()):
+                pool.append(Map(draw(st.sampled_from(FUNCTIONS)), (chosen,)))
+            else:
+                other = draw(st.sampled_from(alike))
+                pool.append(Map(draw(st.sampled_from(PAIRS)), (chosen, other)))
+        else:
+            pool.append(draw(applications(chosen)))
+    return pool[-1]
+
+
+def well_conditioned(node):
+    """Whether the values stay of a size at which rounding does not matter."""
+    from derivatrix.compiler.ir import topological
+
+    values = values_of(node)
+    with np.errstate(all="ignore"):
+        for part in topological([node]):
+            try:
+                array = evaluate(part, values, SIZES)
+            except np.linalg.LinAlgError:
+                return False
+            if not np.isfinite(array).all() or np.abs(array).max(initial=0) > 1e4:
+                return False
+            if isinstance(part, Apply) and part.operation is INVERSE:
+                if np.linalg.cond(array).max(initial=0) > 1e4:
+                    return False
+    return True
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(nodes())
+def test_random_nodes(node):
+    for style in STYLES:
+        assert render(node, style)
+        assert render_equation("Z", node, style)
+    if well_conditioned(node):
+        check(node)
