@@ -75,9 +75,7 @@ class Array:
     def mT(self) -> Array:
         """The last two axes exchanged."""
         if self.ndim < 2:
-            raise ShapeError(
-                f".mT needs at least 2 axes, not shape {shape_text(self.shape)}"
-            )
+            raise ShapeError(f".mT needs at least 2 axes, not shape {shape_text(self.shape)}")
         return transpose(self, (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
 
     def __repr__(self) -> str:
@@ -87,15 +85,11 @@ class Array:
 
     def __len__(self) -> int:
         if not self.ndim or not self.node.shape[0].is_Integer:
-            raise TypeError(
-                f"an array of shape {shape_text(self.shape)} has no literal length"
-            )
+            raise TypeError(f"an array of shape {shape_text(self.shape)} has no literal length")
         return int(self.node.shape[0])
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "a symbolic array has no truth value; use where(condition, x, y)"
-        )
+        raise TypeError("a symbolic array has no truth value; use where(condition, x, y)")
 
     def __float__(self) -> float:
         raise TypeError(
@@ -165,9 +159,7 @@ class Array:
     def __getitem__(self, index: object) -> Array:
         return take(self, index)
 
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
-    ) -> Array:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Array:
         from derivatrix.compiler.frontends.numpy import call_ufunc
 
         return call_ufunc(ufunc, method, inputs, options)
@@ -188,20 +180,14 @@ class Array:
 
         return embed(self)
 
-    def sum(
-        self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-    ) -> Array:
+    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """The sum over `axis` (all axes by default)."""
         return sum_over(self, axis, keepdims)
 
-    def mean(
-        self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-    ) -> Array:
+    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
         """The mean over `axis` (all axes by default)."""
         total = sum_over(self, axis, keepdims)
-        count = sympy.prod(
-            [self.node.shape[i] for i in normalise_axes(axis, self.ndim)]
-        )
+        count = sympy.prod([self.node.shape[i] for i in normalise_axes(axis, self.ndim)])
         return scale(total, 1 / count)
 
     def trace(self) -> Array:
@@ -214,9 +200,7 @@ class Array:
 
     def transpose(self, *axes: int) -> Array:
         """The axes in the order given (reversed by default)."""
-        order = (
-            axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-        )
+        order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
         return transpose(self, tuple(order) or tuple(reversed(range(self.ndim))))
 
 
@@ -281,9 +265,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
                 result[rank - offset] = size
             elif size not in (known, 1):
                 texts = " and ".join(shape_text(part) for part in shapes)
-                raise ShapeError(
-                    f"shapes {texts} do not broadcast: {known} against {size}"
-                )
+                raise ShapeError(f"shapes {texts} do not broadcast: {known} against {size}")
     return tuple(result)
 
 
@@ -340,9 +322,7 @@ def multiply(left: Array, right: Array) -> Array:
             factors.append((operand.node, axis_labels(operand.node.shape, shape)))
         else:
             coefficient *= number
-    return Array(
-        einsum(factors, range(len(shape)), coefficient, dict(enumerate(shape)))
-    )
+    return Array(einsum(factors, range(len(shape)), coefficient, dict(enumerate(shape))))
 
 
 def divide(left: Array, right: Array) -> Array:
@@ -360,9 +340,7 @@ def power(base: Array, exponent: Array) -> Array:
     """base ** exponent, entry by entry."""
     number = literal(exponent.node)
     if number is not None:
-        base = broadcast_to(
-            base, broadcast_shapes(base.node.shape, exponent.node.shape)
-        )
+        base = broadcast_to(base, broadcast_shapes(base.node.shape, exponent.node.shape))
     if number == 1:
         return base
     if number in (2, 3):
@@ -374,9 +352,7 @@ def power(base: Array, exponent: Array) -> Array:
 def matmul(left: Array, right: Array) -> Array:
     """left @ right, with NumPy's rules for vectors and stacks. Raises ShapeError."""
     if not left.ndim or not right.ndim:
-        raise ShapeError(
-            "@ needs arrays with at least one axis; multiply scalars with *"
-        )
+        raise ShapeError("@ needs arrays with at least one axis; multiply scalars with *")
     inner = left.node.shape[-1], right.node.shape[max(right.ndim - 2, 0)]
     if inner[0] != inner[1]:
         raise ShapeError(
@@ -392,9 +368,7 @@ def matmul(left: Array, right: Array) -> Array:
     output = (*range(len(stacks)), *left_core[:-1], *right_core[1:])
     sizes = dict(enumerate(stacks))
     return Array(
-        einsum(
-            [(left.node, left_labels), (right.node, right_labels)], output, sizes=sizes
-        )
+        einsum([(left.node, left_labels), (right.node, right_labels)], output, sizes=sizes)
     )
 
 
@@ -411,9 +385,7 @@ def transpose(array: Array, axes: Sequence[int]) -> Array:
 def trace(array: Array) -> Array:
     """The sum of the diagonal over the last two axes."""
     if array.ndim < 2 or array.node.shape[-1] != array.node.shape[-2]:
-        raise ShapeError(
-            f"trace needs a square matrix, not shape {shape_text(array.shape)}"
-        )
+        raise ShapeError(f"trace needs a square matrix, not shape {shape_text(array.shape)}")
     stacked = range(array.ndim - 2)
     return Array(einsum([(array.node, (*stacked, "d", "d"))], stacked))
 
@@ -480,11 +452,7 @@ def _select_slots(expression: sympy.Expr, nodes: list[Node]) -> Array:
     renames = {slot(old): slot(new) for new, old in enumerate(used)}
     expression = expression.xreplace(renames)
     arguments = tuple(nodes[i] for i in used)
-    return (
-        Array(arguments[0])
-        if expression == slot(0)
-        else Array(Map(expression, arguments))
-    )
+    return Array(arguments[0]) if expression == slot(0) else Array(Map(expression, arguments))
 
 
 def _compare(left: object, right: object, relation: Any) -> Any:
@@ -510,9 +478,7 @@ def where(condition: object, first: object, second: object) -> Array:
             sympy.true,
         ):
             count = len(node.arguments)
-            expression = sympy.Piecewise(
-                (slot(count), relation), (slot(count + 1), True)
-            )
+            expression = sympy.Piecewise((slot(count), relation), (slot(count + 1), True))
             return elementwise(expression, *map(Array, node.arguments), yes, no)
     expression = sympy.Piecewise((slot(1), sympy.Ne(slot(0), 0)), (slot(2), True))
     return elementwise(expression, test, yes, no)
@@ -551,9 +517,7 @@ def take(array: Array, index: object) -> Array:
 def _expand_index(index: tuple[object, ...], array: Array) -> list[object]:
     used = sum(part is not None and part is not Ellipsis for part in index)
     if used > array.ndim:
-        raise ShapeError(
-            f"{used} indices for an array of shape {shape_text(array.shape)}"
-        )
+        raise ShapeError(f"{used} indices for an array of shape {shape_text(array.shape)}")
     rest: list[object] = [slice(None)] * (array.ndim - used)
     parts: list[object] = []
     for part in index:
@@ -589,8 +553,7 @@ def slice_range(part: slice, size: Dimension) -> tuple[Dimension, Dimension, int
     if step == 0:
         raise ShapeError("slice step cannot be zero")
     if size.is_Integer and all(
-        bound is None or isinstance(bound, (int, np.integer))
-        for bound in (part.start, part.stop)
+        bound is None or isinstance(bound, (int, np.integer)) for bound in (part.start, part.stop)
     ):
         numbers = range(*slice(part.start, part.stop, step).indices(int(size)))
         return sympy.Integer(numbers.start), sympy.Integer(len(numbers)), step
@@ -630,9 +593,7 @@ def stack(arrays: Sequence[Array]) -> Array:
     return Array(Sum(tuple(terms), (count, *shape)))
 
 
-def apply(
-    operation: Any, *arguments: Array, parameters: tuple = (), output: int = 0
-) -> Array:
+def apply(operation: Any, *arguments: Array, parameters: tuple = (), output: int = 0) -> Array:
     """An operation of the registry on the trailing axes of the arguments, whose leading axes
     broadcast. Raises ShapeError."""
     ranks = operation.ranks
@@ -650,9 +611,7 @@ def apply(
         node = argument.node
         if any(
             size == 1 and target != 1
-            for size, target in zip(
-                own, stacked[len(stacked) - len(own) :], strict=True
-            )
+            for size, target in zip(own, stacked[len(stacked) - len(own) :], strict=True)
         ):
             node = broadcast_to(argument, stacked + node.shape[len(own) :]).node
             own = stacked

@@ -35,6 +35,7 @@ class Derivatives:
         self.inputs = {leaf.name: leaf for leaf in function.inputs}
         self.wrt = [self.inputs[name] for name in function.wrt]
         self.cotangent = Leaf("cotangent", function.expression.shape, role="cotangent")
+        self._finished: dict[str, dict[Key, Node]] = {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -54,7 +55,11 @@ class Derivatives:
             raise DeclarationError(
                 f"{self.function.name}: there is no {kind!r}; it has {', '.join(self.kinds)}"
             )
-        return getattr(self, f"_{kind}")
+        if kind not in self._finished:
+            nodes: dict[Key, Node] = getattr(self, f"_{kind}")
+            finished = simplify(list(nodes.values()), final=True)
+            self._finished[kind] = dict(zip(nodes, finished, strict=True))
+        return self._finished[kind]
 
     def batched(self, kind: str) -> dict[Key, Node]:
         """The nodes of a kind as the generated functions compute them, with the batch axis."""

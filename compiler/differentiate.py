@@ -49,9 +49,7 @@ def _differential(node: Node, known: Mapping[Node, Node]) -> Node:
         case Einsum():
             return _einsum(node, known)
         case Sum():
-            moving = tuple(
-                known[term] for term in node.terms if not is_zero(known[term])
-            )
+            moving = tuple(known[term] for term in node.terms if not is_zero(known[term]))
             return Sum(moving, node.shape)
         case Map():
             return _map(node, known)
@@ -93,9 +91,7 @@ def _map(node: Map, known: Mapping[Node, Node]) -> Node:
 
 
 def _slope(expression: sympy.Expr, node: Map) -> Node:
-    return elementwise(
-        expression, *(Array(argument) for argument in node.arguments)
-    ).node
+    return elementwise(expression, *(Array(argument) for argument in node.arguments)).node
 
 
 def _apply(node: Apply, known: Mapping[Node, Node]) -> Node:
@@ -106,9 +102,7 @@ def _apply(node: Apply, known: Mapping[Node, Node]) -> Node:
     return place(tangents[node.output].node, actual, node)
 
 
-def core_point(
-    node: Apply, companions: Mapping[str, list[Node]]
-) -> tuple[Point, dict[Node, Node]]:
+def core_point(node: Apply, companions: Mapping[str, list[Node]]) -> tuple[Point, dict[Node, Node]]:
     """The operation's arguments, tangents and results on core axes, and what each stands for."""
     operation = node.operation
     actual: dict[Node, Node] = {}
@@ -121,17 +115,14 @@ def core_point(
         return Array(leaf)
 
     arguments = tuple(
-        core(f"argument {i}", value, labels)
-        for i, (value, labels) in enumerate(node.arguments)
+        core(f"argument {i}", value, labels) for i, (value, labels) in enumerate(node.arguments)
     )
     tangents = tuple(
         core(f"tangent {i}", value, node.arguments[i][1])
         for i, value in enumerate(companions.get("tangent", []))
     )
     every = tuple(range(len(node.stack)))
-    shapes = operation.shapes(
-        [argument.node.shape for argument in arguments], node.parameters
-    )
+    shapes = operation.shapes([argument.node.shape for argument in arguments], node.parameters)
     results = tuple(
         core(
             f"result {i}",

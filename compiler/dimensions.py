@@ -32,9 +32,7 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
     if isinstance(value, str):
         value = symbol(value)
     if isinstance(value, bool):
-        raise DeclarationError(
-            f"{context}: a dimension is an integer or a symbol, not {value!r}"
-        )
+        raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
     try:
         expression = sympy.sympify(value, strict=True)
     except (sympy.SympifyError, TypeError) as error:
@@ -42,17 +40,11 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
             f"{context}: a dimension is an integer or a symbol, not {value!r}"
         ) from error
     if not isinstance(expression, sympy.Expr):
-        raise DeclarationError(
-            f"{context}: a dimension is an integer or a symbol, not {value!r}"
-        )
-    renames = {
-        s: symbol(s.name) for s in expression.free_symbols if s != symbol(s.name)
-    }
+        raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
+    renames = {s: symbol(s.name) for s in expression.free_symbols if s != symbol(s.name)}
     expression = sympy.expand(expression.xreplace(renames))
     if expression.is_number and not (expression.is_Integer and expression >= 0):
-        raise DeclarationError(
-            f"{context}: {value} is no size (a non-negative integer)"
-        )
+        raise DeclarationError(f"{context}: {value} is no size (a non-negative integer)")
     return expression
 
 
@@ -70,7 +62,5 @@ def require_equal(left: Dimension, right: Dimension, message: str) -> None:
 
 def evaluate(expression: sympy.Expr, sizes: Mapping[str, int]) -> float | int:
     """The number that a coefficient or dimension stands for at the given sizes."""
-    value = expression.xreplace(
-        {s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols}
-    )
+    value = expression.xreplace({s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols})
     return int(value) if value.is_Integer else float(value)

@@ -104,17 +104,17 @@ def emit(module: ModuleDescription) -> str:
     one that the module itself needs."""
     sources = Sources()
     for name in _boundary_names():
-        sources.add(getattr(boundary, name))
-    sources.add(base.compiled)
+        sources.add(boundary, name)
+    sources.add(base, "compiled")
     kernels = []
     constants: dict[str, np.ndarray] = {}
     for function in module.functions:
         kernels.append(kernel_text(function.plan))
         constants.update(function.plan.constants)
         for kernel in function.plan.kernels:
-            sources.add(kernel)
+            sources.add_function(kernel)
         if any(isinstance(step, Gemm) for step in function.plan.steps):
-            sources.add(blas.gemm)
+            sources.add(blas, "gemm")
     _require_imports(sources, kernels, bool(constants))
     tuples: dict[str, tuple[str, ...]] = {}
     functions = [_function(function, module, tuples) for function in module.functions]

@@ -20,9 +20,7 @@ from derivatrix.compiler.ir import (
 )
 
 
-def evaluate(
-    node: Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
-) -> np.ndarray:
+def evaluate(node: Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> np.ndarray:
     """The array that `node` stands for, given the leaves' arrays and the dimensions' sizes."""
     return evaluate_all([node], values, sizes)[0]
 
@@ -46,9 +44,7 @@ def _evaluate(
     shape = tuple(int(dimensions.evaluate(size, sizes)) for size in node.shape)
     match node:
         case Leaf():
-            return np.broadcast_to(
-                np.asarray(values[node.name], dtype=np.float64), shape
-            )
+            return np.broadcast_to(np.asarray(values[node.name], dtype=np.float64), shape)
         case Constant():
             return node.array
         case Delta():
@@ -76,9 +72,7 @@ def _evaluate(
     raise TypeError(f"no evaluation for {node!r}")
 
 
-def _einsum(
-    node: Einsum, known: Mapping[Node, np.ndarray], sizes: Mapping[str, int]
-) -> np.ndarray:
+def _einsum(node: Einsum, known: Mapping[Node, np.ndarray], sizes: Mapping[str, int]) -> np.ndarray:
     operands: list[object] = []
     for factor, labels in node.factors:
         operands += [known[factor], list(labels)]

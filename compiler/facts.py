@@ -31,18 +31,14 @@ def facts(node: Node) -> frozenset[str]:
             symmetric = (node.array == node.array.swapaxes(-1, -2)).all()
             return frozenset({"symmetric"} if symmetric else ())
         case Delta():
-            return frozenset(
-                {"symmetric", "spd", "lower", "upper", "diagonal", "orthogonal"}
-            )
+            return frozenset({"symmetric", "spd", "lower", "upper", "diagonal", "orthogonal"})
         case Sum() if node.terms:
             shared = frozenset.intersection(*(facts(term) for term in node.terms))
             return shared - {"orthogonal"}
         case Map():
             return _symmetric(all("symmetric" in facts(a) for a in node.arguments))
         case Apply():
-            return node.operation.facts(
-                [facts(argument) for argument, _ in node.arguments]
-            )
+            return node.operation.facts([facts(argument) for argument, _ in node.arguments])
         case Einsum():
             return _einsum(node)
     return frozenset()
@@ -71,9 +67,7 @@ def _einsum(node: Einsum) -> frozenset[str]:
     return _symmetric(original == _multiset(node, swapped))
 
 
-def _multiset(
-    node: Einsum, renames: dict[int, int]
-) -> list[tuple[str, tuple[int, ...]]]:
+def _multiset(node: Einsum, renames: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
     """The factors, canonically labelled, with the output labels renamed."""
     from derivatrix.compiler.simplify.canonical import canonical_labels
 

@@ -101,9 +101,7 @@ def _text(field: object) -> str:
         return field.key
     if isinstance(field, tuple):
         return f"({','.join(_text(part) for part in field)})"
-    return str(
-        getattr(field, "name", None) if hasattr(field, "differential") else field
-    )
+    return str(getattr(field, "name", None) if hasattr(field, "differential") else field)
 
 
 class Leaf(Node):
@@ -120,9 +118,7 @@ class Leaf(Node):
         if structure not in STRUCTURES:
             raise ShapeError(f"{name}: unknown structure {structure!r}")
         attributes = {"name": name, "structure": structure, "role": role}
-        return cls._intern(
-            (name, shape, structure, role), attributes, shape, prefix=f"1{name}."
-        )
+        return cls._intern((name, shape, structure, role), attributes, shape, prefix=f"1{name}.")
 
 
 class Constant(Node):
@@ -163,13 +159,9 @@ class Select(Structural):
     start: Dimension
     step: int
 
-    def __new__(
-        cls, count: Dimension, size: Dimension, start: Dimension, step: int
-    ) -> Select:
+    def __new__(cls, count: Dimension, size: Dimension, start: Dimension, step: int) -> Select:
         attributes = {"start": start, "step": step}
-        return cls._intern(
-            (count, size, start, step), attributes, (count, size), prefix="0"
-        )
+        return cls._intern((count, size, start, step), attributes, (count, size), prefix="0")
 
 
 class Triangle(Structural):
@@ -179,9 +171,7 @@ class Triangle(Structural):
     offset: int
 
     def __new__(cls, rows: Dimension, columns: Dimension, offset: int = 0) -> Triangle:
-        return cls._intern(
-            (rows, columns, offset), {"offset": offset}, (rows, columns), prefix="0"
-        )
+        return cls._intern((rows, columns, offset), {"offset": offset}, (rows, columns), prefix="0")
 
 
 class Einsum(Node):
@@ -210,9 +200,7 @@ class Einsum(Node):
                 raise ShapeError(f"{node!r} has {node.ndim} axes, labelled {labels}")
             for label, size in zip(labels, node.shape, strict=True):
                 if sizes[label] != size:
-                    raise ShapeError(
-                        f"axis of size {size} where {sizes[label]} is expected"
-                    )
+                    raise ShapeError(f"axis of size {size} where {sizes[label]} is expected")
         attributes = {"coefficient": coefficient, "factors": factors, "sizes": sizes}
         children = tuple(dict.fromkeys(node for node, _ in factors))
         fields = (coefficient, factors, sizes, ndim)
@@ -237,9 +225,7 @@ class Sum(Node):
                     f"cannot add shapes {shape_text(shape)} and {shape_text(term.shape)}"
                 )
         children = tuple(dict.fromkeys(terms))
-        return cls._intern(
-            (terms, shape), {"terms": terms}, shape, children, prefix="5"
-        )
+        return cls._intern((terms, shape), {"terms": terms}, shape, children, prefix="5")
 
 
 class Map(Node):
@@ -260,9 +246,7 @@ class Map(Node):
                 )
         attributes = {"expression": expression, "arguments": arguments}
         children = tuple(dict.fromkeys(arguments))
-        return cls._intern(
-            (expression, arguments), attributes, shape, children, prefix="3"
-        )
+        return cls._intern((expression, arguments), attributes, shape, children, prefix="3")
 
 
 class Apply(Node):
@@ -331,9 +315,7 @@ def einsum(
         numbers.setdefault(label, len(numbers))
     if len(set(output)) != len(output):
         raise ShapeError("an output label is repeated")
-    numbered = tuple(
-        (node, tuple(numbers[label] for label in labels)) for node, labels in factors
-    )
+    numbered = tuple((node, tuple(numbers[label] for label in labels)) for node, labels in factors)
     return Einsum(
         sympy.sympify(coefficient),
         numbered,

@@ -218,4 +218,3 @@ _infix = Infix(number, FUNCTIONS, _load)
 
 def _scalar(value: Scalar) -> str:
     return _infix.text(value)
-

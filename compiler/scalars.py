@@ -163,8 +163,7 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     """
     if expression.has(sympy.floor, sympy.ceiling):
         constants = {
-            part: sympy.Dummy(real=True)
-            for part in expression.atoms(sympy.floor, sympy.ceiling)
+            part: sympy.Dummy(real=True) for part in expression.atoms(sympy.floor, sympy.ceiling)
         }
         result = expression.xreplace(constants).diff(variable)
         result = result.xreplace({dummy: part for part, dummy in constants.items()})
@@ -205,9 +204,7 @@ class _Printer(SciPyPrinter):
 
 def numpy_text(expression: sympy.Expr) -> str:
     """The expression as NumPy/SciPy text, with `np` and `scipy` in scope."""
-    printer = _Printer(
-        {"fully_qualified_modules": True, "allow_unknown_functions": False}
-    )
+    printer = _Printer({"fully_qualified_modules": True, "allow_unknown_functions": False})
     text = printer.doprint(expression)
     return text.replace("numpy.", "np.")
 

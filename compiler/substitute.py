@@ -53,9 +53,7 @@ def _rebuild(
             terms = tuple(_lift(term, new, stacked, extra) for term in node.terms)
             return Sum(terms, extra + node.shape), deep
         case Map():
-            arguments = tuple(
-                _lift(argument, new, stacked, extra) for argument in node.arguments
-            )
+            arguments = tuple(_lift(argument, new, stacked, extra) for argument in node.arguments)
             return Map(node.expression, arguments), deep
         case Apply():
             return _apply(node, new, stacked, extra), deep
@@ -70,17 +68,14 @@ def _einsum(
     factors = tuple(
         (
             new[factor],
-            (leading if stacked[factor] else ())
-            + tuple(label + shift for label in labels),
+            (leading if stacked[factor] else ()) + tuple(label + shift for label in labels),
         )
         for factor, labels in node.factors
     )
     return Einsum(node.coefficient, factors, extra + node.sizes, shift + node.ndim)
 
 
-def _lift(
-    node: Node, new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape
-) -> Node:
+def _lift(node: Node, new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape) -> Node:
     if not extra or stacked[node]:
         return new[node]
     rank = node.ndim
@@ -97,9 +92,7 @@ def _apply(
     arguments: list[Factor] = []
     for argument, labels in node.arguments:
         moved = tuple(label + shift for label in labels)
-        arguments.append(
-            (new[argument], (leading if stacked[argument] else ()) + moved)
-        )
+        arguments.append((new[argument], (leading if stacked[argument] else ()) + moved))
     return Apply(
         node.operation,
         tuple(arguments),

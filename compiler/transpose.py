@@ -61,9 +61,7 @@ def _shares(node: Node, incoming: Node, varying: set[Node]) -> list[tuple[Node, 
             return [_einsum(node, incoming, varying)]
         case Apply():
             return _apply(node, incoming, varying)
-    raise UnsupportedError(
-        f"{type(node).__name__} is not linear, so it has no transpose"
-    )
+    raise UnsupportedError(f"{type(node).__name__} is not linear, so it has no transpose")
 
 
 def _einsum(node: Einsum, incoming: Node, varying: set[Node]) -> tuple[Node, Node]:

@@ -15,7 +15,7 @@ that has no SymPy and no jinja2.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -61,12 +61,10 @@ _PLACES = {name: place for place, names in _NAMES.items() for name in names}
 _ARRAYS = "compiler.frontends.arrays"
 
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        value = _find(name)
-        globals()[name] = value
-        return value
+def __getattr__(name: str) -> Any:
+    value = _find(name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

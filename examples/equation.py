@@ -50,8 +50,9 @@ def main() -> None:
     middle = np.zeros((9, 15))
     middle[4, 7] = 1.0
     backward = plate.vjp(rows, columns, source, middle)
-    print("where heat would warm the middle most:", np.argwhere(backward.C == backward.C.max())[0])
-    print("the middle again, from the adjoint:", f"{(backward.C * source).sum():.4f}")
+    best = np.unravel_index(backward.C.argmax(), backward.C.shape)
+    print("heat warms the middle most at", tuple(map(int, best)))
+    print(f"the middle again, from the adjoint: {(backward.C * source).sum():.4f}")
 
     for name in ("K", "f"):
         print(f"solve, backward by {name}:", displacement.formula("vjp", name))

@@ -39,10 +39,10 @@ def main() -> None:
         print(f"  after {name}: {row}")
     print("2 X Ȳ, wrong:", (2 * OZ @ cotangent).tolist())
 
-    step = 1e-6
     moved = OZ.copy()
-    moved[0, 1] += step
-    print("by differences, rain -> nice:", round((module.value(moved)[0, 2] - later[0, 2]) / step, 6))
+    moved[0, 1] += 1e-6
+    slope = (module.value(moved)[0, 2] - later[0, 2]) / 1e-6
+    print(f"by differences, nice after rain: {slope:.6f}")
     print("energy and its gradient:", *dx.compile(energy).value_and_gradient(OZ), sep="\n")
 
 

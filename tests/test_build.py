@@ -182,7 +182,12 @@ def test_a_failed_verification_leaves_everything_as_it_was(tmp_path, monkeypatch
     with pytest.raises(dx.VerificationError, match="Nothing was written"):
         dx.build([double], tmp_path / "new")
     assert sorted(os.listdir(tmp_path)) == ["out"]
-    assert sorted(os.listdir(directory)) == ["__init__.py", "certificate.json", "certificate.md", "triple.py"]
+    assert sorted(os.listdir(directory)) == [
+        "__init__.py",
+        "certificate.json",
+        "certificate.md",
+        "triple.py",
+    ]
 
 
 def test_a_file_in_the_place_of_the_directory(tmp_path):

@@ -219,7 +219,12 @@ def test_help_has_an_example(run, command):
 
 def test_formulas_are_printed_where_the_terminal_knows_no_unicode(run, tmp_path):
     code = "from derivatrix.compiler.cli import main; main(['explain', 'functions.py:square'])"
-    done = python(tmp_path, "-X", "utf8=0", "-c", "import sys\n"
-                  "sys.stdout.reconfigure(encoding='ascii')\n" + code)
+    done = python(
+        tmp_path,
+        "-X",
+        "utf8=0",
+        "-c",
+        "import sys\nsys.stdout.reconfigure(encoding='ascii')\n" + code,
+    )
     assert done.returncode == 0, done.stderr
     assert r"\u0232 X\u1d40" in done.stdout

@@ -74,7 +74,9 @@ def values_of(node, seed=0):
     for part in leaves([node]):
         shape = tuple(int(dimensions.evaluate(size, SIZES)) for size in part.shape)
         value = rng.normal(size=shape)
-        values[part.name] = value @ value.T + np.eye(len(value)) if part.structure == "spd" else value
+        values[part.name] = (
+            value @ value.T + np.eye(len(value)) if part.structure == "spd" else value
+        )
     return values
 
 
@@ -201,7 +203,9 @@ def structural(draw, size, other):
         return Delta(size)
     if kind == 1:
         return Triangle(size, other, draw(st.integers(-1, 1)))
-    return Select(size, other, sympy.Integer(draw(st.integers(0, 1))), draw(st.sampled_from([1, 2])))
+    return Select(
+        size, other, sympy.Integer(draw(st.integers(0, 1))), draw(st.sampled_from([1, 2]))
+    )
 
 
 @st.composite

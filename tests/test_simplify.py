@@ -128,7 +128,7 @@ def simplified_children(node: Node) -> Node:
 
 def test_every_rule_has_an_example() -> None:
     tested = {rule for rule, _ in PRODUCTS} | {rule for rule, _ in NODES}
-    every = {*products.RULES, *functions.MAP_RULES, *functions.APPLY_RULES}
+    every = {*products.RULES, *products.FINAL_RULES, *functions.MAP_RULES, *functions.APPLY_RULES}
     assert every == tested
 
 
@@ -145,16 +145,20 @@ def test_simplify_is_idempotent(node: Node) -> None:
     assert simplify(once) == once
 
 
-@pytest.mark.parametrize("rule", products.RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize(
+    "rule", products.RULES + products.FINAL_RULES, ids=lambda rule: rule.__name__
+)
 def test_corrupted_rule_is_caught(rule: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     def corrupted(product: Product) -> Product | None:
         after = rule(product)
         return after and after.scaled(sympy.Rational(1001, 1000))
 
-    rules = tuple(corrupted if own is rule else own for own in products.RULES)
-    monkeypatch.setattr(products, "RULES", rules)
+    for name in ("RULES", "FINAL_RULES"):
+        rules = getattr(products, name)
+        changed = tuple(corrupted if own is rule else own for own in rules)
+        monkeypatch.setattr(f"derivatrix.compiler.simplify.{name}", changed)
     examples = [node for own, node in PRODUCTS if own is rule]
-    assert max(change(node, simplify([node])[0]) for node in examples) > 1e-4
+    assert max(change(node, simplify([node], final=True)[0]) for node in examples) > 1e-4
 
 
 def test_equal_products_are_one_node() -> None:

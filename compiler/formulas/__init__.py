@@ -67,9 +67,7 @@ def render_equation(
     return printer.equations(lines)
 
 
-def _notation(
-    node: Node, style: str, names: Mapping[str, str] | None
-) -> tuple[Unicode, Notation]:
+def _notation(node: Node, style: str, names: Mapping[str, str] | None) -> tuple[Unicode, Notation]:
     if style not in STYLES:
         raise ValueError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
     printer = LATEX if style == "latex" else UNICODE

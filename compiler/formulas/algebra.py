@@ -249,7 +249,9 @@ def is_negative(exponent: Tree) -> bool:
 
 def raised(body: Tree, exponent: Tree) -> Tree:
     """A power entry by entry, or of a scalar."""
-    return _entrywise(lambda parts, rank: _raised(*parts, rank), (body, exponent), max(body.rank, exponent.rank))
+    return _entrywise(
+        lambda parts, rank: _raised(*parts, rank), (body, exponent), max(body.rank, exponent.rank)
+    )
 
 
 def _raised(body: Tree, exponent: Tree, rank: int) -> Tree:
@@ -486,10 +488,15 @@ def part(body: Tree, ranges: tuple[Range | Dimension | None, ...]) -> Tree:
     """Entries of a matrix or vector."""
     if isinstance(body, Part):
         own = iter(ranges)
-        merged = [next(own) if old is None or isinstance(old, tuple) else old for old in body.ranges]
+        merged = [
+            next(own) if old is None or isinstance(old, tuple) else old for old in body.ranges
+        ]
         kept = [old for old in body.ranges if old is None or isinstance(old, tuple)]
         if all(old is None or new is None for old, new in zip(kept, ranges, strict=True)):
-            both = [new if new is not None else old for old, new in zip(body.ranges, merged, strict=True)]
+            both = [
+                new if new is not None else old
+                for old, new in zip(body.ranges, merged, strict=True)
+            ]
             return Part(body.body, tuple(both))
     if isinstance(body, Transpose) and len(ranges) == 2 and body.rank == 2:
         inner = part(body.body, ranges[::-1])
@@ -587,7 +594,11 @@ def _trace_of_product(matrix: Matmul) -> Tree:
         for turn in range(len(factors)):
             candidates.append(matmul(*factors[turn:], *factors[:turn]))
     best = min(candidates, key=_trace_order)
-    if isinstance(best, Matmul) and len(best.factors) == 2 and best.factors[0] == transpose(best.factors[1]):
+    if (
+        isinstance(best, Matmul)
+        and len(best.factors) == 2
+        and best.factors[0] == transpose(best.factors[1])
+    ):
         return Raise(0, Norm(best.factors[1]), Number(2 * ONE))
     return Trace(best) if isinstance(best, (Matmul, Power)) else trace(best)
 

@@ -73,9 +73,7 @@ class Arrays(Builder):
         body = self._body(items, tuple(present), parts)
         return algebra.spread(algebra.scale(ONE, [parts.scalar], body), along, shape)
 
-    def _body(
-        self, items: list[Item], output: tuple[int, ...], parts: Product
-    ) -> Tree | None:
+    def _body(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree | None:
         """The product, all of whose output labels some item has."""
         if not items:
             return None
@@ -94,9 +92,7 @@ class Arrays(Builder):
             body = self._entrywise(arrays, output, parts)
         return algebra.scale(ONE, scalars, body)
 
-    def _entrywise(
-        self, items: list[Item], output: tuple[int, ...], parts: Product
-    ) -> Tree:
+    def _entrywise(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
         shape = tuple(parts.sizes[label] for label in output)
         factors = []
         for tree, labels in items:
@@ -105,9 +101,7 @@ class Arrays(Builder):
             factors.append(algebra.spread(tree, along, shape))
         return algebra.hadamard(factors, len(output))
 
-    def _contraction(
-        self, items: list[Item], output: tuple[int, ...], parts: Product
-    ) -> Tree:
+    def _contraction(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
         used = dict.fromkeys([*output, *(label for _, labels in items for label in labels)])
         letters = dict(zip(used, AXES, strict=False))
         inputs = ("".join(letters[label] for label in labels) for _, labels in items)

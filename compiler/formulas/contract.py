@@ -141,7 +141,9 @@ def _join(graph: Graph, left: Item, right: Item, label: int, old: Sequence[Item]
     column = _turned(right, (label, *second))
     if not first:
         return graph.replace(old, algebra.matmul(Transpose(left[0]), column), ())
-    return graph.replace(old, algebra.matmul(_turned(left, (*first, label)), column), first + second)
+    return graph.replace(
+        old, algebra.matmul(_turned(left, (*first, label)), column), first + second
+    )
 
 
 def _pair(graph: Graph) -> bool:
@@ -185,7 +187,7 @@ def _assembled(graph: Graph, shape: Shape) -> Tree | None:
     if len(vectors) == 2:
         return algebra.matmul(vectors[output[0]], Transpose(vectors[output[1]]))
     if vectors:
-        (label, tree), = vectors.items()
+        ((label, tree),) = vectors.items()
         return algebra.spread(tree, (output.index(label),), shape)
     if not shape:
         return None

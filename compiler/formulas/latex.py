@@ -137,7 +137,11 @@ class Latex(Unicode):
         return super().condition(tree)
 
     def delta(self, left: str, right: str) -> str:
-        return rf"\delta_{{{left}{right}}}" if len(left + right) == 2 else rf"\delta_{{{left},{right}}}"
+        return (
+            rf"\delta_{{{left}{right}}}"
+            if len(left + right) == 2
+            else rf"\delta_{{{left},{right}}}"
+        )
 
 
 def _bare(text: str) -> str:
@@ -148,7 +152,11 @@ def _bare(text: str) -> str:
     for match in re.finditer(r"\\(left|right)(?![a-zA-Z])", text):
         depth += 1 if match.group(1) == "left" else -1
         if depth == 0:
-            return text[len(r"\left(") : -len(r"\right)")] if match.start() == len(text) - len(r"\right)") else text
+            return (
+                text[len(r"\left(") : -len(r"\right)")]
+                if match.start() == len(text) - len(r"\right)")
+                else text
+            )
     return text
 
 

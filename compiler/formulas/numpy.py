@@ -157,7 +157,9 @@ class NumPy:
         missing = [axis for axis in range(tree.rank) if axis not in tree.along]
         if not tree.along or max(missing) < min(tree.along):
             return self._loosely(tree.body)
-        places = [":" if axis in tree.along else "None" for axis in range(min(tree.along), tree.rank)]
+        places = [
+            ":" if axis in tree.along else "None" for axis in range(min(tree.along), tree.rank)
+        ]
         return f"{self.text(tree.body, ATOM)}[{', '.join(places)}]", ATOM
 
     def show_arranged(self, tree: Arranged) -> Text:
@@ -189,10 +191,15 @@ class NumPy:
             if segments[-1] and _is_column(segments[-1][-1]):
                 segments.append([])
             segments[-1].append(factor)
-        numbers = [segment for segment in segments if is_row(segment[0]) and _is_column(segment[-1])]
+        numbers = [
+            segment for segment in segments if is_row(segment[0]) and _is_column(segment[-1])
+        ]
         arrays = [segment for segment in segments if segment not in numbers]
         if len(arrays) == 2:
-            outer: Text = f"np.outer({self._chain(arrays[0])[0]}, {self._chain(arrays[1])[0]})", ATOM
+            outer: Text = (
+                f"np.outer({self._chain(arrays[0])[0]}, {self._chain(arrays[1])[0]})",
+                ATOM,
+            )
         else:
             outer = self._chain(arrays[0] if arrays else numbers.pop())
         texts = [_held(self._chain(segment), POWER) for segment in numbers]
@@ -433,6 +440,6 @@ def _filled(text: str, texts: Mapping[str, str]) -> str:
         before, after = text[: match.start()][-1:], text[match.end() :][:1]
         alone = before in "(," or text[: match.start()].endswith(", ")
         argument = texts[match[0]]
-        return argument if alone and after in ("," , ")") else f"({argument})"
+        return argument if alone and after in (",", ")") else f"({argument})"
 
     return re.sub(r"\b_\d+\b", fill, text)

@@ -276,7 +276,9 @@ class Unicode:
         holds = HADAMARD if loose and not under else PRODUCT
         return (self.minus + upper, SUM) if tree.coefficient.is_negative else (upper, holds)
 
-    def _numerator(self, numbers: list[str], over: list[Tree], body: Tree | None, divided: bool) -> str:
+    def _numerator(
+        self, numbers: list[str], over: list[Tree], body: Tree | None, divided: bool
+    ) -> str:
         parts = over if body is None else [*over, body]
         if not numbers and len(parts) == 1:
             return self.text(parts[0], PRODUCT if divided else HADAMARD)
@@ -330,7 +332,7 @@ class Unicode:
             part = self.text(term, HADAMARD)
             if self.text(term).startswith(self.minus):
                 negative = self.text(term)
-                text += f" {self.minus} {negative[len(self.minus):]}" if text else negative
+                text += f" {self.minus} {negative[len(self.minus) :]}" if text else negative
             else:
                 text += f" + {part}" if text else part
         return text, SUM

@@ -12,7 +12,6 @@ from derivatrix.compiler.arrays import (
     Array,
     asarray,
     elementwise,
-    matmul,
     normalise_axes,
     normalise_axis,
     where,
@@ -388,6 +387,11 @@ def hstack(parts: Sequence[Any]) -> Array:
     return concatenate(operands, axis=0 if operands[0].ndim == 1 else 1)
 
 
+def matmul(left: Any, right: Any) -> Array:
+    """left @ right."""
+    return arrays.matmul(asarray(left), asarray(right))
+
+
 def dot(left: Any, right: Any) -> Array:
     """The matrix product of vectors and matrices; scalars multiply."""
     one, two = asarray(left), asarray(right)
@@ -580,6 +584,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     if name[0] != "_" and callable(value) and getattr(value, "__module__", "") == __name__
 }
 """Every public function by its name, for NumPy's dispatch and for the text notation."""
-FUNCTIONS |= {"matmul": matmul, "where": where}
+FUNCTIONS["where"] = where
 
 __all__ = sorted({*FUNCTIONS, "Array", "asarray", "dims"})

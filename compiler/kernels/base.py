@@ -21,9 +21,7 @@ def compiled(**options):
 
     def decorate(function):
         try:
-            return njit(cache=True, error_model="numpy", nogil=True, **options)(
-                function
-            )
+            return njit(cache=True, error_model="numpy", nogil=True, **options)(function)
         except RuntimeError:
             return njit(error_model="numpy", nogil=True, **options)(function)
 
@@ -37,9 +35,7 @@ def routine(library, name):
     precision of the arrays), arrays by address.
     """
     for prefix in "sd":
-        address = get_cython_function_address(
-            f"scipy.linalg.cython_{library}", prefix + name
-        )
+        address = get_cython_function_address(f"scipy.linalg.cython_{library}", prefix + name)
         ll.add_symbol(f"derivatrix_{prefix}{name}", address)
 
     @intrinsic
@@ -49,13 +45,9 @@ def routine(library, name):
             arrays = [kind.dtype for kind in kinds if isinstance(kind, types.Array)]
             real = next(kind for kind in arrays if isinstance(kind, types.Float))
             pointers = []
-            for kind, value in zip(
-                kinds, cgutils.unpack_tuple(builder, values[0]), strict=True
-            ):
+            for kind, value in zip(kinds, cgutils.unpack_tuple(builder, values[0]), strict=True):
                 if isinstance(kind, types.Array):
-                    pointers.append(
-                        context.make_array(kind)(context, builder, value).data
-                    )
+                    pointers.append(context.make_array(kind)(context, builder, value).data)
                     continue
                 passed = types.int32 if isinstance(kind, types.Integer) else real
                 if kind == types.uint8:

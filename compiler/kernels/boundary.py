@@ -37,11 +37,7 @@ def _coerced(function, *arguments):
     """The arguments (name, value, rank) as the kernels take them: C-contiguous arrays of one
     float type (float32 if all arrays are), numbers for rank 0."""
     arrays = [_number_array(function, name, value) for name, value, _ in arguments]
-    kinds = {
-        array.dtype
-        for array, (_, _, rank) in zip(arrays, arguments, strict=True)
-        if rank > 0
-    }
+    kinds = {array.dtype for array, (_, _, rank) in zip(arrays, arguments, strict=True) if rank > 0}
     real = _FLOAT32 if kinds == {_FLOAT32} else _FLOAT64
     results = []
     for array, (name, _, rank) in zip(arrays, arguments, strict=True):

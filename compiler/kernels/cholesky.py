@@ -46,9 +46,7 @@ def cholesky_solve_columns(lower, b):
     one = b.dtype.type(1)
     for s in range(stack):
         if n > 0 and columns > 0:
-            blas_trsm(
-                (RIGHT, UPPER, NO, NO, columns, n, one, lower[s], n, b[s], columns)
-            )
+            blas_trsm((RIGHT, UPPER, NO, NO, columns, n, one, lower[s], n, b[s], columns))
             blas_trsm(
                 (
                     RIGHT,

@@ -109,12 +109,8 @@ def lu_solve_columns(lu, pivots, b, transposed):
                     )
                 )
             else:
-                blas_trsm(
-                    (RIGHT, UPPER, NO, NO, columns, n, one, lu[s], n, b[s], columns)
-                )
-                blas_trsm(
-                    (RIGHT, LOWER, NO, UNIT, columns, n, one, lu[s], n, b[s], columns)
-                )
+                blas_trsm((RIGHT, UPPER, NO, NO, columns, n, one, lu[s], n, b[s], columns))
+                blas_trsm((RIGHT, LOWER, NO, UNIT, columns, n, one, lu[s], n, b[s], columns))
                 swap_rows(pivots[s], b[s], True)
 
 

@@ -22,20 +22,21 @@ class Sources:
     imports: set[tuple[str, str, str]] = field(default_factory=set)
     _origins: dict[str, str] = field(default_factory=dict)
 
-    def add(self, function: Callable) -> None:
-        """Add a module's function (or what Numba made of one)."""
+    def add_function(self, function: Callable) -> None:
+        """Add a function, or what Numba made of one."""
         plain = getattr(function, "py_func", function)
         module = inspect.getmodule(plain)
         if module is None:
             raise UnsupportedError(f"the source of the kernel {plain.__name__} cannot be found")
-        self._add(module, plain.__name__)
+        self.add(module, plain.__name__)
 
-    def _add(self, module: ModuleType, name: str) -> None:
+    def add(self, module: ModuleType, name: str) -> None:
+        """Add what `name` is in `module`, if it is defined there or imported."""
         contents = _contents(module)
         if name in contents.imports:
             origin, original = contents.imports[name]
             if origin.startswith("derivatrix."):
-                self._add(importlib.import_module(origin), original)
+                self.add(importlib.import_module(origin), original)
             else:
                 self.imports.add((origin, original, name))
             return
@@ -52,7 +53,7 @@ class Sources:
         self._origins[name] = module.__name__
         for other in needed:
             if other != name:
-                self._add(module, other)
+                self.add(module, other)
         self.texts[name] = text
 
     def require(self, origin: str, name: str = "", alias: str = "") -> None:
@@ -69,8 +70,12 @@ class Sources:
         grouped: dict[str, list[str]] = {}
         for origin, name, alias in sorted(self.imports):
             if name:
-                grouped.setdefault(origin, []).append(name if name == alias else f"{name} as {alias}")
-        return lines + [f"from {origin} import {', '.join(names)}" for origin, names in grouped.items()]
+                grouped.setdefault(origin, []).append(
+                    name if name == alias else f"{name} as {alias}"
+                )
+        return lines + [
+            f"from {origin} import {', '.join(names)}" for origin, names in grouped.items()
+        ]
 
 
 @dataclass(frozen=True)
@@ -118,4 +123,3 @@ def _used(statement: ast.stmt) -> tuple[str, ...]:
     """The names read anywhere in a statement, in order, without builtins."""
     names = [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]
     return tuple(name for name in dict.fromkeys(names) if not hasattr(builtins, name))
-

@@ -49,9 +49,7 @@ def triangular_solve_columns(a, b, lower, transposed):
     which = TRANSPOSED if transposed else NO
     for s in range(stack):
         if n > 0 and columns > 0:
-            blas_trsm(
-                (RIGHT, triangle, which, NO, columns, n, one, a[s], n, b[s], columns)
-            )
+            blas_trsm((RIGHT, triangle, which, NO, columns, n, one, a[s], n, b[s], columns))
 
 
 @compiled()

@@ -77,9 +77,7 @@ LOG_DETERMINANT = _record(
 
 LOG_ABSOLUTE_DETERMINANT = _record(
     name="logabsdet",
-    value=lambda arguments, parameters: (
-        np.asarray(np.linalg.slogdet(arguments[0])[1]),
-    ),
+    value=lambda arguments, parameters: (np.asarray(np.linalg.slogdet(arguments[0])[1]),),
     differential=lambda at: (_relative(at),),
     numpy="np.linalg.slogdet({0})[1]",
     unicode="log|det({0})|",

@@ -67,9 +67,7 @@ class Operation:
     latex: str
     transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
     kernel: Callable[..., None] | None = None
-    facts: Callable[[Sequence[frozenset[str]]], frozenset[str]] = lambda arguments: (
-        frozenset()
-    )
+    facts: Callable[[Sequence[frozenset[str]]], frozenset[str]] = lambda arguments: frozenset()
     domain: tuple[str, ...] = ()
 
 

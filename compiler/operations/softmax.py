@@ -23,9 +23,7 @@ SOFTMAX = register(
         name="softmax",
         ranks=(1,),
         shapes=lambda cores, parameters: (cores[0],),
-        value=lambda arguments, parameters: (
-            scipy.special.softmax(arguments[0], axis=-1),
-        ),
+        value=lambda arguments, parameters: (scipy.special.softmax(arguments[0], axis=-1),),
         differential=_softmax_differential,
         numpy=lambda arguments, *_: f"scipy.special.softmax({arguments[0]}, axis=-1)",
         unicode="softmax({0})",
@@ -38,9 +36,7 @@ LOGSUMEXP = register(
         name="logsumexp",
         ranks=(1,),
         shapes=lambda cores, parameters: (cores[0][:-1],),
-        value=lambda arguments, parameters: (
-            scipy.special.logsumexp(arguments[0], axis=-1),
-        ),
+        value=lambda arguments, parameters: (scipy.special.logsumexp(arguments[0], axis=-1),),
         differential=_logsumexp_differential,
         numpy=lambda arguments, *_: f"scipy.special.logsumexp({arguments[0]}, axis=-1)",
         unicode="logsumexp({0})",

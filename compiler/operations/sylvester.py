@@ -30,9 +30,7 @@ def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]
     return (constant,)
 
 
-def _value(
-    arguments: Sequence[np.ndarray], parameters: Parameters
-) -> tuple[np.ndarray, ...]:
+def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
     stack = np.broadcast_shapes(*(argument.shape[:-2] for argument in arguments))
     full = [np.broadcast_to(a, stack + a.shape[-2:]) for a in arguments]
     result = np.empty(full[2].shape)
@@ -61,9 +59,7 @@ SYLVESTER = register(
         value=_value,
         differential=_differential,
         transposes={2: _transpose},
-        numpy=lambda arguments, *_: (
-            f"scipy.linalg.solve_sylvester({', '.join(arguments)})"
-        ),
+        numpy=lambda arguments, *_: f"scipy.linalg.solve_sylvester({', '.join(arguments)})",
         unicode="sylvester({0}, {1}, {2})",
         latex=r"\operatorname{{sylvester}}({0}, {1}, {2})",
         domain=("spd", "spd", ""),

@@ -31,7 +31,9 @@ def plan(
     the arguments' shapes, UnsupportedError for what no kernel computes.
     """
     names = Names(taken)
-    parameters = tuple(Argument(leaf.name, names.exact(leaf.name), leaf.shape) for leaf in arguments)
+    parameters = tuple(
+        Argument(leaf.name, names.exact(leaf.name), leaf.shape) for leaf in arguments
+    )
     buffers = [
         (output, Buffer(names.exact(output), node.shape, "output")) for output, node in outputs
     ]

@@ -52,9 +52,7 @@ class _Associator:
                 return ir.Map(node.expression, tuple(self._known[a] for a in node.arguments))
             case ir.Apply():
                 arguments = tuple((self._known[a], labels) for a, labels in node.arguments)
-                return ir.Apply(
-                    node.operation, arguments, node.stack, node.parameters, node.output
-                )
+                return ir.Apply(node.operation, arguments, node.stack, node.parameters, node.output)
             case ir.Einsum():
                 factors = tuple((self._known[f], labels) for f, labels in node.factors)
                 return self._product(ir.Einsum(node.coefficient, factors, node.sizes, node.ndim))
@@ -358,4 +356,3 @@ def _pattern(order: list[ir.Factor], output: set[int]) -> list[tuple[int, ...]]:
             row += [numbers[label], int(label in output)]
         pattern.append(tuple(row))
     return pattern
-

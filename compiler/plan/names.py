@@ -25,9 +25,7 @@ class Names:
 
     def numbered(self, stem: str) -> str:
         """The first free one of stem0, stem1, ..."""
-        return self.exact(
-            next(f"{stem}{n}" for n in count() if f"{stem}{n}" not in self._taken)
-        )
+        return self.exact(next(f"{stem}{n}" for n in count() if f"{stem}{n}" not in self._taken))
 
     def indices(self, number: int) -> list[str]:
         """Names of loop indices, i, j, k, ...; every nest uses the same ones again."""

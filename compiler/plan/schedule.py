@@ -209,9 +209,7 @@ class Scheduler:
 
     # Matrix products
 
-    def _gemm(
-        self, node: ir.Einsum, groups: matrices.Groups, view: View, accumulate: bool
-    ) -> None:
+    def _gemm(self, node: ir.Einsum, groups: matrices.Groups, view: View, accumulate: bool) -> None:
         output = tuple(range(node.ndim))
         target = matrices.as_matrix(view, output, groups.batch, groups.rows, node.sizes)
         if target is None:
@@ -315,9 +313,7 @@ class Scheduler:
             self._factored[matrix] = method, operands
         return self._factored[matrix]
 
-    def _solve(
-        self, node: ir.Einsum, solve: linear.Solve, view: View, accumulate: bool
-    ) -> None:
+    def _solve(self, node: ir.Einsum, solve: linear.Solve, view: View, accumulate: bool) -> None:
         output = tuple(range(node.ndim))
         order = () if view.local else matrices.axes_order(view, output)
         depth = len(solve.stack)
@@ -329,7 +325,9 @@ class Scheduler:
         method, factors = self._factorised(solve.inverse)
         labels = [solve.contracted if label == solve.solved else label for label in output]
         sizes = dict(enumerate(node.sizes))
-        right = ir.einsum([solve.right], labels, node.coefficient, sizes={l: sizes[l] for l in labels})
+        right = ir.einsum(
+            [solve.right], labels, node.coefficient, sizes={l: sizes[l] for l in labels}
+        )
         self._compute(right, view)
         by_rows = inner[-1] == solve.solved
         others = tuple(node.sizes[label] for label in inner if label != solve.solved)
@@ -382,9 +380,7 @@ class Scheduler:
             shape = node.stack + core
             view = self._fresh(shape, range(len(shape)))
             outputs.append(_operand(view.buffer, shape, len(core)))
-            sibling = ir.Apply(
-                operation, node.arguments, node.stack, node.parameters, position
-            )
+            sibling = ir.Apply(operation, node.arguments, node.stack, node.parameters, position)
             self._views.setdefault(sibling, view)
         self._call(operation.name, operation.kernel, *arguments, *outputs, *node.parameters)  # type: ignore[arg-type]
 

@@ -294,4 +294,3 @@ class Plan:
         inputs = ", ".join(argument.name for argument in self.arguments)
         outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
         return "\n".join([f"{self.name}: {inputs} -> {outputs}", *map(str, self.steps)])
-

@@ -120,9 +120,7 @@ def _forward(binding: Binding, constraint: Constraint) -> bool:
     return False
 
 
-def _backward(
-    binding: Binding, pending: list[Constraint], sizes: ir.Shape
-) -> list[Constraint]:
+def _backward(binding: Binding, pending: list[Constraint], sizes: ir.Shape) -> list[Constraint]:
     """Invert one `Select` whose second index is known."""
     for position, (node, (first, second)) in enumerate(pending):
         if isinstance(node, ir.Select) and second in binding.indices:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import sympy
 
@@ -27,7 +27,7 @@ from derivatrix.compiler.ir import (
 from derivatrix.compiler.simplify.canonical import canonical_labels
 from derivatrix.compiler.simplify.functions import APPLY_RULES, MAP_RULES
 from derivatrix.compiler.simplify.product import Product, is_trivial
-from derivatrix.compiler.simplify.products import simplify_product
+from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, Rule, simplify_product
 
 PASSES = 50
 FACTORS = 10
@@ -41,29 +41,36 @@ EXPANDED_TERMS = 24
 """A product of sums is multiplied out, where that frees deltas, up to so many terms."""
 
 
-def simplify(roots: Sequence[Node], expand: bool = False) -> list[Node]:
+@dataclass(frozen=True)
+class _Options:
+    expand: bool
+    rules: tuple[Rule, ...]
+
+
+def simplify(roots: Sequence[Node], expand: bool = False, final: bool = False) -> list[Node]:
     """Equal expressions in canonical form.
 
     expand: multiply out sums that hold deltas, so that Jacobians and Hessians become sums of
-    terms that say where they are nonzero.
+    terms that say where they are nonzero. final: also use what holds only at the points of a
+    curved structure (QᵀQ = I), after which the result must not be differentiated again.
     """
     current = list(roots)
     for _ in range(PASSES):
-        simpler = _pass(current, expand)
+        simpler = _pass(current, _Options(expand, RULES + FINAL_RULES if final else RULES))
         if simpler == current:
             return current
         current = simpler
     return current
 
 
-def _pass(roots: list[Node], expand: bool) -> list[Node]:
+def _pass(roots: list[Node], options: _Options) -> list[Node]:
     order = topological(roots)
     uses: Counter[Node] = Counter(roots)
     for node in order:
         uses.update(_references(node))
     new: dict[Node, Node] = {}
     counts: Counter[Node] = Counter()
-    simplifier = _Simplifier(counts, expand)
+    simplifier = _Simplifier(counts, options)
     for node in order:
         new[node] = simplifier.simplify(rebuilt(node, new))
         counts[new[node]] += uses[node]
@@ -102,9 +109,10 @@ def rebuilt(node: Node, new: Mapping[Node, Node]) -> Node:
 class _Simplifier:
     """Simplifies single nodes; `uses` counts the references to each."""
 
-    def __init__(self, uses: Counter[Node], expand: bool) -> None:
+    def __init__(self, uses: Counter[Node], options: _Options) -> None:
         self.uses = uses
-        self.expand = expand
+        self.expand = options.expand
+        self.rules = options.rules
         self.expanded: dict[Node, Node] = {}
 
     def simplify(self, node: Node) -> Node:
@@ -125,7 +133,7 @@ class _Simplifier:
         return self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= FACTORS
 
     def _product(self, product: Product) -> Node:
-        simpler = simplify_product(product, self._inlinable)
+        simpler = simplify_product(product, self._inlinable, self.rules)
         if simpler is None:
             return zeros(product.shape)
         position = self._distributable(simpler)
@@ -179,7 +187,7 @@ class _Simplifier:
         if not isinstance(monomial, Einsum):
             return monomial
         if monomial not in self.expanded:
-            product = simplify_product(Product.of(monomial), _short)
+            product = simplify_product(Product.of(monomial), _short, self.rules)
             self.expanded[monomial] = (
                 zeros(monomial.shape) if product is None else _finished(product)
             )

@@ -6,7 +6,7 @@ applies ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import sympy
 
@@ -32,7 +32,7 @@ Rule = Callable[[Product], Product | None]
 
 
 def simplify_product(
-    product: Product, inlinable: Callable[[Einsum, Product], bool]
+    product: Product, inlinable: Callable[[Einsum, Product], bool], rules: Sequence[Rule]
 ) -> Product | None:
     """The product with every rule applied until none applies; None if it is zero."""
     while True:
@@ -49,7 +49,7 @@ def simplify_product(
             continue
         if product.coefficient == 0 or any(is_zero(node) for node, _ in product.factors):
             return None
-        simpler = next((new for rule in RULES if (new := rule(product)) is not None), None)
+        simpler = next((new for rule in rules if (new := rule(product)) is not None), None)
         if simpler is None:
             return product
         product = simpler
@@ -274,7 +274,9 @@ RULES: tuple[Rule, ...] = (
     drop_select,
     merge_powers,
     cancel_inverse,
-    cancel_orthogonal,
     drop_triangle,
     recognise_softmax,
 )
+
+FINAL_RULES: tuple[Rule, ...] = (cancel_orthogonal,)
+"""True at the points of a curved structure only, not along every direction there."""

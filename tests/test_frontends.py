@@ -1,0 +1,246 @@
+"""What users write, lowered and evaluated, against NumPy on numbers: SymPy's expressions,
+derivatrix's arrays, and NumPy's own functions called on symbols."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+import sympy
+from sympy import MatrixSymbol, Symbol, Trace
+
+import derivatrix.compiler.frontends.arrays as dx
+from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.frontends.numpy import RENAMED
+from derivatrix.compiler.frontends.sympy import lower
+from derivatrix.compiler.scalars import FUNCTIONS
+from derivatrix.runtime.errors import DerivatrixError, ShapeError, UnsupportedError
+
+n, m = sympy.symbols("n m")
+N, M = dx.dims("n m")
+X, A = MatrixSymbol("X", n, n), MatrixSymbol("A", m, n)
+x, y = MatrixSymbol("x", n, 1), MatrixSymbol("y", m, 1)
+s = Symbol("s")
+SIZES = {"n": 4, "m": 3}
+generator = np.random.default_rng(0)
+VALUES = {
+    "X": generator.normal(size=(4, 4)),
+    "A": generator.normal(size=(3, 4)),
+    "x": generator.normal(size=4),
+    "y": generator.normal(size=3),
+    "s": np.asarray(1.3),
+    "p": np.exp(generator.normal(size=4)),
+    "T": generator.normal(size=(2, 3, 4)),
+}
+X_, A_, x_, y_, p_, T_ = (VALUES[name] for name in "XAxypT")
+s_ = 1.3
+
+
+def check(expression: Any, expected: Any) -> None:
+    node = expression.node if isinstance(expression, Array) else lower(expression)
+    actual = evaluate(node, VALUES, SIZES)
+    assert actual.shape == np.shape(expected)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
+
+
+SYMPY = [
+    (X * X, X_ @ X_),
+    (x.T * X * x, x_ @ X_ @ x_),
+    (Trace(X.I * X.T), np.trace(np.linalg.inv(X_) @ X_.T)),
+    (A * x + 2 * y, A_ @ x_ + 2 * y_),
+    (x * x.T, np.outer(x_, x_)),
+    (x.T * x, x_ @ x_),
+    (sympy.HadamardProduct(X, X.T), X_ * X_.T),
+    (sympy.HadamardPower(X, 2), X_**2),
+    (sympy.log(sympy.Determinant(X * X.T)), np.log(np.linalg.det(X_ @ X_.T))),
+    (X.applyfunc(sympy.tanh), np.tanh(X_)),
+    (X.applyfunc(sympy.Lambda(n, n**2 + 1)), X_**2 + 1),
+    (sympy.DiagMatrix(x) * X, np.diag(x_) @ X_),
+    (sympy.DiagonalOf(X), np.diag(X_)),
+    (s * X + sympy.Identity(n), s_ * X_ + np.eye(4)),
+    (X + sympy.OneMatrix(n, n) - sympy.ZeroMatrix(n, n), X_ + 1),
+    (X[0, 1] ** 2, X_[0, 1] ** 2),
+    (X[0:2, 1:3], X_[0:2, 1:3]),
+    (X[0, :], X_[0]),
+    (x[2, 0] * X, x_[2] * X_),
+    (sympy.exp(Trace(X)) + sympy.sqrt(s) * sympy.pi, np.exp(np.trace(X_)) + np.sqrt(s_) * np.pi),
+    (
+        sympy.BlockMatrix([[X, x], [x.T, sympy.Matrix([[s]])]]),
+        np.block([[X_, x_[:, None]], [x_[None], np.array([[s_]])]]),
+    ),
+    (sympy.Matrix([[s, 1], [2, s**2]]), np.array([[s_, 1], [2, s_**2]])),
+    (sympy.Matrix([[1, 2], [3, 4]]), np.array([[1.0, 2], [3, 4]])),
+    (X**3, np.linalg.matrix_power(X_, 3)),
+    (X**-2, np.linalg.matrix_power(X_, -2)),
+    (sympy.Max(s, 0) * x, s_ * x_),
+    (sympy.Piecewise((s, s > 2), (s**2, True)), s_**2),
+    (N * Trace(X) / M, 4 * np.trace(X_) / 3),
+    (sympy.atan2(s, Trace(X)), np.arctan2(s_, np.trace(X_))),
+]
+
+
+@pytest.mark.parametrize(("expression", "expected"), SYMPY, ids=lambda part: str(part)[:40])
+def test_sympy(expression: Any, expected: Any) -> None:
+    check(expression, expected)
+
+
+Xa, Aa, xa, ya, pa = (
+    dx.matrix("X", "n", "n"),
+    dx.matrix("A", "m", "n"),
+    dx.vector("x", "n"),
+    dx.vector("y", "m"),
+    dx.vector("p", "n", "positive"),
+)
+Ta = dx.tensor("T", 2, 3, 4)
+
+ARRAYS = [
+    (Xa @ Xa, X_ @ X_),
+    (xa @ Xa @ xa, x_ @ X_ @ x_),
+    (Ta @ dx.ones(4, 2), T_ @ np.ones((4, 2))),
+    (Xa * xa + 2, X_ * x_ + 2),
+    (xa[:, None] - xa, x_[:, None] - x_),
+    (2**xa / Xa, 2**x_ / X_),
+    (1 - Xa, 1 - X_),
+    (-Xa.T + +Xa, -X_.T + X_),
+    (Xa[1:, :] @ xa, X_[1:] @ x_),
+    (Xa[::-1, -1], X_[::-1, -1]),
+    (Xa[-2:, :2], X_[-2:, :2]),
+    (Xa[..., 0], X_[..., 0]),
+    (Xa[0], X_[0]),
+    (Ta[:, ::2, 1], T_[:, ::2, 1]),
+    (Ta.mT, np.swapaxes(T_, -1, -2)),
+    (Ta.T, T_.T),
+    (Ta.sum((0, 2)), T_.sum((0, 2))),
+    (Ta.mean(1, keepdims=True), T_.mean(1, keepdims=True)),
+    (abs(Xa) ** 2.5, np.abs(X_) ** 2.5),
+    (dx.where(Xa > 0, Xa, 0.1 * Xa), np.where(X_ > 0, X_, 0.1 * X_)),
+    (dx.where(Xa <= Xa.T, 1, 0), np.where(X_ <= X_.T, 1.0, 0.0)),
+    (dx.var(Xa, axis=0), X_.var(axis=0)),
+    (dx.cumsum(Ta, axis=1), T_.cumsum(axis=1)),
+    (dx.tensordot(Ta, Ta, ([0, 1], [0, 1])), np.tensordot(T_, T_, ([0, 1], [0, 1]))),
+    (dx.norm(xa, 3), np.linalg.norm(x_, 3)),
+    (dx.norm(Xa, "fro", axis=(0, 1)), np.linalg.norm(X_)),
+    (dx.softmax(Xa, axis=0), scipy.special.softmax(X_, axis=0)),
+    (dx.logsumexp(Ta, axis=(0, 1)), scipy.special.logsumexp(T_, axis=(0, 1))),
+    (dx.logsumexp(Xa), scipy.special.logsumexp(X_)),
+    (dx.log_softmax(Xa), scipy.special.log_softmax(X_, axis=-1)),
+    (
+        dx.block([[Xa, xa[:, None]], [xa[None], dx.ones(1, 1)]]),
+        np.block([[X_, x_[:, None]], [x_[None], np.ones((1, 1))]]),
+    ),
+    (dx.clip(Xa, -0.5, 0.5), np.clip(X_, -0.5, 0.5)),
+    (dx.inv(Ta[:, :, :3]), np.linalg.inv(T_[:, :, :3])),
+    (dx.solve(Xa, Aa.T), np.linalg.solve(X_, A_.T)),
+    (dx.matrix_power(Xa, 0), np.eye(4)),
+    (dx.matrix_power(Xa, -3), np.linalg.matrix_power(X_, -3)),
+    (dx.constant([[1, 2], [3, 4]]) @ xa[:2], np.array([[1, 2], [3, 4]]) @ x_[:2]),
+    (np.array([[1.0, 2], [3, 4]]) @ xa[:2], np.array([[1, 2], [3, 4]]) @ x_[:2]),
+    (dx.squeeze(Xa[:1]), X_[0]),
+    (dx.diag(xa) + dx.diag(dx.diagonal(Xa)), np.diag(x_) + np.diag(np.diag(X_))),
+    (Xa / dx.dims("n"), X_ / 4),
+    (dx.trace(Xa) + Trace(X.I * X), np.trace(X_) + 4),
+    (Xa @ X, X_ @ X_),
+    (dx.asarray(Trace(X.I * (Xa @ Xa))), np.trace(X_)),
+]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"), ARRAYS, ids=[str(i) for i in range(len(ARRAYS))]
+)
+def test_arrays(expression: Array, expected: Any) -> None:
+    check(expression, expected)
+
+
+def plain_numpy(X: Any, x: Any) -> Any:
+    """A function written for NumPy, which symbols go through unchanged."""
+    hidden = np.tanh(X @ x)
+    scores = np.exp(hidden) / np.sum(np.exp(hidden))
+    total = np.linalg.norm(X) + np.trace(np.linalg.inv(X.T @ X)) + np.linalg.slogdet(X)[1]
+    matrix = np.diag(np.diag(X)) + np.outer(x, x) + np.where(X > 0, X, 0) + np.tril(X, -1)
+    joined = np.concatenate([np.maximum(x, 0), np.cumsum(x), np.einsum("ij,j->i", X, x)])
+    solved = np.linalg.solve(X, np.dot(X, x)) + np.mean(X, axis=0) + np.var(X, axis=1)
+    return total * scores @ matrix @ solved + joined @ joined + np.square(x) @ np.abs(x)
+
+
+def test_plain_numpy_function() -> None:
+    check(plain_numpy(Xa, xa), plain_numpy(X_, x_))
+
+
+UFUNCS = ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos"]
+UFUNCS += ["tan", "arctan", "sinh", "cosh", "tanh", "arcsinh", "sign", "floor", "ceil"]
+UFUNCS += ["absolute", "negative", "positive", "square", "reciprocal"]
+BINARY = ["add", "subtract", "multiply", "true_divide", "power", "maximum", "minimum", "arctan2"]
+BINARY += ["hypot", "logaddexp", "greater", "less", "greater_equal", "less_equal", "float_power"]
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_numpy_ufunc(name: str) -> None:
+    function = getattr(np, name)
+    check(function(pa), function(p_))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_numpy_binary_ufunc(name: str) -> None:
+    function = getattr(np, name)
+    check(function(pa, Xa[0] ** 2 + 1), np.asarray(function(p_, X_[0] ** 2 + 1), dtype=float))
+
+
+def test_every_elementwise_function_is_public() -> None:
+    missing = [name for name in FUNCTIONS if name not in dx.__all__]
+    assert missing == []
+    assert all(name not in dx.FUNCTIONS for name in RENAMED)
+
+
+def named(name: str) -> Any:
+    return MatrixSymbol(name, n, m)
+
+
+BAD = [
+    (lambda: lower(named("P") * named("Q")), ShapeError, r"\(n, m\)"),
+    (lambda: lower(sympy.MatAdd(X, MatrixSymbol("P", n, n + 1))), ShapeError, "n \\+ 1"),
+    (lambda: lower(MatrixSymbol("P", n, n + 1) * MatrixSymbol("P", n, n + 1)), ShapeError, "n"),
+    (lambda: lower(sympy.exp(X)), UnsupportedError, "applyfunc"),
+    (lambda: lower(X ** sympy.Rational(1, 2)), UnsupportedError, "1/2"),
+    (lambda: lower(sympy.I * X), UnsupportedError, "real|Imaginary"),
+    (lambda: Xa @ ya, ShapeError, "n and m differ"),
+    (lambda: Xa + ya, ShapeError, "broadcast"),
+    (lambda: Xa[9, 9, 9], ShapeError, "indices"),
+    (lambda: dx.constant([1.0, 2.0])[2], ShapeError, "out of bounds"),
+    (lambda: Xa["a"], UnsupportedError, "index"),
+    (lambda: Xa[::2], UnsupportedError, "symbolic size"),
+    (lambda: np.fft.fft(Xa), UnsupportedError, "fft"),
+    (lambda: np.sort(Xa), UnsupportedError, "sort"),
+    (lambda: np.add.accumulate(Xa), UnsupportedError, "accumulate"),
+    (lambda: np.linalg.norm(Xa, "nuc"), UnsupportedError, "nuc"),
+    (lambda: dx.asarray("a"), UnsupportedError, "str"),
+    (lambda: dx.asarray(np.array([1j])), UnsupportedError, "complex"),
+    (lambda: dx.trace(Aa), ShapeError, "square"),
+    (lambda: dx.inv(Aa), ShapeError, "square"),
+    (lambda: dx.det(xa), ShapeError, "axes"),
+    (lambda: dx.einsum("ij,jk", Xa, Aa), ShapeError, "index j"),
+    (lambda: dx.solve_sylvester(Xa, Xa, Aa), ShapeError, "right-hand side"),
+    (lambda: dx.concatenate([Xa, Aa[:, :2]]), ShapeError, "add shapes|differ"),
+    (lambda: dx.matrix("P", "n", "m", "spd"), ShapeError, "square"),
+    (lambda: dx.matrix("P", "n", "m", "purple"), DerivatrixError, "purple"),
+    (lambda: dx.matrix("2P", "n", "m"), DerivatrixError, "identifier"),
+    (lambda: dx.matrix("P", -1, 2), DerivatrixError, "size"),
+    (lambda: dx.matrix("P", 1.5, 2), DerivatrixError, "size|dimension"),
+    (lambda: dx.dims(""), DerivatrixError, "name"),
+    (lambda: Xa / 0, DerivatrixError, "division"),
+]
+
+
+@pytest.mark.parametrize(("build", "error", "text"), BAD, ids=[str(i) for i in range(len(BAD))])
+def test_bad_input(build: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        build()
+
+
+def test_symbols_are_no_numbers() -> None:
+    with pytest.raises(TypeError, match="where"):
+        bool(Xa > 0)
+    with pytest.raises(TypeError, match="number"):
+        float(xa[0])
+    with pytest.raises(TypeError):
+        Xa + "text"
