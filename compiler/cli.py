@@ -5,10 +5,10 @@ The compiler is imported inside the commands that need it, so `verify` works wit
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -230,26 +230,29 @@ def _print_table(reports: Sequence[Report]) -> None:
 
 
 def _summary(report: Report) -> tuple[str | Text, ...]:
-    """Name, counts, the row that came closest to its tolerance or passed it, and the result."""
-    measured = [row for row in report.rows if row.tolerance > 0 and row.check != "control"]
-    worst = max(measured, key=lambda row: _share(row.error, row.tolerance), default=None)
+    """Name, counts, the worst failure or else the worst derivative, and the result."""
+    differences = [row for row in report.rows if row.check == "differences"]
+    ordered = [*report.failures, *sorted(differences, key=lambda row: row.error, reverse=True)]
     points = len({row.point for row in report.rows if row.point})
     result = Text("passed", "green") if report.passed else Text("FAILED", "bold red")
     numbers: tuple[str, ...] = ("", "", "")
-    if worst is not None:
-        where = f"{worst.check}: {worst.function} {worst.input}".rstrip()
+    if ordered:
+        worst = ordered[0]
+        where = " ".join(filter(None, (worst.check, worst.function, worst.input)))
         numbers = (f"{worst.error:.1e}", f"{worst.tolerance:.1e}", where)
     return (report.function, str(len(report.rows)), str(points), *numbers, result)
 
 
-def _share(error: float, tolerance: float) -> float:
-    return math.inf if math.isnan(error) else error / tolerance
-
-
 def _certify(directory: str, reports: Sequence[Report]) -> None:
     """Renew the certificate where that is possible: an installed package may be read-only."""
+    from derivatrix.compiler.ownership import CERTIFICATE, own_files
     from derivatrix.runtime import write_certificate
 
+    root = Path(directory)
+    for name in CERTIFICATE:
+        if (root / name).exists() and name not in own_files(root):
+            click.echo(f"{root / name}: not derivatrix's, and left as it is", err=True)
+            return
     try:
         write_certificate(directory, reports)
     except OSError as error:

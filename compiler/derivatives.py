@@ -13,6 +13,7 @@ from typing import Any
 
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.formulas import STYLES, render, render_equation
 from derivatrix.compiler.function import BATCH, Function
 from derivatrix.compiler.ir import Delta, Leaf, Node, Sum, Triangle, einsum, full
 from derivatrix.compiler.simplify import simplify
@@ -22,6 +23,25 @@ from derivatrix.runtime.errors import DeclarationError
 
 KINDS = ("value", "vjp", "jvp", "jacobian")
 SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
+
+_LEFT = {
+    "value": "{0}",
+    "vjp": "{1}_bar",
+    "jvp": "{0}_dot",
+    "jacobian": "d{0}/d{1}",
+    "gradient": "d{0}/d{1}",
+    "hessian": "d²{0}/d{1}d{2}",
+    "hvp": "(d{0}/d{1})_dot",
+}
+_LATEX_LEFT = {
+    "value": "{0}",
+    "vjp": r"\bar{{{1}}}",
+    "jvp": r"\dot{{{0}}}",
+    "jacobian": r"\frac{{\partial {0}}}{{\partial {1}}}",
+    "gradient": r"\nabla_{{{1}}} {0}",
+    "hessian": r"\nabla^2_{{{1},{2}}} {0}",
+    "hvp": r"\dot{{(\nabla_{{{1}}} {0})}}",
+}
 
 Key = tuple[str, ...]
 """Which inputs a result belongs to: () for a value or JVP, (name,), or a pair for a Hessian."""
@@ -85,6 +105,23 @@ class Derivatives:
         if kind in ("jvp", "hvp"):
             leaves += [self.tangent(leaf) for leaf in self.wrt]
         return [self._batched_leaf(leaf) for leaf in leaves]
+
+    def kernel(self, kind: str) -> tuple[list[Leaf], dict[Key, Node]]:
+        """What a kernel takes and computes: as `arguments` and `batched`, where tangents may be
+        any arrays and are projected on their inputs' structures."""
+        arguments = self.arguments(kind)
+        results = self.batched(kind)
+        tangents = [leaf for leaf in arguments if leaf.structure in PROJECTIONS]
+        tangents = [leaf for leaf in tangents if leaf.role == "tangent"]
+        if tangents:
+            general: dict[Node, Node] = {
+                leaf: Leaf(leaf.name, leaf.shape, role=leaf.role) for leaf in tangents
+            }
+            projected = {leaf: project(general[leaf], leaf) for leaf in tangents}
+            nodes = simplify(substitute(list(results.values()), projected))
+            results = dict(zip(results, nodes, strict=True))
+            arguments = [general.get(leaf, leaf) for leaf in arguments]  # type: ignore[misc]
+        return arguments, results
 
     def _batched_leaf(self, leaf: Leaf) -> Leaf:
         if leaf.role == "input":
@@ -167,14 +204,61 @@ class Derivatives:
     def _hvp(self) -> dict[Key, Node]:
         return self._pushed_forward(self._gradient)
 
+    @property
+    def declaration(self) -> str:
+        """The declared expression as NumPy text, not simplified, with the batch axis."""
+        expression = self.function.expression
+        if self.function.batch:
+            expression = self._with_batch(expression, summed=False)
+        return render(expression, "numpy", sizes=self._size_texts())
+
     def formula(self, kind: str, wrt: Any, style: str) -> str:
         """The formula of one result; see `Function.formula`."""
-        from derivatrix.compiler.formulas import STYLES, render
-
         if style not in STYLES:
             raise DeclarationError(f"no style {style!r}; choose from {', '.join(STYLES)}")
-        results = self.batched(kind) if style in ("numpy", "index") else self.results(kind)
-        return render(results[self._key(kind, wrt, results)], style)
+        results = self.kernel(kind)[1] if style in ("numpy", "index") else self.results(kind)
+        node = results[self._key(kind, wrt, results)]
+        return render(node, style, self._display_names(), self._size_texts())
+
+    def equations(self, style: str = "unicode") -> list[str]:
+        """Every formula with its left-hand side, for one sample where there is a batch axis."""
+        names = self._display_names()
+        return [
+            render_equation(self._left(kind, key, style), node, style, names, self._size_texts())
+            for kind in self.kinds
+            if kind != "value_and_gradient"
+            for key, node in self.results(kind).items()
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(self.equations())
+
+    @cached_property
+    def _result_letter(self) -> str:
+        """A name for the value that no input has, to carry the cotangent's bar."""
+        taken = {leaf.name.upper() for leaf in self.function.inputs}
+        return next(letter for letter in (*"YZFGHPQRUVW", "Value") if letter.upper() not in taken)
+
+    def _display_names(self) -> dict[str, str]:
+        letter = self._result_letter
+        shown = letter if self.function.expression.ndim > 1 else letter.lower()
+        return {"cotangent": shown, **{self.tangent(leaf).name: leaf.name for leaf in self.wrt}}
+
+    def _left(self, kind: str, key: Key, style: str) -> str:
+        """The left-hand side of an equation, as text for people."""
+        value = self._display_names()["cotangent"]
+        if style == "latex":
+            return _LATEX_LEFT[kind].format(value, *key)
+        return _LEFT[kind].format(value, *key)
+
+    def _size_texts(self) -> dict[str, str]:
+        """For each dimension, where NumPy reads it off an input."""
+        found: dict[str, str] = {}
+        for leaf in map(self.function.batched, self.function.inputs):
+            for axis, size in enumerate(leaf.shape):
+                if size.is_Symbol:
+                    found.setdefault(size.name, f"{leaf.name}.shape[{axis}]")
+        return found
 
     def _key(self, kind: str, wrt: Any, results: Mapping[Key, Node]) -> Key:
         if wrt is None:
@@ -259,13 +343,3 @@ def project(node: Node, leaf: Leaf) -> Node:
     """A cotangent or Jacobian, whose last axes are those of `leaf`, projected on its structure."""
     projection = PROJECTIONS.get(leaf.structure)
     return projection(node, (node.ndim - 2, node.ndim - 1)) if projection else node
-
-
-def projected_tangents(node: Node, tangents: Sequence[Leaf]) -> Node:
-    """The expression with each tangent replaced by its projection on the tangent's structure."""
-    replacements: dict[Node, Node] = {}
-    for leaf in tangents:
-        if leaf.structure in PROJECTIONS:
-            general = Leaf(leaf.name, leaf.shape, role=leaf.role)
-            replacements[leaf] = project(general, leaf)
-    return substitute([node], replacements)[0] if replacements else node

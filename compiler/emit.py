@@ -6,13 +6,11 @@ no date, no path, no hash order.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 import jinja2
-import numpy as np
 import sympy
 
 from derivatrix.compiler.kernels import base, blas, boundary
@@ -24,6 +22,8 @@ from derivatrix.compiler.printer import KernelText, kernel_text
 from derivatrix.runtime.errors import DeclarationError
 
 WIDTH = 100
+BOUNDARY = ("_ndarray", "_empty", "_FLOAT64", "_coerced", "_refuse", "_destinations", "_delivered")
+"""What public functions refer to, apart from their kernels."""
 Result = str | tuple[tuple[str, "Result"], ...]
 """The name of one of a plan's outputs, or (field name, result) pairs for a named tuple."""
 
@@ -56,12 +56,10 @@ class ModuleDescription:
 
 @dataclass(frozen=True)
 class ArgumentText:
-    """An argument of a public function, as texts."""
+    """An argument of a public function: when it can go to the kernel as it is."""
 
     name: str
-    rank: int
     ready: str
-    shape: str
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,10 @@ class ResultText:
 class FunctionText:
     """A public function, as texts for the template.
 
-    signature: its parameters. targets: the arguments, to be assigned to. ranks, conditions:
-    true if an argument is not of the rank, the shape expected. real: the dtype of the results.
-    call: of the kernel. unpacked: the results, to be assigned to. value, delivered: what is
+    signature: its parameters. inputs: a tuple of the arguments; targets: the same, to be
+    assigned to. expected: the name of the constant that says which shapes they have.
+    conditions: true if they have others. real: the dtype of the results. call: of the kernel.
+    unpacked: the results, to be assigned to; inner: a tuple of them. value, delivered: what is
     returned without `out` and with it.
     """
 
@@ -87,14 +86,17 @@ class FunctionText:
     signature: str
     out: str
     arguments: tuple[ArgumentText, ...]
+    inputs: str
     targets: str
-    ranks: str
+    expected: str
     sizes: tuple[str, ...]
     conditions: str
     real: str
     results: tuple[ResultText, ...]
+    shapes: str
     call: str
     unpacked: str
+    inner: str
     value: str
     delivered: str
 
@@ -102,26 +104,16 @@ class FunctionText:
 def emit(module: ModuleDescription) -> str:
     """The text of the generated module. Raises DeclarationError for an input whose name is
     one that the module itself needs."""
-    sources = Sources()
-    for name in _boundary_names():
-        sources.add(boundary, name)
-    sources.add(base, "compiled")
-    kernels = []
-    constants: dict[str, np.ndarray] = {}
-    for function in module.functions:
-        kernels.append(kernel_text(function.plan))
-        constants.update(function.plan.constants)
-        for kernel in function.plan.kernels:
-            sources.add_function(kernel)
-        if any(isinstance(step, Gemm) for step in function.plan.steps):
-            sources.add(blas, "gemm")
-    _require_imports(sources, kernels, bool(constants))
+    kernels = [kernel_text(f.plan, f"The kernel of `{f.name}`.") for f in module.functions]
+    constants = {name: a for f in module.functions for name, a in f.plan.constants}
     tuples: dict[str, tuple[str, ...]] = {}
     functions = [_function(function, module, tuples) for function in module.functions]
+    expected = [(f"_{f.name.upper()}", _expected(f.plan, module)) for f in module.functions]
+    _check_names(module, {*tuples, *(name for name, _ in expected)})
+    sources = _sources(module, kernels)
     if tuples:
         sources.require("collections", "namedtuple")
-    _check_names(module, sources, kernels, tuples)
-    text = (
+    return (
         _environment()
         .get_template("module.py.jinja")
         .render(
@@ -129,15 +121,32 @@ def emit(module: ModuleDescription) -> str:
             imports=sources.import_lines(),
             facts=[(name, literal(value)) for name, value in module.facts.items()],
             constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
-            helpers=list(sources.texts.values()),
+            helpers=sources.blocks(),
             tuples=[(name, " ".join(fields)) for name, fields in tuples.items()],
             kernels=kernels,
+            expected=expected,
             functions=functions,
             module=module.name,
-            minimum=literal(dict(module.minimum)),
         )
     )
-    return text
+
+
+def _sources(module: ModuleDescription, kernels: Sequence[KernelText]) -> Sources:
+    """The helpers that a module needs, and its imports."""
+    sources = Sources()
+    for name in BOUNDARY:
+        sources.add(boundary, name)
+    sources.add(base, "compiled")
+    for function in module.functions:
+        for kernel in function.plan.kernels:
+            sources.add_function(kernel)
+        if any(isinstance(step, Gemm) for step in function.plan.steps):
+            sources.add(blas, "gemm")
+    lines = [line for kernel in kernels for step in kernel.steps for line in step.lines]
+    if any("math." in line for line in lines):
+        sources.require("math")
+    sources.require("numpy", alias="np")
+    return sources
 
 
 @cache
@@ -152,32 +161,10 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _boundary_names() -> list[str]:
-    return ["_ndarray", "_empty", "_FLOAT64", "_coerced", "_refuse", "_destinations", "_delivered"]
-
-
-def _require_imports(sources: Sources, kernels: Sequence[KernelText], constants: bool) -> None:
-    words = {
-        word
-        for kernel in kernels
-        for step in kernel.steps
-        for line in step.lines
-        for word in re.findall(r"\w+", line)
-    }
-    if "np" in words or constants:
-        sources.require("numpy", alias="np")
-    if "math" in words:
-        sources.require("math")
-
-
-def _check_names(
-    module: ModuleDescription,
-    sources: Sources,
-    kernels: Sequence[KernelText],
-    tuples: Mapping[str, tuple[str, ...]],
-) -> None:
+def _check_names(module: ModuleDescription, needed: set[str]) -> None:
     """An argument may not hide what its function's body refers to."""
-    hidden = {*_boundary_names(), "_MINIMUM", *tuples, *(kernel.name for kernel in kernels), "type"}
+    kernels = {function.plan.name for function in module.functions}
+    hidden = {*BOUNDARY, *kernels, *needed, "type", "float"}
     for function in module.functions:
         for argument in function.plan.arguments:
             if argument.name in hidden:
@@ -185,6 +172,15 @@ def _check_names(
                     f"{module.name}: an input cannot be called {argument.name}; "
                     "the generated module needs this name"
                 )
+
+
+def _expected(plan: Plan, module: ModuleDescription) -> str:
+    """The names and shapes of a function's arguments, then the least sizes, as a literal."""
+    shapes = tuple(
+        (argument.name, tuple(index(size) for size in argument.shape))
+        for argument in plan.arguments
+    )
+    return literal((shapes, dict(module.minimum)))
 
 
 def _function(
@@ -210,15 +206,17 @@ def _function(
         known.add((size.argument.name, size.axis))
     arguments = []
     conditions = []
-    for argument in plan.arguments:
-        name = argument.name
+    for position, argument in enumerate(plan.arguments):
+        name, rank = argument.name, len(argument.shape)
         ready = f"type({name}) is float"
-        if argument.shape:
-            ready = f"type({name}) is _ndarray and {name}.dtype is _FLOAT64 and {name}.flags.carray"
-            if {(name, axis) for axis in range(len(argument.shape))} - known:
+        if rank:
+            ready = (
+                f"type({name}) is _ndarray and {name}.ndim == {rank} "
+                f"and {name}.dtype is _FLOAT64 and {name}.flags.carray"
+            )
+            if {(name, axis) for axis in range(rank)} - known:
                 conditions.append(f"{name}.shape != {_tuple(map(sized, argument.shape))}")
-        shape = literal(tuple(index(size) for size in argument.shape))
-        arguments.append(ArgumentText(name, len(argument.shape), ready, shape))
+        arguments.append(ArgumentText(name, f"and {ready}" if position else ready))
     conditions += [f"{local[s]} < {m}" for s, m in module.minimum.items() if s in local]
     real = next((f"{a.name}.dtype" for a in plan.arguments if a.shape), "_FLOAT64")
     single = len(plan.outputs) == 1
@@ -239,24 +237,26 @@ def _function(
         return f"{path}({parts})"
 
     title = "".join(word.capitalize() for word in function.name.split("_"))
-    names_text = [argument.name for argument in plan.arguments]
+    parameters = [argument.name for argument in plan.arguments]
+    shapes = [_tuple(map(sized, buffer.shape)) for _, buffer in plan.outputs]
+    locals_ = list(results.values())
     return FunctionText(
         name=function.name,
         summary=function.summary,
-        signature=", ".join([*names_text, "*", f"{out}=None"]),
+        signature=", ".join([*parameters, "*", f"{out}=None"]),
         out=out,
         arguments=tuple(arguments),
-        targets=_targets(names_text),
-        ranks=" or ".join(f"{a.name}.ndim != {len(a.shape)}" for a in plan.arguments if a.shape),
+        inputs=_tuple(parameters),
+        targets=_targets(parameters),
+        expected=f"_{function.name.upper()}",
         sizes=tuple(sizes),
         conditions=" or ".join(conditions),
         real=real,
-        results=tuple(
-            ResultText(results[name], _tuple(map(sized, buffer.shape)))
-            for name, buffer in plan.outputs
-        ),
-        call=f"{plan.name}({', '.join([*names_text, *results.values()])})",
-        unpacked=_targets(list(results.values())),
+        results=tuple(map(ResultText, locals_, shapes)),
+        shapes=_tuple(shapes),
+        call=f"{plan.name}({', '.join([*parameters, *locals_])})",
+        unpacked=_targets(locals_),
+        inner=_tuple(locals_),
         value=value(function.result, title, False),
         delivered=value(function.result, title, True),
     )
@@ -274,8 +274,8 @@ def _size_symbols(plan: Plan) -> list[sympy.Symbol]:
     return sorted(symbols, key=lambda symbol: symbol.name)
 
 
-def _tuple(parts: object) -> str:
-    texts = list(parts)  # type: ignore[call-overload]
+def _tuple(parts: Iterable[str]) -> str:
+    texts = list(parts)
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 

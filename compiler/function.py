@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from derivatrix.compiler.derivatives import Derivatives
 
 BATCH = dimensions.symbol("batch")
+LARGEST = 10**6
 RESERVED = ("out", "cotangent", "tangent", "np", "scipy", "numba", "math", "batch")
 
 
@@ -86,6 +87,35 @@ class Function:
                     needs[sympy.expand(bound)] = None
         return tuple(need for need in needs if not need.is_nonnegative)
 
+    @property
+    def declaration(self) -> str:
+        """The function as declared, as a NumPy expression of the inputs, batch axes included."""
+        return self.derivatives.declaration
+
+    @property
+    def domains(self) -> dict[str, str]:
+        """For inputs that an operation takes directly, the structure its points need."""
+        found: dict[str, str] = {}
+        for node in topological([self.expression]):
+            if isinstance(node, Apply):
+                needs = node.operation.domain or ("",) * len(node.arguments)
+                for (argument, _), need in zip(node.arguments, needs, strict=True):
+                    if need and isinstance(argument, Leaf) and argument.structure == "general":
+                        found.setdefault(argument.name, need)
+        return found
+
+    @property
+    def minimum(self) -> dict[str, int]:
+        """The least value of each dimension that slices and indices ask for more than 1 of."""
+        least: dict[str, int] = {}
+        for need in self.requirements:
+            symbols = sorted(need.free_symbols, key=str)
+            if len(symbols) == 1:
+                (symbol,) = symbols
+                value = next(k for k in range(1, LARGEST) if need.subs(symbol, k) >= 0)
+                least[symbol.name] = max(value, least.get(symbol.name, 1))
+        return {name: value for name, value in sorted(least.items()) if value > 1}
+
     def batched(self, leaf: Leaf) -> Leaf:
         """The leaf as the generated functions take it, with its batch axis if it has one."""
         if leaf.name not in self.batch:
@@ -127,6 +157,11 @@ def function(
     _check_dimensions(name, leaves, expression, bool(stacked))
     ordered = tuple(chosen)
     return Function(name, leaves, expression, ordered, tuple(n for n in names if n in stacked))
+
+
+def derive(function: Function) -> Derivatives:
+    """The derivatives of a function in closed form; printing them shows the formulas."""
+    return function.derivatives
 
 
 def require_name(name: object, what: str) -> None:

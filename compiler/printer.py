@@ -83,12 +83,13 @@ class KernelText:
 
     decorator: str
     name: str
+    summary: str
     parameters: str
     head: tuple[str, ...]
     steps: tuple[StepText, ...]
 
 
-def kernel_text(plan: Plan) -> KernelText:
+def kernel_text(plan: Plan, summary: str) -> KernelText:
     """The kernel of a plan, in parts that a template joins."""
     steps = tuple(_step(step, plan.outputs[0][1].name) for step in plan.steps)
     reducing = any(isinstance(step, Nest) and _reduces(step.body) for step in plan.steps)
@@ -105,7 +106,12 @@ def kernel_text(plan: Plan) -> KernelText:
     parameters = [argument.local for argument in plan.arguments]
     parameters += [buffer.name for _, buffer in plan.outputs]
     return KernelText(
-        REDUCING if reducing else EXACT, plan.name, ", ".join(parameters), tuple(head), steps
+        REDUCING if reducing else EXACT,
+        plan.name,
+        summary,
+        ", ".join(parameters),
+        tuple(head),
+        steps,
     )
 
 

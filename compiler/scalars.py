@@ -192,6 +192,9 @@ class _Printer(SciPyPrinter):
     def _print_Max(self, expression: sympy.Max) -> str:
         return self._fold("np.maximum", expression.args)
 
+    def _print_Abs(self, expression: sympy.Abs) -> str:
+        return f"np.abs({self._print(expression.args[0])})"
+
     def _print_Min(self, expression: sympy.Min) -> str:
         return self._fold("np.minimum", expression.args)
 

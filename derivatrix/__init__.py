@@ -17,7 +17,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from derivatrix.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from derivatrix.compiler.build import BuildResult as BuildResult
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from derivatrix.runtime.errors import UnsupportedError as UnsupportedError
     from derivatrix.runtime.errors import VerificationError as VerificationError
 
-_PACKAGES = ("compiler", "runtime", "templates")
+_PACKAGES = ("compiler", "runtime", "templates", "version")
 _NAMES = {
     "compiler.build": ("BuildResult", "build", "check", "compile"),
     "compiler.function": ("Function", "derive", "function"),

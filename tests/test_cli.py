@@ -42,6 +42,7 @@ def python(tmp_path, *arguments):
         capture_output=True,
         text=True,
         encoding="utf-8",
+        errors="replace",
     )
 
 
@@ -95,6 +96,20 @@ def test_verify_needs_no_compiler(run, tmp_path):
     done = python(tmp_path, "-c", code)
     assert done.returncode == 0, done.stderr
     assert "adjoint" in done.stdout
+
+
+def test_verify_renews_the_certificate_but_no_file_of_others(run, tmp_path):
+    assert run("build", "functions.py:double", "-o", "generated", "--no-verify").exit_code == 0
+    assert run("verify", "generated").exit_code == 0
+    (tmp_path / "generated" / "certificate.json").unlink()
+    text = (tmp_path / "generated" / "certificate.md").read_text(encoding="utf-8")
+    (tmp_path / "generated" / "certificate.md").write_text("mine")
+    result = run("verify", "generated")
+    assert result.exit_code == 0 and "certificate.md: not derivatrix's" in result.output
+    assert (tmp_path / "generated" / "certificate.md").read_text() == "mine"
+    (tmp_path / "generated" / "certificate.md").unlink()
+    assert run("verify", "generated").exit_code == 0
+    assert (tmp_path / "generated" / "certificate.md").read_text(encoding="utf-8") == text
 
 
 def test_verify_what_is_not_there(run, tmp_path):
@@ -217,14 +232,9 @@ def test_help_has_an_example(run, command):
     assert f"derivatrix {command} " in result.output.partition("Example:")[2]
 
 
-def test_formulas_are_printed_where_the_terminal_knows_no_unicode(run, tmp_path):
-    code = "from derivatrix.compiler.cli import main; main(['explain', 'functions.py:square'])"
-    done = python(
-        tmp_path,
-        "-X",
-        "utf8=0",
-        "-c",
-        "import sys\nsys.stdout.reconfigure(encoding='ascii')\n" + code,
-    )
+def test_formulas_are_printed_where_the_terminal_knows_few_letters(run, tmp_path):
+    code = "import sys; sys.stdout.reconfigure(encoding='cp1252')\n"
+    code += "from derivatrix.compiler.cli import main; main(['explain', 'functions.py:square'])"
+    done = python(tmp_path, "-c", code)
     assert done.returncode == 0, done.stderr
-    assert r"\u0232 X\u1d40" in done.stdout
+    assert r"vjp by X: \u0232 X\u1d40" in done.stdout

@@ -180,6 +180,7 @@ PAIRS = [
     sympy.Piecewise((slot(0), slot(0) < slot(1)), (-slot(1), True)),
 ]
 SHAPE_SIZES = [n, m, sympy.Integer(2), batch]
+SELECTIONS = [(2, n, 1, 1), (m, batch, 0, 2), (n, batch, 1, 1), (n, n, n - 1, -1), (1, n, 2, 1)]
 COEFFICIENTS = [
     sympy.S.One,
     -sympy.S.One,
@@ -197,15 +198,15 @@ def shapes(draw, most=3):
 
 
 @st.composite
-def structural(draw, size, other):
+def structural(draw):
     kind = draw(st.integers(0, 2))
-    if kind == 0 and size == other:
+    size, other = draw(st.sampled_from(SHAPE_SIZES)), draw(st.sampled_from(SHAPE_SIZES))
+    if kind == 0:
         return Delta(size)
     if kind == 1:
         return Triangle(size, other, draw(st.integers(-1, 1)))
-    return Select(
-        size, other, sympy.Integer(draw(st.integers(0, 1))), draw(st.sampled_from([1, 2]))
-    )
+    count, size, start, step = draw(st.sampled_from(SELECTIONS))
+    return Select(*map(sympy.sympify, (count, size, start)), step)
 
 
 @st.composite
@@ -224,8 +225,7 @@ def products(draw, pool):
     factors = []
     for _ in range(count):
         if draw(st.integers(0, 4)) == 0:
-            size, other = draw(st.sampled_from(SHAPE_SIZES)), draw(st.sampled_from(SHAPE_SIZES))
-            node: Node = draw(structural(size, other))
+            node: Node = draw(structural())
         else:
             node = draw(st.sampled_from(pool))
         factors.append((node, tuple(label_for(size) for size in node.shape)))

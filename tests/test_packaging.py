@@ -89,7 +89,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_version_is_the_one_declared():
-    assert SETTINGS["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "derivatrix.__version__"
+    assert SETTINGS["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "derivatrix.version.VERSION"
     assert f"## {dx.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 

@@ -114,13 +114,13 @@ def _scalar_order(tree: Tree) -> tuple[int, str]:
     """Numbers, sizes, cotangents, others; entries of arrays stay as they come."""
     if isinstance(tree, Number):
         return 0, tree.order
-    if isinstance(tree, Size):
+    if isinstance(tree, Size) or isinstance(tree, Raise) and isinstance(tree.body, Size):
         return 1, tree.order
     if isinstance(tree, Bracket):
         return 4, tree.order
     if "Indexed(" in tree.order:
         return 5, ""
-    return (2 if _accent_position(tree) is not None else 3), tree.order
+    return (2 if isinstance(tree, Name) and tree.accent else 3), tree.order
 
 
 def _accent_position(tree: Tree) -> int | None:
@@ -238,12 +238,12 @@ def _masked(arrays: list[Tree], rank: int) -> Tree | None:
 
 def _factor_order(tree: Tree) -> tuple[bool, bool, bool, str]:
     """Cotangents first, then names, divisors last."""
-    divides = isinstance(tree, Raise) and is_negative(tree.exponent)
-    return divides, _accent_position(tree) is None, not isinstance(tree, Name), tree.order
+    return is_negative_power(tree), _accent_position(tree) is None, not isinstance(tree, Name), tree.order
 
 
-def is_negative(exponent: Tree) -> bool:
-    """Whether an exponent makes a divisor."""
+def is_negative_power(tree: Tree) -> bool:
+    """Whether a factor is a divisor."""
+    exponent = tree.exponent if isinstance(tree, Raise) else None
     return isinstance(exponent, Number) and bool(exponent.value.is_negative)
 
 
@@ -258,6 +258,9 @@ def _raised(body: Tree, exponent: Tree, rank: int) -> Tree:
     if not isinstance(exponent, Number):
         return Raise(rank, body, exponent)
     value = exponent.value
+    if value.is_Float and float(2 * value).is_integer():
+        value = sympy.Rational(int(2 * value), 2)
+        exponent = Number(value)
     if value == 1:
         return body
     if isinstance(body, Number) and (body.value**value).is_Rational:
@@ -281,7 +284,7 @@ def _square_root(tree: Tree) -> Tree | None:
     if isinstance(tree, Matmul) and len(tree.factors) == 2:
         row, column = tree.factors
         if is_row(row) and row.body == column:  # type: ignore[attr-defined]
-            return Norm(column)
+            return norm(column)
     return None
 
 
@@ -335,7 +338,7 @@ def transpose(tree: Tree) -> Tree:
         case Triangle():
             return Triangle(transpose(tree.body), not tree.lower, -tree.offset)
         case Over():
-            return Over(tree.letters, transpose(tree.body))
+            return Over(tree.over, transpose(tree.body))
     if getattr(tree, "symmetric", False):
         return tree
     if isinstance(tree, Indexed) and getattr(tree.body, "symmetric", False):
@@ -486,6 +489,8 @@ def _selected(left: Tree, right: Tree) -> Tree | None:
 
 def part(body: Tree, ranges: tuple[Range | Dimension | None, ...]) -> Tree:
     """Entries of a matrix or vector."""
+    if isinstance(body, Ones) and isinstance(ranges[0], tuple):
+        return Ones(ranges[0][1])
     if isinstance(body, Part):
         own = iter(ranges)
         merged = [
@@ -510,10 +515,7 @@ def _closed(chain: list[Tree]) -> Tree:
         return chain[0]
     if not is_row(chain[0]) or chain[-1].rank == 2 or is_row(chain[-1]):
         return Matmul(tuple(chain))
-    if _transposes(Matmul(tuple(_flipped(chain)))) < _transposes(Matmul(tuple(chain))):
-        chain = _flipped(chain)
-    elif _transposes(Matmul(tuple(_flipped(chain)))) == _transposes(Matmul(tuple(chain))):
-        chain = min(chain, _flipped(chain), key=lambda c: [factor.order for factor in c])
+    chain = min(chain, _flipped(chain), key=_chain_order)
     first, last = chain[0].body, chain[-1]  # type: ignore[attr-defined]
     middle = chain[1:-1]
     if isinstance(first, Ones) and isinstance(last, Ones) and middle:
@@ -521,6 +523,12 @@ def _closed(chain: list[Tree]) -> Tree:
     if len(chain) == 2:
         return _inner(first, last)
     return Matmul(tuple(chain))
+
+
+def _chain_order(chain: list[Tree]) -> tuple[int, bool, list[str]]:
+    """Few transposes, a cotangent first."""
+    transposes = sum(_transposes(factor) for factor in chain)
+    return transposes, _accent_position(chain[0]) is None, [factor.order for factor in chain]
 
 
 def _inner(first: Tree, last: Tree) -> Tree:
@@ -532,7 +540,7 @@ def _inner(first: Tree, last: Tree) -> Tree:
         if isinstance(unit, Unit):
             return part(other, (unit.position,))
     if first == last and not isinstance(first, (Name, Indexed)):
-        return Raise(0, Norm(first), Number(2 * ONE))
+        return Raise(0, norm(first), Number(2 * ONE))
     return Matmul((Transpose(first), last))
 
 
@@ -565,8 +573,25 @@ def total(tree: Tree) -> Tree:
     if isinstance(tree, Raise) and tree.exponent == Number(2 * ONE) and tree.rank <= 2:
         if tree.rank == 1:
             return matmul(Transpose(tree.body), tree.body)
-        return Raise(0, Norm(tree.body), tree.exponent)
+        return Raise(0, norm(tree.body), tree.exponent)
+    if isinstance(tree, Hadamard) and len(tree.factors) == 2 and tree.rank <= 2:
+        first, second = tree.factors
+        if not is_negative_power(second):
+            return contracted(first, second)
     return Total(tree)
+
+
+def contracted(first: Tree, second: Tree) -> Tree:
+    """The sum of the products of the entries of two vectors or matrices."""
+    if first.rank == 1:
+        return matmul(Transpose(first), second)
+    return trace(matmul(transpose(first), second))
+
+
+def norm(tree: Tree) -> Tree:
+    """The Euclidean or Frobenius norm."""
+    turned = transpose(tree) if tree.rank == 2 else tree
+    return Norm(turned if _transposes(turned) < _transposes(tree) else tree)
 
 
 def trace(matrix: Tree) -> Tree:
@@ -599,10 +624,13 @@ def _trace_of_product(matrix: Matmul) -> Tree:
         and len(best.factors) == 2
         and best.factors[0] == transpose(best.factors[1])
     ):
-        return Raise(0, Norm(best.factors[1]), Number(2 * ONE))
+        return Raise(0, norm(best.factors[1]), Number(2 * ONE))
     return Trace(best) if isinstance(best, (Matmul, Power)) else trace(best)
 
 
 def _trace_order(tree: Tree) -> tuple[int, int, bool, str]:
     factors = tree.factors if isinstance(tree, Matmul) else (tree,)
-    return len(factors), _transposes(tree), not isinstance(factors[0], Transpose), tree.order
+    first = factors[0]
+    inverse = isinstance(first, Power) and first.exponent < 0
+    leads = inverse or isinstance(first, Transpose)
+    return len(factors), _transposes(tree), not leads, tree.order

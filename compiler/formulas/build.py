@@ -142,7 +142,9 @@ class Builder:
             slot(position): self.tree(argument, indices, scope)
             for position, argument in enumerate(node.arguments)
         }
-        return expressions.convert(node.expression, symbols, indices.count(None))
+        shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
+        tree = expressions.convert(node.expression, symbols, len(shape))
+        return tree if tree.rank else algebra.spread(tree, (), shape)
 
     def leaf(self, node: Leaf) -> Name:
         """The name of a leaf."""
@@ -187,7 +189,7 @@ def indexed(tree: Tree, indices: Indices) -> Tree:
 
 
 def _compound(node: Node) -> bool:
-    return not isinstance(node, (Leaf, Constant, Structural))
+    return not isinstance(node, (Leaf, Structural))
 
 
 def _uses(order: list[Node]) -> Counter[Node]:
@@ -196,7 +198,7 @@ def _uses(order: list[Node]) -> Counter[Node]:
     for node in order:
         match node:
             case Einsum():
-                uses.update(factor for factor, _ in node.factors)
+                uses.update(factor for factor, _ in set(node.factors))
             case Sum():
                 uses.update(node.terms)
             case Map():

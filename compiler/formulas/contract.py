@@ -109,11 +109,7 @@ def _parallel(graph: Graph) -> bool:
             if free:
                 product = algebra.hadamard([first, second], len(labels))
                 return graph.replace([item, other], product, labels)
-            if len(labels) == 1:
-                inner = algebra.matmul(Transpose(first), second)
-                return graph.replace([item, other], inner, ())
-            trace = algebra.trace(algebra.matmul(algebra.transpose(first), second))
-            return graph.replace([item, other], trace, ())
+            return graph.replace([item, other], algebra.contracted(first, second), ())
     return False
 
 

@@ -26,10 +26,14 @@ from derivatrix.compiler.formulas.build import (
 )
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.tree import (
+    Add,
     Bracket,
     Indices,
+    Name,
+    Number,
     Over,
     Scale,
+    Spread,
     Tree,
 )
 from derivatrix.compiler.formulas.unicode import UNICODE
@@ -66,16 +70,20 @@ class Notation(Builder):
     ) -> None:
         self.by_index = by_index
         self.limit = 30 if by_index else 12
+        self.open: set[Node] = set()
         super().__init__(root, names)
 
     def measure(self, tree: Tree) -> int:
         return len(UNICODE.text(tree))
 
     def alone(self, node: Node) -> tuple[Tree, Indices]:
+        if isinstance(node, Constant):
+            return self.constant(node), (None,) * node.ndim
+        self.open.add(node)
         if not self.by_index:
             indices = self.letters(node, matrices=True)
             try:
-                return self.expand(node, indices, _scope(indices), strict=True), indices
+                return chained(self.expand(node, indices, _scope(indices), strict=True)), indices
             except NoMatrixNotation:
                 pass
         indices = self.letters(node, matrices=False)
@@ -114,9 +122,9 @@ class Notation(Builder):
             case Constant():
                 return indexed(self.constant(node), indices)
             case Map():
-                return self.map(node, indices, scope)
+                return self._entry(node, indices, self.map(node, indices, scope))
             case Sum():
-                return self._sum(node, indices, scope, strict)
+                return self._entry(node, indices, self._sum(node, indices, scope, strict))
         try:
             return self._product_or_call(node, indices, scope)
         except NoMatrixNotation:
@@ -134,11 +142,26 @@ class Notation(Builder):
                 return self._product(node, indices, scope)
         raise TypeError(f"no formula for {node!r}")
 
+    def _entry(self, node: Node, indices: Indices, tree: Tree) -> Tree:
+        """An entry of a matrix with sums in it as `(...)[i,j]`, unless in the index style."""
+        if self.by_index or None in indices or not 0 < node.ndim <= 2 or "Over(" not in tree.order:
+            return tree
+        if BATCH in node.shape or node in self.open:
+            return tree
+        whole, left = self.draft(node)
+        return indexed(whole, indices) if left.count(None) == node.ndim else tree
+
     def _sum(self, node: Sum, indices: Indices, scope: frozenset[str], strict: bool) -> Tree:
         for term in node.terms if strict else ():
             if term not in self.known and not isinstance(term, (Leaf, Constant)):
                 self.expand(term, indices, scope, strict=True)
         return self.sum(node, indices, scope)
+
+    def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
+        tree = super().sum(node, indices, scope)
+        if not isinstance(tree, Add):
+            return chained(tree)
+        return algebra.add([chained(term) for term in tree.terms], tree.rank)
 
     # Products
 
@@ -161,13 +184,18 @@ class Notation(Builder):
         fixed = {i: index for i, index in enumerate(indices) if index is not None}
         output = tuple(i for i, index in enumerate(indices) if index is None)
         factors, letters = self._indexed_labels(parts, fixed, scope, by_index)
+        if not by_index and not _reducible(factors, fixed, output, parts):
+            raise NoMatrixNotation
         scope |= set(letters)
         items: list[Item] = []
         for factor, labels in factors:
             own = tuple(fixed.get(label) for label in labels)
             open_labels = tuple(label for label in labels if label not in fixed)
             items.append((self._factor(factor, own, scope), open_labels))
-        return over(letters, self._body([(parts.scalar, ()), *opened(items, parts)], output, parts))
+        body = _body([(parts.scalar, ()), *opened(items, parts)], output, parts)
+        if body is None:
+            raise NoMatrixNotation
+        return over(letters, body)
 
     def _factor(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         if not isinstance(node, Structural):
@@ -208,33 +236,24 @@ class Notation(Builder):
             factors = tuple(other for other in factors if other is not factor)
         return factors, letters
 
-    def _body(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
-        if output and all(labels in ((), output) for _, labels in items):
-            if any(labels for _, labels in items):
-                return algebra.hadamard([tree for tree, _ in items], len(output))
-        reduced = contract(items, output, parts.sizes)
-        if reduced is None:
-            raise NoMatrixNotation
-        return reduced
-
     # Operations
 
     def _call(self, node: Apply, indices: Indices, scope: frozenset[str]) -> Tree:
+        """Indices of stacked axes are those of the arguments, unless these are matrices or
+        vectors that can be written whole."""
         depth = len(node.stack)
-        stacked, core = indices[:depth], indices[depth:]
-        free = [label for label in range(depth) if stacked[label] is None]
-        if free and any(index is not None for index in core):
-            raise NoMatrixNotation
+        pushed = [index for index in indices[:depth]]
+        if _writes_whole(node):
+            pushed = [i if size == BATCH else None for i, size in zip(pushed, node.stack, strict=True)]
+        free = [label for label in range(depth) if pushed[label] is None]
+        rest = [index for label, index in enumerate(indices) if label in free or label >= depth]
         arguments = []
         for argument, labels in node.arguments:
-            if [label for label in labels if label in free] != free:
+            own = [pushed[label] for label in labels] + [None] * (argument.ndim - len(labels))
+            if [label for label in labels if label in free] != free or free and own.count(None) > 2:
                 raise NoMatrixNotation
-            whole = (None,) * (argument.ndim - len(labels))
-            own = (*(stacked[label] for label in labels), *whole)
-            if own.count(None) > 2 and free:
-                raise NoMatrixNotation
-            arguments.append(self._whole(argument, own, scope))
-        return indexed(call(node, arguments, len(free) + len(core)), (None,) * len(free) + core)
+            arguments.append(self._whole(argument, tuple(own), scope))
+        return indexed(call(node, arguments, len(rest)), tuple(rest))
 
     def _whole(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         """The tree of an operation's argument; in the index style sums and products in it are
@@ -244,28 +263,56 @@ class Notation(Builder):
         return self.tree(node, indices, scope)
 
 
+def _writes_whole(node: Apply) -> bool:
+    """Whether all arguments have all stacked axes, in order, and are at most matrices."""
+    every = tuple(range(len(node.stack)))
+    most = 2 + (BATCH in node.stack[:1])
+    return all(labels == every and part.ndim <= most for part, labels in node.arguments)
+
+
+def chained(tree: Tree) -> Tree:
+    """What is constant along one axis of a matrix as a product with ones."""
+    if isinstance(tree, Spread) and tree.rank == 2 and len(tree.along) == 1:
+        return algebra.matmul(tree)
+    return tree
+
+
+def _body(items: list[Item], output: tuple[int, ...], parts: Product) -> Tree | None:
+    """The product of items; None: no matrix notation."""
+    if output and all(labels in ((), output) for _, labels in items):
+        if any(labels for _, labels in items):
+            return algebra.hadamard([tree for tree, _ in items], len(output))
+    return contract(items, output, parts.sizes)
+
+
+def _reducible(
+    factors: tuple[Factor, ...],
+    fixed: Mapping[int, sympy.Expr],
+    output: tuple[int, ...],
+    parts: Product,
+) -> bool:
+    """Whether a product has matrix notation, whatever its factors are."""
+    items: list[Item] = []
+    for position, (_, labels) in enumerate(factors):
+        left = tuple(label for label in labels if label not in fixed)
+        items.append((Name(len(left), str(position), ""), left))
+    return _body(items, output, parts) is not None
+
+
 def over(letters: list[str], body: Tree) -> Tree:
-    """The sum of `body` over letters, with the coefficient in front and inner sums joined."""
-    if isinstance(body, Scale):
-        inner = Scale(ONE, body.scalars, body.body)
-        if body.body is None and not body.scalars:
-            return body
-        joined = _join_sums(list(letters), inner)
-        return algebra.scale(body.coefficient, [], joined)
-    return _join_sums(list(letters), body)
-
-
-def _join_sums(letters: list[str], body: Tree) -> Tree:
-    parts = body.scalars if isinstance(body, Scale) and body.body is None else (body,)
-    if any(isinstance(part, Over) for part in parts) and not body.rank:
-        factors = [part.body if isinstance(part, Over) else part for part in parts]
-        inner = [letter for part in parts if isinstance(part, Over) for letter in part.letters]
-        if len(set(inner)) == len(inner):
-            return _join_sums([*letters, *inner], algebra.scale(ONE, factors))
-    if isinstance(body, Scale) and body.body is not None and not body.scalars:
-        body = algebra.scale(body.coefficient, [], body.body)
-    body = algebra.scale(ONE, parts) if isinstance(body, Scale) and body.body is None else body
-    return Over(tuple(letters), body) if letters else body
+    """The sum of `body` over letters, with what has no indices in front and inner sums joined."""
+    if not letters:
+        return body
+    parts = body if isinstance(body, Scale) else Scale(ONE, (body,), None)
+    outside = [part for part in parts.scalars if not part.letters & set(letters)]
+    inside = [part for part in parts.scalars if part.letters & set(letters)]
+    sums = [part for part in inside if isinstance(part, Over)]
+    inner = [letter for part in sums for letter in part.over]
+    if parts.body is None and len(set(inner)) == len(inner):
+        inside = [part.body if isinstance(part, Over) else part for part in inside]
+        letters = [*letters, *inner]
+    total = Over(tuple(letters), algebra.scale(ONE, inside, parts.body))
+    return algebra.scale(parts.coefficient, outside, total)
 
 
 def ordered(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Factor, ...]:
@@ -273,7 +320,7 @@ def ordered(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Facto
     or from an end of the chain."""
     left = list(factors)
     result: list[Factor] = []
-    label = output[0] if output else None
+    label = output[0] if output else _start(factors)
     while left:
         best = min(left, key=lambda factor: _place(factor, label))
         left.remove(best)
@@ -284,12 +331,19 @@ def ordered(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Facto
     return tuple(result)
 
 
-def _place(factor: Factor, label: int | None) -> tuple[int, int, bool, bool]:
+def _start(factors: tuple[Factor, ...]) -> int | None:
+    """The label of a vector at the end of a chain, best the left one."""
+    vectors = [labels[0] for _, labels in factors if len(labels) == 1]
+    rows = [labels[0] for _, labels in factors if len(labels) > 1]
+    return next((label for label in vectors if label in rows), next(iter(vectors), None))
+
+
+def _place(factor: Factor, label: int | None) -> tuple[int, int, int, bool, bool]:
     node, labels = factor
     plain = isinstance(node, Leaf)
     accented = plain and node.role != "input"  # type: ignore[attr-defined]
     linked = labels.index(label) if label in labels else 2 + len(labels)
-    return linked, len(labels), not accented, not plain
+    return linked, len(labels), min(labels, default=0), not accented, not plain
 
 
 def _letter(letter: str) -> sympy.Symbol:

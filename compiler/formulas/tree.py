@@ -8,7 +8,7 @@ process.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,16 @@ class Tree:
     @cached_property
     def texts(self) -> dict[str, tuple[str, int]]:
         return {}
+
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        """The names in the indices of its parts, without those summed over."""
+        found: set[str] = set()
+        for part in fields(self):
+            value = getattr(self, part.name)
+            for item in value if isinstance(value, tuple) else (value,):
+                found |= item.letters if isinstance(item, Tree) else set()
+        return frozenset(found)
 
     @cached_property
     def order(self) -> str:
@@ -369,6 +379,10 @@ class Indexed(Tree):
     body: Tree
     indices: Indices
 
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        return self.body.letters.union(*(_names(i) for i in self.indices if i is not None))
+
     @property
     def rank(self) -> int:
         return self.indices.count(None)
@@ -382,13 +396,21 @@ class Bracket(Tree):
     symbol: str
     right: sympy.Expr
 
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        return _names(self.left) | _names(self.right)
+
 
 @dataclass(frozen=True)
 class Over(Tree):
     """The sum of `body` over index letters."""
 
-    letters: tuple[str, ...]
+    over: tuple[str, ...]
     body: Tree
+
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        return self.body.letters - set(self.over)
 
     @property
     def rank(self) -> int:
@@ -410,6 +432,10 @@ class Arranged(Ranked):
 
     body: Tree
     order: tuple[int | None, ...]
+
+
+def _names(index: sympy.Expr) -> frozenset[str]:
+    return frozenset(symbol.name for symbol in index.free_symbols)
 
 
 def is_row(tree: Tree) -> bool:

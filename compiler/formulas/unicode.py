@@ -353,7 +353,7 @@ class Unicode:
         return " ".join(part for part in parts if part != "1"), PRODUCT
 
     def show_over(self, tree: Over) -> Text:
-        return self.total(tree.letters, self.text(tree.body, HADAMARD)), HADAMARD
+        return self.total(tree.over, self.text(tree.body, HADAMARD)), HADAMARD
 
     # Functions
 

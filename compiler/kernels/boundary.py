@@ -33,53 +33,58 @@ def _number_array(function, name, value):
     return array
 
 
-def _coerced(function, *arguments):
-    """The arguments (name, value, rank) as the kernels take them: C-contiguous arrays of one
-    float type (float32 if all arrays are), numbers for rank 0."""
-    arrays = [_number_array(function, name, value) for name, value, _ in arguments]
-    kinds = {array.dtype for array, (_, _, rank) in zip(arrays, arguments, strict=True) if rank > 0}
+def _coerced(function, expected, values):
+    """The arguments as the kernels take them: C-contiguous arrays of one float type (float32
+    if all arrays are), numbers for rank 0. Raises TypeError for what is no real array and
+    ValueError for a wrong rank."""
+    shapes, _ = expected
+    arrays = [
+        _number_array(function, name, value)
+        for (name, _), value in zip(shapes, values, strict=True)
+    ]
+    if any(array.ndim != len(shape) for array, (_, shape) in zip(arrays, shapes, strict=True)):
+        _refuse(function, expected, arrays)
+    kinds = {array.dtype for array in arrays if array.ndim > 0}
     real = _FLOAT32 if kinds == {_FLOAT32} else _FLOAT64
-    results = []
-    for array, (name, _, rank) in zip(arrays, arguments, strict=True):
-        if rank > 0:
-            results.append(np.require(array, real, ["C", "A", "W", "E"]))
-        elif array.ndim > 0:
-            raise ValueError(
-                f"{function}: argument {name} has shape {array.shape}; expected a number"
-            )
-        else:
-            results.append(real.type(array) if real is _FLOAT32 else float(array))
-    return results
+    return [
+        np.require(array, real, ["C", "A", "W", "E"]) if array.ndim > 0 else real.type(array)
+        for array in arrays
+    ]
 
 
 def _shape_text(shape):
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
-def _refuse(function, minimum, *arguments):
-    """Raise ValueError for the first of the arguments (name, value, shape) that has another
-    shape than expected; sizes are known from the axes before."""
+def _refuse(function, expected, arrays):
+    """Raise ValueError for the first argument that has another shape than expected; sizes are
+    known from the axes before."""
+    shapes, minimum = expected
     sizes = {}
-    for name, value, shape in arguments:
-        actual = np.shape(value)
-        if len(actual) == len(shape):
-            for text, length in zip(shape, actual, strict=True):
+    for (name, shape), array in zip(shapes, arrays, strict=True):
+        if array.ndim == len(shape):
+            for text, length in zip(shape, array.shape, strict=True):
                 if text.isidentifier():
                     sizes.setdefault(text, length)
         names = dict.fromkeys(re.findall(r"[^\W\d]\w*", " ".join(shape)))
         known = {size: sizes[size] for size in names if size in sizes}
-        expected = actual if len(known) < len(names) else tuple(eval(t, {}, known) for t in shape)
-        if len(actual) != len(shape) or actual != expected:
+        lengths = array.shape
+        if len(known) == len(names):
+            lengths = tuple(eval(text, {}, known) for text in shape)
+        if array.ndim != len(shape) or array.shape != lengths:
             values = ", ".join(f"{size} = {length}" for size, length in known.items())
             raise ValueError(
-                f"{function}: argument {name} has shape {_shape_text(actual)}; "
+                f"{function}: argument {name} has shape {_shape_text(array.shape)}; "
                 f"expected {_shape_text(shape)}{' with ' + values if values else ''}"
             )
     for size, least in minimum.items():
         if sizes.get(size, least) < least:
             raise ValueError(f"{function}: {size} = {sizes[size]}; expected at least {least}")
-    shapes = ", ".join(f"{name} {_shape_text(np.shape(value))}" for name, value, _ in arguments)
-    raise ValueError(f"{function}: the arguments' shapes do not fit together: {shapes}")
+    given = ", ".join(
+        f"{name} {_shape_text(array.shape)}"
+        for (name, _), array in zip(shapes, arrays, strict=True)
+    )
+    raise ValueError(f"{function}: the arguments' shapes do not fit together: {given}")
 
 
 def _flat(out):

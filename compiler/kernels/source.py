@@ -56,6 +56,18 @@ class Sources:
                 self.add(module, other)
         self.texts[name] = text
 
+    def blocks(self) -> list[str]:
+        """The definitions, those of one line together."""
+        blocks: list[str] = []
+        short = False
+        for text in self.texts.values():
+            was_short, short = short, "\n" not in text
+            if short and was_short:
+                blocks[-1] += "\n" + text
+            else:
+                blocks.append(text)
+        return blocks
+
     def require(self, origin: str, name: str = "", alias: str = "") -> None:
         """Add an import: `import origin as alias`, or `from origin import name`."""
         self.imports.add((origin, name, alias or name or origin))

@@ -3,6 +3,7 @@
 import scipy.special
 
 from derivatrix.compiler.arrays import Array, apply, multiply, subtract, sum_over
+from derivatrix.compiler.kernels import rows
 from derivatrix.compiler.operations.registry import Operation, Point, register
 
 
@@ -28,6 +29,7 @@ SOFTMAX = register(
         numpy=lambda arguments, *_: f"scipy.special.softmax({arguments[0]}, axis=-1)",
         unicode="softmax({0})",
         latex=r"\operatorname{{softmax}}({0})",
+        kernel=rows.softmax,
     )
 )
 
@@ -41,5 +43,6 @@ LOGSUMEXP = register(
         numpy=lambda arguments, *_: f"scipy.special.logsumexp({arguments[0]}, axis=-1)",
         unicode="logsumexp({0})",
         latex=r"\operatorname{{logsumexp}}({0})",
+        kernel=rows.logsumexp,
     )
 )

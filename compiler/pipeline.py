@@ -1,0 +1,286 @@
+"""The way of a function through the stages: declare, lower, differentiate, simplify, plan, emit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+
+from derivatrix import __version__
+from derivatrix.compiler.derivatives import Derivatives, Key
+from derivatrix.compiler.differentiate import differential
+from derivatrix.compiler.dimensions import shape_text
+from derivatrix.compiler.emit import FunctionDescription, ModuleDescription, Result, emit
+from derivatrix.compiler.formulas import STYLES, render
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.ir import Node
+from derivatrix.compiler.listing import listing
+from derivatrix.compiler.plan import Plan, plan
+from derivatrix.runtime.errors import DeclarationError, UnsupportedError
+
+TARGETS = ("cpu",)
+
+SUMMARIES = {
+    "value": "The value.",
+    "vjp": "The cotangents of the inputs, given the cotangent of the value.",
+    "jvp": "The tangent of the value, given the tangents of the inputs.",
+    "jacobian": "The Jacobian J[out..., in...], of shape (*out.shape, *in.shape).",
+    "gradient": "The gradient.",
+    "value_and_gradient": "The value and the gradient.",
+    "hessian": "The Hessian H[in..., in...].",
+    "hvp": "The Hessian times the tangents of the inputs.",
+}
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A generated module: its name (the file's stem), its text and its digest."""
+
+    name: str
+    text: str
+    digest: str
+
+
+def generate(function: Function, target: str = "cpu") -> Generated:
+    """The module for `function`. Raises UnsupportedError for an unknown target."""
+    if target not in TARGETS:
+        raise UnsupportedError(f"there is no target {target!r}; choose from {', '.join(TARGETS)}")
+    module = describe(function)
+    return Generated(function.name, emit(module), digest(function))
+
+
+def kernel_plan(derivatives: Derivatives, kind: str) -> Plan:
+    """The steps of the kernel that computes one kind of derivative."""
+    arguments, results = derivatives.kernel(kind)
+    single = len(results) == 1
+    outputs = [("out" if single else output_name(kind, key), node) for key, node in results.items()]
+    return plan(f"{kind}_kernel", arguments, outputs)
+
+
+def output_name(kind: str, key: Key) -> str:
+    """The name of a kernel's output array, where it has several."""
+    return "_".join(["out", *key]) if key else "out_value"
+
+
+def describe(function: Function) -> ModuleDescription:
+    """What the module holds, before it becomes text."""
+    derivatives = function.derivatives
+    functions = [
+        FunctionDescription(
+            name=kind,
+            summary=SUMMARIES[kind],
+            plan=kernel_plan(derivatives, kind),
+            result=_result(derivatives, kind),
+        )
+        for kind in derivatives.kinds
+    ]
+    formulas = _formulas(derivatives)
+    return ModuleDescription(
+        name=function.name,
+        docstring=_docstring(function),
+        facts={
+            "INPUTS": tuple(_input(function, position) for position in range(len(function.inputs))),
+            "OUTPUT": {
+                "shape": tuple(str(size) for size in function.expression.shape),
+                "batched": bool(function.batch),
+            },
+            "FUNCTIONS": derivatives.kinds,
+            "DECLARATION": function.declaration,
+            "FORMULAS": formulas,
+            "DIGEST": digest(function),
+        },
+        functions=functions,
+        minimum=function.minimum,
+    )
+
+
+def _result(derivatives: Derivatives, kind: str) -> Result:
+    """How a public function returns the kernel's outputs."""
+    names = derivatives.function.wrt
+    if kind in ("value", "jvp"):
+        return "out"
+    if kind == "hessian" and len(names) > 1:
+        return tuple(
+            (row, tuple((column, output_name(kind, (row, column))) for column in names))
+            for row in names
+        )
+    several: Result = tuple((name, output_name(kind, (name,))) for name in names)
+    if kind == "value_and_gradient":
+        gradient = several if len(names) > 1 else output_name(kind, (names[0],))
+        return (("value", "out_value"), ("gradient", gradient))
+    return several if len(names) > 1 else "out"
+
+
+def _input(function: Function, position: int) -> dict[str, object]:
+    leaf = function.inputs[position]
+    return {
+        "name": leaf.name,
+        "shape": tuple(str(size) for size in leaf.shape),
+        "structure": leaf.structure,
+        "batched": leaf.name in function.batch,
+        "wrt": leaf.name in function.wrt,
+        "domain": function.domains.get(leaf.name, ""),
+    }
+
+
+def _formulas(derivatives: Derivatives) -> dict[str, dict[str, dict[str, str]]]:
+    """Kind -> inputs ("" for a value, "A, b" for a block of a Hessian) -> style -> formula."""
+    return {
+        kind: {
+            ", ".join(key): {style: derivatives.formula(kind, key, style) for style in STYLES}
+            for key in derivatives.results(kind)
+        }
+        for kind in derivatives.kinds
+        if kind != "value_and_gradient"
+    }
+
+
+def _docstring(function: Function) -> str:
+    derivatives = function.derivatives
+    lines = [
+        f"Generated by derivatrix {__version__} from the declaration of `{function.name}`. Do not edit.",
+        "",
+        f"{function.name}({', '.join(leaf.name for leaf in function.inputs)})"
+        f" -> {shape_text(function.expression.shape)}",
+        "",
+        "Inputs",
+    ]
+    for leaf in function.inputs:
+        structure = "" if leaf.structure == "general" else f", {leaf.structure}"
+        batch = ", with a leading batch axis" if leaf.name in function.batch else ""
+        lines.append(f"- {leaf.name}: shape {shape_text(leaf.shape)}{structure}{batch}")
+    lines += ["", "Formulas" + (", for one sample" if function.batch else "")]
+    lines += [f"- {line}" for line in derivatives.equations()]
+    lines += ["", "Conventions", *(f"- {line}" for line in _conventions(function))]
+    return "\n".join(lines) + "\n"
+
+
+def _conventions(function: Function) -> list[str]:
+    lines = [
+        "a bar marks a cotangent, a dot a tangent; a Jacobian is J[out..., in...]",
+        "arrays are float64, or float32 where all arrays are; results are new arrays unless "
+        "`out` is given",
+    ]
+    structured = [
+        f"{leaf.name} ({leaf.structure})"
+        for leaf in function.inputs
+        if leaf.structure in ("symmetric", "spd", "lower", "upper", "diagonal")
+    ]
+    if structured:
+        lines.append(
+            f"derivatives by {', '.join(structured)} are projected on the structure: symmetric "
+            "part, triangle or diagonal"
+        )
+    if any(leaf.structure == "orthogonal" for leaf in function.inputs):
+        lines.append("derivatives by an orthogonal input are the ambient ones, not projected")
+    if function.batch:
+        lines.append(
+            "everything is per sample; only the vjp of an input without batch axis is summed "
+            "over the samples"
+        )
+    return lines
+
+
+def digest(function: Function) -> str:
+    """What the module's text depends on: the declaration and this compiler."""
+    parts = [
+        __version__,
+        _toolchain(),
+        function.name,
+        *(leaf.key for leaf in function.inputs),
+        function.expression.key,
+        *function.wrt,
+        "batch",
+        *function.batch,
+    ]
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+
+
+@cache
+def _toolchain() -> str:
+    """A digest of the compiler's own files and the templates."""
+    state = hashlib.blake2b(digest_size=16)
+    for package in ("derivatrix.compiler", "derivatrix.templates"):
+        for name, text in sorted(_sources(resources.files(package), package)):
+            state.update(name.encode())
+            state.update(text)
+    return state.hexdigest()
+
+
+def _sources(folder: Traversable, name: str) -> list[tuple[str, bytes]]:
+    found = []
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.name.startswith((".", "__")):
+            found += _sources(entry, f"{name}/{entry.name}")
+        elif entry.name.endswith((".py", ".jinja")):
+            found.append((f"{name}/{entry.name}", entry.read_bytes()))
+    return found
+
+
+def _dump_declare(function: Function) -> str:
+    inputs = [
+        f"{leaf.name}: {shape_text(leaf.shape)} {leaf.structure}"
+        + (" batch" if leaf.name in function.batch else "")
+        + (" wrt" if leaf.name in function.wrt else "")
+        for leaf in function.inputs
+    ]
+    expression = render(function.expression, "unicode")
+    return "\n".join([f"function {function.name}", *inputs, f"= {expression}"])
+
+
+def _dump_lower(function: Function) -> str:
+    return listing({"value": function.expression})
+
+
+def _dump_differentiate(function: Function) -> str:
+    derivatives = function.derivatives
+    tangents: dict[Node, Node] = {leaf: derivatives.tangent(leaf) for leaf in derivatives.wrt}
+    value = derivatives.results("value")[()]
+    return listing({"jvp": differential([value], tangents)[0]})
+
+
+def _dump_simplify(function: Function) -> str:
+    derivatives = function.derivatives
+    return "\n\n".join(
+        listing({_title(kind, key): node for key, node in derivatives.batched(kind).items()})
+        for kind in derivatives.kinds
+    )
+
+
+def _title(kind: str, key: Key) -> str:
+    return f"{kind} by {', '.join(key)}" if key else kind
+
+
+def _dump_plan(function: Function) -> str:
+    return "\n\n".join(
+        str(kernel_plan(function.derivatives, kind)) for kind in function.derivatives.kinds
+    )
+
+
+def _dump_emit(function: Function) -> str:
+    return generate(function).text
+
+
+_DUMPS: Mapping[str, Callable[[Function], str]] = {
+    "declare": _dump_declare,
+    "lower": _dump_lower,
+    "differentiate": _dump_differentiate,
+    "simplify": _dump_simplify,
+    "plan": _dump_plan,
+    "emit": _dump_emit,
+}
+
+STAGES = tuple(_DUMPS)
+
+
+def dump(function: Function, stage: str, target: str = "cpu") -> str:
+    """What a stage makes of `function`, as text. Raises DeclarationError for an unknown stage."""
+    if stage not in _DUMPS:
+        raise DeclarationError(f"there is no stage {stage!r}; choose from {', '.join(STAGES)}")
+    if target not in TARGETS:
+        raise UnsupportedError(f"there is no target {target!r}; choose from {', '.join(TARGETS)}")
+    return _DUMPS[stage](function)
