@@ -76,6 +76,8 @@ SYMPY = [
     (sympy.Max(s, 0) * x, s_ * x_),
     (sympy.Piecewise((s, s > 2), (s**2, True)), s_**2),
     (N * Trace(X) / M, 4 * np.trace(X_) / 3),
+    ((x.T * X * x)[0, 0], x_ @ X_ @ x_),
+    ((X * X)[1, 2] ** 2, (X_ @ X_)[1, 2] ** 2),
     (sympy.atan2(s, Trace(X)), np.arctan2(s_, np.trace(X_))),
 ]
 

@@ -289,6 +289,41 @@ def _element(expression: MatrixElement) -> Array:
     return _full_rank(parent)[row, column]
 
 
+def _sum(expression: sympy.Sum) -> Array:
+    """Σ over indices of entries of matrices, as SymPy writes an entry of a product."""
+    sizes: dict[Any, Dimension] = {}
+    for index, first, last in expression.limits:
+        if first != 0:
+            raise UnsupportedError(f"the sum {expression} does not start at 0")
+        sizes[index] = dimensions.dimension(last + 1, "sum")
+    values: dict[sympy.Basic, Array] = {}
+    for element in sorted(expression.function.atoms(MatrixElement), key=str):
+        if element.free_symbols & set(sizes):
+            values[element] = _indexed(element, sizes)
+    names = {element: sympy.Symbol(f"entry_{i}", real=True) for i, element in enumerate(values)}
+    body = expression.function.xreplace(names)
+    if body.free_symbols & set(sizes):
+        raise UnsupportedError(f"the sum {expression} uses its index outside of entries")
+    operands = {names[element]: value for element, value in values.items()}
+    return _scalar_expression(body, operands).sum()
+
+
+def _indexed(element: MatrixElement, sizes: dict[Any, Dimension]) -> Array:
+    """An entry X[i, j] at all values of the indices: an array with an axis for each index."""
+    parent, *places = element.args
+    array = _full_rank(parent)
+    labels = []
+    for axis, place in enumerate(places):
+        labels.append(place if place in sizes else ("fixed", axis))
+        if place not in sizes:
+            index: list[Any] = [slice(None), slice(None)]
+            index[axis] = slice(place, place + 1)
+            array = array[tuple(index)]
+        elif sizes[place] != array.node.shape[axis]:
+            raise ShapeError(f"the index {place} does not run over axis {axis} of {parent}")
+    return Array(ir.einsum([(array.node, labels)], list(sizes), sizes=sizes))
+
+
 def _block(expression: Any) -> Array:
     grid = expression.blocks
     rows = [[_full_rank(grid[i, j]) for j in range(grid.shape[1])] for i in range(grid.shape[0])]
@@ -340,6 +375,7 @@ RULES: dict[type, Callable[[Any], Array]] = {
     MatrixSlice: _slice,
     matrices.BlockMatrix: _block,
     matrices.DotProduct: _dot,
+    sympy.Sum: _sum,
     sympy.Add: _add,
     sympy.Mul: _multiply,
     sympy.Pow: _power,

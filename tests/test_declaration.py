@@ -1,0 +1,145 @@
+"""Declaring functions: what is accepted, and the error for what is not."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy
+
+import derivatrix.compiler.frontends.arrays as dx
+from derivatrix.compiler.differentiate import differential
+from derivatrix.compiler.function import derive, function
+from derivatrix.compiler.ir import Leaf
+from derivatrix.compiler.operations.registry import OPERATIONS
+from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
+
+n, m = dx.dims("n m")
+X, Y = dx.matrix("X", n, n), dx.matrix("Y", n, m)
+x, s = dx.vector("x", n), dx.scalar("s")
+S = dx.matrix("S", n, n, "spd")
+P = sympy.MatrixSymbol("P", sympy.Symbol("a"), sympy.Symbol("b"))
+
+
+BAD: list[tuple[Any, type[Exception], str]] = [
+    (lambda: function("f", [X], X @ Y), DeclarationError, "'Y'.*not among the inputs"),
+    (lambda: function("f", [X, Y], X @ X), DeclarationError, "'Y' is never used"),
+    (lambda: function("f", [X, X], X @ X), DeclarationError, "two inputs are called 'X'"),
+    (lambda: function("2f", [X], X), DeclarationError, "identifier"),
+    (lambda: function("my f", [X], X), DeclarationError, "identifier"),
+    (lambda: function("lambda", [X], X), DeclarationError, "keyword"),
+    (lambda: function("print", [X], X), DeclarationError, "builtin"),
+    (lambda: function(None, [X], X), DeclarationError, "identifier"),
+    (lambda: function("f", [], 1), DeclarationError, "at least one input"),
+    (lambda: function("f", [X @ X], X), DeclarationError, "no input"),
+    (lambda: function("f", [3], X), DeclarationError, "no input"),
+    (lambda: function("f", [X], X, wrt=["Z"]), DeclarationError, "wrt names 'Z'"),
+    (lambda: function("f", [X], X, wrt=[X, X]), DeclarationError, "twice"),
+    (lambda: function("f", [X], X, wrt=[]), DeclarationError, "wrt is empty"),
+    (lambda: function("f", [X], X, batch=["Z"]), DeclarationError, "batch names 'Z'"),
+    (lambda: function("f", [X], "X"), UnsupportedError, "str"),
+    (lambda: function("f", [X], None), UnsupportedError, "NoneType"),
+    (lambda: function("f", [X], X * dx.dims("k")), DeclarationError, "dimension k"),
+    (lambda: function("f", [x], dx.outer(x, dx.ones("k"))), DeclarationError, "dimension k"),
+    (lambda: function("f", [dx.vector("n", n)], dx.vector("n", n)), DeclarationError, "both"),
+    (lambda: function("f", [dx.scalar("out")], dx.scalar("out")), DeclarationError, "taken"),
+    (lambda: function("f", [dx.scalar("sum")], dx.scalar("sum")), DeclarationError, "builtin"),
+    (lambda: function("f", [X, dx.matrix("X", n, m)], X), DeclarationError, "two inputs"),
+    (lambda: function("f", [dx.matrix("X", n, m)], X), ShapeError, "declared with shape"),
+    (lambda: function("f", [P], P * P), ShapeError, r"f: .*square.*\(a, b\)"),
+    (lambda: function("f", [n], X), DeclarationError, "dimension"),
+    (lambda: function("f", [X], X, wrt=3), DeclarationError, "wrt"),
+]
+
+
+@pytest.mark.parametrize(("build", "error", "text"), BAD, ids=[str(i) for i in range(len(BAD))])
+def test_bad_declaration(build: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        build()
+
+
+def test_names_stand_for_symbols() -> None:
+    declared = function("f", [x, S], x @ S @ x, wrt=["x"], batch="x")
+    assert declared.wrt == ("x",)
+    assert declared.batch == ("x",)
+
+
+def test_sympy_symbols_take_the_declared_structure() -> None:
+    symbol = sympy.MatrixSymbol("S", n, n)
+    declared = function("f", [S], dx.logdet(S) + sympy.Trace(symbol.I))
+    assert declared.inputs == (S.node,)
+    assert declared.formula("gradient") == function(
+        "g", [S], dx.logdet(S) + dx.trace(dx.inv(S))
+    ).formula("gradient")
+
+
+def test_dimension_names_are_numbers() -> None:
+    k = sympy.Symbol("k")
+    vector = sympy.MatrixSymbol("v", k, 1)
+    declared = function("f", [vector], sympy.log(k) * (vector.T * vector)[0, 0] / k)
+    assert str(declared.expression.shape) == "()"
+    assert not [leaf for leaf in declared.inputs if leaf.name == "k"]
+
+
+def test_formula_choices() -> None:
+    declared = function("f", [x, S], x @ S @ x)
+    assert declared.formula("gradient", wrt=x) == declared.formula("gradient", wrt="x")
+    with pytest.raises(DeclarationError, match="which gradient"):
+        declared.formula("gradient")
+    with pytest.raises(DeclarationError, match="no gradient by Z"):
+        declared.formula("gradient", wrt="Z")
+    with pytest.raises(DeclarationError, match="no 'curl'"):
+        declared.formula("curl")
+    with pytest.raises(DeclarationError, match="style"):
+        declared.formula("gradient", wrt="x", style="roman")
+    with pytest.raises(DeclarationError, match="no 'gradient'"):
+        function("g", [X], X @ X).formula("gradient")
+
+
+def test_derive_shows_every_formula() -> None:
+    text = str(derive(function("f", [X], X @ X)))
+    assert "Ȳ Xᵀ + Xᵀ Ȳ" in text
+    assert len(text.splitlines()) == 4
+
+
+def test_an_operation_without_a_rule_is_named() -> None:
+    floor = dx.gamma(dx.gammaln(x))
+    moved = differential([floor.node], {x.node: Leaf("dx", (n,), role="tangent")})
+    assert moved
+    with pytest.raises(UnsupportedError, match="polygamma|zeta"):
+        module_text("f", dx.sum(dx.gammaln(x)))
+
+
+def module_text(name: str, expression: Any) -> str:
+    from derivatrix.compiler.pipeline import generate
+
+    return generate(function(name, [x], expression)).text
+
+
+def test_arrays_in_lists() -> None:
+    rotation = dx.asarray([[dx.cos(s), -dx.sin(s)], [dx.sin(s), dx.cos(s)]])
+    declared = function("rotate", [s], rotation @ np.array([1.0, 2.0]))
+    assert declared.expression.shape == (2,)
+
+
+def test_registry_is_complete() -> None:
+    """Every operation has a value, differential, spellings and a test case."""
+    from tests.cases import CASES
+
+    used = set()
+    for case in CASES:
+        for kind in case.kinds:
+            for node in case.derivatives.results(kind).values():
+                used |= operations_below(node)
+    assert used == set(OPERATIONS)
+    for record in OPERATIONS.values():
+        arguments = [f"a{i}" for i in range(len(record.ranks))]
+        for spelling in (record.unicode, record.latex):
+            assert all(a in spelling.format(*arguments) for a in arguments)
+        assert all(a in record.numpy(arguments, (), 0) for a in arguments)
+        assert record.name in dx.FUNCTIONS
+
+
+def operations_below(node: Any) -> set[str]:
+    from derivatrix.compiler.ir import Apply, topological
+
+    return {below.operation.name for below in topological([node]) if isinstance(below, Apply)}
