@@ -22,7 +22,7 @@ from derivatrix.runtime import verify as verify_module
 from derivatrix.runtime.errors import BuildError, DeclarationError, VerificationError
 
 Progress = Callable[[str, int, int], None]
-"""Called before each piece of work with what it is, its number from 0, and how many there are."""
+"""Called with the work that begins, how many pieces of it are done, and how many there are."""
 
 _PACKAGE_TEXT = '''{mark}: {summary}. Do not edit; build again instead.
 
@@ -67,7 +67,7 @@ class Difference:
 
 
 def build(
-    functions: Iterable[Function],
+    functions: Function | Iterable[Function],
     out_dir: str | os.PathLike[str],
     targets: Sequence[str] = ("cpu",),
     verify: bool = True,
@@ -99,7 +99,7 @@ def build(
 
 
 def check(
-    functions: Iterable[Function],
+    functions: Function | Iterable[Function],
     out_dir: str | os.PathLike[str],
     targets: Sequence[str] = ("cpu",),
 ) -> list[Difference]:
@@ -159,6 +159,7 @@ class _Steps:
             module = generate(function, target)
             _require_free(module.name, modules)
             modules[module.name] = module
+            self.done += 1
         return list(modules.values())
 
     def verify(self, staging: Path, modules: Iterable[Generated]) -> tuple[Report, ...]:
@@ -168,7 +169,9 @@ class _Steps:
         reports = []
         for module in modules:
             self._announce(f"{module.name}: verifying")
-            reports.append(verify_module(load(staging / f"{module.name}.py")))
+            loaded = load(staging / f"{module.name}.py")
+            reports.append(verify_module(loaded, progress=self._announce))
+            self.done += 1
         _require_passed(reports)
         write_certificate(staging, reports)
         return tuple(reports)
@@ -176,7 +179,6 @@ class _Steps:
     def _announce(self, text: str) -> None:
         if self.progress is not None:
             self.progress(text, self.done, self.total)
-        self.done += 1
 
 
 def _require_free(name: str, taken: Iterable[str]) -> None:

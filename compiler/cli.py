@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,9 +126,10 @@ def verify(directory: str, verbose: bool) -> None:
     modules = load_package(directory)
     reports = []
     with _progress() as advance:
-        for number, (name, module) in enumerate(modules.items()):
-            advance(f"{name}: verifying", number, len(modules))
-            reports.append(check_module(module))
+        for done, (name, module) in enumerate(modules.items()):
+            announce = partial(advance, done=done, total=len(modules))
+            announce(f"{name}: verifying")
+            reports.append(check_module(module, progress=announce))
     _print_table(reports)
     for report in reports:
         if verbose or not report.passed:
@@ -260,7 +262,7 @@ def _certify(directory: str, reports: Sequence[Report]) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
+def _progress() -> Iterator[Callable[..., None]]:
     """A progress bar on a terminal, nothing elsewhere."""
     console = _console(stderr=True)
     columns = (

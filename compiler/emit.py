@@ -16,7 +16,7 @@ import sympy
 from derivatrix.compiler.kernels import base, blas, boundary
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.steps import AXIS_LENGTH, Gemm, Plan
+from derivatrix.compiler.plan.steps import AXIS_LENGTH, Gemm, Plan, Size
 from derivatrix.compiler.plan.text import index
 from derivatrix.compiler.printer import KernelText, kernel_text
 from derivatrix.runtime.errors import DeclarationError
@@ -109,7 +109,7 @@ def emit(module: ModuleDescription) -> str:
     tuples: dict[str, tuple[str, ...]] = {}
     functions = [_function(function, module, tuples) for function in module.functions]
     expected = [(f"_{f.name.upper()}", _expected(f.plan, module)) for f in module.functions]
-    _check_names(module, {*tuples, *(name for name, _ in expected)})
+    _check_names(module, tuples)
     sources = _sources(module, kernels)
     if tuples:
         sources.require("collections", "namedtuple")
@@ -161,10 +161,19 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _check_names(module: ModuleDescription, needed: set[str]) -> None:
-    """An argument may not hide what its function's body refers to."""
+def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]]) -> None:
+    """An argument may not hide what its function's body refers to, and has to be a field's name
+    where a named tuple is returned."""
+    for fields in tuples.values():
+        for name in fields:
+            if name.startswith("_"):
+                raise DeclarationError(
+                    f"{module.name}: an input with derivatives cannot be called {name}; "
+                    "names of results do not start with an underscore"
+                )
+    expected = [f"_{function.name.upper()}" for function in module.functions]
     kernels = {function.plan.name for function in module.functions}
-    hidden = {*BOUNDARY, *kernels, *needed, "type", "float"}
+    hidden = {*BOUNDARY, *kernels, *tuples, *expected, "type", "float"}
     for function in module.functions:
         for argument in function.plan.arguments:
             if argument.name in hidden:
@@ -189,24 +198,85 @@ def _function(
     tuples: dict[str, tuple[str, ...]],
 ) -> FunctionText:
     plan = function.plan
-    names = Names(argument.name for argument in plan.arguments)
+    parameters = [argument.name for argument in plan.arguments]
+    names = Names(parameters)
     out = names.exact("out")
-    local = {size.name: names.exact(size.name) for size in plan.sizes}
-    renames = {s: sympy.Symbol(local[s.name]) for s in _size_symbols(plan)}
+    sizes = _Sizes(plan, names)
+    single = len(plan.outputs) == 1
+    results = {
+        name: names.exact("result" if single else name.removeprefix("out_"))
+        for name, _ in plan.outputs
+    }
+    scalars = {results[name] for name, buffer in plan.outputs if not buffer.shape}
+    locals_ = list(results.values())
+    shapes = [sizes.shape(buffer.shape) for _, buffer in plan.outputs]
+    least = [
+        f"{sizes.local[name]} < {least}"
+        for name, least in module.minimum.items()
+        if name in sizes.local
+    ]
+    title = "".join(word.capitalize() for word in function.name.split("_"))
+    delivered = _result(function.result, title, results, tuples)
+    return FunctionText(
+        name=function.name,
+        summary=function.summary,
+        signature=", ".join([*parameters, "*", f"{out}=None"]),
+        out=out,
+        arguments=_arguments(plan),
+        inputs=_tuple(parameters),
+        targets=_targets(parameters),
+        expected=f"_{function.name.upper()}",
+        sizes=sizes.lines,
+        conditions=" or ".join([*sizes.conditions(plan), *least]),
+        real=next((f"{a.name}.dtype" for a in plan.arguments if a.shape), "_FLOAT64"),
+        results=tuple(map(ResultText, locals_, shapes)),
+        shapes=_tuple(shapes),
+        call=f"{plan.name}({', '.join([*parameters, *locals_])})",
+        unpacked=_targets(locals_),
+        inner=_tuple(locals_),
+        value=_result(
+            function.result,
+            title,
+            {key: f"{name}[()]" if name in scalars else name for key, name in results.items()},
+            tuples,
+        ),
+        delivered=delivered,
+    )
 
-    def sized(expression: sympy.Expr) -> str:
-        return index(expression.xreplace(renames))
 
-    sizes = []
-    known: set[tuple[str, int]] = set()
-    for size in plan.sizes:
-        place = f"{size.argument.name}.shape[{size.axis}]"
-        value = size.value.xreplace({**renames, AXIS_LENGTH: sympy.Symbol(place)})
-        sizes.append(f"{local[size.name]} = {index(value)}")
-        known.add((size.argument.name, size.axis))
-    arguments = []
-    conditions = []
-    for position, argument in enumerate(plan.arguments):
+class _Sizes:
+    """The sizes that a public function reads from its arguments' shapes."""
+
+    def __init__(self, plan: Plan, names: Names) -> None:
+        self.local = {size.name: names.exact(size.name) for size in plan.sizes}
+        self._renames = {
+            sympy.Symbol(name, integer=True, positive=True): sympy.Symbol(local)
+            for name, local in self.local.items()
+        }
+        self._read = {(size.argument.name, size.axis) for size in plan.sizes}
+        self.lines = tuple(self._line(size) for size in plan.sizes)
+
+    def _line(self, size: Size) -> str:
+        axis = sympy.Symbol(f"{size.argument.name}.shape[{size.axis}]")
+        value = size.value.xreplace({**self._renames, AXIS_LENGTH: axis})
+        return f"{self.local[size.name]} = {index(value)}"
+
+    def shape(self, shape: Iterable[sympy.Expr]) -> str:
+        """A shape as a tuple of the local sizes."""
+        return _tuple(index(size.xreplace(self._renames)) for size in shape)
+
+    def conditions(self, plan: Plan) -> list[str]:
+        """For each argument with axes that no size is read from: true if its shape is wrong."""
+        return [
+            f"{argument.name}.shape != {self.shape(argument.shape)}"
+            for argument in plan.arguments
+            if {(argument.name, axis) for axis in range(len(argument.shape))} - self._read
+        ]
+
+
+def _arguments(plan: Plan) -> tuple[ArgumentText, ...]:
+    texts: list[ArgumentText] = []
+    for argument in plan.arguments:
         name, rank = argument.name, len(argument.shape)
         ready = f"type({name}) is float"
         if rank:
@@ -214,64 +284,23 @@ def _function(
                 f"type({name}) is _ndarray and {name}.ndim == {rank} "
                 f"and {name}.dtype is _FLOAT64 and {name}.flags.carray"
             )
-            if {(name, axis) for axis in range(rank)} - known:
-                conditions.append(f"{name}.shape != {_tuple(map(sized, argument.shape))}")
-        arguments.append(ArgumentText(name, f"and {ready}" if position else ready))
-    conditions += [f"{local[s]} < {m}" for s, m in module.minimum.items() if s in local]
-    real = next((f"{a.name}.dtype" for a in plan.arguments if a.shape), "_FLOAT64")
-    single = len(plan.outputs) == 1
-    results = {
-        name: names.exact("result" if single else name.removeprefix("out_"))
-        for name, _ in plan.outputs
-    }
-    ranks = {name: len(buffer.shape) for name, buffer in plan.outputs}
+        texts.append(ArgumentText(name, f"and {ready}" if texts else ready))
+    return tuple(texts)
 
-    def value(result: Result, path: str, given: bool) -> str:
-        if isinstance(result, str):
-            return results[result] + ("" if given or ranks[result] else "[()]")
-        fields = tuple(name for name, _ in result)
-        if tuples.setdefault(path, fields) != fields:
-            raise AssertionError(f"two named tuples {path}")
-        inner = f"{path}Row" if path == title else f"{path}Part"
-        parts = ", ".join(value(part, inner, given) for _, part in result)
-        return f"{path}({parts})"
 
-    title = "".join(word.capitalize() for word in function.name.split("_"))
-    parameters = [argument.name for argument in plan.arguments]
-    shapes = [_tuple(map(sized, buffer.shape)) for _, buffer in plan.outputs]
-    locals_ = list(results.values())
-    return FunctionText(
-        name=function.name,
-        summary=function.summary,
-        signature=", ".join([*parameters, "*", f"{out}=None"]),
-        out=out,
-        arguments=tuple(arguments),
-        inputs=_tuple(parameters),
-        targets=_targets(parameters),
-        expected=f"_{function.name.upper()}",
-        sizes=tuple(sizes),
-        conditions=" or ".join(conditions),
-        real=real,
-        results=tuple(map(ResultText, locals_, shapes)),
-        shapes=_tuple(shapes),
-        call=f"{plan.name}({', '.join([*parameters, *locals_])})",
-        unpacked=_targets(locals_),
-        inner=_tuple(locals_),
-        value=value(function.result, title, False),
-        delivered=value(function.result, title, True),
-    )
+def _result(
+    result: Result, path: str, results: Mapping[str, str], tuples: dict[str, tuple[str, ...]]
+) -> str:
+    """What a function returns: the text of an output, or a named tuple called `path`."""
+    if isinstance(result, str):
+        return results[result]
+    tuples[path] = tuple(name for name, _ in result)
+    parts = [_result(part, f"{path}Row", results, tuples) for _, part in result]
+    return f"{path}({', '.join(parts)})"
 
 
 def _targets(names: list[str]) -> str:
     return ", ".join(names) + ("," if len(names) == 1 else "")
-
-
-def _size_symbols(plan: Plan) -> list[sympy.Symbol]:
-    shapes = [a.shape for a in plan.arguments] + [b.shape for _, b in plan.outputs]
-    values = [size.value for size in plan.sizes]
-    expressions = [length for shape in shapes for length in shape] + values
-    symbols = {s for e in expressions for s in e.free_symbols if s != AXIS_LENGTH}
-    return sorted(symbols, key=lambda symbol: symbol.name)
 
 
 def _tuple(parts: Iterable[str]) -> str:
@@ -289,5 +318,5 @@ def literal(value: object, indent: int = 0) -> str:
         entries = [f"{space}{k!r}: {literal(v, indent + 4)},\n" for k, v in value.items()]
     else:
         entries = [f"{space}{literal(entry, indent + 4)},\n" for entry in value]
-    opening, closing = ("{", "}") if isinstance(value, dict) else repr(type(value)())
-    return f"{opening}\n{''.join(entries)}{' ' * indent}{closing}"
+    empty = repr(type(value)())
+    return f"{empty[0]}\n{''.join(entries)}{' ' * indent}{empty[1]}"

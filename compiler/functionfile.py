@@ -35,11 +35,11 @@ def load_functions(source: str | os.PathLike[str]) -> list[Function]:
     raise DeclarationError(f"{path}: no function is called {name!r}{_hint(name, functions)}")
 
 
-def require_unique(functions: Iterable[Function], place: str) -> list[Function]:
-    """The functions as a list; raises DeclarationError where two have one name, for what is no
-    function, and for none at all."""
+def require_unique(functions: Function | Iterable[Function], place: str) -> list[Function]:
+    """One function or several, as a list. Raises DeclarationError where two have one name, for
+    what is no function, and for none at all."""
     found: dict[str, Function] = {}
-    for function in functions:
+    for function in [functions] if isinstance(functions, Function) else functions:
         if not isinstance(function, Function):
             raise DeclarationError(
                 f"{place}: {function!r} is no derivatrix function; declare one with "

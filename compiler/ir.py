@@ -18,6 +18,7 @@ Node kinds
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -50,6 +51,7 @@ Labels = tuple[int, ...]
 Factor = tuple["Node", Labels]
 
 _interned: WeakValueDictionary[tuple, Node] = WeakValueDictionary()
+atexit.register(_interned.clear)  # SymPy's numbers cannot be hashed any more while Python ends
 
 
 class Node:

@@ -5,6 +5,12 @@ import os
 import pytest
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--examples", default=300, type=int, help="how many random expressions to try"
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache_directory(tmp_path_factory):
     """Where `derivatrix.compile` writes, unless DERIVATRIX_CACHE says so already."""

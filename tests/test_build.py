@@ -131,7 +131,7 @@ def test_a_second_build_changes_nothing(built):
 def test_progress_counts_every_step(tmp_path):
     seen = []
     dx.build([double], tmp_path / "out", progress=lambda *step: seen.append(step))
-    assert [(done, total) for _, done, total in seen] == [(0, 2), (1, 2)]
+    assert list(dict.fromkeys((done, total) for _, done, total in seen)) == [(0, 2), (1, 2)]
     assert all("double" in text for text, _, _ in seen)
 
 
@@ -219,7 +219,8 @@ def test_names_that_collide(tmp_path):
     assert snapshot(tmp_path) == {}
 
 
-def test_one_function_given_twice_is_one(tmp_path):
+def test_one_function_alone_or_given_twice_is_one(tmp_path):
+    assert dx.build(double, tmp_path / "alone", verify=False).modules == ("double",)
     assert dx.build([double, double], tmp_path, ("cpu", "cpu"), verify=False).modules == ("double",)
 
 

@@ -212,6 +212,13 @@ def test_hand_written_files_are_refused(run, tmp_path):
     assert snapshot(tmp_path / "out") == {"square.py": b"mine = 1\n"}
 
 
+def test_a_target_that_is_not_there_yet(run, tmp_path):
+    result = run("build", "functions.py", "-o", "out", "--target", "cpu", "--target", "cuda")
+    assert result.exit_code == 1
+    assert "there is no target 'cuda'" in result.output
+    assert not (tmp_path / "out").exists()
+
+
 def test_wrong_command_lines_have_status_2(run):
     for arguments in (
         ("build",),

@@ -89,7 +89,8 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_version_is_the_one_declared():
-    assert SETTINGS["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "derivatrix.version.VERSION"
+    attribute = SETTINGS["tool"]["setuptools"]["dynamic"]["version"]["attr"]
+    assert attribute == "derivatrix.version.VERSION"
     assert f"## {dx.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 

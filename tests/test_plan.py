@@ -110,7 +110,8 @@ def run_plain(made, values: dict[str, np.ndarray], outputs: list[np.ndarray]) ->
     lines = [*text.head, *(line for step in text.steps for line in step.lines), "return"]
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm}
-    scope.update({name: array for name, array in made.constants})
+    scope.update(dict(made.constants))
+    scope.update({kernel.__name__: kernel for kernel in made.kernels})
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     inputs = [values[a.name] if a.shape else values[a.name][()] for a in made.arguments]
     with np.errstate(all="ignore"):

@@ -15,7 +15,7 @@ from derivatrix.compiler.formulas.build import Builder
 from derivatrix.compiler.formulas.latex import LATEX
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.numpy import NumPy
-from derivatrix.compiler.formulas.tree import Indices, Number, Tree
+from derivatrix.compiler.formulas.tree import Indices, Number
 from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
 from derivatrix.compiler.ir import Node
 

@@ -48,7 +48,7 @@ from derivatrix.compiler.formulas.tree import (
     Zeros,
     is_row,
 )
-from derivatrix.compiler.formulas.unicode import UNICODE
+from derivatrix.compiler.formulas.unicode import UNICODE, is_negative
 
 ONE = sympy.S.One
 Entrywise = Callable[[Sequence[Tree], int], Tree]
@@ -70,21 +70,18 @@ def scale(coefficient: sympy.Expr, scalars: Iterable[Tree], body: Tree | None = 
     powers: dict[Tree, Tree] = {}
     while pending or isinstance(body, Scale):
         if isinstance(body, Scale):
-            factor, body = Scale(body.coefficient, body.scalars, None), body.body
+            factor: Tree = Scale(body.coefficient, body.scalars, None)
+            body = body.body
         else:
             factor = pending.pop(0)
         if isinstance(factor, Scale):
             coefficient *= factor.coefficient
             pending[:0] = factor.scalars
-        elif isinstance(factor, Number) and factor.value.is_Rational or _is_float(factor):
+        elif isinstance(factor, Number) and (factor.value.is_Rational or factor.value.is_Float):
             coefficient *= factor.value
         else:
             _multiply_in(powers, factor)
     return _scaled(coefficient, powers, body)
-
-
-def _is_float(tree: Tree) -> bool:
-    return isinstance(tree, Number) and tree.value.is_Float
 
 
 def _scaled(coefficient: sympy.Expr, powers: dict[Tree, Tree], body: Tree | None) -> Tree:
@@ -114,7 +111,7 @@ def _scalar_order(tree: Tree) -> tuple[int, str]:
     """Numbers, sizes, cotangents, others; entries of arrays stay as they come."""
     if isinstance(tree, Number):
         return 0, tree.order
-    if isinstance(tree, Size) or isinstance(tree, Raise) and isinstance(tree.body, Size):
+    if isinstance(tree, Size) or (isinstance(tree, Raise) and isinstance(tree.body, Size)):
         return 1, tree.order
     if isinstance(tree, Bracket):
         return 4, tree.order
@@ -214,6 +211,10 @@ def _hadamard(factors: Sequence[Tree], rank: int) -> Tree:
             pending.insert(0, factor.body)
         elif isinstance(factor, Hadamard):
             pending[:0] = factor.factors
+        elif isinstance(factor, Spread) and isinstance(factor.body, Scale) and factor.body.body:
+            inner = factor.body
+            scalars.append(Scale(inner.coefficient, inner.scalars, None))
+            pending.insert(0, Spread(factor.body.body, factor.along, factor.shape))
         elif isinstance(factor, Zeros):
             return factor
         else:
@@ -238,20 +239,19 @@ def _masked(arrays: list[Tree], rank: int) -> Tree | None:
 
 def _factor_order(tree: Tree) -> tuple[bool, bool, bool, str]:
     """Cotangents first, then names, divisors last."""
-    return is_negative_power(tree), _accent_position(tree) is None, not isinstance(tree, Name), tree.order
+    plain = isinstance(tree, Name)
+    return is_negative_power(tree), _accent_position(tree) is None, not plain, tree.order
 
 
 def is_negative_power(tree: Tree) -> bool:
     """Whether a factor is a divisor."""
-    exponent = tree.exponent if isinstance(tree, Raise) else None
-    return isinstance(exponent, Number) and bool(exponent.value.is_negative)
+    return isinstance(tree, Raise) and is_negative(tree.exponent)
 
 
 def raised(body: Tree, exponent: Tree) -> Tree:
     """A power entry by entry, or of a scalar."""
-    return _entrywise(
-        lambda parts, rank: _raised(*parts, rank), (body, exponent), max(body.rank, exponent.rank)
-    )
+    rank = max(body.rank, exponent.rank)
+    return _entrywise(lambda parts, axes: _raised(parts[0], parts[1], axes), (body, exponent), rank)
 
 
 def _raised(body: Tree, exponent: Tree, rank: int) -> Tree:

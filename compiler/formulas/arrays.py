@@ -8,7 +8,16 @@ from collections.abc import Mapping
 import sympy
 
 from derivatrix.compiler.formulas import algebra
-from derivatrix.compiler.formulas.build import Builder, Item, Product, call, matrix, opened, product
+from derivatrix.compiler.formulas.build import (
+    Builder,
+    Item,
+    Product,
+    call,
+    matrix,
+    opened,
+    ordered,
+    product,
+)
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.numpy import NumPy
 from derivatrix.compiler.formulas.tree import Arranged, Contraction, Indices, Tree
@@ -66,7 +75,8 @@ class Arrays(Builder):
 
     def _product(self, parts: Product) -> Tree:
         shape = tuple(parts.sizes[label] for label in parts.output)
-        items = opened([(self._whole(factor), own) for factor, own in parts.factors], parts)
+        factors = ordered(parts.factors, parts.output)
+        items = opened([(self._whole(factor), own) for factor, own in factors], parts)
         known = {label for _, labels in items for label in labels}
         present = [label for label in parts.output if label in known]
         along = [parts.output.index(label) for label in present]

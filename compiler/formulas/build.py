@@ -73,6 +73,7 @@ class Builder:
         self.definitions: list[Definition] = []
         self.known: dict[Node, Name] = {}
         self.drafts: dict[Node, tuple[Tree, Indices]] = {}
+        self.written: dict[tuple[Node, Indices, frozenset[str]], Tree] = {}
         self.order = topological([root])
         self.uses = _uses(self.order)
         self.taken = self._taken()
@@ -92,7 +93,10 @@ class Builder:
                 self.define(node)
         if node in self.known:
             return indexed(self.known[node], indices)
-        return self.expand(node, indices, scope)
+        written = (node, indices, scope)
+        if written not in self.written:
+            self.written[written] = self.expand(node, indices, scope)
+        return self.written[written]
 
     def define(self, node: Node) -> Tree:
         """Give `node` a name."""
@@ -167,7 +171,8 @@ class Builder:
     def _taken(self) -> set[str]:
         names = {self.leaf(leaf).base for leaf in leaves([self.root])}
         names |= {leaf.name for leaf in leaves([self.root])}
-        symbols = (s for node in self.order for size in node.shape for s in size.free_symbols)
+        sizes = {size for node in self.order for size in node.shape}
+        symbols = (symbol for size in sizes for symbol in sympy.sympify(size).free_symbols)
         return names | {symbol.name for symbol in symbols}
 
     def _deep(self) -> list[Node]:
@@ -287,15 +292,48 @@ def _renames(factor: Factor, rank: int) -> bool:
     return isinstance(node, Delta) and (labels[0] == labels[1] or max(labels) >= rank)
 
 
+def ordered(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Factor, ...]:
+    """Factors so that each shares a label with the one before, from the first output label on,
+    or from an end of the chain."""
+    left = list(factors)
+    result: list[Factor] = []
+    label = output[0] if output else _start(factors)
+    while left:
+        best = min(left, key=lambda factor: _place(factor, label))
+        left.remove(best)
+        result.append(best)
+        rest = [other for other in best[1] if other != label]
+        if rest:
+            label = rest[-1]
+    return tuple(result)
+
+
+def _start(factors: tuple[Factor, ...]) -> int | None:
+    """The label of a vector at the end of a chain, best the left one."""
+    vectors = [labels[0] for _, labels in factors if len(labels) == 1]
+    rows = [labels[0] for _, labels in factors if len(labels) > 1]
+    return next((label for label in vectors if label in rows), next(iter(vectors), None))
+
+
+def _place(factor: Factor, label: int | None) -> tuple[int, int, int, bool, bool]:
+    node, labels = factor
+    plain = isinstance(node, Leaf)
+    accented = plain and node.role != "input"  # type: ignore[attr-defined]
+    linked = labels.index(label) if label in labels else 2 + len(labels)
+    return linked, len(labels), min(labels, default=0), not accented, not plain
+
+
 def matrix(node: Structural) -> Tree:
     """The tree of a structural array."""
     match node:
         case Delta():
             return Identity(node.shape[0])
         case Select():
-            return Rows(*node.shape, node.start, node.step)
+            count, size = node.shape
+            return Rows(count, size, node.start, node.step)
         case Triangle():
-            return Mask(*node.shape, node.offset)
+            rows, columns = node.shape
+            return Mask(rows, columns, node.offset)
     raise TypeError(f"no formula for {node!r}")
 
 

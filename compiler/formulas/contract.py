@@ -96,10 +96,9 @@ def _parallel(graph: Graph) -> bool:
     by entry."""
     for position, item in enumerate(graph.items):
         shared = [other for other in graph.items if other[1] == item[1]]
-        if len(item[1]) == 1 and len(shared) > 2 and item[1][0] not in graph.output:
-            if len(graph.having(item[1][0])) == len(shared):
-                product = algebra.hadamard([tree for tree, _ in shared], 1)
-                return graph.replace(shared, algebra.total(product), ())
+        if len(shared) > 2 and _only_vectors(graph, item[1], shared):
+            product = algebra.hadamard([tree for tree, _ in shared], 1)
+            return graph.replace(shared, algebra.total(product), ())
         for other in graph.items[position + 1 :]:
             if set(item[1]) != set(other[1]):
                 continue
@@ -111,6 +110,13 @@ def _parallel(graph: Graph) -> bool:
                 return graph.replace([item, other], product, labels)
             return graph.replace([item, other], algebra.contracted(first, second), ())
     return False
+
+
+def _only_vectors(graph: Graph, labels: Labels, vectors: Sequence[Item]) -> bool:
+    """Whether a summed label is that of these vectors alone."""
+    if len(labels) > 1 or labels[0] in graph.output:
+        return False
+    return len(graph.having(labels[0])) == len(vectors)
 
 
 def _turned(item: Item, labels: Labels) -> Tree:

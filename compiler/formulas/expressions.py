@@ -35,11 +35,11 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
         case sympy.Mul():
             return algebra.hadamard(parts(expression.args), rank)
         case sympy.Pow():
-            return algebra.raised(*parts(expression.args))
+            return algebra.raised(*_two(parts(expression.args)))
         case sympy.Piecewise():
             return _piecewise(expression.args, symbols, rank)
         case Relational():
-            return algebra.relation(expression.rel_op, *parts(expression.args), rank)
+            return algebra.relation(expression.rel_op, *_two(parts(expression.args)), rank)
         case sympy.And() | sympy.Or() | sympy.Not():
             ordered = tuple(sorted(expression.args, key=sympy.default_sort_key))
             return algebra.logic(type(expression).__name__.lower(), parts(ordered), rank)
@@ -51,6 +51,11 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
                 arguments = tuple(sorted(arguments, key=sympy.default_sort_key))
             return algebra.function(type(expression), parts(arguments), rank)
     raise UnsupportedError(f"{expression} has no formula: {type(expression).__name__} is unknown")
+
+
+def _two(trees: list[Tree]) -> tuple[Tree, Tree]:
+    first, second = trees
+    return first, second
 
 
 def _piecewise(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import sympy
 
@@ -24,8 +25,8 @@ class Latex(Unicode):
     minus = "-"
     ones = r"\mathbf{1}"
     hadamard_sign = r" \odot "
-    relations = {">=": r"\ge", "<=": r"\le", "==": "=", "!=": r"\ne"}
-    words = {"and": r" \land ", "or": r" \lor ", "not": r"\lnot "}
+    relations: ClassVar = {">=": r"\ge", "<=": r"\le", "==": "=", "!=": r"\ne"}
+    words: ClassVar = {"and": r" \land ", "or": r" \lor ", "not": r"\lnot "}
 
     def parentheses(self, text: str) -> str:
         return rf"\left({text}\right)"
@@ -48,16 +49,16 @@ class Latex(Unicode):
         return rf"\sqrt{{{self.text(tree)}}}", ATOM
 
     def fraction(self, over: str, under: str) -> str:
-        return rf"\frac{{{over}}}{{{_bare(under)}}}"
+        return rf"\frac{{{_bare(over)}}}{{{_bare(under)}}}"
 
     def rational(self, over: int, under: int) -> str:
-        return str(over) if under == 1 else rf"\tfrac{{{over}}}{{{under}}}"
+        return str(over) if under == 1 else rf"\frac{{{over}}}{{{under}}}"
 
     def entrywise_quotient(self, upper: str, lower: str, several: bool) -> str:
         return rf"{upper or '1'} \oslash {self.parentheses(lower) if several else lower}"
 
     def norm(self, body: str, rank: int) -> str:
-        text = rf"\left\lVert {body} \right\rVert"
+        text = rf"\left\| {body} \right\|"
         return f"{text}_{{F}}" if rank == 2 else text
 
     def call(self, name: str, arguments: list[str]) -> str:
@@ -68,8 +69,14 @@ class Latex(Unicode):
 
     def indices(self, base: str, indices: list[str]) -> str:
         separator = "" if all(len(i) == 1 and i.isalpha() for i in indices) else ","
-        base = f"[{base}]" if "_" in base or "^" in base else base
+        base = f"[{base}]" if re.search(r"[_^ ]|\\frac", base) else base
         return f"{base}_{{{separator.join(indices)}}}"
+
+    def entry(self, body: Tree, indices: list[str]) -> str:
+        text = self.text(body)
+        if isinstance(body, Call):
+            return text + self.indices("", indices)
+        return self.indices(text, indices)
 
     def bracket(self, condition: str) -> str:
         return rf"\left[{condition}\right]"
@@ -145,7 +152,7 @@ class Latex(Unicode):
 
 
 def _bare(text: str) -> str:
-    """A denominator without the parentheses that the fraction bar replaces."""
+    """A text without the parentheses that the fraction bar replaces."""
     if not (text.startswith(r"\left(") and text.endswith(r"\right)")):
         return text
     depth = 0

@@ -22,6 +22,7 @@ from derivatrix.compiler.formulas.build import (
     indexed,
     matrix,
     opened,
+    ordered,
     product,
 )
 from derivatrix.compiler.formulas.contract import contract
@@ -30,7 +31,6 @@ from derivatrix.compiler.formulas.tree import (
     Bracket,
     Indices,
     Name,
-    Number,
     Over,
     Scale,
     Spread,
@@ -146,7 +146,7 @@ class Notation(Builder):
         """An entry of a matrix with sums in it as `(...)[i,j]`, unless in the index style."""
         if self.by_index or None in indices or not 0 < node.ndim <= 2 or "Over(" not in tree.order:
             return tree
-        if BATCH in node.shape or node in self.open:
+        if BATCH in node.shape or (node in self.open and node not in self.drafts):
             return tree
         whole, left = self.draft(node)
         return indexed(whole, indices) if left.count(None) == node.ndim else tree
@@ -242,15 +242,18 @@ class Notation(Builder):
         """Indices of stacked axes are those of the arguments, unless these are matrices or
         vectors that can be written whole."""
         depth = len(node.stack)
-        pushed = [index for index in indices[:depth]]
+        pushed = list(indices[:depth])
         if _writes_whole(node):
-            pushed = [i if size == BATCH else None for i, size in zip(pushed, node.stack, strict=True)]
+            pushed = [
+                pushed[label] if node.stack[label] == BATCH else None for label in range(depth)
+            ]
         free = [label for label in range(depth) if pushed[label] is None]
         rest = [index for label, index in enumerate(indices) if label in free or label >= depth]
         arguments = []
         for argument, labels in node.arguments:
             own = [pushed[label] for label in labels] + [None] * (argument.ndim - len(labels))
-            if [label for label in labels if label in free] != free or free and own.count(None) > 2:
+            whole = [label for label in labels if label in free]
+            if whole != free or (free and own.count(None) > 2):
                 raise NoMatrixNotation
             arguments.append(self._whole(argument, tuple(own), scope))
         return indexed(call(node, arguments, len(rest)), tuple(rest))
@@ -279,9 +282,9 @@ def chained(tree: Tree) -> Tree:
 
 def _body(items: list[Item], output: tuple[int, ...], parts: Product) -> Tree | None:
     """The product of items; None: no matrix notation."""
-    if output and all(labels in ((), output) for _, labels in items):
-        if any(labels for _, labels in items):
-            return algebra.hadamard([tree for tree, _ in items], len(output))
+    arrays = [labels for _, labels in items if labels]
+    if arrays and all(labels == output for labels in arrays):
+        return algebra.hadamard([tree for tree, _ in items], len(output))
     return contract(items, output, parts.sizes)
 
 
@@ -313,37 +316,6 @@ def over(letters: list[str], body: Tree) -> Tree:
         letters = [*letters, *inner]
     total = Over(tuple(letters), algebra.scale(ONE, inside, parts.body))
     return algebra.scale(parts.coefficient, outside, total)
-
-
-def ordered(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Factor, ...]:
-    """Factors so that each shares a label with the one before, from the first output label on,
-    or from an end of the chain."""
-    left = list(factors)
-    result: list[Factor] = []
-    label = output[0] if output else _start(factors)
-    while left:
-        best = min(left, key=lambda factor: _place(factor, label))
-        left.remove(best)
-        result.append(best)
-        rest = [other for other in best[1] if other != label]
-        if rest:
-            label = rest[-1]
-    return tuple(result)
-
-
-def _start(factors: tuple[Factor, ...]) -> int | None:
-    """The label of a vector at the end of a chain, best the left one."""
-    vectors = [labels[0] for _, labels in factors if len(labels) == 1]
-    rows = [labels[0] for _, labels in factors if len(labels) > 1]
-    return next((label for label in vectors if label in rows), next(iter(vectors), None))
-
-
-def _place(factor: Factor, label: int | None) -> tuple[int, int, int, bool, bool]:
-    node, labels = factor
-    plain = isinstance(node, Leaf)
-    accented = plain and node.role != "input"  # type: ignore[attr-defined]
-    linked = labels.index(label) if label in labels else 2 + len(labels)
-    return linked, len(labels), min(labels, default=0), not accented, not plain
 
 
 def _letter(letter: str) -> sympy.Symbol:

@@ -46,7 +46,7 @@ from derivatrix.compiler.formulas.tree import (
     Zeros,
     is_row,
 )
-from derivatrix.compiler.formulas.unicode import inverted, split_divisors
+from derivatrix.compiler.formulas.unicode import inverted, is_negative, split_divisors
 from derivatrix.compiler.ir import slot
 
 TEST, SUM, PRODUCT, UNARY, POWER, ATOM = range(6)
@@ -74,6 +74,10 @@ class NumPy:
 
     def _loosely(self, tree: Tree) -> Text:
         if isinstance(tree, Spread):
+            inner = tree.body
+            if isinstance(inner, Scale) and inner.body is not None:
+                outer = Spread(inner.body, tree.along, tree.shape)
+                return self.show_scale(Scale(inner.coefficient, inner.scalars, outer))
             return self._indexed(tree)
         return self._exactly(tree)
 
@@ -164,11 +168,11 @@ class NumPy:
 
     def show_arranged(self, tree: Arranged) -> Text:
         text = self.text(tree.body, ATOM)
-        kept = [axis for axis in tree.order if axis is not None]
+        kept = [axis for axis in tree.places if axis is not None]
         if kept != sorted(kept):
             text = f"np.transpose({self.text(tree.body)}, {tuple(kept)})"
-        if len(kept) < len(tree.order):
-            text += f"[{', '.join('None' if axis is None else ':' for axis in tree.order)}]"
+        if len(kept) < len(tree.places):
+            text += f"[{', '.join('None' if axis is None else ':' for axis in tree.places)}]"
         return text, ATOM
 
     # Matrices
@@ -247,7 +251,7 @@ class NumPy:
         if part is None:
             return ":"
         if not isinstance(part, tuple):
-            return self.size(part)  # type: ignore[arg-type]
+            return self.size(part)
         start, count, step, size = part
         stop = sympy.expand(start + step * count)
         first = "" if start == (0 if step > 0 else size - 1) else self.size(start)
@@ -286,9 +290,7 @@ class NumPy:
         else:
             factors.insert(0, repr(float(coefficient)))
         if tree.body is not None:
-            factors.append(self.text(tree.body, PRODUCT if factors else POWER))
-            if not factors[:-1]:
-                factors[-1] = self.text(tree.body, PRODUCT)
+            factors.append(self.loose(tree.body, PRODUCT))
         return self._quotient(factors, divisors, bool(tree.coefficient.is_negative))
 
     def _quotient(self, factors: list[str], divisors: list[str], negative: bool = False) -> Text:
@@ -308,7 +310,7 @@ class NumPy:
 
     def show_raise(self, tree: Raise) -> Text:
         exponent = tree.exponent
-        if isinstance(exponent, Number) and exponent.value.is_negative:
+        if is_negative(exponent):
             return f"1 / {self.loose(inverted(tree), POWER)}", PRODUCT
         if exponent == Number(sympy.S.Half):
             return f"np.sqrt({self.loose(tree.body)})", ATOM
@@ -410,7 +412,11 @@ def _prepared(factors: list[Tree]) -> list[Tree]:
 def _summed(matrix: Tree, axis: int) -> list[Tree]:
     if is_row(matrix) or _inverts(matrix):
         return []
-    return [matrix.body if isinstance(matrix, Diag) else AxisSum(matrix, axis)]
+    if isinstance(matrix, Diag):
+        return [matrix.body]
+    if isinstance(matrix, Transpose):
+        return [AxisSum(matrix.body, 1 - axis)]
+    return [AxisSum(matrix, axis)]
 
 
 def _inverts(tree: Tree) -> bool:

@@ -427,11 +427,11 @@ class Contraction(Ranked):
 
 @dataclass(frozen=True)
 class Arranged(Ranked):
-    """The axes of `body` in another order, with axes of length 1 put in where `order` has None;
+    """The axes of `body` in another order, with axes of length 1 put in where `places` has None;
     only in NumPy texts."""
 
     body: Tree
-    order: tuple[int | None, ...]
+    places: tuple[int | None, ...]
 
 
 def _names(index: sympy.Expr) -> frozenset[str]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import sympy
 
 from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.formulas.names import unicode_name
 from derivatrix.compiler.formulas.tree import (
     Add,
+    Arranged,
     Bracket,
     Call,
     Choice,
+    Contraction,
     Diag,
     Diagonal,
     Function,
@@ -49,7 +53,8 @@ SUM, HADAMARD, PRODUCT, POWER, ATOM = range(5)
 Text = tuple[str, int]
 
 FRACTIONS = {
-    (1, 2): "½", (1, 3): "⅓", (2, 3): "⅔", (1, 4): "¼", (3, 4): "¾", (1, 5): "⅕", (1, 6): "⅙", (1, 8): "⅛",
+    (1, 2): "½", (1, 3): "⅓", (2, 3): "⅔", (1, 4): "¼", (3, 4): "¾", (1, 5): "⅕", (1, 6): "⅙",
+    (1, 8): "⅛",
 }  # fmt: skip
 
 SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -79,8 +84,8 @@ class Unicode:
     ones = "𝟏"
     identity = "I"
     hadamard_sign = " ⊙ "
-    relations = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
-    words = {"and": " ∧ ", "or": " ∨ ", "not": "¬"}
+    relations: ClassVar = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
+    words: ClassVar = {"and": " ∧ ", "or": " ∨ ", "not": "¬"}
 
     def text(self, tree: Tree, least: int = SUM) -> str:
         """The text of a tree, in parentheses if it holds less tightly than `least`."""
@@ -132,6 +137,9 @@ class Unicode:
 
     def indices(self, base: str, indices: list[str]) -> str:
         return f"{base}[{','.join(indices)}]"
+
+    def entry(self, body: Tree, indices: list[str]) -> str:
+        return self.indices(self.text(body, ATOM), indices)
 
     def bracket(self, condition: str) -> str:
         return f"[{condition}]"
@@ -245,7 +253,7 @@ class Unicode:
             first = "" if start == (0 if step > 0 else size - 1) else self.dimension(start)
             stride = f":{self.dimension(sympy.Integer(step))}" if step != 1 else ""
             return f"{first}:{last}{stride}"
-        return self.dimension(part)  # type: ignore[arg-type]
+        return self.dimension(part)
 
     # Products
 
@@ -311,7 +319,7 @@ class Unicode:
 
     def show_raise(self, tree: Raise) -> Text:
         exponent = tree.exponent
-        if isinstance(exponent, Number) and exponent.value.is_negative:
+        if is_negative(exponent):
             under = inverted(tree)
             if tree.rank:
                 return self.entrywise_quotient("", self.text(under, POWER), False), HADAMARD
@@ -410,7 +418,14 @@ class Unicode:
         letters = [":" if i is None else self.dimension(i) for i in tree.indices]
         while letters and letters[-1] == ":":
             letters.pop()
-        return self.indices(self.text(tree.body, ATOM), letters), ATOM
+        return self.entry(tree.body, letters), ATOM
+
+    def show_contraction(self, tree: Contraction) -> Text:
+        operands = [self.text(operand) for operand in tree.operands]
+        return self.call("einsum", [tree.subscripts, *operands]), ATOM
+
+    def show_arranged(self, tree: Arranged) -> Text:
+        return self.call("transpose", [self.text(tree.body), str(tree.places)]), ATOM
 
     def show_bracket(self, tree: Bracket) -> Text:
         left, right = self.dimension(tree.left), self.dimension(tree.right)
@@ -421,6 +436,11 @@ class Unicode:
 
     def delta(self, left: str, right: str) -> str:
         return f"δ[{left},{right}]"
+
+
+def is_negative(exponent: Tree) -> bool:
+    """Whether an exponent makes a divisor."""
+    return isinstance(exponent, Number) and bool(exponent.value.is_negative)
 
 
 def inverted(tree: Raise) -> Tree:
@@ -434,9 +454,8 @@ def split_divisors(factors: tuple[Tree, ...]) -> tuple[list[Tree], list[Tree]]:
     over: list[Tree] = []
     under: list[Tree] = []
     for factor in factors:
-        exponent = factor.exponent if isinstance(factor, Raise) else None
-        if isinstance(exponent, Number) and exponent.value.is_negative:
-            under.append(inverted(factor))  # type: ignore[arg-type]
+        if isinstance(factor, Raise) and is_negative(factor.exponent):
+            under.append(inverted(factor))
         else:
             over.append(factor)
     return over, under

@@ -1,9 +1,11 @@
 """What every generated module stands on: how functions are compiled, and how Fortran is called."""
 
+# mypy: allow-untyped-defs
+
 import numpy as np
 from numba import njit, types
 from numba.core import cgutils
-from numba.core.codegen import ll
+from numba.core.codegen import ll  # type: ignore[attr-defined]
 from numba.extending import get_cython_function_address, intrinsic
 
 NO = np.uint8(ord("N"))
@@ -20,6 +22,8 @@ def compiled(**options):
     """Numba's njit, with its on-disk cache where there is a place to write one."""
 
     def decorate(function):
+        # Numba's cached code remembers its module's name, and its files' names only this one
+        function.__qualname__ = f"{__name__}.{function.__name__}"
         try:
             return njit(cache=True, error_model="numpy", nogil=True, **options)(function)
         except RuntimeError:
@@ -55,9 +59,10 @@ def routine(library, name):
                 number = context.cast(builder, value, kind, passed)
                 pointers.append(cgutils.alloca_once_value(builder, number))
             address = [pointer.type for pointer in pointers]
+            llvm = cgutils.ir  # type: ignore[attr-defined]
             function = cgutils.get_or_insert_function(
                 builder.module,
-                cgutils.ir.FunctionType(cgutils.ir.VoidType(), address),
+                llvm.FunctionType(llvm.VoidType(), address),
                 f"derivatrix_{'s' if real == types.float32 else 'd'}{name}",
             )
             builder.call(function, pointers)

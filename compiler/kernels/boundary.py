@@ -3,6 +3,8 @@
 Names start with an underscore so that no input's name hides one.
 """
 
+# mypy: allow-untyped-defs
+
 import re
 
 import numpy as np
@@ -56,11 +58,12 @@ def _shape_text(shape):
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
-def _refuse(function, expected, arrays):
+def _refuse(function, expected, values):
     """Raise ValueError for the first argument that has another shape than expected; sizes are
     known from the axes before."""
     shapes, minimum = expected
-    sizes = {}
+    arrays = [np.asarray(value) for value in values]
+    sizes: dict = {}
     for (name, shape), array in zip(shapes, arrays, strict=True):
         if array.ndim == len(shape):
             for text, length in zip(shape, array.shape, strict=True):
@@ -99,7 +102,7 @@ def _destinations(function, out, shapes, real, arguments):
     arrays = _flat(out)
     if len(arrays) != len(shapes):
         raise ValueError(f"{function}: out has {len(arrays)} arrays; expected {len(shapes)}")
-    results = []
+    results: list = []
     for array, shape in zip(arrays, shapes, strict=True):
         if not isinstance(array, np.ndarray):
             raise TypeError(f"{function}: out is {_described(array)}; expected an array")

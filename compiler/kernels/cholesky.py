@@ -1,5 +1,7 @@
 """Positive definite systems: Cholesky, A = L L', shared by solve, inverse and determinants."""
 
+# mypy: allow-untyped-defs
+
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (

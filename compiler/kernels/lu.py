@@ -3,6 +3,8 @@
 LAPACK reads a row of ours as a column, so what is factored is the transposed matrix.
 """
 
+# mypy: allow-untyped-defs
+
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (

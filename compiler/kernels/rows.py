@@ -1,5 +1,7 @@
 """Stable softmax and logsumexp of each row."""
 
+# mypy: allow-untyped-defs
+
 import numpy as np
 
 from derivatrix.compiler.kernels.base import compiled

@@ -73,7 +73,7 @@ class Sources:
         self.imports.add((origin, name, alias or name or origin))
 
     def import_lines(self) -> list[str]:
-        """The import statements, sorted as isort does."""
+        """The import statements, those of the standard library first."""
         plain = [(origin, alias) for origin, name, alias in self.imports if not name]
         lines = [
             f"import {origin}" if origin == alias else f"import {origin} as {alias}"

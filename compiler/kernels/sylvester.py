@@ -1,5 +1,7 @@
 """A X + X B = C by Bartels and Stewart (1972): Schur forms of A and B, then substitution."""
 
+# mypy: allow-untyped-defs
+
 import numpy as np
 
 from derivatrix.compiler.kernels.base import NO, TRANSPOSED, VECTORS, compiled, routine

@@ -10,6 +10,7 @@ import sympy
 
 from derivatrix.compiler import ir
 from derivatrix.compiler.plan.associate import associate
+from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.schedule import Scheduler
@@ -30,7 +31,8 @@ def plan(
     No local name is one of `taken`. Raises DeclarationError where a size does not follow from
     the arguments' shapes, UnsupportedError for what no kernel computes.
     """
-    names = Names(taken)
+    nodes = associate([node for _, node in outputs])
+    names = Names([*taken, *helper_names(nodes)])
     parameters = tuple(
         Argument(leaf.name, names.exact(leaf.name), leaf.shape) for leaf in arguments
     )
@@ -44,20 +46,19 @@ def plan(
         )
         for leaf, parameter in zip(arguments, parameters, strict=True)
     }
-    nodes = associate([node for _, node in outputs])
     scheduler = Scheduler(names, views, nodes)
     for node, (_, buffer) in zip(nodes, buffers, strict=True):
         scheduler.output(node, buffer)
-    made = Plan(
+    renames = {_symbol(size.name): _symbol(size.local) for size in sizes if size.name != size.local}
+    steps = tuple(_allocated(scheduler.steps))
+    return Plan(
         name,
         parameters,
         tuple(buffers),
         sizes,
         tuple(sorted(scheduler.constants.items())),
-        tuple(_allocated(scheduler.steps)),
+        _renamed(steps, renames) if renames else steps,
     )
-    renames = {_symbol(size.name): _symbol(size.local) for size in sizes if size.name != size.local}
-    return _renamed(made, renames) if renames else made
 
 
 def _symbol(name: str) -> sympy.Symbol:
@@ -70,10 +71,10 @@ def _sizes(
     """Every named size, solved from the arguments' axes."""
     axes = [(a, axis, length) for a in arguments for axis, length in enumerate(a.shape)]
     found: dict[sympy.Symbol, Size] = {}
-    needed = {s for _, _, length in axes for s in length.free_symbols}
+    needed: set[sympy.Symbol] = {s for _, _, length in axes for s in length.free_symbols}
     for node in ir.topological(nodes):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
-        needed.update(symbol for size in sizes for symbol in size.free_symbols)
+        needed |= sympy.Tuple(*sizes).free_symbols
     progress = True
     while progress:
         progress = False
@@ -126,5 +127,6 @@ def _renamed(part: Any, renames: Mapping[sympy.Basic, sympy.Basic]) -> Any:
         return tuple(_renamed(item, renames) for item in part)
     if dataclasses.is_dataclass(part) and not isinstance(part, Argument | Size):
         fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-        return type(part)(**{name: _renamed(value, renames) for name, value in fields.items()})  # type: ignore[operator]
+        renamed = {name: _renamed(value, renames) for name, value in fields.items()}
+        return dataclasses.replace(part, **renamed)  # type: ignore[type-var]
     return part

@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import sympy
 
 from derivatrix.compiler import ir
+from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.compiler.facts import facts
 from derivatrix.compiler.plan.sizes import nominal
 from derivatrix.compiler.plan.structure import split
 
@@ -38,9 +40,15 @@ class _Associator:
         self._seen = seen
         self._shared = shared
         self._known: dict[ir.Node, ir.Node] = {}
+        self._needed: set[ir.Node] = set()
 
     def rebuild(self, roots: Sequence[ir.Node]) -> list[ir.Node]:
-        for node in ir.topological(roots):
+        nodes = ir.topological(roots)
+        self._needed = set(roots)
+        for node in nodes:
+            if not isinstance(node, ir.Einsum):
+                self._needed.update(node.children)
+        for node in nodes:
             self._known[node] = self._rebuilt(node)
         return [self._known[root] for root in roots]
 
@@ -54,9 +62,30 @@ class _Associator:
                 arguments = tuple((self._known[a], labels) for a, labels in node.arguments)
                 return ir.Apply(node.operation, arguments, node.stack, node.parameters, node.output)
             case ir.Einsum():
-                factors = tuple((self._known[f], labels) for f, labels in node.factors)
-                return self._product(ir.Einsum(node.coefficient, factors, node.sizes, node.ndim))
+                coefficient = node.coefficient
+                factors: list[ir.Factor] = []
+                for factor, labels in node.factors:
+                    scale, peeled, relabelled = self._peeled(factor, labels)
+                    coefficient = coefficient * scale
+                    factors.append((peeled, relabelled))
+                return self._product(ir.Einsum(coefficient, tuple(factors), node.sizes, node.ndim))
         return node
+
+    def _peeled(self, factor: ir.Node, labels: ir.Labels) -> tuple[sympy.Expr, ir.Node, ir.Labels]:
+        """A factor without its own coefficient and transposition."""
+        node = self._known[factor]
+        coefficient: sympy.Expr = sympy.S.One
+        while isinstance(node, ir.Einsum):
+            inner = node.factors[0] if len(node.factors) == 1 and not node.contracted else None
+            if inner is not None and sorted(inner[1]) == list(range(node.ndim)):
+                coefficient = coefficient * node.coefficient
+                node, labels = inner[0], tuple(labels[label] for label in inner[1])
+                continue
+            if factor not in self._needed and node.coefficient != 1:
+                coefficient = coefficient * node.coefficient
+                node = ir.Einsum(sympy.S.One, node.factors, node.sizes, node.ndim)
+            break
+        return coefficient, node, labels
 
     def _product(self, einsum: ir.Einsum) -> ir.Node:
         parts = _Parts(einsum)
@@ -126,7 +155,9 @@ class _Parts:
             if labels == self.output:
                 return factor
         used = {label for _, labels in (*self.structural, *self.dense) for label in labels}
-        sizes = {label: self.sizes[label] for label in (*self.output, *sorted(used))}
+        sizes: dict[Hashable, Dimension] = {
+            label: self.sizes[label] for label in (*self.output, *sorted(used))
+        }
         return ir.einsum([*self.structural, *self.dense], self.output, self.coefficient, sizes)
 
     def components(self) -> list[list[ir.Factor]]:
@@ -174,7 +205,7 @@ class _Parts:
         """Slice a factor that a `Select` contracts with; mask one that a `Triangle` is over."""
         for constraint in list(self.structural):
             node, (first, second) = constraint
-            others = {l for c in self.structural if c is not constraint for l in c[1]}
+            others = {label for c in self.structural if c is not constraint for label in c[1]}
             holders = [p for p, (_, labels) in enumerate(self.dense) if second in labels]
             if first == second or not holders:
                 continue
@@ -194,7 +225,7 @@ class _Parts:
 
     def _reduced(self, factor: ir.Factor) -> ir.Factor:
         """Diagonals taken, and summed over what no other factor has."""
-        node, labels = factor
+        labels = factor[1]
         others = {label for other in self.dense if other is not factor for label in other[1]}
         remaining = [label for label in dict.fromkeys(labels) if label in others | self.kept]
         if len(remaining) == len(labels):
@@ -210,7 +241,7 @@ class _Group:
         self,
         factors: Sequence[ir.Factor],
         kept: set[int],
-        sizes: ir.Shape,
+        sizes: Shape,
         shared: Counter[ir.Node],
     ) -> None:
         self.factors = sorted(factors, key=lambda factor: (factor[0].key, factor[1]))
@@ -243,6 +274,8 @@ class _Group:
         """The partial product of a subset, with its labels."""
         if mask.bit_count() == 1:
             return self.factors[mask.bit_length() - 1]
+        if mask.bit_count() == 2:
+            return self.canonical(mask)
         part = self._best[mask][1]
         _, labels = self.canonical(mask)
         operands = [self.product(part), self.product(mask ^ part)]
@@ -278,7 +311,7 @@ class _Group:
             if not linked:
                 return False
             pending = [n for n in pending if n not in linked]
-            reached |= {l for n in linked for l in self.factors[n][1]} & summed
+            reached |= {label for n in linked for label in self.factors[n][1]} & summed
         return True
 
     def _search(self) -> None:
@@ -335,14 +368,38 @@ def is_inverse(node: ir.Node) -> bool:
 
 
 def _orders(members: list[ir.Factor]) -> Iterable[list[ir.Factor]]:
-    """The factors sorted by node, with the equal ones in every order."""
+    """The factors sorted by node, with the equal ones in every order and the axes of symmetric
+    ones both ways."""
     groups = [list(group) for _, group in itertools.groupby(members, key=lambda f: f[0].key)]
     choices = [
         list(itertools.permutations(group)) if len(group) <= MOST_PERMUTED else [tuple(group)]
         for group in groups
     ]
     for chosen in itertools.product(*choices):
-        yield [factor for group in chosen for factor in group]
+        order = [factor for group in chosen for factor in group]
+        yield order
+        flipped = [_flipped(factor) for factor in order]
+        pairs = enumerate(zip(order, flipped, strict=True))
+        symmetric = [position for position, (factor, other) in pairs if factor != other]
+        for positions in _subsets(symmetric[:MOST_PERMUTED]):
+            yield [
+                flipped[position] if position in positions else factor
+                for position, factor in enumerate(order)
+            ]
+
+
+def _flipped(factor: ir.Factor) -> ir.Factor:
+    """A symmetric factor with its last two labels exchanged; any other as it is."""
+    node, labels = factor
+    if "symmetric" not in facts(node):
+        return factor
+    return node, (*labels[:-2], labels[-1], labels[-2])
+
+
+def _subsets(items: list[int]) -> Iterable[tuple[int, ...]]:
+    """Every subset but the empty one."""
+    for size in range(1, len(items) + 1):
+        yield from itertools.combinations(items, size)
 
 
 def _pattern(order: list[ir.Factor], output: set[int]) -> list[tuple[int, ...]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from derivatrix.compiler import ir
 from derivatrix.compiler.facts import facts
-from derivatrix.compiler.kernels import cholesky, lu, triangular
+from derivatrix.compiler.kernels import blas, cholesky, lu, sylvester, triangular
 from derivatrix.compiler.plan.associate import is_inverse
 
 Kernel = Callable[..., None]
@@ -74,7 +74,7 @@ FACTORED = frozenset({"inv", *LU.reductions})
 """Operations that stand on a factorisation of their argument."""
 
 
-def solver(matrix: ir.Node) -> Solver:
+def choose_solver(matrix: ir.Node) -> Solver:
     """The cheapest way that is right for `matrix`."""
     known = facts(matrix)
     for fact in ("lower", "upper"):
@@ -114,3 +114,15 @@ def match_solve(einsum: ir.Einsum) -> Solve | None:
         if contracted in (first, second) and contracted in other and solved not in other:
             return Solve(node, tuple(stack), solved, contracted, right, contracted == first)  # type: ignore[arg-type]
     return None
+
+
+def helper_names(roots: Iterable[ir.Node]) -> set[str]:
+    """The names of the helper kernels that a plan of these nodes may call."""
+    kernels = [blas.gemm, sylvester.schur, sylvester.schur_sylvester]
+    for solver in (LU, CHOLESKY, *TRIANGULAR.values()):
+        kernels += [solver.solve_rows, solver.solve_columns, solver.inverse]
+        kernels += [*solver.reductions.values(), *([solver.factor] if solver.factor else [])]
+    for node in ir.topological(roots):
+        if isinstance(node, ir.Apply) and node.operation.kernel is not None:
+            kernels.append(node.operation.kernel)
+    return {kernel.__name__ for kernel in kernels}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sympy
 
 from derivatrix.compiler import ir
+from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.sizes import is_small, product
 from derivatrix.compiler.plan.steps import Operand
@@ -70,7 +71,7 @@ class Matrix:
 
 
 def as_matrix(
-    view: View, labels: Labels, batch: Labels, first: Labels, sizes: ir.Shape
+    view: View, labels: Labels, batch: Labels, first: Labels, sizes: Shape
 ) -> Matrix | None:
     """The view as matrices with rows over `first` and columns over the rest, one for each index
     of `batch` (named by `batch_symbol`); None if the layout does not allow it."""
@@ -81,7 +82,7 @@ def as_matrix(
     if set(leading) != set(batch):
         return None
     count = len(first)
-    transposed = not set(inner[:count]) == set(first)
+    transposed = set(inner[:count]) != set(first)
     if transposed and set(inner[len(inner) - count :]) != set(first):
         return None
     split = len(inner) - count if transposed else count

@@ -1,4 +1,4 @@
-"""Loop nests: the entries of a node as scalars, the order of the loops, and what is computed where."""
+"""Loop nests: entries of nodes as scalars, the order of loops, and what is computed where."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler import ir
+from derivatrix.compiler import ir, scalars
 from derivatrix.compiler.plan import text
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.scalars import Scalars
@@ -79,7 +79,7 @@ class Builder:
                 test = bind([(node, (0, 1))], node.shape, (0, 1), dict(enumerate(indices)))
                 return self._choose(test.conditions, self.scalars.number(sympy.S.One))
             case ir.Constant():
-                return self.scalars.number(sympy.Float(float(node.array)))
+                return self.scalars.number(scalars.number(float(node.array)))
             case ir.Sum():
                 return self.scalars.sum([self.entry(term, indices) for term in node.terms])
             case ir.Map():
@@ -211,6 +211,7 @@ class Tree:
             self._guards[self._depth_of(condition)].append(condition.xreplace(self._renames))
         self._lets: list[list[Let]] = [[] for _ in range(len(order) + 1)]
         self._named: dict[int, str] = {}
+        self._total: str | None = None
         self._uses: Counter[int] = Counter()
 
     @property
@@ -235,6 +236,7 @@ class Tree:
         inner, outer = self._part(self._value)
         alone = self._local and outer == [] and not accumulate
         total = self._place.buffer.name if alone else self._names.numbered("s")
+        self._total = total
         sign, factors = self._signed(outer)
         result = self._scalars.product([*factors, self._scalars.name(total)], sign)
         self._count([inner, result])
@@ -291,7 +293,9 @@ class Tree:
         depth = 0
         for number in self._builder.below(value):
             _, payload, _ = self._scalars.entries[number]
-            if isinstance(payload, Load):
+            if payload is not None and payload == self._total:
+                depth = max(depth, self._suffix)
+            elif isinstance(payload, Load):
                 depth = max([depth, *(self._depth_of(index) for index in payload.indices)])
             elif isinstance(payload, sympy.Basic):
                 depth = max(depth, self._depth_of(payload))
@@ -324,7 +328,17 @@ class Tree:
         operator, payload, children = self._scalars.entries[value]
         if isinstance(payload, Load):
             return self._renamed(payload)
+        if operator == "mul":
+            children = self._outer_first(children, depth)
         return Operate(operator, tuple(self._scalar(child, depth) for child in children))
+
+    def _outer_first(self, factors: tuple[int, ...], depth: int) -> tuple[int, ...]:
+        """Factors with those known further out multiplied there."""
+        outer = [factor for factor in factors if self._depth(factor) < depth]
+        inner = [factor for factor in factors if factor not in outer]
+        if len(outer) < 2 or not inner:
+            return factors
+        return self._scalars.operate("mul", *outer), *inner
 
     def _renamed(self, load: Load) -> Load:
         return Load(load.buffer, tuple(index.xreplace(self._renames) for index in load.indices))

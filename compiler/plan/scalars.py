@@ -102,10 +102,10 @@ class Scalars:
 
     def constant(self, number: int) -> sympy.Expr | None:
         operator, payload, _ = self.entries[number]
-        return payload if operator == "number" else None  # type: ignore[return-value]
+        return payload if operator == "number" else None
 
     def product(self, factors: list[int], coefficient: sympy.Expr = sympy.S.One) -> int:
-        """coefficient * the factors; nested products are flattened, numbers and signs pulled out."""
+        """coefficient * the factors; nested products flattened, numbers and signs pulled out."""
         plain: list[int] = []
         below: list[int] = []
         pending = list(reversed(factors))
@@ -113,7 +113,7 @@ class Scalars:
             factor = pending.pop()
             operator, payload, children = self.entries[factor]
             if operator == "number":
-                coefficient = coefficient * payload  # type: ignore[operator]
+                coefficient = coefficient * payload
             elif operator == "neg":
                 coefficient = -coefficient
                 pending.append(children[0])
@@ -153,7 +153,7 @@ class Scalars:
     def lower(self, expression: sympy.Basic, slots: Mapping[sympy.Symbol, int]) -> int:
         """The value of a SymPy expression whose symbols are `slots` or sizes."""
         if expression in slots:
-            return slots[expression]  # type: ignore[index]
+            return slots[expression]
         if isinstance(expression, sympy.Expr) and not expression.free_symbols & slots.keys():
             return self.number(self._checked(expression))
         if expression in (sympy.true, sympy.false):

@@ -10,6 +10,7 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler import ir
+from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.kernels import sylvester
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.names import Names
@@ -32,8 +33,10 @@ class Scheduler:
         self._names = names
         self._views = dict(arguments)
         self._stored = stored(roots)
-        references = [child for node in ir.topological(roots) for child in _references(node)]
+        nodes = ir.topological(roots)
+        references = [child for node in nodes for child in _references(node)]
         self._uses = Counter([*references, *roots])
+        self._read_as = _read_orders(nodes)
         self._factored: dict[ir.Node, Factorisation] = {}
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
 
@@ -77,10 +80,13 @@ class Scheduler:
         return view
 
     def _preferred(self, node: ir.Node) -> Sequence[int]:
+        """The order of axes that suits how a node is computed, else how it is read."""
         solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
-        return _solve_order(node, solve) if solve is not None else range(node.ndim)
+        if solve is not None:
+            return _solve_order(node, solve)
+        return self._read_as.get(node, range(node.ndim))
 
-    def _fresh(self, shape: ir.Shape, order: Sequence[int], kind: str = "real") -> View:
+    def _fresh(self, shape: Shape, order: Sequence[int], kind: str = "real") -> View:
         sizes = tuple(shape[axis] for axis in order) or (sympy.S.One,)
         buffer = Buffer(self._names.numbered("t"), sizes, kind=kind)
         return View(buffer, tuple(list(order).index(axis) for axis in range(len(shape))))
@@ -144,7 +150,7 @@ class Scheduler:
             return True
         if not isinstance(term, ir.Einsum) or linear.match_solve(term) is not None:
             return False
-        return self._uses[term] == 1 or gather(term).scattered and not gather(term).loops
+        return self._uses[term] == 1 or (gather(term).scattered and not gather(term).loops)
 
     def _filling(self, term: ir.Node) -> bool:
         """Whether a term leaves gaps, so that what it is added to has to be complete before."""
@@ -178,7 +184,8 @@ class Scheduler:
                 return False
             scaled = node.coefficient * factor.coefficient
             factor = ir.Einsum(scaled, factor.factors, factor.sizes, factor.ndim)
-        self._compute(factor, replace(view, axes=tuple(view.axes[l] for l in labels)), accumulate)
+        axes = tuple(view.axes[label] for label in labels)
+        self._compute(factor, replace(view, axes=axes), accumulate)
         return True
 
     def _reduce(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
@@ -186,19 +193,26 @@ class Scheduler:
         constraints, dense = split(node)
         for factor, _ in dense:
             self._prepare(factor)
-        labels = range(len(node.sizes))
-        binding = bind(constraints, node.sizes, labels, {})
+        binding = bind(constraints, node.sizes, range(len(node.sizes)), {})
+        if binding.impossible:
+            if not accumulate:
+                self._dense(ir.zeros(node.shape), view)
+            return
         builder = Builder(self._where, self._names)
-        value = builder.product(node.coefficient, dense, binding.indices)
         at = [binding.indices[label] for label in range(node.ndim)]
-        loops = {label: node.sizes[label] for label in binding.loops}
+        read = {label for _, labels in dense for label in labels}
+        used = [*at, *binding.conditions, *(binding.indices[label] for label in read)]
+        symbols = {symbol for expression in used for symbol in expression.free_symbols}
+        counted = [label for label in binding.loops if index_symbol(label) not in symbols]
+        coefficient = sympy.Mul(node.coefficient, *(node.sizes[label] for label in counted))
+        value = builder.product(coefficient, dense, binding.indices)
+        loops = {label: node.sizes[label] for label in binding.loops if label not in counted}
         complete = not binding.conditions and set(range(node.ndim)) <= set(binding.loops)
         tree = builder.nest(view, at, value, loops, binding.conditions)
         if not accumulate and not view.local and (not complete or tree.scattered):
             self.steps.append(Fill(view.buffer))
-            accumulate = True
-        if not binding.impossible:
-            self.steps.append(tree.build(accumulate))
+            accumulate = tree.scattered
+        self.steps.append(tree.build(accumulate))
 
     def _through(self, node: ir.Node, view: View, order: Sequence[int], accumulate: bool) -> None:
         """Compute in a place of its own, then copy or add."""
@@ -298,7 +312,7 @@ class Scheduler:
         """The factorisation of the argument of an inverse or a determinant, made once."""
         matrix = _broadcast(*node.arguments[0], node.stack)
         if matrix not in self._factored:
-            method = linear.solver(matrix)
+            method = linear.choose_solver(matrix)
             if method.factor is None:
                 operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
             else:
@@ -326,7 +340,7 @@ class Scheduler:
         labels = [solve.contracted if label == solve.solved else label for label in output]
         sizes = dict(enumerate(node.sizes))
         right = ir.einsum(
-            [solve.right], labels, node.coefficient, sizes={l: sizes[l] for l in labels}
+            [solve.right], labels, node.coefficient, sizes={label: sizes[label] for label in labels}
         )
         self._compute(right, view)
         by_rows = inner[-1] == solve.solved
@@ -345,7 +359,7 @@ class Scheduler:
     # Operations
 
     def _apply(self, node: ir.Apply, view: View, accumulate: bool) -> None:
-        if accumulate or not view.natural and node.ndim:
+        if accumulate or (not view.natural and node.ndim):
             self._through(node, view, range(node.ndim), accumulate)
             return
         core = node.ndim - len(node.stack)
@@ -417,13 +431,25 @@ def _references(node: ir.Node) -> list[ir.Node]:
     return []
 
 
-def _operand(buffer: Buffer, shape: ir.Shape, core: int) -> Operand:
+def _read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:
+    """For factors of products, their axes in the order of the first product's own, so that it
+    reads them along its last axis."""
+    orders: dict[ir.Node, list[int]] = {}
+    for node in nodes:
+        if isinstance(node, ir.Einsum):
+            for factor, labels in node.factors:
+                axes = sorted(range(factor.ndim), key=lambda axis: labels[axis])
+                orders.setdefault(factor, axes)
+    return orders
+
+
+def _operand(buffer: Buffer, shape: Shape, core: int) -> Operand:
     """A buffer as a stack of arrays of the last `core` axes of `shape`."""
     split_at = len(shape) - core
     return Operand(buffer, (product(shape[:split_at]), *shape[split_at:]))
 
 
-def _broadcast(node: ir.Node, labels: ir.Labels, stack: ir.Shape) -> ir.Node:
+def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
     """`node` with all of the stacked axes, in order."""
     axes = range(len(stack))
     if labels == tuple(axes):
@@ -443,11 +469,12 @@ def _transposed(node: ir.Node) -> ir.Node | None:
     return factor if labels == exchanged and not node.contracted else None
 
 
-def _solve_order(node: ir.Einsum, solve: linear.Solve) -> tuple[int, ...]:
+def _solve_order(node: ir.Node, solve: linear.Solve) -> tuple[int, ...]:
     """The axes of a solution in memory: stacked ones, then the order of the right-hand side
     if the unknowns come first or last in it."""
     labels = [label for label in solve.right[1] if label not in solve.stack]
-    rest = tuple(l for l in range(node.ndim) if l not in solve.stack and l != solve.solved)
+    known = (*solve.stack, solve.solved)
+    rest = tuple(label for label in range(node.ndim) if label not in known)
     if labels and labels[0] == solve.contracted:
         return (*solve.stack, solve.solved, *rest)
     return (*solve.stack, *rest, solve.solved)

@@ -9,6 +9,7 @@ import sympy
 from sympy.logic.boolalg import Boolean
 
 from derivatrix.compiler import ir
+from derivatrix.compiler.dimensions import Shape
 
 Constraint = tuple[ir.Structural, ir.Labels]
 
@@ -50,7 +51,7 @@ def index_symbol(label: int) -> sympy.Symbol:
 
 def bind(
     constraints: Sequence[Constraint],
-    sizes: ir.Shape,
+    sizes: Shape,
     labels: Iterable[int],
     known: dict[int, sympy.Expr],
 ) -> Binding:
@@ -82,7 +83,7 @@ def bind(
 
 
 def _propagate(
-    binding: Binding, constraints: list[Constraint], sizes: ir.Shape
+    binding: Binding, constraints: list[Constraint], sizes: Shape
 ) -> list[Constraint]:
     """Determine what follows from the indices known; the constraints not yet used come back."""
     pending = constraints
@@ -120,7 +121,7 @@ def _forward(binding: Binding, constraint: Constraint) -> bool:
     return False
 
 
-def _backward(binding: Binding, pending: list[Constraint], sizes: ir.Shape) -> list[Constraint]:
+def _backward(binding: Binding, pending: list[Constraint], sizes: Shape) -> list[Constraint]:
     """Invert one `Select` whose second index is known."""
     for position, (node, (first, second)) in enumerate(pending):
         if isinstance(node, ir.Select) and second in binding.indices:

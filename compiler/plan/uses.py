@@ -46,8 +46,8 @@ def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
         for child in node.children:
             readers.setdefault(child, set()).update(kept)
             if (
-                child.ndim
-                and _volume(node) > _volume(child)
+                (child.ndim
+                and _volume(node) > _volume(child))
                 or (node in wide and node not in found)
             ):
                 wide.add(child)
