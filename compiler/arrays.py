@@ -19,7 +19,6 @@ from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir import (
     Apply,
     Constant,
-    Einsum,
     Leaf,
     Map,
     Node,

@@ -140,7 +140,7 @@ class Derivatives:
         sizes = {"batch": BATCH}
         own = ["batch", *labels] if stacked.ndim > node.ndim else labels
         output = labels if summed else ["batch", *labels]
-        return einsum([(stacked, own)], output, sizes=sizes)  # type: ignore[arg-type]
+        return einsum([(stacked, own)], output, sizes=sizes)
 
     @cached_property
     def _value(self) -> dict[Key, Node]:
@@ -292,7 +292,7 @@ def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:
     output = [*range(rank), *inner]
     labels = [*inner, *range(rank)] if pushed.ndim > rank or not extra else [*range(rank)]
     sizes = dict(zip(inner, tangent.shape, strict=True))
-    return einsum([(pushed, labels)], output, sizes=sizes)  # type: ignore[arg-type]
+    return einsum([(pushed, labels)], output, sizes=sizes)
 
 
 def basis_tangent(shape: Shape) -> Node:

@@ -1,13 +1,14 @@
 """Dimensions: integers and integer polynomials in named sizes, as SymPy expressions."""
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import sympy
 
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
-Dimension = sympy.Expr
-Shape = tuple[Dimension, ...]
+Dimension: TypeAlias = sympy.Expr
+Shape: TypeAlias = tuple[Dimension, ...]
 
 
 def symbol(name: str) -> sympy.Symbol:
@@ -16,7 +17,7 @@ def symbol(name: str) -> sympy.Symbol:
 
 
 def dims(names: str) -> tuple[sympy.Symbol, ...] | sympy.Symbol:
-    """Symbolic dimensions from a string such as "n m" or "n, m"; a single name gives a single symbol."""
+    """Symbolic dimensions from a string such as "n m" or "n, m"; one name gives one symbol."""
     parts = names.replace(",", " ").split()
     if not parts:
         raise DeclarationError('dims() needs at least one name, as in dims("n m")')

@@ -1,6 +1,7 @@
 """A NumPy interpreter of the intermediate representation: what every pass is tested against."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,7 @@ def _evaluate(
 
 
 def _einsum(node: Einsum, known: Mapping[Node, np.ndarray], sizes: Mapping[str, int]) -> np.ndarray:
-    operands: list[object] = []
+    operands: list[Any] = []
     for factor, labels in node.factors:
         operands += [known[factor], list(labels)]
     present = {label for _, labels in node.factors for label in labels}

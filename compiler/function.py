@@ -168,7 +168,7 @@ def require_name(name: object, what: str) -> None:
     """Raise DeclarationError unless `name` is usable as a Python name of its own."""
     if not isinstance(name, str) or not name.isidentifier():
         raise DeclarationError(f"the name of {what} must be a Python identifier, not {name!r}")
-    if keyword.iskeyword(name) or keyword.issoftkeyword(name) and name != "_":
+    if keyword.iskeyword(name) or (keyword.issoftkeyword(name) and name != "_"):
         raise DeclarationError(f"{name!r} is a Python keyword; choose another name for {what}")
     if hasattr(builtins, name):
         raise DeclarationError(f"{name!r} shadows a Python builtin; choose another name for {what}")
@@ -248,12 +248,12 @@ def _check_used(name: str, leaves: Sequence[Leaf], expression: Node) -> None:
 
 
 def _names(name: str, what: str, values: Sequence[Any], names: Sequence[str]) -> list[str]:
-    chosen = []
+    chosen: list[str] = []
     for value in _sequence(name, what, values):
-        known = value if isinstance(value, str) else getattr(value, "name", None)
+        known = value if isinstance(value, str) else str(getattr(value, "name", value))
         if known not in names:
             raise DeclarationError(
-                f"{name}: {what} names {known or value!r}, which is not among the inputs "
+                f"{name}: {what} names {known!r}, which is not among the inputs "
                 f"({', '.join(names)})"
             )
         if known in chosen:

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -58,7 +58,7 @@ class Node:
     """A tensor expression. `shape`: its dimensions; `children`: the nodes it is built from;
     `key`: a text that identifies its structure, the same in every process."""
 
-    __slots__ = ("shape", "key", "children", "__weakref__")
+    __slots__ = ("__weakref__", "children", "key", "shape")
 
     shape: Shape
     key: str
@@ -109,7 +109,7 @@ def _text(field: object) -> str:
 class Leaf(Node):
     """A named array. `role` is "input", "cotangent", "tangent" or "placeholder"."""
 
-    __slots__ = ("name", "structure", "role")
+    __slots__ = ("name", "role", "structure")
     name: str
     structure: str
     role: str
@@ -234,7 +234,7 @@ class Map(Node):
     """A scalar expression of `slot(0)`, `slot(1)`, ... applied entry by entry to `arguments`,
     which all have the output's shape."""
 
-    __slots__ = ("expression", "arguments")
+    __slots__ = ("arguments", "expression")
     expression: sympy.Expr
     arguments: tuple[Node, ...]
 
@@ -259,7 +259,7 @@ class Apply(Node):
     (of sizes `stack`), then the operation's own. `parameters` are plain hashable values.
     """
 
-    __slots__ = ("operation", "arguments", "stack", "parameters", "output")
+    __slots__ = ("arguments", "operation", "output", "parameters", "stack")
     operation: Operation
     arguments: tuple[Factor, ...]
     stack: Shape
@@ -300,7 +300,7 @@ def einsum(
     factors: Iterable[tuple[Node, Sequence[Hashable]]],
     output: Sequence[Hashable],
     coefficient: sympy.Expr = sympy.S.One,
-    sizes: dict[Hashable, Dimension] | None = None,
+    sizes: Mapping[Any, Dimension] | None = None,
 ) -> Einsum:
     """An `Einsum` from any hashable labels. `sizes` gives those that no factor has."""
     factors = [(node, tuple(labels)) for node, labels in factors]
@@ -365,4 +365,4 @@ def topological(roots: Iterable[Node]) -> list[Node]:
 
 def leaves(roots: Iterable[Node]) -> list[Leaf]:
     """The leaves below `roots`, in the order met."""
-    return [cast(Leaf, node) for node in topological(roots) if isinstance(node, Leaf)]
+    return [node for node in topological(roots) if isinstance(node, Leaf)]

@@ -25,7 +25,7 @@ LETTERS = "ijklmnopqrstuvwxyzabcdefgh"
 def listing(results: Mapping[str, Node]) -> str:
     """The nodes below `results`, children first, and which of them are the results."""
     names: dict[Node, str] = {}
-    lines = []
+    lines: list[str] = []
     for node in topological(results.values()):
         if isinstance(node, Leaf):
             names[node] = node.name

@@ -9,6 +9,7 @@ the registry take them as stacked axes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.ir import (
@@ -24,7 +25,7 @@ from derivatrix.compiler.ir import (
 
 
 def substitute(
-    roots: Sequence[Node], replacements: Mapping[Node, Node], stack: Shape = ()
+    roots: Sequence[Node], replacements: Mapping[Any, Node], stack: Shape = ()
 ) -> list[Node]:
     """The roots with each key of `replacements` replaced by its value, whose shape is the
     key's or, behind the leading axes `stack`, the key's.

@@ -6,9 +6,7 @@ import pytest
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--examples", default=300, type=int, help="how many random expressions to try"
-    )
+    parser.addoption("--examples", default=300, type=int, help="how many random expressions to try")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,5 +1,9 @@
 """Formula texts: what they say, and that the NumPy ones evaluate to the node's array."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy
@@ -32,6 +36,8 @@ from derivatrix.compiler.ir import (
 from derivatrix.compiler.operations.determinant import DETERMINANT
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
+from derivatrix.compiler.operations.sylvester import SYLVESTER
+from derivatrix.runtime.errors import UnsupportedError
 
 n, m, batch = dimensions.dims("n m batch")
 SIZES = {"n": 3, "m": 2, "batch": 4}
@@ -145,6 +151,166 @@ def test_texts(array, unicode, numpy):
     if numpy is not None:
         assert render(array.node, "numpy") == numpy
     check(array.node)
+
+
+jacobian = einsum([delta(n, "ik"), (X.node, "lj")], "ijkl")
+jacobian = Sum((jacobian, einsum([(X.node, "ik"), delta(n, "jl")], "ijkl")), (n, n, n, n))
+W = leaf("W", m, n)
+xs = leaf("x", batch, n)
+ys = leaf("cotangent", batch, m, role="cotangent")
+batched = apply(SOFTMAX, xs @ W.T)
+pulled = Array(einsum([(ys.node, "bi"), (xs.node, "bj")], "ij"))
+
+
+def test_jacobian_by_index():
+    expected = "J[i,j,k,l] = δ[i,k] X[l,j] + δ[j,l] X[i,k]"
+    assert render_equation("J", jacobian, "unicode") == expected
+    assert render_equation("J", jacobian, "index") == expected
+    text = r"J_{ijkl} = \delta_{ik} X_{lj} + \delta_{jl} X_{ik}"
+    assert render_equation("J", jacobian, "latex") == text
+    check(jacobian)
+
+
+@pytest.mark.parametrize(
+    "array, text",
+    [
+        (bar @ X.T + X.T @ bar, "Z[i,j] = Σ_k Ȳ[i,k] X[j,k] + Σ_k X[k,i] Ȳ[k,j]"),
+        (x @ B @ x, "Z = Σ_{i,j} x[j] B[j,i] x[i]"),
+        (X[1:, 0], "Z[i] = X[i + 1,0]"),
+        (inv(S) @ x, "Z[i] = Σ_j (S⁻¹)[i,j] x[j]"),
+        (apply(SOFTMAX, B @ x), "Z[i] = softmax(t₁)[i]\n  where t₁[i] = Σ_j B[i,j] x[j]"),
+        (pulled, "Z[i,j] = Σ_b ȳ[b,i] x[b,j]"),
+        (elementwise(sympy.exp(slot(0)), X) * s, "Z[i,j] = s exp(X[i,j])"),
+        ((x @ B @ y) * (y @ B @ x), "Z = Σ_{i,j,k,l} x[i] B[i,j] y[j] y[k] B[k,l] x[l]"),
+    ],
+)
+def test_index_texts(array, text):
+    assert render_equation("Z", array.node, "index") == text
+
+
+@pytest.mark.parametrize(
+    "array, text",
+    [
+        (bar @ X.T + X.T @ bar, r"\bar{Y} X^{\top} + X^{\top} \bar{Y}"),
+        (-inv(X).T @ bar, r"-X^{-\top} \bar{Y}"),
+        ((x @ B @ x) / (x @ x), r"\frac{x^{\top} B x}{x^{\top} x}"),
+        (X / B, r"X \oslash B"),
+        (leaf("alpha") * leaf("beta_1", n), r"\alpha \beta_{1}"),
+        (leaf("weights", n) * 0.5, r"\frac{1}{2} \mathrm{weights}"),
+        (elementwise(sympy.sqrt(slot(0)), x @ x), r"\left\| x \right\|"),
+    ],
+)
+def test_latex_texts(array, text):
+    assert render(array.node, "latex") == text
+
+
+def test_batch_axes_carry_a_letter():
+    assert render_equation("Y", batched.node, "unicode") == "Y[b] = softmax(W x[b])"
+    assert render_equation("W̄", pulled.node, "unicode") == "W̄ = Σ_b ȳ[b] x[b]ᵀ"
+    check(batched.node)
+    check(pulled.node)
+
+
+def test_names_of_cotangents_and_tangents():
+    tangent = leaf("tangent_A", m, n, role="tangent")
+    assert render((bar @ X).node, "unicode", {"cotangent": "Q"}) == "Q̄ X"
+    assert render((tangent @ X).node, "unicode") == "Ȧ X"
+    assert render((tangent @ X).node, "latex", {"tangent_A": "theta"}) == r"\dot{\theta} X"
+    assert render((leaf("x1", n) * leaf("weights", n)).node, "unicode") == "weights ⊙ x₁"
+
+
+def test_sizes_are_read_off_inputs():
+    node = (X / Array(full(n))).node
+    assert render(node, "numpy", sizes={"n": "X.shape[0]"}) == "X / X.shape[0]"
+    identity = Delta(dimensions.dimension(n + 1))
+    assert render(identity, "numpy", sizes={"n": "X.shape[0]"}) == "np.eye(X.shape[0] + 1)"
+
+
+def test_shared_parts_have_a_line_of_their_own():
+    shared = apply(SOFTMAX, B @ x + y)
+    node = (shared * (x - (shared @ x))).node
+    lines = render_equation("z", node, "unicode").splitlines()
+    assert lines == ["z = t₁ ⊙ (x − t₁ᵀ x)", "  where t₁ = softmax(y + B x)"]
+    assert render(node, "unicode").endswith("  where t₁ = softmax(y + B x)")
+    assert render(node, "numpy").startswith("(t1 := scipy.special.softmax(")
+    assert r"\begin{aligned}" in render_equation("z", node, "latex")
+    check(node)
+
+
+def test_names_of_shared_parts_are_new():
+    t1 = leaf("t1", n)
+    shared = apply(SOFTMAX, B @ x + t1)
+    node = (shared * (t1 - (shared @ x))).node
+    assert "where t₂ = softmax" in render(node, "unicode")
+    check(node)
+
+
+def test_an_unknown_style_is_refused():
+    with pytest.raises(ValueError, match="unknown style 'html'; expected one of unicode"):
+        render(X.node, "html")
+
+
+def test_a_function_without_a_spelling_is_refused():
+    node = elementwise(sympy.zeta(slot(0)), x).node
+    assert render(node, "unicode") == "zeta(x)"
+    with pytest.raises(UnsupportedError, match="zeta"):
+        render(node, "numpy")
+
+
+def test_arguments_without_the_stack_broadcast():
+    stacked = leaf("A", batch, n, n)
+    labels = (((stacked * stacked).node, (0,)), (S.node, ()), (X.node, ()))
+    text = render(Apply(SYLVESTER, labels, (batch,)), "numpy")
+    assert text == "scipy.linalg.solve_sylvester(A**2, S[None, :, :], X[None, :, :])"
+
+
+def chain(depth):
+    """A network's value; each layer is used twice."""
+    layer = x
+    for _ in range(depth):
+        layer = elementwise(sympy.tanh(slot(0)), B @ layer) * layer
+    return layer.node
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_texts_grow_with_the_graph(style):
+    small, large = (len(render(chain(depth), style)) for depth in (8, 32))
+    assert large < 6 * small
+
+
+def test_deep_and_wide_graphs_print():
+    deep = wide = X
+    for position in range(300):
+        deep = elementwise(sympy.tanh(slot(0)), deep)
+        wide = wide + X**position
+    for style in STYLES:
+        assert render(deep.node, style)
+        assert render(wide.node, style)
+    check(deep.node)
+    squares = X
+    for _ in range(30):
+        squares = squares @ squares
+    assert render(squares.node, "numpy")
+
+
+def all_texts():
+    """Texts of many kinds of nodes, for comparison between processes."""
+    arrays_ = [array for array, _, _ in TEXTS]
+    nodes_ = [*(array.node for array in arrays_), jacobian, batched.node, chain(5)]
+    return "\n".join(render_equation("Z", node, style) for node in nodes_ for style in STYLES)
+
+
+def test_texts_do_not_depend_on_hash_seeds():
+    here = os.path.dirname(os.path.abspath(__file__))
+    paths = os.pathsep.join([here, os.path.dirname(here)])
+    texts = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": paths}
+        command = [sys.executable, "-c", "import test_formulas as t; print(t.all_texts())"]
+        environment["PYTHONIOENCODING"] = "utf-8"
+        run = subprocess.run(command, env=environment, capture_output=True, check=True)
+        texts.add(run.stdout.decode())
+    assert texts == {all_texts() + "\n"}
 
 
 # Random nodes
@@ -283,11 +449,17 @@ def well_conditioned(node):
     return True
 
 
+def balanced(text):
+    """Whether all kinds of brackets close."""
+    pairs = [("(", ")"), ("{", "}"), ("\\left", "\\right"), ("\\begin", "\\end")]
+    return all(text.count(left) == text.count(right) for left, right in pairs)
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nodes())
 def test_random_nodes(node):
     for style in STYLES:
         assert render(node, style)
-        assert render_equation("Z", node, style)
+        assert balanced(render_equation("Z", node, style))
     if well_conditioned(node):
         check(node)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import math
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
 
+import numba
 import numpy as np
 import pytest
 import sympy
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import dims
-from derivatrix.compiler.evaluate import evaluate_all
-from derivatrix.compiler.plan import plan
-from derivatrix.compiler.printer import kernel_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from derivatrix.compiler import ir
+from derivatrix.compiler.dimensions import dims
+from derivatrix.compiler.emit import FunctionDescription, ModuleDescription, emit
+from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.operations import OPERATIONS
+from derivatrix.compiler.plan import Plan, plan
+from derivatrix.compiler.plan.steps import AXIS_LENGTH, Allocate, Call, Gemm, Nest
+from derivatrix.compiler.printer import kernel_text
+from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 n, m = dims("n m")
 SIZES = {"n": 3, "m": 2}
@@ -27,6 +40,10 @@ MAPS = [
     lambda x, y: x / (2 + y**2),
     lambda x, y: sympy.sqrt(1 + x**2) * sympy.sign(y) - sympy.Abs(x),
 ]
+
+
+def length(size: sympy.Expr) -> int:
+    return int(size.xreplace({n: sympy.Integer(3), m: sympy.Integer(2)}))
 
 
 class Graphs:
@@ -61,7 +78,8 @@ class Graphs:
         return self.leaves[-1]
 
     def einsum(self, shape: tuple, depth: int) -> ir.Node:
-        sizes = list(shape) + [self.choose.choice(LENGTHS) for _ in range(self.choose.randint(0, 2))]
+        further = self.choose.randint(0, 2)
+        sizes = list(shape) + [self.choose.choice(LENGTHS) for _ in range(further)]
         factors: list[tuple[ir.Node, tuple[int, ...]]] = []
         for _ in range(self.choose.randint(0, 2)):
             structural = self.structural(sizes)
@@ -71,7 +89,7 @@ class Graphs:
             labels = tuple(self.choose.randrange(len(sizes)) for _ in range(rank))
             if self.choose.random() < 0.8:
                 labels = tuple(dict.fromkeys(labels))
-            factors.append((self.node(tuple(sizes[l] for l in labels), depth - 1), labels))
+            factors.append((self.node(tuple(sizes[label] for label in labels), depth - 1), labels))
         coefficient = self.choose.choice([1, 1, -1, 2, sympy.Rational(-1, 2), 1 / n])
         return ir.Einsum(sympy.sympify(coefficient), tuple(factors), tuple(sizes), len(shape))
 
@@ -85,7 +103,7 @@ class Graphs:
             return ir.Triangle(sizes[first], sizes[second], offset), (first, second)
         if kind == "delta" and sizes[first] == sizes[second]:
             return ir.Delta(sizes[first]), (first, second)
-        count, size = (int(sizes[l].subs({n: 3, m: 2})) for l in (first, second))
+        count, size = (length(sizes[label]) for label in (first, second))
         starts = [
             (start, step)
             for start in range(size)
@@ -110,8 +128,7 @@ def run_plain(made, values: dict[str, np.ndarray], outputs: list[np.ndarray]) ->
     lines = [*text.head, *(line for step in text.steps for line in step.lines), "return"]
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm}
-    scope.update(dict(made.constants))
-    scope.update({kernel.__name__: kernel for kernel in made.kernels})
+    scope.update(made.constants)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     inputs = [values[a.name] if a.shape else values[a.name][()] for a in made.arguments]
     with np.errstate(all="ignore"):
@@ -120,15 +137,11 @@ def run_plain(made, values: dict[str, np.ndarray], outputs: list[np.ndarray]) ->
 
 def sample(leaves: list[ir.Leaf], seed: int = 0) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
-    return {
-        leaf.name: generator.normal(size=[int(s.subs({n: 3, m: 2})) for s in leaf.shape])
-        for leaf in leaves
-    }
+    return {leaf.name: generator.normal(size=[length(s) for s in leaf.shape]) for leaf in leaves}
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.randoms(use_true_random=False))
-def test_random_graphs_as_plain_python(choose: random.Random) -> None:
+def random_case(choose: random.Random) -> tuple[Plan, dict[str, np.ndarray], list[np.ndarray]]:
+    """A plan, its arguments, and what it should compute."""
     graphs = Graphs(choose)
     shapes = [
         tuple(choose.choice(LENGTHS) for _ in range(choose.randint(0, 3)))
@@ -136,9 +149,304 @@ def test_random_graphs_as_plain_python(choose: random.Random) -> None:
     ]
     nodes = [graphs.node(shape, 3) for shape in shapes]
     values = sample(graphs.leaves)
-    expected = evaluate_all(nodes, values, SIZES)
-    made = plan("kernel", graphs.leaves, [(f"out_{p}", node) for p, node in enumerate(nodes)])
+    made = plan("kernel", graphs.leaves, [(f"out_p{p}", node) for p, node in enumerate(nodes)])
+    return made, values, evaluate_all(nodes, values, SIZES)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False))
+def test_random_graphs_as_plain_python(choose: random.Random) -> None:
+    made, values, expected = random_case(choose)
     outputs = [np.full(array.shape, np.nan) for array in expected]
     run_plain(made, values, outputs)
     for output, array in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(output, array, rtol=1e-9, atol=1e-9, err_msg=str(made))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_graphs_compiled(seed: int, tmp_path: Path) -> None:
+    made, values, expected = random_case(random.Random(seed))
+    result = tuple((name.removeprefix("out_"), name) for name, _ in made.outputs)
+    module = load(tmp_path, f"random{seed}", [FunctionDescription("value", "", made, result)])
+    for real, tolerance in ((np.float64, 1e-9), (np.float32, 2e-3)):
+        arguments = [values[argument.name].astype(real) for argument in made.arguments]
+        for output, array in zip(module.value(*arguments), expected, strict=True):
+            np.testing.assert_allclose(output, array, rtol=tolerance, atol=tolerance)
+            assert output.dtype == real
+
+
+def load(folder: Path, name: str, functions: list[FunctionDescription], **more) -> ModuleType:
+    """The module with these functions, written and imported."""
+    path = folder / f"{name}.py"
+    path.write_text(emit(ModuleDescription(name, "A test.", {}, functions, **more)))
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def described(kind: str, arguments: list[ir.Leaf], node: ir.Node) -> FunctionDescription:
+    return FunctionDescription(kind, "", plan(f"{kind}_kernel", arguments, [("out", node)]), "out")
+
+
+# What plans are made of
+
+X, G = ir.Leaf("X", (n, n)), ir.Leaf("cotangent", (n, n))
+A, C = ir.Leaf("A", (n, m)), ir.Leaf("C", (m, m))
+S = ir.Leaf("S", (n, n), "spd")
+b = ir.Leaf("b", (n,))
+
+
+def inverse(node: ir.Node) -> ir.Node:
+    return ir.Apply(OPERATIONS["inv"], ((node, ()),))
+
+
+def steps(nodes: dict[str, ir.Node], kind: type) -> list:
+    found = ir.leaves(nodes.values())
+    made = plan("kernel", sorted(found, key=lambda leaf: leaf.name), list(nodes.items()))
+    return [step for step in made.steps if isinstance(step, kind)]
+
+
+def called(nodes: dict[str, ir.Node]) -> list[str]:
+    return [call.kernel.__name__ for call in steps(nodes, Call)]
+
+
+def test_a_partial_product_of_two_terms_is_made_once() -> None:
+    terms = (
+        ir.einsum([(X, "ia"), (X, "ab"), (X, "jb")], "ij", 2),
+        ir.einsum([(X, "ai"), (X, "ab"), (X, "bj")], "ij", 2),
+    )
+    value = ir.einsum([(X, "ia"), (X, "aj"), (X, "ib"), (X, "bj")], "")
+    gradient = ir.Sum(terms, (n, n))
+    assert len(steps({"out": gradient}, Gemm)) == 3
+    assert len(steps({"out_value": value, "out_X": gradient}, Gemm)) <= 4
+
+
+def test_sums_of_products_accumulate() -> None:
+    vjp = ir.Sum(
+        (ir.einsum([(G, "ik"), (X, "jk")], "ij"), ir.einsum([(X, "ki"), (G, "kj")], "ij")), (n, n)
+    )
+    first, second = steps({"out": vjp}, Gemm)
+    assert (first.accumulate, second.accumulate) == (False, True)
+    assert not steps({"out": vjp}, Allocate)
+
+
+def test_vectors_are_multiplied_first() -> None:
+    product = ir.einsum([(X, "ij"), (G, "jk"), (b, "k")], "i")
+    assert not steps({"out": product}, Gemm)
+
+
+def test_a_batch_axis_joins_the_rows() -> None:
+    batch = dims("batch")
+    x = ir.Leaf("x", (batch, n))
+    (product,) = steps({"out": ir.einsum([(A, "ij"), (x, "bi")], "bj")}, Gemm)
+    assert product.batch == ()
+
+
+def test_jacobians_are_written_where_they_are_not_zero() -> None:
+    delta = ir.Delta(n)
+    terms = (
+        ir.einsum([(delta, "ik"), (X, "lj")], "ijkl"),
+        ir.einsum([(X, "ik"), (delta, "jl")], "ijkl"),
+    )
+    nests = steps({"out": ir.Sum(terms, (n,) * 4)}, Nest)
+    assert [str(nest).count("for ") for nest in nests] == [3, 3]
+
+
+def test_products_with_inverses_are_solved() -> None:
+    inv = inverse(X)
+    nodes = {
+        "out_x": ir.einsum([(inv, "ij"), (b, "j")], "i"),
+        "out_A": ir.einsum([(inv, "ji"), (A, "jk")], "ik"),
+        "out_d": ir.Apply(OPERATIONS["det"], ((X, ()),)),
+    }
+    names = called(nodes)
+    assert names[0] == "lu_factor"
+    assert sorted(names[1:]) == ["lu_det", "lu_solve_columns", "lu_solve_rows"]
+    assert called({"out": ir.einsum([(inverse(S), "ij"), (b, "j")], "i")}) == [
+        "cholesky_factor",
+        "cholesky_solve_rows",
+    ]
+
+
+def test_entries_of_an_inverse_need_the_inverse() -> None:
+    node = ir.Sum((inverse(X), ir.einsum([(inverse(X), "ji")], "ij")), (n, n))
+    assert called({"out": node}) == ["lu_factor", "lu_inverse"]
+
+
+def test_sizes_follow_from_the_arguments() -> None:
+    padded = ir.Leaf("P", (n + 1, n))
+    only = ir.Leaf("Q", (2 * n + 1,))
+    assert len(plan("kernel", [padded], [("out", padded)]).sizes) == 1
+    (size,) = plan("kernel", [only], [("out", ir.full(n))]).sizes
+    assert size.value.subs(AXIS_LENGTH, 7) == 3
+    with pytest.raises(DeclarationError, match="the size m follows from no input"):
+        plan("kernel", [X], [("out", ir.full(1, (m,)))])
+
+
+def test_operations_without_a_kernel_are_refused() -> None:
+    bare = dataclasses.replace(OPERATIONS["softmax"], name="bare", kernel=None)
+    with pytest.raises(UnsupportedError, match="the operation bare has no kernel"):
+        plan("kernel", [b], [("out", ir.Apply(bare, ((b, ()),)))])
+    unknown = ir.Map(sympy.besselj(0, ir.slot(0)), (b,))
+    with pytest.raises(UnsupportedError, match="besselj"):
+        plan("kernel", [b], [("out", unknown)])
+
+
+# Generated modules
+
+HARD_NAMES = ("n", "out", "i", "np", "real", "gemm", "t0", "a0", "s0", "math", "result", "range")
+
+
+def test_inputs_may_have_any_name(tmp_path: Path) -> None:
+    leaves = [ir.Leaf(name, (n, n)) for name in HARD_NAMES]
+    leaves.append(ir.Leaf("j", ()))
+    product = ir.einsum([(leaf, (p, p + 1)) for p, leaf in enumerate(leaves[:3])], (0, 3))
+    terms = [ir.Map(sympy.erf(ir.slot(0)), (leaf,)) for leaf in leaves[3:-1]]
+    total = ir.einsum([(leaves[0], "pp"), (leaves[-1], "")], "ij", 2 / n, {"i": n, "j": n})
+    node = ir.Sum((product, total, *terms), (n, n))
+    module = load(tmp_path, "hard", [described("value", leaves, node)])
+    values = sample(leaves)
+    (expected,) = evaluate_all([node], values, SIZES)
+    arguments = [values[leaf.name] for leaf in leaves]
+    np.testing.assert_allclose(module.value(*arguments), expected)
+    destination = np.empty((3, 3), order="F")
+    assert module.value(*arguments, out_=destination) is destination
+    np.testing.assert_allclose(destination, expected)
+
+
+def test_names_the_module_needs_are_refused() -> None:
+    leaf = ir.Leaf("value_kernel", (n,))
+    with pytest.raises(DeclarationError, match="value_kernel"):
+        emit(ModuleDescription("f", "", {}, [described("value", [leaf], leaf)]))
+
+
+@pytest.fixture(scope="module")
+def square(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    functions = [
+        described("value", [X], ir.einsum([(X, "ij"), (X, "jk")], "ik")),
+        described("vjp", [X, G], ir.einsum([(G, "ik"), (X, "jk")], "ij")),
+        described("trace", [X], ir.einsum([(X, "ii")], "")),
+    ]
+    return load(tmp_path_factory.mktemp("square"), "square", functions, minimum={"n": 2})
+
+
+@pytest.mark.parametrize(
+    ("argument", "error", "text"),
+    [
+        (np.ones((2, 3)), ValueError, r"X has shape \(2, 3\); expected \(n, n\) with n = 2"),
+        (np.ones(3), ValueError, r"argument X has shape \(3,\); expected \(n, n\)"),
+        (np.ones((1, 1)), ValueError, "n = 1; expected at least 2"),
+        (np.ones((2, 2)) * 1j, TypeError, "square: argument X is ndarray of dtype complex128"),
+        ("text", TypeError, "X is 'text'"),
+        (None, TypeError, "X is None"),
+        ([[1, 2], [3]], ValueError, "X is no array"),
+        (np.array([["a"]]), TypeError, "expected real numbers"),
+    ],
+)
+def test_bad_arguments(square: ModuleType, argument: object, error: type, text: str) -> None:
+    with pytest.raises(error, match=text):
+        square.value(argument)
+
+
+def test_dimensions_that_disagree(square: ModuleType) -> None:
+    text = r"argument cotangent has shape \(3, 3\); expected \(n, n\) with n = 2"
+    with pytest.raises(ValueError, match=text):
+        square.vjp(np.eye(2), np.eye(3))
+
+
+def test_arrays_of_any_layout_and_type(square: ModuleType) -> None:
+    x = np.arange(9.0).reshape(3, 3)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    for same in (frozen, np.asfortranarray(x), np.repeat(x, 2, axis=0)[::2], x.astype(int)):
+        np.testing.assert_array_equal(square.value(same), x @ x)
+    swapped = x.astype(x.dtype.newbyteorder())
+    np.testing.assert_array_equal(square.value(swapped), x @ x)
+    assert square.value(x.tolist()).dtype == np.float64
+    assert square.value(x.astype(np.float32)).dtype == np.float32
+    assert square.vjp(x.astype(np.float32), x).dtype == np.float64
+    assert type(square.trace(x)) is np.float64
+    assert square.value(np.ones((2, 2), bool)).tolist() == [[2, 2], [2, 2]]
+
+
+def test_destinations(square: ModuleType) -> None:
+    x = np.arange(9.0).reshape(3, 3)
+    expected = x @ x
+    for out in (np.empty((3, 3)), np.empty((3, 3), order="F"), np.empty((6, 3))[::2]):
+        assert square.value(x, out=out) is out
+        np.testing.assert_array_equal(out, expected)
+    overlapping = x.copy()
+    np.testing.assert_array_equal(square.value(overlapping, out=overlapping), expected)
+    single = np.empty((3, 3), np.float32)
+    np.testing.assert_array_equal(square.value(x, out=single), expected.astype(np.float32))
+    total = np.empty(())
+    assert square.trace(x, out=total) is total and total == 12
+    with pytest.raises(ValueError, match=r"out has shape \(2, 2\); expected \(3, 3\)"):
+        square.value(x, out=np.empty((2, 2)))
+    with pytest.raises(TypeError, match="out is 'text'; expected an array"):
+        square.value(x, out="text")
+    with pytest.raises(TypeError, match="out has dtype int64; expected float64"):
+        square.value(x, out=np.empty((3, 3), int))
+
+
+def test_several_results(tmp_path: Path) -> None:
+    batch = dims("batch")
+    x, w = ir.Leaf("x", (batch, n)), ir.Leaf("w", (n,))
+    product = ir.einsum([(x, "bi"), (w, "i")], "b")
+    nodes = {"out_value": product, "out_x_x": ir.Sum((x, x), x.shape), "out_x_w": w}
+    result = (("value", "out_value"), ("x", (("x", "out_x_x"), ("w", "out_x_w"))))
+    made = plan("several_kernel", [x, w], list(nodes.items()))
+    module = load(tmp_path, "several", [FunctionDescription("several", "", made, result)])
+    points, weights = np.arange(6.0).reshape(2, 3), np.arange(3.0)
+    found = module.several(points, weights)
+    assert found._fields == ("value", "x")
+    np.testing.assert_array_equal(found.value, points @ weights)
+    np.testing.assert_array_equal(found.x.x, 2 * points)
+    np.testing.assert_array_equal(found.x.w, weights)
+    out = (np.empty(2), (np.empty((2, 3)), np.empty(3)))
+    given = module.several(points, weights, out=out)
+    assert given.value is out[0] and given.x.x is out[1][0]
+    np.testing.assert_array_equal(out[1][0], 2 * points)
+    with pytest.raises(ValueError, match="out has 1 arrays; expected 3"):
+        module.several(points, weights, out=out[0])
+    empty = module.several(points[:0], weights)
+    assert empty.value.shape == (0,)
+
+
+def test_kernels_are_callable_from_compiled_code(square: ModuleType) -> None:
+    kernel = square.value_kernel
+
+    @numba.njit
+    def twice(x: np.ndarray) -> np.ndarray:
+        first, second = np.empty_like(x), np.empty_like(x)
+        kernel(x, first)
+        kernel(first, second)
+        return second
+
+    x = np.eye(3) + 1
+    np.testing.assert_allclose(twice(x), np.linalg.matrix_power(x, 4))
+
+
+TEXT_OF_CASES = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from cases import CASES
+from derivatrix.compiler.pipeline import generate
+chosen = [case for case in CASES if case.name in ("energy", "nll", "kinks", "attention", "where")]
+print([generate(case).text for case in chosen])
+"""
+
+
+def test_text_does_not_depend_on_hash_seeds() -> None:
+    def text(seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", TEXT_OF_CASES, str(Path(__file__).parent)]
+        root = Path(__file__).parents[1]
+        done = subprocess.run(command, env=environment, cwd=root, capture_output=True, check=True)
+        return done.stdout.decode()
+
+    first = text("1")
+    assert "value_kernel" in first
+    assert text("2") == first

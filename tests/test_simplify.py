@@ -27,7 +27,7 @@ from derivatrix.compiler.simplify import functions, products, rebuilt, simplify
 from derivatrix.compiler.simplify.product import Product
 from tests.strategies import LEAVES, SIZE, leaf_values, nodes
 
-M, H, O, L, v, w, s = (Array(leaf) for leaf in LEAVES.values())
+M, H, Q, L, v, w, s = (Array(leaf) for leaf in LEAVES.values())
 
 
 def change(before: Node, after: Node, seed: int = 0) -> float:
@@ -71,8 +71,8 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.cancel_inverse, einsum([(dx.inv(M).node, "ij"), (M.node, "jk")], "ik")),
     (products.cancel_inverse, einsum([(M.node, "ij"), (dx.inv(M).node, "jk")], "ik")),
     (products.cancel_inverse, einsum([(dx.inv(H).node, "ji"), (H.node, "jk")], "ik")),
-    (products.cancel_orthogonal, einsum([(O.node, "ji"), (O.node, "jk")], "ik")),
-    (products.cancel_orthogonal, einsum([(O.node, "ij"), (O.node, "kj")], "ik")),
+    (products.cancel_orthogonal, einsum([(Q.node, "ji"), (Q.node, "jk")], "ik")),
+    (products.cancel_orthogonal, einsum([(Q.node, "ij"), (Q.node, "kj")], "ik")),
     (products.drop_triangle, einsum([(L.node, "ij"), (triangle, "ij")], "ij")),
     (products.drop_triangle, einsum([(L.node, "ji"), (triangle, "ji")], "ij")),
     (products.drop_triangle, einsum([(M.node, "ii"), (triangle, "ii")], "i")),

@@ -315,12 +315,11 @@ def _start(factors: tuple[Factor, ...]) -> int | None:
     return next((label for label in vectors if label in rows), next(iter(vectors), None))
 
 
-def _place(factor: Factor, label: int | None) -> tuple[int, int, int, bool, bool]:
+def _place(factor: Factor, label: int | None) -> tuple[int, int, int, bool]:
     node, labels = factor
-    plain = isinstance(node, Leaf)
-    accented = plain and node.role != "input"  # type: ignore[attr-defined]
+    accented = isinstance(node, Leaf) and node.role != "input"
     linked = labels.index(label) if label in labels else 2 + len(labels)
-    return linked, len(labels), min(labels, default=0), not accented, not plain
+    return linked, len(labels), min(labels, default=0), not accented
 
 
 def matrix(node: Structural) -> Tree:

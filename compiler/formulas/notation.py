@@ -191,7 +191,9 @@ class Notation(Builder):
         for factor, labels in factors:
             own = tuple(fixed.get(label) for label in labels)
             open_labels = tuple(label for label in labels if label not in fixed)
-            items.append((self._factor(factor, own, scope), open_labels))
+            tree = self._factor(factor, own, scope)
+            scope |= _summed_over(tree) if by_index else set()
+            items.append((tree, open_labels))
         body = _body([(parts.scalar, ()), *opened(items, parts)], output, parts)
         if body is None:
             raise NoMatrixNotation
@@ -316,6 +318,13 @@ def over(letters: list[str], body: Tree) -> Tree:
         letters = [*letters, *inner]
     total = Over(tuple(letters), algebra.scale(ONE, inside, parts.body))
     return algebra.scale(parts.coefficient, outside, total)
+
+
+def _summed_over(tree: Tree) -> set[str]:
+    """The letters of the sums that are factors of `tree`."""
+    if isinstance(tree, Scale):
+        return set().union(*(_summed_over(part) for part in tree.scalars))
+    return set(tree.over) if isinstance(tree, Over) else set()
 
 
 def _letter(letter: str) -> sympy.Symbol:

@@ -85,9 +85,8 @@ class Sources:
                 grouped.setdefault(origin, []).append(
                     name if name == alias else f"{name} as {alias}"
                 )
-        return lines + [
-            f"from {origin} import {', '.join(names)}" for origin, names in grouped.items()
-        ]
+        lines += [f"from {origin} import {', '.join(names)}" for origin, names in grouped.items()]
+        return sorted(lines, key=lambda line: line.split()[1].split(".")[0] in ("numba", "numpy"))
 
 
 @dataclass(frozen=True)

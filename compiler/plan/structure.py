@@ -82,9 +82,7 @@ def bind(
     return binding
 
 
-def _propagate(
-    binding: Binding, constraints: list[Constraint], sizes: Shape
-) -> list[Constraint]:
+def _propagate(binding: Binding, constraints: list[Constraint], sizes: Shape) -> list[Constraint]:
     """Determine what follows from the indices known; the constraints not yet used come back."""
     pending = constraints
     while True:

@@ -45,10 +45,8 @@ def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
         kept = {node} if node in found else readers[node]
         for child in node.children:
             readers.setdefault(child, set()).update(kept)
-            if (
-                (child.ndim
-                and _volume(node) > _volume(child))
-                or (node in wide and node not in found)
+            if (child.ndim and _volume(node) > _volume(child)) or (
+                node in wide and node not in found
             ):
                 wide.add(child)
     return found

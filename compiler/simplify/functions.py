@@ -171,7 +171,7 @@ def linear_in_zero(node: Apply) -> Node | None:
 
 def of_inverse(node: Apply) -> Node | None:
     """(A⁻¹)⁻¹ = A; det, logdet of A⁻¹ from those of A."""
-    inner, labels = node.arguments[0]
+    inner = node.arguments[0][0]
     if not isinstance(inner, Apply) or inner.operation is not INVERSE or inner.stack:
         return None
     matrix = inner.arguments[0][0]
