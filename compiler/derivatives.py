@@ -13,7 +13,9 @@ from typing import Any
 
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.facts import facts
 from derivatrix.compiler.formulas import STYLES, render, render_equation
+from derivatrix.compiler.formulas.names import latex_name, unicode_name
 from derivatrix.compiler.function import BATCH, Function
 from derivatrix.compiler.ir import Delta, Leaf, Node, Sum, Triangle, einsum, full
 from derivatrix.compiler.simplify import simplify
@@ -25,22 +27,16 @@ KINDS = ("value", "vjp", "jvp", "jacobian")
 SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
 
 _LEFT = {
-    "value": "{0}",
-    "vjp": "{1}_bar",
-    "jvp": "{0}_dot",
-    "jacobian": "d{0}/d{1}",
-    "gradient": "d{0}/d{1}",
-    "hessian": "d²{0}/d{1}d{2}",
-    "hvp": "(d{0}/d{1})_dot",
+    "jacobian": "∂{0}/∂{1}",
+    "gradient": "∇_{1} {0}",
+    "hessian": "∂²{0}/∂{1}∂{2}",
+    "hvp": "d ∇_{1} {0}",
 }
 _LATEX_LEFT = {
-    "value": "{0}",
-    "vjp": r"\bar{{{1}}}",
-    "jvp": r"\dot{{{0}}}",
     "jacobian": r"\frac{{\partial {0}}}{{\partial {1}}}",
     "gradient": r"\nabla_{{{1}}} {0}",
     "hessian": r"\nabla^2_{{{1},{2}}} {0}",
-    "hvp": r"\dot{{(\nabla_{{{1}}} {0})}}",
+    "hvp": r"d \, \nabla_{{{1}}} {0}",
 }
 
 Key = tuple[str, ...]
@@ -60,8 +56,11 @@ class Derivatives:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The derivative kinds that the function has."""
-        scalar = not self.function.expression.shape
-        return KINDS + SCALAR_KINDS if scalar else KINDS
+        return KINDS + SCALAR_KINDS if self._scalar else KINDS
+
+    @property
+    def _scalar(self) -> bool:
+        return not self.function.expression.shape
 
     def tangent(self, leaf: Leaf) -> Leaf:
         """The tangent of an input, of the input's structure."""
@@ -221,12 +220,13 @@ class Derivatives:
         return render(node, style, self._display_names(), self._size_texts())
 
     def equations(self, style: str = "unicode") -> list[str]:
-        """Every formula with its left-hand side, for one sample where there is a batch axis."""
+        """Every formula with its left-hand side, for one sample where there is a batch axis; the
+        Jacobian of a scalar function is its gradient."""
         names = self._display_names()
         return [
             render_equation(self._left(kind, key, style), node, style, names, self._size_texts())
             for kind in self.kinds
-            if kind != "value_and_gradient"
+            if kind != "value_and_gradient" and not (kind == "jacobian" and self._scalar)
             for key, node in self.results(kind).items()
         ]
 
@@ -247,9 +247,13 @@ class Derivatives:
     def _left(self, kind: str, key: Key, style: str) -> str:
         """The left-hand side of an equation, as text for people."""
         value = self._display_names()["cotangent"]
-        if style == "latex":
-            return _LATEX_LEFT[kind].format(value, *key)
-        return _LEFT[kind].format(value, *key)
+        show = latex_name if style == "latex" else unicode_name
+        if kind == "vjp":
+            return show(key[0], "bar")
+        if kind in ("value", "jvp"):
+            return show(value, "dot" if kind == "jvp" else "")
+        form = (_LATEX_LEFT if style == "latex" else _LEFT)[kind]
+        return form.format(*(show(name, "") for name in (value, *key)))
 
     def _size_texts(self) -> dict[str, str]:
         """For each dimension, where NumPy reads it off an input."""
@@ -303,6 +307,11 @@ def basis_tangent(shape: Shape) -> Node:
 
 
 def _symmetric_part(node: Node, last: Sequence[int]) -> Node:
+    if isinstance(node, Sum):
+        kept = [term for term in node.terms if "symmetric" in facts(term)]
+        rest = tuple(term for term in node.terms if term not in kept)
+        if kept and rest:
+            return Sum((*kept, _symmetric_part(Sum(rest, node.shape), last)), node.shape)
     labels = list(range(node.ndim))
     swapped = list(labels)
     swapped[last[0]], swapped[last[1]] = last[1], last[0]

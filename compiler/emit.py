@@ -56,10 +56,11 @@ class ModuleDescription:
 
 @dataclass(frozen=True)
 class ArgumentText:
-    """An argument of a public function: when it can go to the kernel as it is."""
+    """An argument of a public function: the conditions, a line each, under which it can go to
+    the kernel as it is."""
 
     name: str
-    ready: str
+    ready: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -278,13 +279,14 @@ def _arguments(plan: Plan) -> tuple[ArgumentText, ...]:
     texts: list[ArgumentText] = []
     for argument in plan.arguments:
         name, rank = argument.name, len(argument.shape)
-        ready = f"type({name}) is float"
+        word = "and " if texts else ""
+        ready: tuple[str, ...] = (f"{word}type({name}) is float",)
         if rank:
             ready = (
-                f"type({name}) is _ndarray and {name}.ndim == {rank} "
-                f"and {name}.dtype is _FLOAT64 and {name}.flags.carray"
+                f"{word}type({name}) is _ndarray and {name}.ndim == {rank}",
+                f"and {name}.dtype is _FLOAT64 and {name}.flags.carray",
             )
-        texts.append(ArgumentText(name, f"and {ready}" if texts else ready))
+        texts.append(ArgumentText(name, ready))
     return tuple(texts)
 
 

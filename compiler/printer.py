@@ -64,15 +64,15 @@ FUNCTIONS = {
 }
 """How Numba spells the operators of `steps.Operate`."""
 
+WIDTH = 92
 REDUCING = '@compiled(fastmath={"reassoc"})'
 EXACT = "@compiled()"
 
 
 @dataclass(frozen=True)
 class StepText:
-    """A step as its kind, a comment and its lines."""
+    """A step as a comment and its lines."""
 
-    kind: str
     comment: str
     lines: tuple[str, ...]
 
@@ -91,7 +91,7 @@ class KernelText:
 
 def kernel_text(plan: Plan, summary: str) -> KernelText:
     """The kernel of a plan, in parts that a template joins."""
-    steps = tuple(_step(step, plan.outputs[0][1].name) for step in plan.steps)
+    steps = _steps(plan)
     reducing = any(isinstance(step, Nest) and _reduces(step.body) for step in plan.steps)
     words = {word for step in steps for line in step.lines for word in re.findall(r"\w+", line)}
     sizes = []
@@ -115,6 +115,20 @@ def kernel_text(plan: Plan, summary: str) -> KernelText:
     )
 
 
+def _steps(plan: Plan) -> tuple[StepText, ...]:
+    """The steps, each with the allocations before it as its first lines."""
+    texts = []
+    allocations: tuple[str, ...] = ()
+    for step in plan.steps:
+        text = _step(step, plan.outputs[0][1].name)
+        if isinstance(step, Allocate):
+            allocations += text.lines
+        else:
+            texts.append(StepText(text.comment, (*allocations, *text.lines)))
+            allocations = ()
+    return tuple(texts)
+
+
 def _axis(name: str, axis: int) -> sympy.Symbol:
     return sympy.Symbol(f"{name}.shape[{axis}]", integer=True, nonnegative=True)
 
@@ -134,16 +148,24 @@ def _step(step: Step, output: str) -> StepText:
         case Allocate(buffer):
             kind = "np.int32" if buffer.kind == "integer" else f"{output}.dtype"
             line = f"{buffer.name} = np.empty({_shape(buffer.shape)}, {kind})"
-            return StepText("allocate", "", (line,))
+            return StepText("", (line,))
         case Fill(buffer):
-            return StepText("fill", f"{buffer.name}[...] = 0", (f"{buffer.name}.fill(0)",))
+            return StepText(f"{buffer.name}[...] = 0", (f"{buffer.name}.fill(0)",))
         case Nest(comment, body):
-            return StepText("nest", comment, tuple(_statements(body)))
+            return StepText(comment, tuple(_statements(body)))
         case Gemm():
-            return StepText("gemm", step.comment, tuple(_gemm(step)))
+            return StepText(step.comment, tuple(_gemm(step)))
         case Call(comment, kernel, arguments):
             texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
-            return StepText("call", comment, (f"{kernel.__name__}({', '.join(texts)})",))
+            return StepText(comment, tuple(_called(kernel.__name__, texts)))
+
+
+def _called(name: str, arguments: list[str]) -> list[str]:
+    """A call, with an argument a line where it is too long for one line."""
+    line = f"{name}({', '.join(arguments)})"
+    if len(line) <= WIDTH:
+        return [line]
+    return [f"{name}(", *(f"    {argument}," for argument in arguments), ")"]
 
 
 def _gemm(step: Gemm) -> list[str]:
@@ -161,7 +183,7 @@ def _gemm(step: Gemm) -> list[str]:
         "1.0" if step.accumulate else "0.0",
         _operand(step.target),
     ]
-    return [*lines, f"{indent}gemm({', '.join(arguments)})"]
+    return [*lines, *(f"{indent}{line}" for line in _called("gemm", arguments))]
 
 
 def _shape(shape: Iterable[sympy.Expr]) -> str:

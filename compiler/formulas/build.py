@@ -74,6 +74,7 @@ class Builder:
         self.known: dict[Node, Name] = {}
         self.drafts: dict[Node, tuple[Tree, Indices]] = {}
         self.written: dict[tuple[Node, Indices, frozenset[str]], Tree] = {}
+        self.number = 0
         self.order = topological([root])
         self.uses = _uses(self.order)
         self.taken = self._taken()
@@ -130,9 +131,12 @@ class Builder:
         rank = node.ndim - (BATCH in node.shape[:1])
         candidates = "TUVWZ" if rank > 1 else "tuvwz"
         letters = [letter for letter in candidates if letter not in self.taken] or ["part_"]
-        number = len(self.definitions) + 1
-        symmetric = "symmetric" in facts(node)
-        return Name(node.ndim, f"{letters[0]}{number}", f"t{number}", symmetric=symmetric)
+        while True:
+            self.number += 1
+            base, python = f"{letters[0]}{self.number}", f"t{self.number}"
+            if not {base, python} & self.taken:
+                break
+        return Name(node.ndim, base, python, symmetric="symmetric" in facts(node))
 
     def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A sum's tree."""
@@ -169,11 +173,15 @@ class Builder:
         return Literal(node.ndim, node.key, node.array)
 
     def _taken(self) -> set[str]:
-        names = {self.leaf(leaf).base for leaf in leaves([self.root])}
-        names |= {leaf.name for leaf in leaves([self.root])}
-        sizes = {size for node in self.order for size in node.shape}
-        symbols = (symbol for size in sizes for symbol in sympy.sympify(size).free_symbols)
-        return names | {symbol.name for symbol in symbols}
+        """Names that stand for something already."""
+        shown = {self.leaf(leaf).base for leaf in leaves([self.root])}
+        written = {leaf.name for leaf in leaves([self.root])}
+        expressions = {size for node in self.order for size in node.shape}
+        for node in self.order:
+            if isinstance(node, Einsum):
+                expressions |= {node.coefficient, *node.sizes}
+        symbols = {symbol.name for part in expressions for symbol in part.free_symbols}
+        return shown | written | symbols
 
     def _deep(self) -> list[Node]:
         """Nodes at which trees are cut."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "zeta": "ζ", "eta": "η",
@@ -13,8 +14,6 @@ GREEK = {
 }  # fmt: skip
 
 ACCENTS = {"bar": "\N{COMBINING MACRON}", "dot": "\N{COMBINING DOT ABOVE}"}
-
-COMPOSED = {"bar": str.maketrans("YyGgAaEeIiOoUu", "ȲȳḠḡĀāĒēĪīŌōŪū")}
 
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
@@ -32,8 +31,7 @@ def unicode_name(name: str, accent: str) -> str:
     base = GREEK.get(base, base)
     suffix = ""
     if accent and len(base) == 1:
-        composed = base.translate(COMPOSED.get(accent, {}))
-        base = composed if composed != base else base + ACCENTS[accent]
+        base = unicodedata.normalize("NFC", base + ACCENTS[accent])
     elif accent:
         suffix = f"_{accent}"
     if subscript.isdigit():

@@ -192,7 +192,7 @@ class Notation(Builder):
             own = tuple(fixed.get(label) for label in labels)
             open_labels = tuple(label for label in labels if label not in fixed)
             tree = self._factor(factor, own, scope)
-            scope |= _summed_over(tree) if by_index else set()
+            scope |= _summed_over(tree) if letters else set()
             items.append((tree, open_labels))
         body = _body([(parts.scalar, ()), *opened(items, parts)], output, parts)
         if body is None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
+from sympy.printing.codeprinter import PrintMethodNotImplementedError
 
 from derivatrix.compiler import scalars
 from derivatrix.compiler.dimensions import Dimension, Shape
@@ -48,6 +49,7 @@ from derivatrix.compiler.formulas.tree import (
 )
 from derivatrix.compiler.formulas.unicode import inverted, is_negative, split_divisors
 from derivatrix.compiler.ir import slot
+from derivatrix.runtime.errors import UnsupportedError
 
 TEST, SUM, PRODUCT, UNARY, POWER, ATOM = range(6)
 """How tightly a text holds together, as in Python."""
@@ -339,7 +341,11 @@ class NumPy:
             else:
                 slots.append(slot(position))
                 texts[f"_{position}"] = self.loose(argument)
-        written = scalars.numpy_text(tree.function(*slots, evaluate=False))
+        try:
+            written = scalars.numpy_text(tree.function(*slots, evaluate=False))
+        except PrintMethodNotImplementedError as error:
+            message = f"{tree.head} has no formula in NumPy: neither NumPy nor SciPy has it"
+            raise UnsupportedError(message) from error
         return _filled(written, texts), ATOM
 
     def show_relation(self, tree: Relation) -> Text:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from derivatrix.compiler import ir
 from derivatrix.compiler.plan.scalars import cost
 from derivatrix.compiler.plan.sizes import nominal
-from derivatrix.compiler.plan.structure import gather
+from derivatrix.compiler.plan.structure import bind, gather, split
 
 CHEAP = 3
 COSTLY = 8
@@ -52,10 +52,14 @@ def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
     return found
 
 
+@lru_cache(maxsize=65536)
 def _volume(node: ir.Node) -> float:
     """The points of the loops that compute a node."""
-    sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
-    return math.prod(nominal(size) for size in sizes)
+    if not isinstance(node, ir.Einsum):
+        return math.prod(nominal(size) for size in node.shape)
+    constraints, _ = split(node)
+    loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
+    return math.prod(nominal(node.sizes[label]) for label in loops)
 
 
 @lru_cache(maxsize=65536)

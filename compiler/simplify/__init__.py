@@ -128,7 +128,7 @@ class _Simplifier:
         return node
 
     def _inlinable(self, node: Einsum, product: Product) -> bool:
-        if is_trivial(node):
+        if is_trivial(node) or (self.expand and _grows(node)):
             return True
         return self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= FACTORS
 
@@ -160,7 +160,8 @@ class _Simplifier:
             assert isinstance(node, Sum)
             if len(arrays) == 1 and self.uses[node] <= 1:
                 return position
-            if self.expand and _holds_delta(node) and len(node.terms) <= EXPANDED_TERMS:
+            freed = _holds_delta(node) or (len(arrays) == 1 and node.ndim > 2)
+            if self.expand and freed and len(node.terms) <= EXPANDED_TERMS:
                 return position
         return None
 
@@ -209,6 +210,12 @@ def _short(node: Einsum, product: Product) -> bool:
 
 def _first(rules: Sequence[Callable], node: Node) -> Node:
     return next((new for rule in rules if (new := rule(node)) is not None), node)
+
+
+def _grows(node: Einsum) -> bool:
+    """Whether a product has more axes than each of its factors, so that storing it and using
+    it costs more than its factors do."""
+    return node.ndim > max((factor.ndim for factor, _ in node.factors), default=0)
 
 
 def _holds_delta(node: Sum) -> bool:
