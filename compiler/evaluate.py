@@ -69,7 +69,8 @@ def _evaluate(
                 _align(known[argument], labels, len(node.stack))
                 for argument, labels in node.arguments
             ]
-            return node.operation.value(arguments, node.parameters)[node.output]
+            result = node.operation.value(arguments, node.parameters)[node.output]
+            return np.broadcast_to(result, shape)
     raise TypeError(f"no evaluation for {node!r}")
 
 

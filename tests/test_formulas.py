@@ -91,8 +91,9 @@ def check(node, seed=0):
     values = values_of(node, seed)
     with np.errstate(all="ignore"):
         expected = evaluate(node, values, SIZES)
-    result = evaluated(render(node, "numpy"), values)
-    assert result.shape == expected.shape
+    text = render(node, "numpy")
+    result = evaluated(text, values)
+    assert result.shape == expected.shape, text
     size = np.abs(expected[np.isfinite(expected)]).max(initial=1.0)
     np.testing.assert_allclose(result, expected, rtol=1e-7, atol=1e-8 * size)
 
@@ -127,6 +128,10 @@ TEXTS = [
     (A.sum(), "sum(A)", "np.sum(A)"),
     (X * x[:, None], "diag(x) X", "x[:, None] * X"),
     (X * x, "X diag(x)", "X * x"),
+    (Array(einsum([(x.node, "i"), (A.node, "ji")], "i")), "x ⊙ (Aᵀ 𝟏)", None),
+    (arrays.multiply((X * x[:, None]), S.T).sum(axis=1), "(S ⊙ (diag(x) X)) 𝟏", None),
+    ((x[:, None] * inv(X)) @ y, "diag(x) X⁻¹ y", "x * np.linalg.solve(X, y)"),
+    ((x[:, None] * X).sum(axis=1), "diag(x) X 𝟏", "x * np.sum(X, axis=1)"),
     (X + s, "X + s", "X + s"),
     (X + x, "X + 𝟏 xᵀ", "X + x"),
     (X / Array(full(n)), "X/n", "X / n"),

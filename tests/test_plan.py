@@ -54,7 +54,7 @@ class Graphs:
         self.leaves = [ir.Leaf("N", (n, m))]
 
     def node(self, shape: tuple, depth: int) -> ir.Node:
-        kinds = ["leaf"] if depth == 0 else ["leaf", "sum", "map", "einsum", "einsum", "einsum"]
+        kinds = ["leaf"] if depth == 0 else ["sum", "map", "apply", *["einsum"] * 4]
         kind = self.choose.choice(kinds)
         if kind == "sum":
             count = self.choose.randint(1, 3)
@@ -64,7 +64,28 @@ class Graphs:
             return ir.Map(self.choose.choice(MAPS)(ir.slot(0), ir.slot(1)), arguments)
         if kind == "einsum":
             return self.einsum(shape, depth)
+        if kind == "apply":
+            return self.apply(shape, depth)
         return self.leaf(shape)
+
+    def apply(self, shape: tuple, depth: int) -> ir.Node:
+        if len(shape) > 1 and shape[-1] == shape[-2] and shape[-1].is_positive:
+            stack = tuple(range(len(shape) - 2))
+            labels = (*stack, len(shape) - 2, len(shape) - 1)
+            small = ir.einsum([(self.node(shape, depth - 1), labels)], labels, sympy.Rational(1, 9))
+            bounded = ir.Map(sympy.tanh(ir.slot(0)), (small,))
+            identity = ir.einsum(
+                [(ir.Delta(shape[-1]), labels[-2:])], labels, 3, dict(enumerate(shape))
+            )
+            matrix = ir.Sum((bounded, identity), shape)
+            return ir.Apply(OPERATIONS["inv"], ((matrix, stack),), shape[:-2])
+        if not shape or self.choose.random() < 0.5:
+            rows = self.node((*shape, sympy.Integer(2)), depth - 1)
+            stack = tuple(range(len(shape)))
+            return ir.Apply(OPERATIONS["logsumexp"], ((rows, stack),), shape)
+        stack = tuple(range(len(shape) - 1))
+        rows = self.node(shape, depth - 1)
+        return ir.Apply(OPERATIONS["softmax"], ((rows, stack),), shape[:-1])
 
     def leaf(self, shape: tuple) -> ir.Node:
         fitting = [leaf for leaf in self.leaves if leaf.shape == shape]
@@ -129,6 +150,7 @@ def run_plain(made, values: dict[str, np.ndarray], outputs: list[np.ndarray]) ->
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm}
     scope.update(made.constants)
+    scope.update((kernel.__name__, kernel) for kernel in made.kernels)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     inputs = [values[a.name] if a.shape else values[a.name][()] for a in made.arguments]
     with np.errstate(all="ignore"):

@@ -214,9 +214,12 @@ class NumPy:
     def _chain(self, factors: Sequence[Tree]) -> Text:
         """A chain without an outer product."""
         factors = _prepared(list(factors))
-        text, holds = self._factor(factors[0], PRODUCT if len(factors) > 1 else TEST)
-        scaling = isinstance(factors[0], Diag) and len(factors) > 1
-        for factor in factors[1:]:
+        first, *rest = factors
+        text, holds = self._factor(first, PRODUCT if rest else TEST)
+        scaling = isinstance(first, Diag) and bool(rest)
+        if isinstance(first, Diag) and rest and _is_column(rest[0]):
+            text = self.text(first.body, POWER)
+        for factor in rest:
             if isinstance(factor, Diag):
                 text += f" * {self.loose(factor.body, POWER)}"
             else:

@@ -41,6 +41,7 @@ class _Associator:
         self._shared = shared
         self._known: dict[ir.Node, ir.Node] = {}
         self._needed: set[ir.Node] = set()
+        self._built: dict[ir.Node, ir.Node] = {}
 
     def rebuild(self, roots: Sequence[ir.Node]) -> list[ir.Node]:
         nodes = ir.topological(roots)
@@ -102,7 +103,7 @@ class _Associator:
             if len(component) == 1 or not parts.linked(component):
                 dense.extend(component)
                 continue
-            group = _Group(component, parts.kept, parts.sizes, self._shared)
+            group = _Group(component, parts.kept, parts.sizes, self._shared, self._built)
             self._seen.update(group.candidates())
             if whole and self._shared[group.canonical(group.full)[0]] < 2:
                 left, right = group.top()
@@ -243,13 +244,15 @@ class _Group:
         kept: set[int],
         sizes: Shape,
         shared: Counter[ir.Node],
+        built: dict[ir.Node, ir.Node],
     ) -> None:
+        self._built = built
         self.factors = sorted(factors, key=lambda factor: (factor[0].key, factor[1]))
         self.full = (1 << len(self.factors)) - 1
         self._kept = kept
         self._sizes = sizes
         self._shared = shared
-        self._canonical: dict[int, tuple[ir.Node, ir.Labels]] = {}
+        self._canonical: dict[int, tuple[ir.Einsum, ir.Labels]] = {}
         self._best: dict[int, tuple[float, int]] = {}
         if len(self.factors) <= MOST_EXACT:
             self._search()
@@ -274,14 +277,19 @@ class _Group:
         """The partial product of a subset, with its labels."""
         if mask.bit_count() == 1:
             return self.factors[mask.bit_length() - 1]
+        node, labels = self.canonical(mask)
         if mask.bit_count() == 2:
-            return self.canonical(mask)
-        part = self._best[mask][1]
-        _, labels = self.canonical(mask)
-        operands = [self.product(part), self.product(mask ^ part)]
-        return ir.einsum(operands, labels), labels
+            return node, labels
+        if len(self.factors) > MOST_EXACT:
+            part = self._best[mask][1]
+            return ir.einsum([self.product(part), self.product(mask ^ part)], labels), labels
+        if node not in self._built:
+            output = range(node.ndim)
+            group = _Group(node.factors, set(output), node.sizes, self._shared, self._built)
+            self._built[node] = ir.einsum(group.top(), output)
+        return self._built[node], labels
 
-    def canonical(self, mask: int) -> tuple[ir.Node, ir.Labels]:
+    def canonical(self, mask: int) -> tuple[ir.Einsum, ir.Labels]:
         """A subset as one product that is the same wherever it occurs, and its output labels."""
         if mask not in self._canonical:
             members = [f for n, f in enumerate(self.factors) if mask >> n & 1]

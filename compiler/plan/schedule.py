@@ -456,7 +456,7 @@ def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
         return node
     core = range(len(stack), len(stack) + node.ndim - len(labels))
     sizes = dict(enumerate(stack))
-    return ir.einsum([(node, (*labels, *core))], (*axes, *core), sizes=sizes)  # type: ignore[arg-type]
+    return ir.einsum([(node, (*labels, *core))], (*axes, *core), sizes=sizes)
 
 
 def _transposed(node: ir.Node) -> ir.Node | None:
