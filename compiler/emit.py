@@ -6,8 +6,9 @@ no date, no path, no hash order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 import jinja2
@@ -43,15 +44,15 @@ class ModuleDescription:
     """A generated module.
 
     name: the declared function's name, for messages. docstring: the module's. facts: the
-    public constants (INPUTS, OUTPUT, FORMULAS, ...), literals of Python. minimum: the least
-    value of a size, where it is more than any. functions: in the order to be written.
+    public constants (INPUTS, OUTPUT, FORMULAS, ...), literals of Python. requirements: conditions
+    on the sizes, such as "n >= 2". functions: in the order to be written.
     """
 
     name: str
     docstring: str
     facts: Mapping[str, object]
     functions: Sequence[FunctionDescription]
-    minimum: Mapping[str, int] = field(default_factory=dict)
+    requirements: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -185,12 +186,12 @@ def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]
 
 
 def _expected(plan: Plan, module: ModuleDescription) -> str:
-    """The names and shapes of a function's arguments, then the least sizes, as a literal."""
+    """The names and shapes of a function's arguments, then the conditions on sizes."""
     shapes = tuple(
         (argument.name, tuple(index(size) for size in argument.shape))
         for argument in plan.arguments
     )
-    return literal((shapes, dict(module.minimum)))
+    return literal((shapes, tuple(module.requirements)))
 
 
 def _function(
@@ -211,11 +212,7 @@ def _function(
     scalars = {results[name] for name, buffer in plan.outputs if not buffer.shape}
     locals_ = list(results.values())
     shapes = [sizes.shape(buffer.shape) for _, buffer in plan.outputs]
-    least = [
-        f"{sizes.local[name]} < {least}"
-        for name, least in module.minimum.items()
-        if name in sizes.local
-    ]
+    refused = [f"not {sizes.condition(requirement)}" for requirement in module.requirements]
     title = "".join(word.capitalize() for word in function.name.split("_"))
     delivered = _result(function.result, title, results, tuples)
     return FunctionText(
@@ -228,7 +225,7 @@ def _function(
         targets=_targets(parameters),
         expected=f"_{function.name.upper()}",
         sizes=sizes.lines,
-        conditions=" or ".join([*sizes.conditions(plan), *least]),
+        conditions=" or ".join([*sizes.conditions(plan), *refused]),
         real=next((f"{a.name}.dtype" for a in plan.arguments if a.shape), "_FLOAT64"),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
@@ -265,6 +262,10 @@ class _Sizes:
     def shape(self, shape: Iterable[sympy.Expr]) -> str:
         """A shape as a tuple of the local sizes."""
         return _tuple(index(size.xreplace(self._renames)) for size in shape)
+
+    def condition(self, text: str) -> str:
+        """A condition on sizes, in the local names."""
+        return re.sub(r"[^\W\d]\w*", lambda match: self.local[match[0]], text)
 
     def conditions(self, plan: Plan) -> list[str]:
         """For each argument with axes that no size is read from: true if its shape is wrong."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from derivatrix.compiler.derivatives import Derivatives
 
 BATCH = dimensions.symbol("batch")
-LARGEST = 10**6
 RESERVED = ("out", "cotangent", "tangent", "np", "scipy", "numba", "math", "batch")
 
 
@@ -74,18 +73,18 @@ class Function:
         return self.derivatives.formula(kind, wrt, style)
 
     @property
-    def requirements(self) -> tuple[sympy.Expr, ...]:
-        """Integer polynomials in the dimensions that must not be negative, from the bounds of
-        slices and indices."""
-        needs: dict[sympy.Expr, None] = {}
+    def requirements(self) -> tuple[str, ...]:
+        """Conditions on the dimensions that slices and indices ask for, as Python texts:
+        "n >= 2", "n - k >= 0"."""
+        bounds: dict[sympy.Expr, None] = {}
         for node in topological([self.expression]):
             if isinstance(node, Select):
-                last = node.start + node.step * (node.shape[0] - 1)
-                for bound in (node.start, node.shape[1] - 1 - node.start):
-                    needs[sympy.expand(bound)] = None
-                for bound in (node.shape[0], last, node.shape[1] - 1 - last):
-                    needs[sympy.expand(bound)] = None
-        return tuple(need for need in needs if not need.is_nonnegative)
+                first, count = node.start, node.shape[0]
+                last = first + node.step * (count - 1)
+                low, high = (first, last) if node.step > 0 else (last, first)
+                for bound in (low, node.shape[1] - 1 - high, count):
+                    bounds[sympy.expand(bound)] = None
+        return _conditions([bound for bound in bounds if not bound.is_nonnegative])
 
     @property
     def declaration(self) -> str:
@@ -104,23 +103,26 @@ class Function:
                         found.setdefault(argument.name, need)
         return found
 
-    @property
-    def minimum(self) -> dict[str, int]:
-        """The least value of each dimension that slices and indices ask for more than 1 of."""
-        least: dict[str, int] = {}
-        for need in self.requirements:
-            symbols = sorted(need.free_symbols, key=str)
-            if len(symbols) == 1:
-                (symbol,) = symbols
-                value = next(k for k in range(1, LARGEST) if need.subs(symbol, k) >= 0)
-                least[symbol.name] = max(value, least.get(symbol.name, 1))
-        return {name: value for name, value in sorted(least.items()) if value > 1}
-
     def batched(self, leaf: Leaf) -> Leaf:
         """The leaf as the generated functions take it, with its batch axis if it has one."""
         if leaf.name not in self.batch:
             return leaf
         return Leaf(leaf.name, (BATCH, *leaf.shape), leaf.structure, leaf.role)
+
+
+def _conditions(bounds: Sequence[sympy.Expr]) -> tuple[str, ...]:
+    """Polynomials that must not be negative, as conditions; of several least sizes the largest."""
+    least: dict[str, int] = {}
+    others = []
+    for bound in bounds:
+        symbols = list(bound.free_symbols)
+        rest = sympy.expand(symbols[0] - bound) if len(symbols) == 1 else None
+        if rest is not None and rest.is_Integer:
+            name = symbols[0].name
+            least[name] = max(int(rest), least.get(name, 1))
+        else:
+            others.append(f"{bound} >= 0")
+    return (*(f"{name} >= {size}" for name, size in sorted(least.items()) if size > 1), *others)
 
 
 def function(

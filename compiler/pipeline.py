@@ -87,13 +87,14 @@ def describe(function: Function) -> ModuleDescription:
                 "shape": tuple(str(size) for size in function.expression.shape),
                 "batched": bool(function.batch),
             },
+            "REQUIREMENTS": function.requirements,
             "FUNCTIONS": derivatives.kinds,
             "DECLARATION": function.declaration,
             "FORMULAS": formulas,
             "DIGEST": digest(function),
         },
         functions=functions,
-        minimum=function.minimum,
+        requirements=function.requirements,
     )
 
 

@@ -21,29 +21,28 @@ from derivatrix.runtime.errors import UnsupportedError
 class ScalarFunction(sympy.Function):
     """A scalar function of one real variable that SymPy lacks.
 
-    `numpy_text` and `kernel_text` are format strings of the argument: the first for NumPy,
-    the second for a number inside a kernel (only the math module and plain arithmetic).
+    `numpy_text` is a format string of the argument. `definition` is the same in functions that
+    kernels know, where they do not know this one itself.
     """
 
     nargs = 1
     is_real = True
     numpy_text: str
-    kernel_text: str
+
+    def definition(self) -> sympy.Expr | None:
+        """The function in terms of others."""
+        return None
 
     def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
         return self.numpy_text.format(printer._print(self.args[0]))
 
     _scipycode = _numpycode
 
-    def _pythoncode(self, printer: sympy.printing.printer.Printer) -> str:
-        return self.kernel_text.format(printer._print(self.args[0]))
-
 
 class log1p(ScalarFunction):
     """log(1 + x), accurate near 0."""
 
     numpy_text = "np.log1p({0})"
-    kernel_text = "math.log1p({0})"
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         return 1 / (1 + self.args[0])
@@ -53,7 +52,6 @@ class expm1(ScalarFunction):
     """exp(x) - 1, accurate near 0."""
 
     numpy_text = "np.expm1({0})"
-    kernel_text = "math.expm1({0})"
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         return sympy.exp(self.args[0])
@@ -63,7 +61,10 @@ class sigmoid(ScalarFunction):
     """1 / (1 + exp(-x)), without overflow."""
 
     numpy_text = "scipy.special.expit({0})"
-    kernel_text = "(1.0 / (1.0 + math.exp(-({0}))))"
+
+    def definition(self) -> sympy.Expr:
+        x = self.args[0]
+        return 1 / (1 + sympy.exp(-x))
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         return sigmoid(self.args[0]) * sigmoid(-self.args[0])
@@ -73,7 +74,10 @@ class softplus(ScalarFunction):
     """log(1 + exp(x)), without overflow."""
 
     numpy_text = "np.logaddexp(0, {0})"
-    kernel_text = "(max({0}, 0.0) + math.log1p(math.exp(-abs({0}))))"
+
+    def definition(self) -> sympy.Expr:
+        x = self.args[0]
+        return sympy.Max(x, 0) + log1p(sympy.exp(-sympy.Abs(x)))
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         return sigmoid(self.args[0])
@@ -83,7 +87,10 @@ class relu(ScalarFunction):
     """max(x, 0), with derivative 0 at 0."""
 
     numpy_text = "np.maximum({0}, 0)"
-    kernel_text = "max({0}, 0.0)"
+
+    def definition(self) -> sympy.Expr:
+        x = self.args[0]
+        return sympy.Max(x, 0)
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         return step(self.args[0])
@@ -93,7 +100,10 @@ class step(ScalarFunction):
     """1 where x > 0, else 0."""
 
     numpy_text = "np.heaviside({0}, 0)"
-    kernel_text = "(1.0 if {0} > 0.0 else 0.0)"
+
+    def definition(self) -> sympy.Expr:
+        x = self.args[0]
+        return sympy.Piecewise((1, x > 0), (0, True))
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         return sympy.S.Zero

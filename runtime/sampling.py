@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 
@@ -65,7 +66,13 @@ def large(surface: Surface) -> dict[str, int] | None:
 
 
 def _least(module: ModuleType) -> Mapping[str, int]:
-    return getattr(module, "SIZES", {})
+    """The least sizes among the module's conditions on sizes, such as "n >= 2"."""
+    found = [re.fullmatch(r"(\w+) >= (\d+)", text) for text in _requirements(module)]
+    return {match[1]: int(match[2]) for match in found if match}
+
+
+def _requirements(module: ModuleType) -> Sequence[str]:
+    return getattr(module, "REQUIREMENTS", ())
 
 
 def _descending(names: list[str]) -> list[str]:
@@ -94,7 +101,8 @@ def _shapes(surface: Surface) -> list[tuple[str, ...]]:
 
 
 def _fits(surface: Surface, sizes: Sizes) -> bool:
-    return all(size > 0 for shape in _shapes(surface) for size in shape_at(shape, sizes))
+    positive = all(size > 0 for shape in _shapes(surface) for size in shape_at(shape, sizes))
+    return positive and all(eval(t, {}, dict(sizes)) for t in _requirements(surface.module))
 
 
 def _collisions(surface: Surface, sizes: Sizes) -> int:

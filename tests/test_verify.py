@@ -448,7 +448,7 @@ def test_sizes_are_large_enough_for_indexing():
     )
     report = runtime.verify(module)
     assert {row.point for row in report.rows if row.check == "value"} >= {"point 1: n=5"}
-    module.SIZES = {"n": 7}
+    module.REQUIREMENTS = ("n >= 7",)
     report = runtime.verify(module)
     assert {row.point for row in report.rows if row.check == "value"} >= {"point 1: n=7"}
 

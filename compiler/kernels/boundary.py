@@ -61,7 +61,7 @@ def _shape_text(shape):
 def _refuse(function, expected, values):
     """Raise ValueError for the first argument that has another shape than expected; sizes are
     known from the axes before."""
-    shapes, minimum = expected
+    shapes, requirements = expected
     arrays = [np.asarray(value) for value in values]
     sizes: dict = {}
     for (name, shape), array in zip(shapes, arrays, strict=True):
@@ -80,9 +80,14 @@ def _refuse(function, expected, values):
                 f"{function}: argument {name} has shape {_shape_text(array.shape)}; "
                 f"expected {_shape_text(shape)}{' with ' + values if values else ''}"
             )
-    for size, least in minimum.items():
-        if sizes.get(size, least) < least:
-            raise ValueError(f"{function}: {size} = {sizes[size]}; expected at least {least}")
+    for requirement in requirements:
+        if not eval(requirement, {}, sizes):
+            given = ", ".join(
+                f"{size} = {length}"
+                for size, length in sizes.items()
+                if re.search(rf"\b{size}\b", requirement)
+            )
+            raise ValueError(f"{function}: {given}; its slices and indices need {requirement}")
     given = ", ".join(
         f"{name} {_shape_text(array.shape)}"
         for (name, _), array in zip(shapes, arrays, strict=True)

@@ -61,12 +61,17 @@ REWRITES: dict[type, Callable[..., sympy.Expr]] = {
     sympy.coth: lambda x: 1 / sympy.tanh(x),
     sympy.sinc: lambda x: sympy.Piecewise((sympy.sin(x) / x, sympy.Ne(x, 0)), (1, True)),
     sympy.Heaviside: lambda x, *_: (1 + sympy.sign(x)) / 2,
-    scalars.sigmoid: lambda x: 1 / (1 + sympy.exp(-x)),
-    scalars.softplus: lambda x: sympy.Max(x, 0) + scalars.log1p(sympy.exp(-sympy.Abs(x))),
-    scalars.relu: lambda x: sympy.Max(x, 0),
-    scalars.step: lambda x: sympy.Piecewise((1, x > 0), (0, True)),
 }
 """SymPy class -> the same in functions of the table above."""
+
+
+def _rewritten(expression: sympy.Basic) -> sympy.Expr | None:
+    """A function that no target has, in functions of the table; None for the others."""
+    if isinstance(expression, scalars.ScalarFunction) and type(expression) not in FUNCTIONS:
+        return expression.definition()
+    rewrite = REWRITES.get(type(expression))
+    return rewrite(*expression.args) if rewrite else None
+
 
 Entry = tuple[str, object, tuple[int, ...]]
 
@@ -167,8 +172,9 @@ class Scalars:
         if isinstance(expression, sympy.Piecewise):
             return self._lower_pieces(expression, slots)
         kind = type(expression)
-        if kind in REWRITES:
-            return self.lower(REWRITES[kind](*expression.args), slots)
+        simpler = _rewritten(expression)
+        if simpler is not None:
+            return self.lower(simpler, slots)
         if kind not in FUNCTIONS:
             raise UnsupportedError(f"no kernel computes the function {kind.__name__}")
         arguments = list(expression.args)
@@ -224,7 +230,7 @@ def cost(expression: sympy.Basic) -> int:
         own = 1 if expression.exp.is_Integer and expression.exp > 0 else 8
     elif isinstance(expression, sympy.Add | sympy.Mul):
         own = len(expression.args) - 1
-    elif type(expression) in FUNCTIONS or type(expression) in REWRITES:
+    elif type(expression) in FUNCTIONS or _rewritten(expression) is not None:
         own = 2 if isinstance(expression, MinMaxBase | sympy.Abs) else 10
         if expression.is_Relational or expression.is_Boolean:
             own = 1
