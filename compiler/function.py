@@ -75,7 +75,7 @@ class Function:
     @property
     def requirements(self) -> tuple[str, ...]:
         """Conditions on the dimensions that slices and indices ask for, as Python texts:
-        "n >= 2", "n - k >= 0"."""
+        "n >= 2", "n >= k"."""
         bounds: dict[sympy.Expr, None] = {}
         for node in topological([self.expression]):
             if isinstance(node, Select):
@@ -121,7 +121,10 @@ def _conditions(bounds: Sequence[sympy.Expr]) -> tuple[str, ...]:
             name = symbols[0].name
             least[name] = max(int(rest), least.get(name, 1))
         else:
-            others.append(f"{bound} >= 0")
+            terms = sympy.Add.make_args(bound)
+            added = [term for term in terms if not term.could_extract_minus_sign()]
+            taken = [-term for term in terms if term.could_extract_minus_sign()]
+            others.append(f"{sympy.Add(*added)} >= {sympy.Add(*taken)}")
     return (*(f"{name} >= {size}" for name, size in sorted(least.items()) if size > 1), *others)
 
 

@@ -13,6 +13,7 @@ from derivatrix.compiler.plan.steps import (
     AXIS_LENGTH,
     Accumulate,
     Allocate,
+    Buffer,
     Call,
     Fill,
     Gemm,
@@ -150,7 +151,7 @@ def _step(step: Step, output: str) -> StepText:
             line = f"{buffer.name} = np.empty({_shape(buffer.shape)}, {kind})"
             return StepText("", (line,))
         case Fill(buffer):
-            return StepText(f"{buffer.name}[...] = 0", (f"{buffer.name}.fill(0)",))
+            return StepText(f"{buffer.name}[...] = 0", (_zeroed(buffer),))
         case Nest(comment, body):
             return StepText(comment, tuple(_statements(body)))
         case Gemm():
@@ -246,3 +247,7 @@ _infix = Infix(number, FUNCTIONS, _load)
 
 def _scalar(value: Scalar) -> str:
     return _infix.text(value)
+
+
+def _zeroed(buffer: Buffer) -> str:
+    return f"{buffer.name}.fill(0)" if buffer.shape else f"{buffer.name}[()] = 0"

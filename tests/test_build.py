@@ -14,6 +14,8 @@ import derivatrix as dx
 from derivatrix.compiler import build as building
 from tests.test_packaging import ROOT, WITHOUT
 
+pytestmark = pytest.mark.xdist_group("build")
+
 n = dx.dims("n")
 a = dx.vector("a", n)
 double = dx.function("double", [a], 2 * a)

@@ -10,6 +10,8 @@ from derivatrix.compiler import cli, pipeline
 from tests.test_build import snapshot, spoil
 from tests.test_packaging import ROOT, WITHOUT
 
+pytestmark = pytest.mark.xdist_group("cli")
+
 FUNCTIONS = """
 import derivatrix as dx
 

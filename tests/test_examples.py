@@ -10,6 +10,8 @@ import derivatrix as dx
 from derivatrix.compiler.functionfile import load_functions
 from tests.test_packaging import ROOT
 
+pytestmark = pytest.mark.xdist_group("examples")
+
 EXAMPLES = ("square", "elementwise_product", "classifier", "equation", "digits")
 FUNCTIONS = {
     function.name: function

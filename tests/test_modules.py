@@ -21,24 +21,17 @@ from tests.points import SIZES, draw_all
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
-def case(request: pytest.FixtureRequest) -> Function:
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def module(case: Function, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    path = tmp_path_factory.mktemp("modules") / f"{case.name}.py"
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_module(case: Function, tmp_path: Path) -> None:
+    path = tmp_path / f"{case.name}.py"
     path.write_text(generate(case).text, encoding="utf-8")
-    return load(path)
-
-
-def test_module_verifies(module: ModuleType) -> None:
+    module = load(path)
     report = verify(module)
     assert report.passed, str(report)
+    compare_with_the_interpreter(case, module)
 
 
-def test_module_against_the_interpreter(case: Function, module: ModuleType) -> None:
+def compare_with_the_interpreter(case: Function, module: ModuleType) -> None:
     """Each kernel's numbers against the closed form, evaluated node by node with NumPy."""
     values = draw_all(case)
     for kind in module.FUNCTIONS:
