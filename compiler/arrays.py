@@ -155,6 +155,14 @@ class Array:
     def __ge__(self, other: object) -> Array:
         return _compare(self, other, sympy.Ge)
 
+    def __eq__(self, other: object) -> Array:  # type: ignore[override]
+        return _compare(self, other, sympy.Eq)
+
+    def __ne__(self, other: object) -> Array:  # type: ignore[override]
+        return _compare(self, other, sympy.Ne)
+
+    __hash__ = object.__hash__
+
     def __getitem__(self, index: object) -> Array:
         return take(self, index)
 

@@ -117,6 +117,8 @@ ARRAYS = [
     (Ta.mean(1, keepdims=True), T_.mean(1, keepdims=True)),
     (abs(Xa) ** 2.5, np.abs(X_) ** 2.5),
     (dx.where(Xa > 0, Xa, 0.1 * Xa), np.where(X_ > 0, X_, 0.1 * X_)),
+    (dx.where(Xa == Xa.T, Xa, 0), np.diag(np.diag(X_))),
+    (dx.where(Xa != Xa.T, Xa, 0), X_ - np.diag(np.diag(X_))),
     (dx.where(Xa <= Xa.T, 1, 0), np.where(X_ <= X_.T, 1.0, 0.0)),
     (dx.var(Xa, axis=0), X_.var(axis=0)),
     (dx.cumsum(Ta, axis=1), T_.cumsum(axis=1)),
@@ -173,7 +175,17 @@ UFUNCS = ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt
 UFUNCS += ["tan", "arctan", "sinh", "cosh", "tanh", "arcsinh", "sign", "floor", "ceil"]
 UFUNCS += ["absolute", "negative", "positive", "square", "reciprocal"]
 BINARY = ["add", "subtract", "multiply", "true_divide", "power", "maximum", "minimum", "arctan2"]
-BINARY += ["hypot", "logaddexp", "greater", "less", "greater_equal", "less_equal", "float_power"]
+BINARY += [
+    "hypot",
+    "logaddexp",
+    "greater",
+    "less",
+    "greater_equal",
+    "less_equal",
+    "equal",
+    "not_equal",
+    "float_power",
+]
 
 
 @pytest.mark.parametrize("name", UFUNCS)

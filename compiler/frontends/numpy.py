@@ -29,6 +29,8 @@ RENAMED: dict[str, Callable[..., Any]] = {
     "greater_equal": lambda left, right: asarray(left) >= asarray(right),
     "less": lambda left, right: asarray(left) < asarray(right),
     "less_equal": lambda left, right: asarray(left) <= asarray(right),
+    "equal": lambda left, right: asarray(left) == asarray(right),
+    "not_equal": lambda left, right: asarray(left) != asarray(right),
     "vecdot": lambda left, right: FUNCTIONS["sum"](asarray(left) * asarray(right), -1),
 }
 """NumPy's names that differ from derivatrix's."""
