@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import sympy
+
 from derivatrix.compiler.differentiate import differential
-from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.dimensions import LENGTH, Shape, readings
 from derivatrix.compiler.facts import facts
 from derivatrix.compiler.formulas import STYLES, render, render_equation
 from derivatrix.compiler.formulas.names import latex_name, unicode_name
 from derivatrix.compiler.function import BATCH, Function
+from derivatrix.compiler.indices import index
 from derivatrix.compiler.ir import Delta, Leaf, Node, Sum, Triangle, einsum, full
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.substitute import substitute
@@ -257,12 +260,12 @@ class Derivatives:
 
     def _size_texts(self) -> dict[str, str]:
         """For each dimension, where NumPy reads it off an input."""
-        found: dict[str, str] = {}
-        for leaf in map(self.function.batched, self.function.inputs):
-            for axis, size in enumerate(leaf.shape):
-                if size.is_Symbol:
-                    found.setdefault(size.name, f"{leaf.name}.shape[{axis}]")
-        return found
+        leaves = [self.function.batched(leaf) for leaf in self.function.inputs]
+        found: dict[sympy.Basic, sympy.Basic] = {}
+        for symbol, reading in readings([leaf.shape for leaf in leaves]).items():
+            text = f"{leaves[reading.position].name}.shape[{reading.axis}]"
+            found[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **found})
+        return {str(symbol): index(value) for symbol, value in found.items()}
 
     def _key(self, kind: str, wrt: Any, results: Mapping[Key, Node]) -> Key:
         if wrt is None:

@@ -1,7 +1,7 @@
 """Dimensions: integers and integer polynomials in named sizes, as SymPy expressions."""
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import sympy
 
@@ -65,3 +65,40 @@ def evaluate(expression: sympy.Expr, sizes: Mapping[str, int]) -> float | int:
     """The number that a coefficient or dimension stands for at the given sizes."""
     value = expression.xreplace({s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols})
     return int(value) if value.is_Integer else float(value)
+
+
+LENGTH = sympy.Symbol("axis_length", integer=True, nonnegative=True)
+
+
+class Reading(NamedTuple):
+    """Where a size is read: array number `position` has it on `axis`, and `value` says which it
+    is, in terms of `LENGTH` and of sizes read before. `exact`: any length has such a size."""
+
+    position: int
+    axis: int
+    value: sympy.Expr
+    exact: bool
+
+
+def readings(shapes: Sequence[Shape]) -> dict[sympy.Symbol, Reading]:
+    """Where each size that the shapes determine can be read: n off an axis n, or 2 n, or n + p
+    once p is known. Plain axes are preferred."""
+    axes = [
+        (position, axis, length)
+        for position, shape in enumerate(shapes)
+        for axis, length in enumerate(shape)
+    ]
+    axes.sort(key=lambda entry: not entry[2].is_Symbol)
+    found: dict[sympy.Symbol, Reading] = {}
+    count = -1
+    while count < len(found):
+        count = len(found)
+        for position, axis, length in axes:
+            unknown = [symbol for symbol in length.free_symbols if symbol not in found]
+            if len(unknown) == 1 and sympy.Poly(length, unknown[0]).degree() == 1:
+                factor = length.coeff(unknown[0], 1)
+                value = sympy.expand(LENGTH - length.coeff(unknown[0], 0)) / factor
+                exact = factor == 1
+                value = value if exact else sympy.floor(value)
+                found[unknown[0]] = Reading(position, axis, value, exact)
+    return found

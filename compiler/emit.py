@@ -14,11 +14,12 @@ from functools import cache
 import jinja2
 import sympy
 
+from derivatrix.compiler.dimensions import LENGTH
+from derivatrix.compiler.indices import index
 from derivatrix.compiler.kernels import base, blas, boundary
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.steps import AXIS_LENGTH, Gemm, Plan, Size
-from derivatrix.compiler.plan.text import index
+from derivatrix.compiler.plan.steps import Gemm, Plan, Size
 from derivatrix.compiler.printer import KernelText, kernel_text
 from derivatrix.runtime.errors import DeclarationError
 
@@ -251,12 +252,12 @@ class _Sizes:
             sympy.Symbol(name, integer=True, positive=True): sympy.Symbol(local)
             for name, local in self.local.items()
         }
-        self._read = {(size.argument.name, size.axis) for size in plan.sizes}
+        self._read = {(size.argument.name, size.axis) for size in plan.sizes if size.exact}
         self.lines = tuple(self._line(size) for size in plan.sizes)
 
     def _line(self, size: Size) -> str:
         axis = sympy.Symbol(f"{size.argument.name}.shape[{size.axis}]")
-        value = size.value.xreplace({**self._renames, AXIS_LENGTH: axis})
+        value = size.value.xreplace({**self._renames, LENGTH: axis})
         return f"{self.local[size.name]} = {index(value)}"
 
     def shape(self, shape: Iterable[sympy.Expr]) -> str:

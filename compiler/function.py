@@ -269,7 +269,7 @@ def _names(name: str, what: str, values: Sequence[Any], names: Sequence[str]) ->
 
 def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stacked: bool) -> None:
     """Every dimension must be readable off an input's shape."""
-    readable = {size for leaf in leaves for size in leaf.shape if size.is_Symbol}
+    readable = set(dimensions.readings([leaf.shape for leaf in leaves]))
     used: set[sympy.Basic] = set()
     for node in topological([expression]):
         used |= _symbols(node.shape)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import sympy
 from sympy.printing.pycode import PythonCodePrinter
 
+from derivatrix.compiler.dimensions import LENGTH
+from derivatrix.compiler.indices import index
 from derivatrix.compiler.plan.steps import (
-    AXIS_LENGTH,
     Accumulate,
     Allocate,
     Buffer,
@@ -30,7 +31,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
-from derivatrix.compiler.plan.text import Infix, index
+from derivatrix.compiler.plan.text import Infix
 
 FUNCTIONS = {
     "exp": "np.exp",
@@ -98,7 +99,7 @@ def kernel_text(plan: Plan, summary: str) -> KernelText:
     sizes = []
     for size in reversed(plan.sizes):
         if size.local in words:
-            value = size.value.xreplace({AXIS_LENGTH: _axis(size.argument.local, size.axis)})
+            value = size.value.xreplace({LENGTH: _axis(size.argument.local, size.axis)})
             sizes.append(f"{size.local} = {index(value)}")
             words.update(re.findall(r"\w+", sizes[-1]))
     head = [*reversed(sizes)]

@@ -77,5 +77,15 @@ CASES: list[Function] = [
     function("classifier_loss", [x, W, b], -dx.log_softmax(W @ x + b)[0], batch=[x]),
     function("batch_solve", [V, y], dx.solve(V, y), batch=[V, y]),
     function("batch_shared", [S, y], y @ dx.inv(S) @ y + dx.logdet(S), batch=[y]),
+    function(
+        "halves",
+        [dx.vector("h", 2 * n)],
+        dx.vector("h", 2 * n)[:n] @ dx.tanh(dx.vector("h", 2 * n)[n:]),
+    ),
+    function(
+        "blocks",
+        [A, R, dx.vector("z", n + m)],
+        dx.block([[A, dx.eye(m)], [dx.eye(n), R]]) @ dx.vector("z", n + m),
+    ),
     function("batch_linear", [x, W], W @ x, batch=[x]),
 ]

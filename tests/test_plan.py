@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import dims
+from derivatrix.compiler.dimensions import LENGTH, dims
 from derivatrix.compiler.emit import FunctionDescription, ModuleDescription, emit
 from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.plan import Plan, plan
-from derivatrix.compiler.plan.steps import AXIS_LENGTH, Allocate, Call, Gemm, Nest
+from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest
 from derivatrix.compiler.printer import kernel_text
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
@@ -302,7 +302,7 @@ def test_sizes_follow_from_the_arguments() -> None:
     only = ir.Leaf("Q", (2 * n + 1,))
     assert len(plan("kernel", [padded], [("out", padded)]).sizes) == 1
     (size,) = plan("kernel", [only], [("out", ir.full(n))]).sizes
-    assert size.value.subs(AXIS_LENGTH, 7) == 3
+    assert size.value.subs(LENGTH, 7) == 3
     with pytest.raises(DeclarationError, match="the size m follows from no input"):
         plan("kernel", [X], [("out", ir.full(1, (m,)))])
 

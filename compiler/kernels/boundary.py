@@ -89,10 +89,10 @@ def _refuse(function, expected, values):
             )
             raise ValueError(f"{function}: {given}; its slices and indices need {requirement}")
     given = ", ".join(
-        f"{name} {_shape_text(array.shape)}"
-        for (name, _), array in zip(shapes, arrays, strict=True)
+        f"{name} has shape {_shape_text(array.shape)} for {_shape_text(shape)}"
+        for (name, shape), array in zip(shapes, arrays, strict=True)
     )
-    raise ValueError(f"{function}: the arguments' shapes do not fit together: {given}")
+    raise ValueError(f"{function}: no sizes fit the arguments' shapes: {given}")
 
 
 def _flat(out):

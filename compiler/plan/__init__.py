@@ -9,12 +9,13 @@ from typing import Any
 import sympy
 
 from derivatrix.compiler import ir
+from derivatrix.compiler.dimensions import readings
 from derivatrix.compiler.plan.associate import associate
 from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.schedule import Scheduler
-from derivatrix.compiler.plan.steps import AXIS_LENGTH, Allocate, Argument, Buffer, Plan, Size, Step
+from derivatrix.compiler.plan.steps import Allocate, Argument, Buffer, Plan, Size, Step
 from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan"]
@@ -68,32 +69,27 @@ def _symbol(name: str) -> sympy.Symbol:
 def _sizes(
     arguments: Sequence[Argument], nodes: Sequence[ir.Node], names: Names
 ) -> tuple[Size, ...]:
-    """Every named size, solved from the arguments' axes."""
-    axes = [(a, axis, length) for a in arguments for axis, length in enumerate(a.shape)]
-    found: dict[sympy.Symbol, Size] = {}
-    needed: set[sympy.Symbol] = {s for _, _, length in axes for s in length.free_symbols}
+    """Every named size, read off the arguments' axes."""
+    found = readings([argument.shape for argument in arguments])
     for node in ir.topological(nodes):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
-        needed |= sympy.Tuple(*sizes).free_symbols
-    progress = True
-    while progress:
-        progress = False
-        for argument, axis, length in sorted(axes, key=lambda entry: not entry[2].is_Symbol):
-            unknown = [symbol for symbol in length.free_symbols if symbol not in found]
-            if len(unknown) == 1:
-                solved = sympy.solve(length - AXIS_LENGTH, unknown[0])
-                if len(solved) == 1:
-                    name = unknown[0].name
-                    size = Size(name, names.exact(name), argument, axis, solved[0])
-                    found[unknown[0]] = size
-                    progress = True
-    missing = sorted(symbol.name for symbol in needed if symbol not in found)
-    if missing:
-        raise DeclarationError(
-            f"the size {missing[0]} follows from no input's shape; "
-            f"give some input an axis of length {missing[0]}"
+        for symbol in sorted(sympy.Tuple(*sizes).free_symbols, key=str):
+            if symbol not in found:
+                raise DeclarationError(
+                    f"the size {symbol} follows from no input's shape; "
+                    f"give some input an axis of length {symbol}"
+                )
+    return tuple(
+        Size(
+            symbol.name,
+            names.exact(symbol.name),
+            arguments[reading.position],
+            reading.axis,
+            reading.value,
+            reading.exact,
         )
-    return tuple(found.values())
+        for symbol, reading in found.items()
+    )
 
 
 def _allocated(steps: Sequence[Step]) -> Iterator[Step]:

@@ -254,19 +254,18 @@ class Argument:
     shape: tuple[sympy.Expr, ...]
 
 
-AXIS_LENGTH = sympy.Symbol("axis_length", integer=True, nonnegative=True)
-
-
 @dataclass(frozen=True)
 class Size:
-    """A named size: `value`, in terms of `AXIS_LENGTH` and sizes before it, is what the length
-    of an argument's axis makes it. `local` is its name within the kernel."""
+    """A named size: `value`, in terms of `dimensions.LENGTH` and sizes before it, is what the
+    length of an argument's axis makes it; `exact` where no remainder can be left. `local` is
+    its name within the kernel."""
 
     name: str
     local: str
     argument: Argument
     axis: int
     value: sympy.Expr
+    exact: bool
 
 
 @dataclass(frozen=True)

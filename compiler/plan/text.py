@@ -5,52 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import sympy
-from sympy.printing.str import StrPrinter
 
+from derivatrix.compiler.indices import index
 from derivatrix.compiler.plan.steps import Load, Name, Number, Operate, Scalar, Test
 
 CHOOSE, OR, AND, NOT, COMPARE, ADD, MULTIPLY, NEGATE, POWER, ATOM = range(10)
 COMPARISONS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 CHAINS = {"mul": (" * ", MULTIPLY), "and": (" and ", AND), "or": (" or ", OR)}
-
-
-class _Indices(StrPrinter):
-    """Integer arithmetic as Python writes it."""
-
-    def _print_floor(self, expression: sympy.floor) -> str:
-        numerator, denominator = expression.args[0].as_numer_denom()
-        return f"(({self._print(numerator)}) // {self._print(denominator)})"
-
-    def _print_ceiling(self, expression: sympy.ceiling) -> str:
-        numerator, denominator = expression.args[0].as_numer_denom()
-        return f"(-((-({self._print(numerator)})) // {self._print(denominator)}))"
-
-    def _print_Mod(self, expression: sympy.Mod) -> str:
-        dividend, divisor = expression.args
-        return f"(({self._print(dividend)}) % {self._print(divisor)})"
-
-    def _print_Relational(self, expression: sympy.core.relational.Relational) -> str:
-        left, right = self._print(expression.lhs), self._print(expression.rhs)
-        return f"{left} {expression.rel_op} {right}"
-
-    def _print_And(self, expression: sympy.And) -> str:
-        parts = sorted(expression.args, key=sympy.default_sort_key)
-        return " and ".join(self._print(part) for part in parts)
-
-    def _print_Max(self, expression: sympy.Max) -> str:
-        return self._extreme("max", expression)
-
-    def _print_Min(self, expression: sympy.Min) -> str:
-        return self._extreme("min", expression)
-
-    def _extreme(self, name: str, expression: sympy.Expr) -> str:
-        arguments = sorted(expression.args, key=sympy.default_sort_key)
-        return f"{name}({', '.join(self._print(argument) for argument in arguments)})"
-
-
-def index(expression: sympy.Basic) -> str:
-    """Arithmetic of sizes and loop indices, or a condition on them."""
-    return str(_Indices().doprint(expression))
 
 
 class Infix:
