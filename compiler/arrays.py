@@ -39,6 +39,7 @@ class Array:
 
     __slots__ = ("node",)
     __array_priority__ = 1000.0
+    _op_priority = 10.5  # above SymPy's scalars, so that n * x is an array; below its matrices
 
     def __init__(self, node: Node) -> None:
         self.node = node

@@ -87,6 +87,7 @@ def describe(function: Function) -> ModuleDescription:
                 "shape": tuple(str(size) for size in function.expression.shape),
                 "batched": bool(function.batch),
             },
+            "WRT": function.wrt,
             "REQUIREMENTS": function.requirements,
             "FUNCTIONS": derivatives.kinds,
             "DECLARATION": function.declaration,

@@ -82,7 +82,13 @@ class Surface:
             self.batched: bool = module.OUTPUT["batched"]
         except (KeyError, TypeError) as error:
             raise LoadError(f"{self.name}: INPUTS or OUTPUT cannot be read: {error}") from error
-        self.wrt = tuple(entry for entry in self.inputs if entry.wrt)
+        order = {name: position for position, name in enumerate(getattr(module, "WRT", ()))}
+        self.wrt = tuple(
+            sorted(
+                (entry for entry in self.inputs if entry.wrt),
+                key=lambda entry: order.get(entry.name, 0),
+            )
+        )
         self.kinds = SCALAR_KINDS if not self.output else KINDS
 
     @property

@@ -87,5 +87,13 @@ CASES: list[Function] = [
         [A, R, dx.vector("z", n + m)],
         dx.block([[A, dx.eye(m)], [dx.eye(n), R]]) @ dx.vector("z", n + m),
     ),
+    function("order", [A, X, R], dx.trace(A @ X @ R), wrt=[X, A]),
+    function(
+        "strides",
+        [dx.vector("z", 6)],
+        dx.concatenate(
+            [dx.vector("z", 6)[4::-3] ** 2, dx.vector("z", 6)[::-1][:2], dx.vector("z", 6)[::2]]
+        ),
+    ),
     function("batch_linear", [x, W], W @ x, batch=[x]),
 ]

@@ -260,7 +260,8 @@ class NumPy:
         start, count, step, size = part
         stop = sympy.expand(start + step * count)
         first = "" if start == (0 if step > 0 else size - 1) else self.size(start)
-        last = "" if stop == (size if step > 0 else -1) else self.size(stop)
+        to_end = stop == size if step > 0 else stop.is_negative
+        last = "" if to_end else self.size(stop)
         return f"{first}:{last}" + (f":{step}" if step != 1 else "")
 
     def show_diag(self, tree: Diag) -> Text:

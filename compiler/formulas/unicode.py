@@ -249,7 +249,8 @@ class Unicode:
         if isinstance(part, tuple):
             start, count, step, size = part
             stop = sympy.expand(start + step * count)
-            last = "" if stop == (size if step > 0 else -1) else self.dimension(stop)
+            to_end = stop == size if step > 0 else stop.is_negative
+            last = "" if to_end else self.dimension(stop)
             first = "" if start == (0 if step > 0 else size - 1) else self.dimension(start)
             stride = f":{self.dimension(sympy.Integer(step))}" if step != 1 else ""
             return f"{first}:{last}{stride}"
