@@ -177,6 +177,7 @@ def _conventions(function: Function) -> list[str]:
             f"derivatives by {', '.join(structured)} are projected on the structure: symmetric "
             "part, triangle or diagonal"
         )
+        lines.append("an input with a structure is taken to have it; that is not checked")
     if any(leaf.structure == "orthogonal" for leaf in function.inputs):
         lines.append("derivatives by an orthogonal input are the ambient ones, not projected")
     if function.batch:

@@ -70,6 +70,18 @@ class sigmoid(ScalarFunction):
         return sigmoid(self.args[0]) * sigmoid(-self.args[0])
 
 
+class normcdf(ScalarFunction):
+    """The normal distribution function, accurate in both tails."""
+
+    numpy_text = "scipy.special.ndtr({0})"
+
+    def definition(self) -> sympy.Expr:
+        return sympy.erfc(-self.args[0] / sympy.sqrt(2), evaluate=False) / 2
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return sympy.exp(-(self.args[0] ** 2) / 2) / sympy.sqrt(2 * sympy.pi)
+
+
 class softplus(ScalarFunction):
     """log(1 + exp(x)), without overflow."""
 
@@ -135,7 +147,7 @@ FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
     "arctanh": sympy.atanh,
     "erf": sympy.erf,
     "erfc": sympy.erfc,
-    "normcdf": lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2,
+    "normcdf": normcdf,
     "gamma": sympy.gamma,
     "gammaln": sympy.loggamma,
     "sigmoid": sigmoid,

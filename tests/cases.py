@@ -36,7 +36,7 @@ CASES: list[Function] = [
     function("broadcast", [R, x, y], (R - x) * y[:, None] + dx.mean(R, axis=0)),
     function("powers", [p], p**2.5 + 1 / p + dx.sqrt(p) + p**p),
     function("elementwise", [y], dx.exp(-(y**2) / 2) * dx.erf(y) + dx.sin(y) * dx.arctan(y)),
-    function("activations", [y], dx.sigmoid(y) + dx.softplus(y) * dx.tanh(y)),
+    function("activations", [y], dx.sigmoid(y) + dx.softplus(y) * dx.tanh(y) + dx.normcdf(y)),
     function("logarithms", [p], dx.log(p) * dx.log1p(p) + dx.log2(p)),
     function("kinks", [y], dx.sum(dx.relu(y) + abs(y) * dx.maximum(y, 0.5 * y[::-1]))),
     function("where", [X, C], dx.where(X > C, X * C, dx.minimum(X, 0.1))),

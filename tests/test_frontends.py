@@ -204,6 +204,12 @@ def test_numpy_binary_ufunc(name: str) -> None:
     check(function(pa, Xa[0] ** 2 + 1), np.asarray(function(p_, X_[0] ** 2 + 1), dtype=float))
 
 
+def test_normal_distribution_in_its_tails() -> None:
+    far = np.array([-30.0, -8.0, 0.0, 8.0])
+    value = evaluate(dx.normcdf(xa).node, {"x": far}, SIZES)
+    np.testing.assert_allclose(value, scipy.special.ndtr(far), rtol=1e-12)
+
+
 def test_every_elementwise_function_is_public() -> None:
     missing = [name for name in FUNCTIONS if name not in dx.__all__]
     assert missing == []
@@ -228,6 +234,10 @@ BAD = [
     (lambda: Xa["a"], UnsupportedError, "index"),
     (lambda: Xa[::2], UnsupportedError, "symbolic size"),
     (lambda: np.fft.fft(Xa), UnsupportedError, "fft"),
+    (lambda: np.trace(Ta), UnsupportedError, "3 axes"),
+    (lambda: np.dot(Ta, xa), UnsupportedError, "3 axes"),
+    (lambda: np.outer(Xa, xa), UnsupportedError, "2 axes"),
+    (lambda: np.cumsum(Xa), UnsupportedError, "axis"),
     (lambda: np.sort(Xa), UnsupportedError, "sort"),
     (lambda: np.add.accumulate(Xa), UnsupportedError, "accumulate"),
     (lambda: np.linalg.norm(Xa, "nuc"), UnsupportedError, "nuc"),

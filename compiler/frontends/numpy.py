@@ -54,12 +54,34 @@ def call_function(function: Any, arguments: tuple[Any, ...], options: dict[str, 
     """A NumPy function with a symbolic argument. Raises UnsupportedError."""
     name = function.__name__
     target = _find(name)
+    _require_same_meaning(function, arguments, options)
     try:
         return target(*arguments, **options)
     except TypeError as error:
         if isinstance(error, UnsupportedError) or "argument" not in str(error):
             raise
         raise UnsupportedError(f"numpy.{name}: {error}") from error
+
+
+MATRIX_ONLY = {"trace": 2, "diagonal": 2, "diag": 2, "dot": 2, "outer": 1, "cumsum": 1}
+"""Where NumPy's meaning for more axes differs from derivatrix's: the most axes that are read."""
+
+
+def _require_same_meaning(
+    function: Any, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    name = function.__name__
+    if function.__module__ == "numpy.linalg" or name not in MATRIX_ONLY:
+        return
+    if name == "cumsum" and (len(arguments) > 1 or "axis" in options):
+        return
+    for argument in arguments[:2] if name in ("dot", "outer") else arguments[:1]:
+        rank = asarray(argument).ndim
+        if rank > MATRIX_ONLY[name]:
+            raise UnsupportedError(
+                f"numpy.{name} of an array with {rank} axes has no rule; "
+                f"use derivatrix.{name}, einsum or an axis"
+            )
 
 
 def _find(name: str) -> Callable[..., Any]:
