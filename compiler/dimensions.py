@@ -1,5 +1,7 @@
 """Dimensions: integers and integer polynomials in named sizes, as SymPy expressions."""
 
+import builtins
+import keyword
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -22,8 +24,12 @@ def dims(names: str) -> tuple[sympy.Symbol, ...] | sympy.Symbol:
     if not parts:
         raise DeclarationError('dims() needs at least one name, as in dims("n m")')
     for part in parts:
-        if not part.isidentifier():
-            raise DeclarationError(f"dims(): {part!r} is no identifier")
+        if not part.isidentifier() or keyword.iskeyword(part) or hasattr(builtins, part):
+            raise DeclarationError(
+                f"dims(): {part!r} is no identifier, or a keyword or builtin of Python"
+            )
+        if part in ("np", "scipy"):
+            raise DeclarationError(f"dims(): the name {part!r} is taken; choose another")
     symbols = tuple(symbol(part) for part in parts)
     return symbols if len(symbols) > 1 else symbols[0]
 

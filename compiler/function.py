@@ -277,6 +277,8 @@ def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stack
             used |= _symbols((node.coefficient, *node.sizes))
         if isinstance(node, Apply):
             used |= _symbols(node.stack)
+        if isinstance(node, Select):
+            used |= _symbols((node.start,))
     for symbol in sorted(used - readable, key=str):
         raise DeclarationError(
             f"{name}: the dimension {symbol} cannot be read off the shape of any input"

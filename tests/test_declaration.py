@@ -46,6 +46,11 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: function("f", [X, dx.matrix("X", n, m)], X), DeclarationError, "two inputs"),
     (lambda: function("f", [dx.matrix("X", n, m)], X), ShapeError, "declared with shape"),
     (lambda: function("f", [P], P * P), ShapeError, r"f: .*square.*\(a, b\)"),
+    (
+        lambda: function("f", [P], P[sympy.Symbol("i"), 0]),
+        DeclarationError,
+        "dimension i",
+    ),
     (lambda: function("f", [n], X), DeclarationError, "dimension"),
     (lambda: function("f", [X], X, wrt=3), DeclarationError, "wrt"),
 ]

@@ -255,6 +255,9 @@ BAD = [
     (lambda: dx.matrix("P", -1, 2), DerivatrixError, "size"),
     (lambda: dx.matrix("P", 1.5, 2), DerivatrixError, "size|dimension"),
     (lambda: dx.dims(""), DerivatrixError, "name"),
+    (lambda: dx.dims("class"), DerivatrixError, "keyword"),
+    (lambda: dx.dims("None"), DerivatrixError, "keyword"),
+    (lambda: dx.dims("np"), DerivatrixError, "taken"),
     (lambda: Xa / 0, DerivatrixError, "division"),
 ]
 
