@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -290,3 +291,16 @@ def test_without_a_writable_cache_a_temporary_one_is_used(monkeypatch, tmp_path)
     module = dx.compile(triple)
     assert module.value(np.ones(1)).tolist() == [3]
     assert dx.compile(triple) is module
+
+
+@pytest.mark.parametrize("damage", ["remove", "truncate"])
+def test_a_package_with_a_damaged_module_does_not_verify(built, tmp_path, damage):
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy)
+    module = min(path for path in copy.glob("*.py") if path.name != "__init__.py")
+    if damage == "remove":
+        module.unlink()
+    else:
+        module.write_text(module.read_text(encoding="utf-8")[:2000], encoding="utf-8")
+    with pytest.raises(dx.LoadError, match=module.stem):
+        dx.load_package(copy)
