@@ -251,12 +251,14 @@ def _holds_symbols(value: object) -> bool:
     return isinstance(value, (Array, sympy.Basic))
 
 
+OPERANDS = (Array, int, float, np.number, np.ndarray, list, tuple, sympy.Basic, sympy.MatrixBase)
+"""What an operator takes; Python says itself that it does not take others."""
+
+
 def _binary(left: object, right: object, function: Any) -> Any:
-    try:
-        operands = asarray(left), asarray(right)
-    except UnsupportedError:
+    if not (isinstance(left, OPERANDS) and isinstance(right, OPERANDS)):
         return NotImplemented
-    return function(*operands)
+    return function(asarray(left), asarray(right))
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

@@ -6,6 +6,7 @@ grow no faster than the graph. So do nodes that lie deep, which bounds the depth
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Definition:
     indices: Indices
 
 
-class Builder:
+class Builder(ABC):
     """Builds the tree of `root`. `names`: what is shown for a leaf's name (for a cotangent or
     tangent: the name that gets the accent)."""
 
@@ -114,17 +115,17 @@ class Builder:
             self.drafts[node] = self.alone(node)
         return self.drafts[node]
 
+    @abstractmethod
     def alone(self, node: Node) -> tuple[Tree, Indices]:
         """The tree of `node` as the right side of an equation, and the left side's indices."""
-        raise NotImplementedError
 
+    @abstractmethod
     def expand(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         """The tree of `node`, in terms of its children's."""
-        raise NotImplementedError
 
+    @abstractmethod
     def measure(self, tree: Tree) -> int:
         """The length of a tree's text."""
-        raise NotImplementedError
 
     def fresh_name(self, node: Node) -> Name:
         """An unused name for a definition: T1, T2, ... (t1, ... for vectors and scalars)."""
