@@ -38,10 +38,15 @@ def facts(node: Node) -> frozenset[str]:
         case Map():
             return _symmetric(all("symmetric" in facts(a) for a in node.arguments))
         case Apply():
-            return node.operation.facts([facts(argument) for argument, _ in node.arguments])
+            return _applied(node)
         case Einsum():
             return _einsum(node)
     return frozenset()
+
+
+def _applied(node: Apply) -> frozenset[str]:
+    known = [facts(argument) for argument, _ in node.arguments]
+    return node.operation.facts(known, node.output)
 
 
 def _symmetric(holds: bool) -> frozenset[str]:

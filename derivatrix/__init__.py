@@ -61,6 +61,7 @@ _NAMES = {
 }
 _PLACES = {name: place for place, names in _NAMES.items() for name in names}
 _ARRAYS = "compiler.frontends.arrays"
+_OPERATIONS = "compiler.frontends.operations"
 
 
 def __getattr__(name: str) -> Any:
@@ -71,7 +72,8 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     arrays = importlib.import_module(f"{__name__}.{_ARRAYS}").__all__
-    return sorted({*globals(), *_PACKAGES, *_PLACES, *arrays})
+    operations = importlib.import_module(f"{__name__}.compiler.operations").OPERATIONS
+    return sorted({*globals(), *_PACKAGES, *_PLACES, *arrays, *operations})
 
 
 def _find(name: str) -> object:
@@ -83,4 +85,7 @@ def _find(name: str) -> object:
         arrays = importlib.import_module(f"{__name__}.{_ARRAYS}")
         if name in arrays.__all__:
             return getattr(arrays, name)
+        operation = importlib.import_module(f"{__name__}.{_OPERATIONS}").find(name)
+        if operation is not None:
+            return operation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -91,7 +91,7 @@ class Latex(Unicode):
         return f"e_{{{self.dimension(position)}}}"
 
     def operation(self, tree: Call, arguments: list[str]) -> str:
-        return tree.operation.latex.format(*arguments)
+        return tree.operation.formula("latex", tree.output).format(*arguments)
 
     def name(self, tree: Name) -> str:
         return latex_name(tree.base, tree.accent)

@@ -158,7 +158,7 @@ class Unicode:
         return f"e[{self.dimension(position)}]"
 
     def operation(self, tree: Call, arguments: list[str]) -> str:
-        return tree.operation.unicode.format(*arguments)
+        return tree.operation.formula("unicode", tree.output).format(*arguments)
 
     def name(self, tree: Name) -> str:
         return unicode_name(tree.base, tree.accent)

@@ -1,6 +1,8 @@
-"""The registry of operations, one file an operation or a family."""
+"""The registry of operations, one file an operation or a family; every file here is read."""
 
-from derivatrix.compiler.operations import determinant, inverse, softmax, sylvester
+import importlib
+import pkgutil
+
 from derivatrix.compiler.operations.registry import (
     OPERATIONS,
     Operation,
@@ -9,4 +11,6 @@ from derivatrix.compiler.operations.registry import (
 )
 
 __all__ = ["OPERATIONS", "Operation", "Point", "register"]
-__all__ += ["determinant", "inverse", "softmax", "sylvester"]
+
+for _file in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_file.name}")

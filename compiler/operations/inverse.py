@@ -24,7 +24,7 @@ INVERSE = register(
         numpy=lambda arguments, parameters, output: f"np.linalg.inv({arguments[0]})",
         unicode="inv({0})",
         latex=r"{0}^{{-1}}",
-        facts=lambda arguments: arguments[0] & KEPT,
+        facts=lambda arguments, output: arguments[0] & KEPT,
         domain=("invertible",),
     )
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.dimensions import Dimension, Shape
 
 if TYPE_CHECKING:
     from derivatrix.compiler.arrays import Array
@@ -51,10 +51,16 @@ class Operation:
     transposes: for an argument in which the operation is linear, its position -> a rule
         (point, cotangent of the result) -> cotangent of that argument.
     numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression.
-    unicode, latex: the formula as a format string of the arguments, as in "inv({0})".
+    unicode, latex: the formula as a format string of the arguments, as in "inv({0})"; several
+        outputs: one for each.
     kernel: a Python function that Numba compiles, computing the outputs; see `compiler.kernels`.
-    facts: structure facts of the result, given the facts of each argument.
+    facts: structure facts of an output, given the facts of each argument and its number.
     domain: for each argument the structure its points need when it is an input ("" for any).
+    requires: core shapes -> the dimensions (differences of sizes) that must not be negative.
+    outputs: the names of the outputs, where there are several.
+    notation: how the text notation calls it, one name for each output; "" or nothing where it
+        has no name of its own there.
+    description: for users: what it computes, its conventions (sign, order, gauge) and errors.
     """
 
     name: str
@@ -63,12 +69,23 @@ class Operation:
     value: Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]
     differential: Callable[[Point], tuple[Array, ...]]
     numpy: Callable[[Sequence[str], Parameters, int], str]
-    unicode: str
-    latex: str
+    unicode: str | tuple[str, ...]
+    latex: str | tuple[str, ...]
     transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
     kernel: Callable[..., None] | None = None
-    facts: Callable[[Sequence[frozenset[str]]], frozenset[str]] = lambda arguments: frozenset()
+    facts: Callable[[Sequence[frozenset[str]], int], frozenset[str]] = (
+        lambda arguments, output: frozenset()
+    )
     domain: tuple[str, ...] = ()
+    requires: Callable[[Sequence[Shape]], Sequence[Dimension]] = lambda cores: ()
+    outputs: tuple[str, ...] = ()
+    notation: tuple[str, ...] = ()
+    description: str = ""
+
+    def formula(self, style: str, output: int) -> str:
+        """The format string of an output, for the style "unicode" or "latex"."""
+        text: str | tuple[str, ...] = getattr(self, style)
+        return text if isinstance(text, str) else text[output]
 
 
 OPERATIONS: dict[str, Operation] = {}

@@ -1,0 +1,115 @@
+"""Symbolic inputs, and arrays given by numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from derivatrix.compiler import arrays, dimensions, ir
+from derivatrix.compiler.arrays import Array, asarray
+from derivatrix.compiler.dimensions import dims, shape_text
+from derivatrix.runtime.errors import DeclarationError, ShapeError
+
+
+SQUARE_STRUCTURES = (
+    "symmetric",
+    "spd",
+    "lower",
+    "upper",
+    "diagonal",
+    "orthogonal",
+    "invertible",
+)
+
+
+def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
+    """An input of any rank, as in tensor("T", n, n, m).
+
+    structure: "general", "symmetric", "spd", "lower", "upper", "diagonal", "orthogonal", or a
+    domain: "positive", "nonneg", "invertible". Raises DeclarationError.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise DeclarationError(f"an input's name is a Python identifier, not {name!r}")
+    if shape and isinstance(shape[-1], str) and shape[-1] in ir.STRUCTURES:
+        structure, shape = shape[-1], shape[:-1]
+    if structure not in ir.STRUCTURES:
+        raise DeclarationError(
+            f"{name}: unknown structure {structure!r}; choose from {', '.join(ir.STRUCTURES)}"
+        )
+    sizes = tuple(dimensions.dimension(size, f"{name}: shape") for size in shape)
+    if structure in SQUARE_STRUCTURES and (len(sizes) < 2 or sizes[-1] != sizes[-2]):
+        raise ShapeError(f"{name}: {structure} needs a square matrix, not {shape_text(sizes)}")
+    return Array(ir.Leaf(name, sizes, structure))
+
+
+def matrix(name: str, rows: Any, columns: Any, structure: str = "general") -> Array:
+    """An input of shape (rows, columns); see `tensor` for structures."""
+    return tensor(name, rows, columns, structure=structure)
+
+
+def vector(name: str, size: Any, structure: str = "general") -> Array:
+    """An input of shape (size,)."""
+    return tensor(name, size, structure=structure)
+
+
+def scalar(name: str, structure: str = "general") -> Array:
+    """An input of shape ()."""
+    return tensor(name, structure=structure)
+
+
+def constant(value: Any) -> Array:
+    """A literal array."""
+    return asarray(value)
+
+
+def eye(size: Any) -> Array:
+    """The identity matrix of shape (size, size)."""
+    return Array(ir.Delta(dimensions.dimension(size, "eye")))
+
+
+identity = eye
+
+
+def full(shape: Any, value: Any) -> Array:
+    """An array of one number."""
+    return arrays.broadcast_to(asarray(value), _shape((shape,)))
+
+
+def ones(*shape: Any) -> Array:
+    """An array of ones; ones(n, m) or ones((n, m))."""
+    return Array(ir.full(1, _shape(shape)))
+
+
+def zeros(*shape: Any) -> Array:
+    """An array of zeros; zeros(n, m) or zeros((n, m))."""
+    return Array(ir.zeros(_shape(shape)))
+
+
+def _shape(parts: tuple[Any, ...]) -> dimensions.Shape:
+    if len(parts) == 1 and isinstance(parts[0], (tuple, list)):
+        parts = tuple(parts[0])
+    return tuple(dimensions.dimension(part, "shape") for part in parts)
+
+
+def ones_like(array: Any) -> Array:
+    """Ones of the shape of `array`."""
+    return ones(asarray(array).shape)
+
+
+def zeros_like(array: Any) -> Array:
+    """Zeros of the shape of `array`."""
+    return zeros(asarray(array).shape)
+
+__all__ = [
+    "constant",
+    "eye",
+    "full",
+    "identity",
+    "matrix",
+    "ones",
+    "ones_like",
+    "scalar",
+    "tensor",
+    "vector",
+    "zeros",
+    "zeros_like",
+]
