@@ -6,15 +6,23 @@ shapes; nothing is folded here.
 
 from __future__ import annotations
 
-import itertools
+import reprlib
 from collections.abc import Sequence
-from types import EllipsisType
 from typing import Any
 
 import numpy as np
 import sympy
+from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler import dimensions, scalars
+from derivatrix.compiler import constants, dimensions, indexing, scalars
+from derivatrix.compiler.broadcasting import (
+    Axis,
+    axis_labels,
+    broadcast_clash,
+    broadcast_shapes,
+    normalise_axes,
+    normalise_axis,
+)
 from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir import (
     Apply,
@@ -29,12 +37,12 @@ from derivatrix.compiler.ir import (
     literal,
     slot,
 )
+from derivatrix.compiler.messages import broadcast, disagreement, operand_text
+from derivatrix.compiler.methods import Methods
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
-_fresh = itertools.count()
 
-
-class Array:
+class Array(Methods):
     """A symbolic array. `shape`: a tuple of dimensions (SymPy integers or polynomials)."""
 
     __slots__ = ("node",)
@@ -89,12 +97,22 @@ class Array:
         return int(self.node.shape[0])
 
     def __bool__(self) -> bool:
-        raise TypeError("a symbolic array has no truth value; use where(condition, x, y)")
+        raise UnsupportedError(
+            "a symbolic array has no truth value; use where(condition, x, y), and & | ~ for and, "
+            "or, not"
+        )
 
     def __float__(self) -> float:
-        raise TypeError(
+        raise UnsupportedError(
             "a symbolic array is not a number; use derivatrix's or NumPy's array functions on it"
         )
+
+    __int__ = __complex__ = __float__
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        from derivatrix.compiler.frontends.numpy import refuse_conversion
+
+        raise refuse_conversion()
 
     def __iter__(self) -> Any:
         return (self[position] for position in range(len(self)))
@@ -128,6 +146,24 @@ class Array:
 
     def __rmatmul__(self, other: object) -> Array:
         return _binary(other, self, matmul)
+
+    def __floordiv__(self, other: object) -> Array:
+        return _binary(self, other, floor_divide)
+
+    def __rfloordiv__(self, other: object) -> Array:
+        return _binary(other, self, floor_divide)
+
+    def __mod__(self, other: object) -> Array:
+        return _binary(self, other, remainder)
+
+    def __rmod__(self, other: object) -> Array:
+        return _binary(other, self, remainder)
+
+    def __divmod__(self, other: object) -> tuple[Array, Array]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: object) -> tuple[Array, Array]:
+        return other // self, other % self
 
     def __pow__(self, exponent: object) -> Array:
         return _binary(self, exponent, power)
@@ -164,8 +200,32 @@ class Array:
 
     __hash__ = object.__hash__
 
+    def __and__(self, other: object) -> Array:
+        return _binary(self, other, both)
+
+    def __rand__(self, other: object) -> Array:
+        return _binary(other, self, both)
+
+    def __or__(self, other: object) -> Array:
+        return _binary(self, other, either)
+
+    def __ror__(self, other: object) -> Array:
+        return _binary(other, self, either)
+
+    def __invert__(self) -> Array:
+        return opposite(self)
+
     def __getitem__(self, index: object) -> Array:
-        return take(self, index)
+        try:
+            return Array(indexing.take(self.node, index))
+        except ShapeError as error:
+            text = f"{operand_text(self.node)} of shape {shape_text(self.shape)}"
+            raise ShapeError(f"{text}: {error}") from error
+
+    def __setitem__(self, index: object, value: object) -> None:
+        raise UnsupportedError(
+            "a symbolic array cannot be changed; build a new one with where, stack or concatenate"
+        )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Array:
         from derivatrix.compiler.frontends.numpy import call_ufunc
@@ -188,71 +248,58 @@ class Array:
 
         return embed(self)
 
-    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
-        """The sum over `axis` (all axes by default)."""
-        return sum_over(self, axis, keepdims)
-
-    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
-        """The mean over `axis` (all axes by default)."""
-        total = sum_over(self, axis, keepdims)
-        count = sympy.prod([self.node.shape[i] for i in normalise_axes(axis, self.ndim)])
-        return scale(total, 1 / count)
-
-    def trace(self) -> Array:
-        """The sum of the diagonal of a square matrix."""
-        return trace(self)
-
-    def dot(self, other: object) -> Array:
-        """The matrix product, as `@`."""
-        return self @ other
-
-    def transpose(self, *axes: int) -> Array:
-        """The axes in the order given (reversed by default)."""
-        order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-        return transpose(self, tuple(order) or tuple(reversed(range(self.ndim))))
-
 
 def asarray(value: object) -> Array:
-    """`value` as a symbolic array: an `Array`, a number, a NumPy array, nested lists of numbers,
-    a dimension, or a SymPy scalar or matrix expression.
+    """`value` as a symbolic array: an `Array`, a number, a NumPy array, nested lists of numbers
+    and arrays, a dimension, or a SymPy scalar or matrix expression.
 
-    Raises UnsupportedError for anything else.
+    Raises UnsupportedError for anything else, DeclarationError for numbers that are not finite,
+    ShapeError for ragged lists.
     """
     if isinstance(value, Array):
         return value
-    if isinstance(value, (bool, int, float, np.integer, np.floating)):
-        return Array(full(scalars.number(value)))
+    if isinstance(value, constants.NUMBERS):
+        return Array(full(constants.real_number(value)))
     if isinstance(value, (sympy.Basic, sympy.MatrixBase)):
         from derivatrix.compiler.frontends.sympy import lower
 
         return Array(lower(value))
     if isinstance(value, (np.ndarray, list, tuple)):
         return _literal_array(value)
+    if isinstance(value, constants.COMPLEX):
+        raise constants.refuse_complex(value)
     raise UnsupportedError(
-        f"{value!r} of type {type(value).__name__} is no array expression; expected a derivatrix "
-        "array, a number, a NumPy array or a SymPy expression"
+        f"{reprlib.repr(value)} of type {type(value).__name__} is no array expression; expected "
+        "a derivatrix array, a number, a NumPy array or a SymPy expression"
     )
 
 
-def _literal_array(value: np.ndarray | list | tuple) -> Array:
-    if isinstance(value, (list, tuple)) and _holds_symbols(value):
+def _literal_array(value: Any) -> Array:
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.tolist()
+    if _holds_symbols(value):
         return stack([asarray(part) for part in value])
-    array = np.asarray(value)
-    if array.dtype == object or array.dtype.kind not in "fiub":
-        raise UnsupportedError(f"an array of dtype {array.dtype} is no real array")
-    if array.ndim == 0:
-        return Array(full(scalars.number(array.item())))
-    return Array(Constant(array))
+    array = constants.real_array(value)
+    return Array(Constant(array) if array.ndim else full(constants.real_number(array.item())))
 
 
 def _holds_symbols(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_holds_symbols(part) for part in value)
-    return isinstance(value, (Array, sympy.Basic))
+    return isinstance(value, (Array, sympy.Basic, sympy.MatrixBase))
 
 
-OPERANDS = (Array, int, float, np.number, np.ndarray, list, tuple, sympy.Basic, sympy.MatrixBase)
-"""What an operator takes; Python says itself that it does not take others."""
+OPERANDS = (
+    Array,
+    *constants.NUMBERS,
+    *constants.COMPLEX,
+    np.ndarray,
+    list,
+    tuple,
+    sympy.Basic,
+    sympy.MatrixBase,
+)
+"""What an operator takes or refuses itself; of others, Python says that they cannot be taken."""
 
 
 def _binary(left: object, right: object, function: Any) -> Any:
@@ -261,43 +308,16 @@ def _binary(left: object, right: object, function: Any) -> Any:
     return function(asarray(left), asarray(right))
 
 
-def broadcast_shapes(*shapes: Shape) -> Shape:
-    """NumPy's broadcasting: axes aligned at the right, a literal 1 stretches.
-
-    Raises ShapeError where two dimensions differ.
-    """
-    rank = max(len(shape) for shape in shapes)
-    result: list[Dimension] = [sympy.S.One] * rank
-    for shape in shapes:
-        for offset, size in enumerate(reversed(shape), start=1):
-            known = result[rank - offset]
-            if known == 1:
-                result[rank - offset] = size
-            elif size not in (known, 1):
-                texts = " and ".join(shape_text(part) for part in shapes)
-                raise ShapeError(f"shapes {texts} do not broadcast: {known} against {size}")
-    return tuple(result)
-
-
-def axis_labels(shape: Shape, target: Shape) -> tuple[Any, ...]:
-    """Labels that align `shape` at the right of `target`, whose labels are 0, 1, ...;
-    a stretched axis of length 1 gets a label of its own."""
-    start = len(target) - len(shape)
-    return tuple(
-        start + axis if size == target[start + axis] else ("stretched", next(_fresh))
-        for axis, size in enumerate(shape)
-    )
-
-
 def broadcast_to(array: Array, shape: Shape) -> Array:
     """`array` stretched to `shape`."""
     shape = tuple(dimensions.dimension(size) for size in shape)
     if array.node.shape == shape:
         return array
-    if broadcast_shapes(array.node.shape, shape) != shape:
-        raise ShapeError(
-            f"shape {shape_text(array.shape)} does not broadcast to {shape_text(shape)}"
-        )
+    if (
+        broadcast_clash([array.node.shape, shape])
+        or broadcast_shapes(array.node.shape, shape) != shape
+    ):
+        raise disagreement("{}", [array.node], f"it does not broadcast to {shape_text(shape)}")
     labels = axis_labels(array.node.shape, shape)
     sizes = dict(enumerate(shape))
     return Array(einsum([(array.node, labels)], range(len(shape)), sizes=sizes))
@@ -305,13 +325,14 @@ def broadcast_to(array: Array, shape: Shape) -> Array:
 
 def add(left: Array, right: Array) -> Array:
     """left + right."""
-    shape = broadcast_shapes(left.node.shape, right.node.shape)
+    shape = broadcast("{} + {}", left.node, right.node)
     terms = (broadcast_to(left, shape).node, broadcast_to(right, shape).node)
     return Array(Sum(terms, shape))
 
 
 def subtract(left: Array, right: Array) -> Array:
     """left - right."""
+    broadcast("{} - {}", left.node, right.node)
     return add(left, -right)
 
 
@@ -323,7 +344,7 @@ def scale(array: Array, coefficient: sympy.Expr) -> Array:
 
 def multiply(left: Array, right: Array) -> Array:
     """left * right, entry by entry."""
-    shape = broadcast_shapes(left.node.shape, right.node.shape)
+    shape = broadcast("{} * {}", left.node, right.node)
     factors = []
     coefficient = sympy.S.One
     for operand in (left, right):
@@ -337,38 +358,68 @@ def multiply(left: Array, right: Array) -> Array:
 
 def divide(left: Array, right: Array) -> Array:
     """left / right, entry by entry."""
+    shape = broadcast("{} / {}", left.node, right.node)
     number = literal(right.node)
-    if number is not None:
-        if number == 0:
-            raise DeclarationError("division by the constant 0")
-        shape = broadcast_shapes(left.node.shape, right.node.shape)
-        return scale(broadcast_to(left, shape), 1 / number)
-    return multiply(left, power(right, asarray(-1)))
+    if number is None:
+        return multiply(left, power(right, asarray(-1)))
+    if number == 0:
+        raise DeclarationError("division by the constant 0")
+    return scale(broadcast_to(left, shape), 1 / number)
+
+
+def floor_divide(left: Array, right: Array) -> Array:
+    """floor(left / right), entry by entry."""
+    return elementwise(sympy.floor(slot(0)), divide(left, right))
+
+
+def remainder(left: Array, right: Array) -> Array:
+    """left - right * floor(left / right), entry by entry: of the sign of `right`."""
+    return subtract(left, multiply(right, floor_divide(left, right)))
 
 
 def power(base: Array, exponent: Array) -> Array:
-    """base ** exponent, entry by entry."""
+    """base ** exponent, entry by entry. Raises DeclarationError for a constant base with entries
+    that are not positive where the exponent is no constant: the power would be nan."""
+    shape = broadcast("{} ** {}", base.node, exponent.node)
     number = literal(exponent.node)
-    if number is not None:
-        base = broadcast_to(base, broadcast_shapes(base.node.shape, exponent.node.shape))
+    if number is None:
+        _require_positive(base, exponent)
+        return elementwise(slot(0) ** slot(1), base, exponent)
     if number == 1:
-        return base
+        return broadcast_to(base, shape)
     if number in (2, 3):
+        base = broadcast_to(base, shape)
         labels = tuple(range(base.ndim))
         return Array(einsum([(base.node, labels)] * int(number), labels))
     return elementwise(slot(0) ** slot(1), base, exponent)
 
 
+def _require_positive(base: Array, exponent: Array) -> None:
+    if isinstance(base.node, Constant):
+        refused = not isinstance(exponent.node, Constant) and (base.node.array <= 0).any()
+    else:
+        number = literal(base.node)
+        refused = number is not None and bool(number.is_nonpositive)
+    if refused:
+        raise DeclarationError(
+            f"{operand_text(base.node)} ** {operand_text(exponent.node)}: a constant base that is "
+            "not positive has no real power with an exponent that varies"
+        )
+
+
 def matmul(left: Array, right: Array) -> Array:
     """left @ right, with NumPy's rules for vectors and stacks. Raises ShapeError."""
+    form = "{} @ {}"
     if not left.ndim or not right.ndim:
-        raise ShapeError("@ needs arrays with at least one axis; multiply scalars with *")
+        raise disagreement(form, [left.node, right.node], "multiply by scalars with *")
     inner = left.node.shape[-1], right.node.shape[max(right.ndim - 2, 0)]
     if inner[0] != inner[1]:
-        raise ShapeError(
-            f"cannot multiply shapes {shape_text(left.shape)} @ {shape_text(right.shape)}: "
-            f"the inner dimensions {inner[0]} and {inner[1]} differ"
-        )
+        problem = f"expected {inner[0]} = {inner[1]}"
+        raise disagreement(form, [left.node, right.node], problem)
+    clash = broadcast_clash([left.node.shape[:-2], right.node.shape[:-2]])
+    if clash:
+        problem = f"the leading axes do not broadcast: {clash}"
+        raise disagreement(form, [left.node, right.node], problem)
     stacks = broadcast_shapes(left.node.shape[:-2], right.node.shape[:-2])
     row, column, middle = "row", "column", "middle"
     left_core = (row, middle)[-min(left.ndim, 2) :]
@@ -386,7 +437,9 @@ def transpose(array: Array, axes: Sequence[int]) -> Array:
     """The axes of `array` in the order given."""
     order = [normalise_axis(axis, array.ndim) for axis in axes]
     if sorted(order) != list(range(array.ndim)):
-        raise ShapeError(f"axes {tuple(axes)} are no order of {array.ndim} axes")
+        raise disagreement(
+            "transpose({})", [array.node], f"axes {tuple(axes)} are no order of {array.ndim} axes"
+        )
     if order == list(range(array.ndim)):
         return array
     return Array(einsum([(array.node, range(array.ndim))], order))
@@ -395,14 +448,12 @@ def transpose(array: Array, axes: Sequence[int]) -> Array:
 def trace(array: Array) -> Array:
     """The sum of the diagonal over the last two axes."""
     if array.ndim < 2 or array.node.shape[-1] != array.node.shape[-2]:
-        raise ShapeError(f"trace needs a square matrix, not shape {shape_text(array.shape)}")
+        raise disagreement("trace({})", [array.node], "expected a square matrix")
     stacked = range(array.ndim - 2)
     return Array(einsum([(array.node, (*stacked, "d", "d"))], stacked))
 
 
-def sum_over(
-    array: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False
-) -> Array:
+def sum_over(array: Array, axis: Axis = None, keepdims: bool = False) -> Array:
     """The sum over `axis`, an axis or several; all axes by default."""
     summed = normalise_axes(axis, array.ndim)
     labels = range(array.ndim)
@@ -413,31 +464,14 @@ def sum_over(
     return Array(einsum([(array.node, labels)], [i for i in labels if i not in summed]))
 
 
-def normalise_axis(axis: int, rank: int) -> int:
-    """A possibly negative axis as one of 0 .. rank-1; raises ShapeError."""
-    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
-        raise UnsupportedError(f"an axis is an integer, not {axis!r}")
-    if not -rank <= axis < rank:
-        raise ShapeError(f"axis {axis} is out of bounds for an array of {rank} axes")
-    return int(axis) % rank
-
-
-def normalise_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """One axis, several, or None for all, as a tuple."""
-    if axis is None:
-        return tuple(range(rank))
-    if isinstance(axis, (tuple, list)):
-        return tuple(normalise_axis(part, rank) for part in axis)
-    return (normalise_axis(axis, rank),)  # type: ignore[arg-type]
-
-
-def elementwise(expression: sympy.Expr, *arguments: Array) -> Array:
+def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Array:
     """`expression` of slot(0), slot(1), ... at the broadcast arguments.
 
     Arguments that are one number everywhere become part of the expression, and equal ones
-    share a slot.
+    share a slot. `form` is how messages write it, with a {} for each argument.
     """
-    shape = broadcast_shapes(*(argument.node.shape for argument in arguments))
+    operands = [argument.node for argument in arguments]
+    shape = broadcast(form or ", ".join(["{}"] * len(operands)), *operands)
     nodes: list[Node] = []
     replacements: dict[sympy.Expr, sympy.Expr] = {}
     for position, argument in enumerate(arguments):
@@ -451,10 +485,22 @@ def elementwise(expression: sympy.Expr, *arguments: Array) -> Array:
         replacements[slot(position)] = slot(nodes.index(node))
     expression = expression.subs(replacements, simultaneous=True)
     if not nodes or not expression.free_symbols:
-        if not expression.is_finite or not expression.is_real:
+        number = expression.evalf() if expression.is_number else expression
+        if not number.is_finite or not number.is_real:
             raise DeclarationError(f"a constant part of the expression is {expression}")
         return Array(full(expression, shape))
+    _require_finite(expression, nodes)
     return _select_slots(expression, nodes)
+
+
+def _require_finite(expression: sympy.Expr, nodes: Sequence[Node]) -> None:
+    values = [node.array for node in nodes if isinstance(node, Constant)]
+    if len(values) == len(nodes):
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(scalars.evaluate(expression, values))
+        if not finite.all():
+            text = operand_text(_select_slots(expression, list(nodes)).node, "a constant part")
+            raise DeclarationError(f"{text} has entries that are no finite numbers")
 
 
 def _select_slots(expression: sympy.Expr, nodes: list[Node]) -> Array:
@@ -468,132 +514,97 @@ def _select_slots(expression: sympy.Expr, nodes: list[Node]) -> Array:
 def _compare(left: object, right: object, relation: Any) -> Any:
     def indicator(x: Array, y: Array) -> Array:
         condition = relation(slot(0), slot(1))
-        return elementwise(sympy.Piecewise((1, condition), (0, True)), x, y)
+        return elementwise(_indicator(condition), x, y, form=f"{{}} {SIGNS[relation]} {{}}")
 
     return _binary(left, right, indicator)
+
+
+SIGNS = {
+    sympy.Lt: "<",
+    sympy.Le: "<=",
+    sympy.Gt: ">",
+    sympy.Ge: ">=",
+    sympy.Eq: "==",
+    sympy.Ne: "!=",
+}
+
+
+def _indicator(condition: Boolean) -> sympy.Expr:
+    """1 where the condition holds, else 0."""
+    return sympy.Piecewise((1, condition), (0, True))
+
+
+def _condition(array: Array) -> tuple[Boolean, list[Array]] | None:
+    """The condition of which `array` is the indicator, on the slots of the arrays that come
+    with it; None where it is no indicator."""
+    node = array.node
+    if isinstance(node, Map) and isinstance(node.expression, sympy.Piecewise):
+        condition = node.expression.args[0].args[1]
+        if node.expression == _indicator(condition):
+            return condition, [Array(argument) for argument in node.arguments]
+    number = literal(node)
+    if number in (0, 1):
+        return sympy.sympify(bool(number)), []
+    if isinstance(node, Constant) and np.isin(node.array, (0, 1)).all():
+        return sympy.Ne(slot(0), 0), [array]
+    return None
+
+
+def _logical(operator: Any, form: str, *arrays: Array) -> Array:
+    """The indicator of conditions combined."""
+    operands: list[Array] = []
+    combined = []
+    for array in arrays:
+        known = _condition(array)
+        if known is None:
+            text = form.format(*(operand_text(operand.node) for operand in arrays))
+            raise UnsupportedError(
+                f"{text}: {operand_text(array.node)} is no condition; combine comparisons, as in "
+                "(x > 0) & (x < 1)"
+            )
+        condition, own = known
+        start = len(operands)
+        renames = {slot(i): slot(start + i) for i in range(len(own))}
+        combined.append(condition.xreplace(renames))
+        operands += own
+    shape = broadcast(form, *(array.node for array in arrays))
+    return broadcast_to(elementwise(_indicator(operator(*combined)), *operands), shape)
+
+
+def both(left: Array, right: Array) -> Array:
+    """Where both conditions hold."""
+    return _logical(sympy.And, "{} & {}", left, right)
+
+
+def either(left: Array, right: Array) -> Array:
+    """Where one of two conditions holds."""
+    return _logical(sympy.Or, "{} | {}", left, right)
+
+
+def opposite(array: Array) -> Array:
+    """Where a condition does not hold."""
+    return _logical(sympy.Not, "~{}", array)
 
 
 def where(condition: object, first: object, second: object) -> Array:
     """`first` where the condition holds (is not 0), else `second`."""
     test, yes, no = asarray(condition), asarray(first), asarray(second)
-    node = test.node
-    if isinstance(node, Map) and isinstance(node.expression, sympy.Piecewise):
-        (one, relation), (zero, otherwise) = (
-            node.expression.args[0],
-            node.expression.args[-1],
-        )
-        if len(node.expression.args) == 2 and (one, zero, otherwise) == (
-            1,
-            0,
-            sympy.true,
-        ):
-            count = len(node.arguments)
-            expression = sympy.Piecewise((slot(count), relation), (slot(count + 1), True))
-            return elementwise(expression, *map(Array, node.arguments), yes, no)
-    expression = sympy.Piecewise((slot(1), sympy.Ne(slot(0), 0)), (slot(2), True))
-    return elementwise(expression, test, yes, no)
-
-
-def take(array: Array, index: object) -> Array:
-    """array[index] for integers, slices, None and Ellipsis, as NumPy's basic indexing."""
-    parts = _expand_index(index if isinstance(index, tuple) else (index,), array)
-    factors: list[tuple[Node, tuple[Any, ...]]] = []
-    labels: list[Any] = []
-    output: list[Any] = []
-    sizes: dict[Any, Dimension] = {}
-    axis = 0
-    for part in parts:
-        if part is None:
-            output.append(("new", len(output)))
-            sizes[output[-1]] = sympy.S.One
-            continue
-        size = array.node.shape[axis]
-        axis += 1
-        label, selected = ("axis", axis), ("out", axis)
-        labels.append(label)
-        if isinstance(part, slice):
-            start, count, stride = slice_range(part, size)
-            if (start, count, stride) == (0, size, 1):
-                output.append(label)
-                continue
-            factors.append((Select(count, size, start, stride), (selected, label)))
-            output.append(selected)
-        else:
-            position = _position(part, size)
-            factors.append((Select(sympy.S.One, size, position, 1), (selected, label)))
-    return Array(einsum([(array.node, labels), *factors], output, sizes=sizes))
-
-
-def _expand_index(index: tuple[object, ...], array: Array) -> list[object]:
-    used = sum(part is not None and part is not Ellipsis for part in index)
-    if used > array.ndim:
-        raise ShapeError(f"{used} indices for an array of shape {shape_text(array.shape)}")
-    rest: list[object] = [slice(None)] * (array.ndim - used)
-    parts: list[object] = []
-    for part in index:
-        if isinstance(part, EllipsisType):
-            parts.extend(rest)
-            rest = []
-        else:
-            parts.append(part)
-    return parts + rest
-
-
-def _position(part: object, size: Dimension) -> Dimension:
-    if isinstance(part, bool) or not isinstance(part, (int, np.integer, sympy.Expr)):
-        raise UnsupportedError(
-            f"index {part!r} of type {type(part).__name__} is not supported; "
-            "use integers, slices, None or ..."
-        )
-    position = sympy.sympify(part)
-    position = sympy.expand(size + position) if position.is_negative else position
-    position = dimensions.dimension(position, "index")
-    if (size - position).is_nonpositive:
-        raise ShapeError(f"index {part} is out of bounds for an axis of size {size}")
-    return position
-
-
-def slice_range(part: slice, size: Dimension) -> tuple[Dimension, Dimension, int]:
-    """Start, count and step of a slice of an axis, as NumPy's; bounds of a symbolic axis are
-    taken to lie within it.
-
-    Raises ShapeError or UnsupportedError.
-    """
-    step = 1 if part.step is None else int(part.step)
-    if step == 0:
-        raise ShapeError("slice step cannot be zero")
-    if size.is_Integer and all(
-        bound is None or isinstance(bound, (int, np.integer)) for bound in (part.start, part.stop)
-    ):
-        numbers = range(*slice(part.start, part.stop, step).indices(int(size)))
-        return sympy.Integer(numbers.start), sympy.Integer(len(numbers)), step
-    first, last = (sympy.S.Zero, size) if step > 0 else (size - 1, sympy.S.NegativeOne)
-    start = first if part.start is None else _bound(part.start, size)
-    stop = last if part.stop is None else _bound(part.stop, size)
-    count = sympy.expand((stop - start) / step)
-    if abs(step) > 1:
-        count = sympy.ceiling(count)
-    if not (count.is_Integer or abs(step) == 1):
-        raise UnsupportedError(
-            f"a step of {step} over an axis of symbolic size {size} has no polynomial length; "
-            "give the axis a literal size"
-        )
-    if count.is_negative:
-        count = sympy.S.Zero
-    return sympy.expand(start), dimensions.dimension(count, "slice"), step
-
-
-def _bound(bound: object, size: Dimension) -> Dimension:
-    value = sympy.sympify(bound)
-    return size + value if value.is_negative else value
+    shape = broadcast("where({}, {}, {})", test.node, yes.node, no.node)
+    relation, operands = _condition(test) or (sympy.Ne(slot(0), 0), [test])
+    count = len(operands)
+    expression = sympy.Piecewise((slot(count), relation), (slot(count + 1), True))
+    return broadcast_to(elementwise(expression, *operands, yes, no), shape)
 
 
 def stack(arrays: Sequence[Array]) -> Array:
     """Arrays of one shape, stacked along a new leading axis."""
-    shapes = {array.node.shape for array in arrays}
-    if len(shapes) != 1:
-        raise ShapeError("stacked arrays must have one shape")
-    shape = shapes.pop()
+    if not arrays:
+        raise ShapeError("there is nothing to stack")
+    shape = arrays[0].node.shape
+    for array in arrays:
+        if array.node.shape != shape:
+            parts = [arrays[0].node, array.node]
+            raise disagreement("stacking {} and {}", parts, "expected equal shapes")
     count = sympy.Integer(len(arrays))
     terms = []
     for position, array in enumerate(arrays):
@@ -606,16 +617,16 @@ def stack(arrays: Sequence[Array]) -> Array:
 def apply(operation: Any, *arguments: Array, parameters: tuple = (), output: int = 0) -> Array:
     """An operation of the registry on the trailing axes of the arguments, whose leading axes
     broadcast. Raises ShapeError."""
-    ranks = operation.ranks
+    operands = [argument.node for argument in arguments]
+    form = f"{operation.name}({', '.join(['{}'] * len(operands))})"
     stacks = []
-    for argument, rank in zip(arguments, ranks, strict=True):
-        if argument.ndim < rank:
-            raise ShapeError(
-                f"{operation.name} needs at least {rank} axes, not shape "
-                f"{shape_text(argument.shape)}"
-            )
-        stacks.append(argument.node.shape[: argument.ndim - rank])
-    stacked = broadcast_shapes(*stacks) if stacks else ()
+    for node, rank in zip(operands, operation.ranks, strict=True):
+        if node.ndim < rank:
+            raise disagreement(form, operands, f"expected at least {rank} axes, not {node.ndim}")
+        stacks.append(node.shape[: node.ndim - rank])
+    if clash := broadcast_clash(stacks):
+        raise disagreement(form, operands, f"the leading axes do not broadcast: {clash}")
+    stacked = broadcast_shapes(*stacks)
     labelled = []
     for argument, own in zip(arguments, stacks, strict=True):
         node = argument.node
@@ -626,4 +637,7 @@ def apply(operation: Any, *arguments: Array, parameters: tuple = (), output: int
             node = broadcast_to(argument, stacked + node.shape[len(own) :]).node
             own = stacked
         labelled.append((node, tuple(range(len(stacked) - len(own), len(stacked)))))
-    return Array(Apply(operation, tuple(labelled), stacked, parameters, output))
+    try:
+        return Array(Apply(operation, tuple(labelled), stacked, parameters, output))
+    except ShapeError as error:
+        raise disagreement(form, operands, str(error)) from error

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+import reprlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.cache import cache_directory
+from derivatrix.compiler.function import Function, require_function
 from derivatrix.compiler.functionfile import require_unique
 from derivatrix.compiler.ownership import CERTIFICATE, MARK, PACKAGE, own_files, published
-from derivatrix.compiler.pipeline import Generated, generate
+from derivatrix.compiler.pipeline import Generated, generate, require_target
+from derivatrix.compiler.staging import locked, replace, staging, upwards
 from derivatrix.runtime import Report, load, write_certificate
 from derivatrix.runtime import verify as verify_module
-from derivatrix.runtime.errors import BuildError, DeclarationError, VerificationError
+from derivatrix.runtime.errors import (
+    BuildError,
+    DeclarationError,
+    UnsupportedError,
+    VerificationError,
+)
 
 Progress = Callable[[str, int, int], None]
 """Called with the work that begins, how many pieces of it are done, and how many there are."""
+
+IMPORTED = ("collections", "importlib", "math", "numba", "numpy", "re", "scipy")
+"""What generated modules and packages import: a module of such a name would stand in its way."""
 
 _PACKAGE_TEXT = '''{mark}: {summary}. Do not edit; build again instead.
 
@@ -54,7 +62,7 @@ class BuildResult:
     modules: tuple[str, ...]
     written: tuple[str, ...]
     removed: tuple[str, ...]
-    reports: tuple[Report, ...]
+    reports: tuple[Report, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class Difference:
 def build(
     functions: Function | Iterable[Function],
     out_dir: str | os.PathLike[str],
-    targets: Sequence[str] = ("cpu",),
+    targets: str | Iterable[str] = ("cpu",),
     verify: bool = True,
     progress: Progress | None = None,
 ) -> BuildResult:
@@ -79,21 +87,23 @@ def build(
     file by file, so a build that fails leaves `out_dir` as it was. With `verify` a certificate
     goes with them. Modules of an earlier build that no function belongs to any more are removed.
 
-    Raises DeclarationError for functions with one name, BuildError where a file that derivatrix
-    did not write is in the way or the directory cannot be written, VerificationError where a
-    module fails, and what `generate` raises.
+    Raises DeclarationError for what is no function, functions with one name and names that
+    cannot be a module's, UnsupportedError for unknown targets, BuildError where a file that
+    derivatrix did not write is in the way or the directory cannot be written, VerificationError
+    where a module fails, and what `generate` raises.
     """
-    directory = Path(out_dir)
-    steps = _Steps(require_unique(functions, "build"), targets, verify, progress)
+    given = _functions(functions, "build")
+    directory = _directory(out_dir, "build")
+    steps = _Steps(given, _targets(targets, "build"), verify, progress)
     modules = steps.generate()
     texts = _texts(modules)
     _refuse(directory, texts)
     try:
-        with _staging(directory) as staging:
+        with staging(directory) as place:
             for name, text in texts.items():
-                (staging / name).write_text(text, encoding="utf-8", newline="\n")
-            reports = steps.verify(staging, modules)
-            return _install(directory, staging, modules, reports)
+                (place / name).write_text(text, encoding="utf-8", newline="\n")
+            reports = steps.verify(place, modules)
+            return _install(directory, place, modules, reports)
     except OSError as error:
         raise BuildError(f"{directory}: cannot be written: {error.strerror}") from error
 
@@ -101,22 +111,19 @@ def build(
 def check(
     functions: Function | Iterable[Function],
     out_dir: str | os.PathLike[str],
-    targets: Sequence[str] = ("cpu",),
+    targets: str | Iterable[str] = ("cpu",),
 ) -> list[Difference]:
     """What `build` would change in `out_dir`, compared byte for byte; nothing is written.
 
-    Raises DeclarationError for functions with one name, and what `generate` raises.
+    Raises what `build` raises for its arguments, BuildError where a file cannot be read, and what
+    `generate` raises.
     """
-    directory = Path(out_dir)
-    steps = _Steps(require_unique(functions, "check"), targets, False, None)
+    given = _functions(functions, "check")
+    directory = _directory(out_dir, "check")
+    steps = _Steps(given, _targets(targets, "check"), False, None)
     texts = _texts(steps.generate())
-    found = []
-    for name, text in texts.items():
-        path = directory / name
-        if not path.is_file():
-            found.append(Difference(name, "missing"))
-        elif path.read_bytes() != text.encode():
-            found.append(Difference(name, "stale"))
+    states = {name: _state(directory / name, text.encode()) for name, text in texts.items()}
+    found = [Difference(name, state) for name, state in states.items() if state]
     return found + [Difference(name, "extra") for name in _leftovers(directory, texts)]
 
 
@@ -125,14 +132,86 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
 
     The directory is $DERIVATRIX_CACHE, or the user's cache directory, or a temporary one where
     that cannot be written. The same function gives the same module object again. A module is not
-    verified here: see `derivatrix.verify`. Raises what `generate` raises.
+    verified here: see `derivatrix.verify`. Raises DeclarationError for what is no function,
+    BuildError where the file cannot be written, and what `generate` raises.
     """
-    generated = generate(function, target)
-    path = _cache_directory() / f"{generated.name}_{generated.digest[:16]}.py"
+    generated = generate(require_function(function, "compile"), target)
+    path = cache_directory() / generated.digest[:16] / f"{generated.name}.py"
     source = generated.text.encode()
-    if not path.is_file() or path.read_bytes() != source:
-        _replace(path, source)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        if not path.is_file() or path.read_bytes() != source:
+            replace(path, source)
+    except OSError as error:
+        raise BuildError(f"{path}: cannot be written: {error.strerror}") from error
     return load(path)
+
+
+# Arguments
+
+
+def _functions(functions: Any, place: str) -> list[Function]:
+    """The functions to write modules for, whose names can be those of modules of one package."""
+    single = isinstance(functions, (str, Array)) or not isinstance(functions, Iterable)
+    values = [functions] if single else list(functions)
+    found = require_unique([require_function(value, place) for value in values], place)
+    if not found:
+        raise DeclarationError(f"{place}: no function was given; give at least one")
+    names: dict[str, str] = {}
+    for function in found:
+        _require_module_name(function.name, place)
+        other = names.setdefault(function.name.casefold(), function.name)
+        if other != function.name:
+            raise DeclarationError(
+                f"{place}: the modules {other} and {function.name} would be one file, at least "
+                "where file names ignore case; give one function another name"
+            )
+    return found
+
+
+def _require_module_name(name: str, place: str) -> None:
+    if name.startswith("__") and name.endswith("__"):
+        raise DeclarationError(
+            f"{place}: a function cannot be called {name!r}, which means something else to Python "
+            "in a package; choose another name"
+        )
+    if name in IMPORTED:
+        raise DeclarationError(
+            f"{place}: a function cannot be called {name!r}: its module would hide the package "
+            f"{name} that generated code imports; choose another name"
+        )
+
+
+def _directory(out_dir: object, place: str) -> Path:
+    """The directory to write to, which may not be there yet, but nothing else may be."""
+    path = os.fspath(out_dir) if isinstance(out_dir, (str, os.PathLike)) else None
+    if not isinstance(path, str):
+        raise UnsupportedError(
+            f"{place}: out_dir is {reprlib.repr(out_dir)} (of type {type(out_dir).__name__}); "
+            "expected the path of a directory, as text or a Path"
+        )
+    if not path.strip() or "\0" in path:
+        raise BuildError(f"{place}: {path!r} is no path of a directory; '.' is the one you are in")
+    directory = Path(path)
+    nearest = next(path for path in upwards(directory) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise BuildError(f"{nearest}: is no directory; choose another place to write to")
+    return directory
+
+
+def _targets(targets: object, place: str) -> list[str]:
+    expected = 'expected the name of a target or several, such as ("cpu",)'
+    if not isinstance(targets, Iterable):
+        raise UnsupportedError(f"{place}: targets is {reprlib.repr(targets)}; {expected}")
+    found = [targets] if isinstance(targets, str) else list(targets)
+    if not found:
+        raise UnsupportedError(f"{place}: targets is empty; {expected}")
+    for target in found:
+        require_target(target)
+    return list(dict.fromkeys(found))
+
+
+# The work
 
 
 class _Steps:
@@ -145,22 +224,19 @@ class _Steps:
         verified: bool,
         progress: Progress | None,
     ) -> None:
-        chosen = dict.fromkeys(targets)
-        self.work = [(function, target) for function in functions for target in chosen]
+        self.work = [(function, target) for function in functions for target in targets]
         self.verified = verified
         self.progress = progress
         self.total = len(self.work) * (2 if verified else 1)
         self.done = 0
 
     def generate(self) -> list[Generated]:
-        modules: dict[str, Generated] = {}
+        modules = []
         for function, target in self.work:
             self._announce(f"{function.name}: deriving for {target}")
-            module = generate(function, target)
-            _require_free(module.name, modules)
-            modules[module.name] = module
+            modules.append(generate(function, target))
             self.done += 1
-        return list(modules.values())
+        return modules
 
     def verify(self, staging: Path, modules: Iterable[Generated]) -> tuple[Report, ...]:
         """The reports, kept as a certificate too. Raises VerificationError with every failure."""
@@ -179,17 +255,6 @@ class _Steps:
     def _announce(self, text: str) -> None:
         if self.progress is not None:
             self.progress(text, self.done, self.total)
-
-
-def _require_free(name: str, taken: Iterable[str]) -> None:
-    if name == "__init__":
-        raise DeclarationError("a function cannot be called '__init__': its file is the package's")
-    for other in taken:
-        if other.casefold() == name.casefold():
-            raise DeclarationError(
-                f"the modules {other} and {name} would be one file, at least where file names "
-                "ignore case; give one function another name"
-            )
 
 
 def _require_passed(reports: Iterable[Report]) -> None:
@@ -225,112 +290,50 @@ def _package_text(modules: Sequence[Generated]) -> str:
 
 def _refuse(directory: Path, texts: Iterable[str]) -> None:
     """Raise BuildError where a file to be written is in the way that derivatrix did not write."""
-    nearest = next(path for path in _upwards(directory) if os.path.lexists(path))
-    if not nearest.is_dir():
-        raise BuildError(f"{nearest}: is no directory; choose another place to write to")
-    if nearest != directory:
-        return
-    own = own_files(directory)
-    foreign = [
-        name
-        for name in (*texts, *CERTIFICATE)
-        if os.path.lexists(directory / name) and name not in own
-    ]
+    names = [name for name in (*texts, *CERTIFICATE) if os.path.lexists(directory / name)]
+    own = own_files(directory, names)
+    foreign = ", ".join(name for name in names if name not in own)
     if foreign:
         raise BuildError(
-            f"{directory}: derivatrix did not write {', '.join(foreign)} and will not overwrite "
-            "it; move it away or choose another directory. Nothing was written."
+            f"{directory}: derivatrix did not write {foreign} and will not overwrite it; move it "
+            "away or choose another directory. Nothing was written."
         )
 
 
 def _leftovers(directory: Path, texts: Iterable[str]) -> list[str]:
     """The files of an earlier build that no function belongs to any more."""
-    if not directory.is_dir():
-        return []
-    own = own_files(directory)
-    listed = [f"{name}.py" for name in published(directory) or ()]
-    return [name for name in listed if name in own and name not in set(texts)]
+    old = [f"{name}.py" for name in published(directory)]
+    own = own_files(directory, old)
+    return [name for name in old if name in own and name not in set(texts)]
 
 
-# Writing
-
-
-def _upwards(directory: Path) -> tuple[Path, ...]:
-    """The directory and those that it is in."""
-    return (directory, *directory.absolute().parents)
-
-
-@contextlib.contextmanager
-def _staging(directory: Path) -> Iterator[Path]:
-    """A temporary directory on the file system that `directory` is or will be on."""
-    existing = next(path for path in _upwards(directory) if path.is_dir())
-    staging = Path(tempfile.mkdtemp(prefix=".derivatrix-", dir=existing))
+def _state(path: Path, contents: bytes) -> str:
+    """How a file differs from what it should hold: "missing", "stale", or "" if it does not."""
+    if not path.is_file():
+        return "missing"
     try:
-        yield staging
-    finally:
-        shutil.rmtree(staging)
+        return "" if path.read_bytes() == contents else "stale"
+    except OSError as error:
+        raise BuildError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _install(
-    directory: Path, staging: Path, modules: Sequence[Generated], reports: tuple[Report, ...]
+    directory: Path, place: Path, modules: Sequence[Generated], reports: tuple[Report, ...]
 ) -> BuildResult:
     """Put the staged files in place, those that differ."""
-    directory.mkdir(parents=True, exist_ok=True)
     fresh = [f"{module.name}.py" for module in modules] + [PACKAGE]
-    removed = _leftovers(directory, fresh)
-    if reports:
-        fresh += CERTIFICATE
-    else:
-        removed += [name for name in CERTIFICATE if (directory / name).exists()]
-    written = [name for name in fresh if _differs(staging / name, directory / name)]
-    for name in written:
-        os.replace(staging / name, directory / name)
-    for name in removed:
-        (directory / name).unlink()
+    directory.mkdir(parents=True, exist_ok=True)
+    with locked(directory):
+        _refuse(directory, fresh)  # again: verification took its time
+        removed = _leftovers(directory, fresh)
+        if reports:
+            fresh += CERTIFICATE
+        else:
+            removed += [name for name in CERTIFICATE if (directory / name).exists()]
+        written = [name for name in fresh if _state(directory / name, (place / name).read_bytes())]
+        for name in removed:  # before the rest: their names may differ in case only
+            (directory / name).unlink()
+        for name in written:
+            os.replace(place / name, directory / name)
     names = tuple(module.name for module in modules)
     return BuildResult(directory, names, tuple(written), tuple(removed), reports)
-
-
-def _differs(new: Path, old: Path) -> bool:
-    return not old.is_file() or new.read_bytes() != old.read_bytes()
-
-
-def _replace(path: Path, contents: bytes) -> None:
-    """Write a file through a temporary one beside it, so that no reader sees half of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as file:
-        file.write(contents)
-    os.replace(temporary, path)
-
-
-# The cache of `compile`
-
-
-def _cache_directory() -> Path:
-    wanted = os.environ.get("DERIVATRIX_CACHE")
-    directory = Path(wanted) if wanted else _user_cache() / "derivatrix"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=directory).close()
-    except OSError:
-        return _temporary_cache()
-    return directory.resolve()
-
-
-def _user_cache() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
-@cache
-def _temporary_cache() -> Path:
-    """A directory that lasts as long as the process."""
-    holder = tempfile.TemporaryDirectory(prefix="derivatrix-", ignore_cleanup_errors=True)
-    _holders.append(holder)
-    return Path(holder.name).resolve()
-
-
-_holders: list[tempfile.TemporaryDirectory[str]] = []

@@ -5,11 +5,16 @@ The compiler is imported inside the commands that need it, so `verify` works wit
 
 from __future__ import annotations
 
+import os
+import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,13 +24,13 @@ from rich.table import Table
 from rich.text import Text
 
 from derivatrix import __version__
-from derivatrix.runtime.errors import DerivatrixError
+from derivatrix.compiler.staging import abandon
+from derivatrix.runtime.errors import DerivatrixError, UnsupportedError
 
 if TYPE_CHECKING:
     from derivatrix.compiler.function import Function
     from derivatrix.runtime import Report
 
-TARGETS = ("cpu", "cuda")
 STAGES = ("declare", "lower", "differentiate", "simplify", "plan", "emit")
 STYLES = ("unicode", "latex", "numpy", "index")
 
@@ -33,15 +38,57 @@ STYLES = ("unicode", "latex", "numpy", "index")
 class _Commands(click.Group):
     """Prints errors that derivatrix raises on purpose as text, with exit status 1."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order of their use
+
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # formulas, on any terminal
         try:
-            return super().invoke(ctx)
+            with _mortal():
+                return super().invoke(ctx)
         except DerivatrixError as error:
-            _console(stderr=True).print(Text("derivatrix: ", "bold red") + Text(str(error)))
+            _complain(str(error))
             ctx.exit(1)
+        except KeyboardInterrupt as error:
+            _complain(", ".join(["interrupted", *getattr(error, "__notes__", [])]))
+            ctx.exit(128 + signal.SIGINT)
+
+
+@contextmanager
+def _mortal() -> Iterator[None]:
+    """Signals to end remove what a build has made so far, unless others handle or ignore them.
+
+    They end the process at once: Numba's compiler calls back into Python where an exception, such
+    as KeyboardInterrupt, is printed and lost.
+    """
+    numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in numbers if number is not None}
+    mine = {number: handler for number, handler in before.items() if handler in usual}
+    if threading.current_thread() is not threading.main_thread():
+        mine = {}  # only the main thread may handle signals
+    for number in mine:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number, handler in mine.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    abandon()
+    visible = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which progress bars hide
+    with suppress(OSError):
+        os.write(2, visible + b"\nderivatrix: interrupted\n")
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+
+
+def _complain(text: str) -> None:
+    _console(stderr=True).print(Text("derivatrix: ", "bold red") + Text(text))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,26 +104,48 @@ def main() -> None:
         X = dx.matrix("X", n, n)
         square = dx.function("square", [X], X @ X)
 
+    \b
+    Start with
+        derivatrix explain functions.py
+        derivatrix build functions.py -o generated
+
     Exit status: 0 when all is well, 1 when something failed, 2 for a wrong command line.
     """
 
 
+def _known_targets(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    from derivatrix.compiler.pipeline import require_target
+
+    try:
+        for target in [value] if isinstance(value, str) else value:
+            require_target(target)
+    except UnsupportedError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
+
+
 _file = click.argument("file", metavar="FILE")
 _directory = click.option(
-    "-o", "--output", "directory", required=True, metavar="DIR", help="The generated package."
+    "-o",
+    "--output",
+    "directory",
+    required=True,
+    metavar="DIR",
+    help="The directory of the generated package.",
 )
 _targets = click.option(
     "--target",
     "targets",
     multiple=True,
-    type=click.Choice(TARGETS),
+    metavar="[cpu]",
+    callback=_known_targets,
     default=("cpu",),
     show_default=True,
-    help="What to generate code for; may be given more than once.",
+    help="What to generate code for.",
 )
 
 
-@main.command()
+@main.command(short_help="Write verified modules for the functions in a file.")
 @_file
 @_directory
 @_targets
@@ -85,7 +154,8 @@ def build(file: str, directory: str, targets: Sequence[str], no_verify: bool) ->
     """Derive, generate and verify the functions in FILE, and write them as the package DIR.
 
     Nothing is written unless every module passes verification; what it found is kept as
-    certificate.md and certificate.json. FILE may name one function, as in functions.py:square.
+    certificate.md and certificate.json. Files in DIR that derivatrix did not write are left
+    alone. FILE may name one function, as in functions.py:square; then DIR has that one only.
 
     \b
     Example:
@@ -100,15 +170,15 @@ def build(file: str, directory: str, targets: Sequence[str], no_verify: bool) ->
         result = write(functions, directory, targets, not no_verify, advance)
     if result.reports:
         _print_table(result.reports)
-    count = f"{len(result.modules)} module{'s' * (len(result.modules) != 1)}"
+    count = _count(len(result.modules))
     proof = "verified" if result.reports else "not verified"
     changed = ", ".join(result.written) or "nothing new"
     click.echo(f"{directory}: {count}, {proof}; wrote {changed}")
     if result.removed:
-        click.echo(f"{directory}: removed {', '.join(result.removed)}, which FILE has no more")
+        click.echo(f"{directory}: removed {', '.join(result.removed)}, of an earlier build")
 
 
-@main.command()
+@main.command(short_help="Check the modules of a package again, without the compiler.")
 @click.argument("directory", metavar="DIR")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check, not only those that fail.")
 def verify(directory: str, verbose: bool) -> None:
@@ -135,11 +205,14 @@ def verify(directory: str, verbose: bool) -> None:
         if verbose or not report.passed:
             click.echo(f"\n{report}")
     _certify(directory, reports)
-    if not all(report.passed for report in reports):
+    failed = sum(not report.passed for report in reports)
+    if failed:
+        click.echo(f"{directory}: {failed} of {_count(len(reports))} failed")
         sys.exit(1)
+    click.echo(f"{directory}: {_count(len(reports))}, verified")
 
 
-@main.command()
+@main.command(short_help="Tell whether a package is up to date with its function file.")
 @_file
 @_directory
 @_targets
@@ -160,15 +233,17 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
     for difference in differences:
         click.echo(f"{directory}: {difference.file} is {difference.state}")
     if differences:
-        options = "".join(f" --target {target}" for target in targets if len(targets) > 1)
-        click.echo(f"run: derivatrix build {file} -o {directory}{options}", err=True)
+        command = shlex.join(["derivatrix", "build", file, "-o", directory])
+        click.echo(f"run: {command}", err=True)
         sys.exit(1)
     click.echo(f"{directory}: up to date")
 
 
-@main.command()
+@main.command(short_help="Show the formulas, plan and kernels of functions.")
 @_file
-@click.option("--stage", type=click.Choice(STAGES), help="Dump what this stage makes, only.")
+@click.option(
+    "--stage", type=click.Choice(STAGES), help="Show only what this stage makes of each function."
+)
 @click.option(
     "--style",
     type=click.Choice(STYLES),
@@ -178,34 +253,53 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
 )
 @click.option(
     "--target",
-    type=click.Choice(TARGETS),
+    metavar="[cpu]",
+    callback=_known_targets,
     default="cpu",
     show_default=True,
     help="Whose plan and kernels to show.",
 )
-def explain(file: str, stage: str | None, style: str, target: str) -> None:
+@click.option("--dims", help='The inputs of a text: "A: p m, S: n n spd, s:".')
+@click.option("--wrt", multiple=True, metavar="NAME", help="Differentiate a text by this input.")
+def explain(
+    file: str, stage: str | None, style: str, target: str, dims: str | None, wrt: Sequence[str]
+) -> None:
     """Show the functions in FILE: declaration, formulas, plan and generated module.
 
-    FILE may name one function, as in functions.py:square.
+    FILE may name one function, as in functions.py:square. With --dims it is an expression in the
+    text notation instead, whose declaration and formulas are shown.
 
     \b
     Example:
         derivatrix explain functions.py:square
         derivatrix explain functions.py:square --stage plan
+        derivatrix explain "tr(A*X*B)" --dims "A: p m, X: m n, B: n p" --wrt X
     """
-    from derivatrix.compiler.functionfile import load_functions
     from derivatrix.compiler.pipeline import dump
 
-    for function in load_functions(file):
+    for function in _explained(file, dims, wrt):
         if stage is not None:
             click.echo(dump(function, stage, target))
             continue
         _heading(function.name)
         click.echo(dump(function, "declare", target))
         _print_formulas(function, style)
-        for name in ("plan", "emit"):
+        for name in () if dims is not None else ("plan", "emit"):
             _heading(f"{function.name}: {name}")
             click.echo(dump(function, name, target))
+
+
+def _explained(file: str, dims: str | None, wrt: Sequence[str]) -> Sequence[Function]:
+    """The functions in a file, or the one that a text stands for."""
+    from derivatrix.compiler.frontends.notation.declaration import text_function
+    from derivatrix.compiler.functionfile import load_functions
+
+    if dims is not None:
+        names = [name.strip() for part in wrt for name in part.split(",")]
+        return [text_function(file, dims, names)]
+    if wrt:
+        raise click.UsageError("--wrt goes with a text and its --dims; a file says wrt itself")
+    return load_functions(file)
 
 
 def _print_formulas(function: Function, style: str) -> None:
@@ -216,6 +310,10 @@ def _print_formulas(function: Function, style: str) -> None:
         for key in function.derivatives.results(kind):
             by = f" by {', '.join(key)}" if key else ""
             click.echo(f"{kind}{by}: {function.formula(kind, key or None, style)}")
+
+
+def _count(modules: int) -> str:
+    return f"{modules} module{'s' * (modules != 1)}"
 
 
 def _heading(text: str) -> None:
@@ -251,8 +349,9 @@ def _certify(directory: str, reports: Sequence[Report]) -> None:
     from derivatrix.runtime import write_certificate
 
     root = Path(directory)
+    own = own_files(root, CERTIFICATE)
     for name in CERTIFICATE:
-        if (root / name).exists() and name not in own_files(root):
+        if (root / name).exists() and name not in own:
             click.echo(f"{root / name}: not derivatrix's, and left as it is", err=True)
             return
     try:
@@ -283,10 +382,10 @@ def _progress() -> Iterator[Callable[..., None]]:
 
 
 def _console(stderr: bool = False) -> Console:
-    """Rich's console, with colours on a terminal only; elsewhere it does not wrap lines."""
+    """Rich's console, with colours on a terminal only; it leaves long lines whole."""
     console = Console(stderr=stderr, highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = 160
+    if not (stderr and console.is_terminal):  # a progress bar has to fit
+        console.width = 1000
     return console
 
 

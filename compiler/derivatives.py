@@ -259,13 +259,7 @@ class Derivatives:
         return form.format(*(show(name, "") for name in (value, *key)))
 
     def _size_texts(self) -> dict[str, str]:
-        """For each dimension, where NumPy reads it off an input."""
-        leaves = [self.function.batched(leaf) for leaf in self.function.inputs]
-        found: dict[sympy.Basic, sympy.Basic] = {}
-        for symbol, reading in readings([leaf.shape for leaf in leaves]).items():
-            text = f"{leaves[reading.position].name}.shape[{reading.axis}]"
-            found[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **found})
-        return {str(symbol): index(value) for symbol, value in found.items()}
+        return size_texts([self.function.batched(leaf) for leaf in self.function.inputs])
 
     def _key(self, kind: str, wrt: Any, results: Mapping[Key, Node]) -> Key:
         if wrt is None:
@@ -285,6 +279,15 @@ class Derivatives:
                 f"wrt is {', '.join(self.function.wrt)}"
             )
         return names
+
+
+def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:
+    """For each dimension, where NumPy reads it off an array."""
+    found: dict[sympy.Basic, sympy.Basic] = {}
+    for symbol, reading in readings([leaf.shape for leaf in leaves]).items():
+        text = f"{leaves[reading.position].name}.shape[{reading.axis}]"
+        found[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **found})
+    return {str(symbol): index(value) for symbol, value in found.items()}
 
 
 def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:

@@ -20,24 +20,30 @@ def symbol(name: str) -> sympy.Symbol:
 
 def dims(names: str) -> tuple[sympy.Symbol, ...] | sympy.Symbol:
     """Symbolic dimensions from a string such as "n m" or "n, m"; one name gives one symbol."""
-    parts = names.replace(",", " ").split()
+    parts = names.replace(",", " ").split() if isinstance(names, str) else []
     if not parts:
-        raise DeclarationError('dims() needs at least one name, as in dims("n m")')
-    for part in parts:
-        if not part.isidentifier() or keyword.iskeyword(part) or hasattr(builtins, part):
-            raise DeclarationError(
-                f"dims(): {part!r} is no identifier, or a keyword or builtin of Python"
-            )
-        if part in ("np", "scipy"):
-            raise DeclarationError(f"dims(): the name {part!r} is taken; choose another")
-    symbols = tuple(symbol(part) for part in parts)
+        raise DeclarationError(
+            f'dims({names!r}): expected a text of at least one name, as in dims("n m")'
+        )
+    symbols = tuple(_named(part, "dims()") for part in parts)
     return symbols if len(symbols) > 1 else symbols[0]
+
+
+def _named(name: str, context: str) -> sympy.Symbol:
+    """The size called `name`, a name that generated modules can have."""
+    if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name):
+        raise DeclarationError(
+            f"{context}: {name!r} is no identifier, or a keyword or builtin of Python"
+        )
+    if name in ("np", "scipy"):
+        raise DeclarationError(f"{context}: the name {name!r} is taken; choose another")
+    return symbol(name)
 
 
 def dimension(value: object, context: str = "dimension") -> Dimension:
     """`value` (an int, a symbol, or arithmetic of them) as a canonical dimension."""
     if isinstance(value, str):
-        value = symbol(value)
+        value = _named(value, context)
     if isinstance(value, bool):
         raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
     try:
@@ -50,7 +56,11 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
         raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
     renames = {s: symbol(s.name) for s in expression.free_symbols if s != symbol(s.name)}
     expression = sympy.expand(expression.xreplace(renames))
-    if expression.is_number and not (expression.is_Integer and expression >= 0):
+    lesser = {part: sympy.Dummy() for part in expression.atoms(sympy.Min)}
+    if not expression.xreplace(lesser).is_polynomial():
+        raise DeclarationError(f"{context}: {value} is no polynomial in dimensions")
+    literal = expression.is_number and not (expression.is_Integer and expression >= 0)
+    if literal or expression.is_negative:
         raise DeclarationError(f"{context}: {value} is no size (a non-negative integer)")
     return expression
 
@@ -101,10 +111,14 @@ def readings(shapes: Sequence[Shape]) -> dict[sympy.Symbol, Reading]:
         count = len(found)
         for position, axis, length in axes:
             unknown = [symbol for symbol in length.free_symbols if symbol not in found]
-            if len(unknown) == 1 and sympy.Poly(length, unknown[0]).degree() == 1:
+            if len(unknown) == 1 and _linear(length, unknown[0]):
                 factor = length.coeff(unknown[0], 1)
                 value = sympy.expand(LENGTH - length.coeff(unknown[0], 0)) / factor
                 exact = factor == 1
                 value = value if exact else sympy.floor(value)
                 found[unknown[0]] = Reading(position, axis, value, exact)
     return found
+
+
+def _linear(length: sympy.Expr, size: sympy.Basic) -> bool:
+    return not length.has(sympy.Min) and sympy.Poly(length, size).degree() == 1

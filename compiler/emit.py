@@ -7,7 +7,7 @@ no date, no path, no hash order.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,15 +16,24 @@ import sympy
 
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
-from derivatrix.compiler.kernels import base, blas, boundary
+from derivatrix.compiler.kernels import base, blas, boundary, lu, newton, special
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.steps import Gemm, Plan, Size
-from derivatrix.compiler.printer import KernelText, kernel_text
+from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
+from derivatrix.compiler.printer import KernelText, kernel_text, newton_text
 from derivatrix.runtime.errors import DeclarationError
 
 WIDTH = 100
-BOUNDARY = ("_ndarray", "_empty", "_FLOAT64", "_coerced", "_refuse", "_destinations", "_delivered")
+BOUNDARY = (
+    "_ndarray",
+    "_empty",
+    "_FLOAT64",
+    "_real",
+    "_coerced",
+    "_refuse",
+    "_destinations",
+    "_delivered",
+)
 """What public functions refer to, apart from their kernels."""
 Result = str | tuple[tuple[str, "Result"], ...]
 """The name of one of a plan's outputs, or (field name, result) pairs for a named tuple."""
@@ -107,13 +116,25 @@ class FunctionText:
 def emit(module: ModuleDescription) -> str:
     """The text of the generated module. Raises DeclarationError for an input whose name is
     one that the module itself needs."""
-    kernels = [kernel_text(f.plan, f"The kernel of `{f.name}`.") for f in module.functions]
-    constants = {name: a for f in module.functions for name, a in f.plan.constants}
+    kernels = [kernel_text(f.plan, module.name, _kernel_summary(f)) for f in module.functions]
+    equations = _equations([function.plan for function in module.functions])
+    plans = [f.plan for f in module.functions]
+    plans += [plan for equation in equations for plan in (equation.residual, equation.jacobian)]
+    constants = {name: a for plan in plans for name, a in plan.constants}
+    inner = [
+        kernel_text(plan, module.name, f"The {word} of an equation, for `{equation.name}`.")
+        for equation in equations
+        for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
+    ]
     tuples: dict[str, tuple[str, ...]] = {}
     functions = [_function(function, module, tuples) for function in module.functions]
-    expected = [(f"_{f.name.upper()}", _expected(f.plan, module)) for f in module.functions]
+    expected = [(f"_{f.name.upper()}", _expected(f, module)) for f in module.functions]
     _check_names(module, tuples)
-    sources = _sources(module, kernels)
+    sources = _sources(plans, [*inner, *kernels])
+    if equations:
+        for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
+            sources.add_function(helper)
+        sources.add_function(newton.close)
     if tuples:
         sources.require("collections", "namedtuple")
     return (
@@ -126,6 +147,8 @@ def emit(module: ModuleDescription) -> str:
             constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
             helpers=sources.blocks(),
             tuples=[(name, " ".join(fields)) for name, fields in tuples.items()],
+            inner=inner,
+            equations=[newton_text(equation) for equation in equations],
             kernels=kernels,
             expected=expected,
             functions=functions,
@@ -134,20 +157,36 @@ def emit(module: ModuleDescription) -> str:
     )
 
 
-def _sources(module: ModuleDescription, kernels: Sequence[KernelText]) -> Sources:
+def _equations(plans: Iterable[Plan]) -> list[Newton]:
+    """The equations that the plans solve, each once, those that others need before them."""
+    found: dict[str, Newton] = {}
+    for plan in plans:
+        for equation in plan.equations:
+            for inner in _equations([equation.residual, equation.jacobian]):
+                found.setdefault(inner.name, inner)
+            found.setdefault(equation.name, equation)
+    return list(found.values())
+
+
+def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
     """The helpers that a module needs, and its imports."""
     sources = Sources()
     for name in BOUNDARY:
         sources.add(boundary, name)
     sources.add(base, "compiled")
-    for function in module.functions:
-        for kernel in function.plan.kernels:
+    sources.add(base, "require_arrays")
+    for plan in plans:
+        for kernel in plan.kernels:
             sources.add_function(kernel)
-        if any(isinstance(step, Gemm) for step in function.plan.steps):
+        if any(isinstance(step, Gemm) for step in plan.steps):
             sources.add(blas, "gemm")
     lines = [line for kernel in kernels for step in kernel.steps for line in step.lines]
-    if any("math." in line for line in lines):
+    words = {word for line in lines for word in re.findall(r"\w+", line)}
+    if "math" in words:
         sources.require("math")
+    for name in special.KERNELS.values():
+        if name in words:
+            sources.add(special, name)
     sources.require("numpy", alias="np")
     return sources
 
@@ -186,13 +225,30 @@ def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]
                 )
 
 
-def _expected(plan: Plan, module: ModuleDescription) -> str:
-    """The names and shapes of a function's arguments, then the conditions on sizes."""
+def _kernel_summary(function: FunctionDescription) -> str:
+    filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
+    return f"The kernel of `{function.name}`: fills {filled}."
+
+
+def _expected(function: FunctionDescription, module: ModuleDescription) -> str:
+    """The names and shapes of a function's arguments, then the conditions on sizes, then the
+    names of what `out` holds."""
     shapes = tuple(
         (argument.name, tuple(index(size) for size in argument.shape))
-        for argument in plan.arguments
+        for argument in function.plan.arguments
     )
-    return literal((shapes, tuple(module.requirements)))
+    places = dict(_places(function.result, "out"))
+    names = tuple(places[output] for output, _ in function.plan.outputs)
+    return literal((shapes, tuple(module.requirements), names))
+
+
+def _places(result: Result, path: str) -> Iterator[tuple[str, str]]:
+    """Each output with where it is in a function's result, as in "out.gradient.A"."""
+    if isinstance(result, str):
+        yield result, path
+    else:
+        for name, part in result:
+            yield from _places(part, f"{path}.{name}")
 
 
 def _function(
@@ -227,7 +283,10 @@ def _function(
         expected=f"_{function.name.upper()}",
         sizes=sizes.lines,
         conditions=" or ".join([*sizes.conditions(plan), *refused]),
-        real=next((f"{a.name}.dtype" for a in plan.arguments if a.shape), "_FLOAT64"),
+        real=next(
+            (f"{argument.name}.dtype" for argument in plan.arguments if argument.shape),
+            f"_real({parameters[0]})",
+        ),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
         call=f"{plan.name}({', '.join([*parameters, *locals_])})",
@@ -299,7 +358,8 @@ def _result(
     if isinstance(result, str):
         return results[result]
     tuples[path] = tuple(name for name, _ in result)
-    parts = [_result(part, f"{path}Row", results, tuples) for _, part in result]
+    inner = "Gradient" if path == "ValueAndGradient" else f"{path}Row"
+    parts = [_result(part, inner, results, tuples) for _, part in result]
     return f"{path}({', '.join(parts)})"
 
 

@@ -13,7 +13,10 @@ from derivatrix.compiler.ir import (
     Einsum,
     Leaf,
     Map,
+    Merge,
     Node,
+    Pack,
+    Pick,
     Select,
     Sum,
     Triangle,
@@ -57,6 +60,15 @@ def _evaluate(
         case Triangle():
             rows, columns = np.indices(shape)
             return (rows >= columns + node.offset).astype(np.float64)
+        case Pick():
+            return np.eye(shape[1])[list(node.table)]
+        case Merge():
+            merged, outer, inner = np.indices(shape)
+            return (merged == shape[2] * outer + inner).astype(np.float64)
+        case Pack():
+            packed, rows, columns = np.indices(shape)
+            inside = (columns <= rows) & (packed == rows * (rows + 1) // 2 + columns)
+            return inside.astype(np.float64)
         case Einsum():
             return _einsum(node, known, sizes)
         case Sum():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import reprlib
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,9 @@ import sympy
 from derivatrix.compiler import dimensions
 from derivatrix.compiler.arrays import Array, asarray
 from derivatrix.compiler.dimensions import Shape, shape_text
-from derivatrix.compiler.ir import Apply, Einsum, Leaf, Node, Select, full, topological
+from derivatrix.compiler.ir import Apply, Einsum, Leaf, Map, Node, Select, full, topological
+from derivatrix.compiler.ir import leaves as leaves_below
+from derivatrix.compiler.plan.scalars import require_kernel
 from derivatrix.compiler.substitute import substitute
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
 
@@ -146,9 +150,11 @@ def function(
     """
     require_name(name, "a function")
     try:
-        leaves = tuple(_input(name, value) for value in _sequence(name, "inputs", inputs))
+        given = asarray(expr).node
+        leaves = tuple(_input(name, value, given) for value in _sequence(name, "inputs", inputs))
         _check_inputs(name, leaves)
-        expression = _resolve(name, asarray(expr).node, leaves)
+        expression = _resolve(name, given, leaves)
+        _check_scalar_functions(expression)
     except DerivatrixError as error:
         if str(error).startswith(f"{name}:"):
             raise
@@ -165,14 +171,30 @@ def function(
 
 
 def derive(function: Function) -> Derivatives:
-    """The derivatives of a function in closed form; printing them shows the formulas."""
-    return function.derivatives
+    """The derivatives of a function in closed form; printing them shows the formulas.
+
+    Raises DeclarationError for what is no declared function.
+    """
+    return require_function(function, "derive").derivatives
+
+
+def require_function(value: object, place: str) -> Function:
+    """The value itself. Raises DeclarationError unless it is a declared function."""
+    if not isinstance(value, Function):
+        raise DeclarationError(
+            f"{place}: {reprlib.repr(value)} (of type {type(value).__name__}) is no derivatrix "
+            "function; declare one with `derivatrix.function(name, inputs, expression)`"
+        )
+    return value
 
 
 def require_name(name: object, what: str) -> None:
     """Raise DeclarationError unless `name` is usable as a Python name of its own."""
     if not isinstance(name, str) or not name.isidentifier():
         raise DeclarationError(f"the name of {what} must be a Python identifier, not {name!r}")
+    plain = unicodedata.normalize("NFKC", name)
+    if plain != name:
+        raise DeclarationError(f"Python reads {name!r} as {plain!r}; write the name of {what} so")
     if keyword.iskeyword(name) or (keyword.issoftkeyword(name) and name != "_"):
         raise DeclarationError(f"{name!r} is a Python keyword; choose another name for {what}")
     if hasattr(builtins, name):
@@ -187,16 +209,26 @@ def _sequence(name: str, what: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def _input(name: str, value: Any) -> Leaf:
+def _input(name: str, value: Any, expression: Node) -> Leaf:
+    if isinstance(value, str):
+        value = _called(name, value, expression)
     if isinstance(value, (Array, sympy.Symbol, sympy.MatrixSymbol)):
         if isinstance(value, sympy.Symbol) and value == dimensions.symbol(value.name):
             raise DeclarationError(f"{name}: {value} is a dimension, not an input")
         node = asarray(value).node
         if isinstance(node, Leaf):
-            return node
+            return Leaf(node.name, node.shape, node.structure)
     raise DeclarationError(
         f"{name}: {value!r} is no input; declare inputs with matrix, vector, scalar or tensor"
     )
+
+
+def _called(name: str, known: str, expression: Node) -> Array:
+    """The symbol of the expression that is called `known`, one declared with a structure first."""
+    found = [leaf for leaf in leaves_below([expression]) if leaf.name == known]
+    if not found:
+        raise DeclarationError(f"{name}: inputs names {known!r}, which the expression does not use")
+    return Array(min(found, key=lambda leaf: leaf.role == "symbol"))
 
 
 def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
@@ -218,7 +250,8 @@ def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
 
 
 def _resolve(name: str, expression: Node, leaves: Sequence[Leaf]) -> Node:
-    """The expression with every leaf one of the declared inputs, and dimensions as numbers."""
+    """The expression with every leaf one of the declared inputs, and dimensions as numbers.
+    SymPy's symbols say nothing of structure, and take what is declared."""
     declared = {leaf.name: leaf for leaf in leaves}
     symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
     replacements: dict[Node, Node] = {}
@@ -226,7 +259,8 @@ def _resolve(name: str, expression: Node, leaves: Sequence[Leaf]) -> Node:
         if not isinstance(node, Leaf):
             continue
         known = declared.get(node.name)
-        if known is None and not node.shape and node.name in symbols:
+        symbolic = node.role == "symbol"
+        if known is None and symbolic and not node.shape and node.name in symbols:
             replacements[node] = full(dimensions.symbol(node.name))
         elif known is None:
             raise DeclarationError(
@@ -237,6 +271,11 @@ def _resolve(name: str, expression: Node, leaves: Sequence[Leaf]) -> Node:
             raise ShapeError(
                 f"{name}: {node.name} is declared with shape {shape_text(known.shape)} and used "
                 f"with shape {shape_text(node.shape)}"
+            )
+        elif known.structure != node.structure and not symbolic:
+            raise DeclarationError(
+                f"{name}: {node.name} is {known.structure} in inputs and {node.structure} in the "
+                "expression; declare it once, with one structure"
             )
         elif known is not node:
             replacements[node] = known
@@ -250,6 +289,13 @@ def _check_used(name: str, leaves: Sequence[Leaf], expression: Node) -> None:
             raise DeclarationError(
                 f"{name}: the input {leaf.name!r} is never used; remove it from inputs"
             )
+
+
+def _check_scalar_functions(expression: Node) -> None:
+    """Raise UnsupportedError for an elementwise function that no kernel computes."""
+    for node in topological([expression]):
+        if isinstance(node, Map):
+            require_kernel(node.expression)
 
 
 def _names(name: str, what: str, values: Sequence[Any], names: Sequence[str]) -> list[str]:

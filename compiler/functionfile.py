@@ -32,87 +32,94 @@ def load_functions(source: str | os.PathLike[str]) -> list[Function]:
     for function in functions:
         if function.name == name:
             return [function]
-    raise DeclarationError(f"{path}: no function is called {name!r}{_hint(name, functions)}")
+    raise DeclarationError(f"{path}: {_refusal(name, [function.name for function in functions])}")
 
 
-def require_unique(functions: Function | Iterable[Function], place: str) -> list[Function]:
-    """One function or several, as a list. Raises DeclarationError where two have one name, for
-    what is no function, and for none at all."""
+def require_unique(functions: Iterable[Function], place: str) -> list[Function]:
+    """The functions, each once. Raises DeclarationError where two have one name."""
     found: dict[str, Function] = {}
-    for function in [functions] if isinstance(functions, Function) else functions:
-        if not isinstance(function, Function):
-            raise DeclarationError(
-                f"{place}: {function!r} is no derivatrix function; declare one with "
-                "`derivatrix.function(name, inputs, expression)`"
-            )
+    for function in functions:
         if found.setdefault(function.name, function) is not function:
             raise DeclarationError(
                 f"{place}: two functions are called {function.name!r}; give one another name"
             )
-    if not found:
-        raise DeclarationError(
-            f"{place}: there is no function; declare one at the top level, as in "
-            '`square = dx.function("square", [X], X @ X)`'
-        )
     return list(found.values())
 
 
 def _split(source: str) -> tuple[Path, str | None]:
     path, separator, name = source.rpartition(":")
-    if separator and name.isidentifier() and not os.path.exists(source):
+    if not separator or os.path.exists(source):
+        return Path(source), None
+    if name.isidentifier() or os.path.exists(path):
         return Path(path), name
     return Path(source), None
 
 
+def _refusal(name: str, names: list[str]) -> str:
+    declared = f"it declares {', '.join(names)}"
+    if not name:
+        return f"the name of a function is missing after the colon; {declared}"
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"no function is called {name!r} ({declared}){hint}"
+
+
 def _functions(path: Path, module: ModuleType) -> list[Function]:
     found = [value for value in vars(module).values() if isinstance(value, Function)]
+    if not found:
+        raise DeclarationError(
+            f"{path}: there is no function; declare one at the top level, as in "
+            '`square = dx.function("square", [X], X @ X)`'
+        )
     return require_unique(found, str(path))
 
 
 def _execute(path: Path) -> ModuleType:
+    code = _code(path)
     module = ModuleType(MODULE)
     module.__file__ = str(path)
-    directory = str(path.resolve().parent)
-    code = _code(path)
+    before = [*sys.path]
     sys.modules[MODULE] = module
-    sys.path.insert(0, directory)
+    sys.path.insert(0, str(path.resolve().parent))
     try:
         exec(code, vars(module))
     except DerivatrixError as error:
         raise type(error)(f"{_place(path, error)}: {error}") from error
-    except (Exception, SystemExit) as error:  # the file is the user's: it may raise anything
+    except KeyboardInterrupt as error:
+        error.add_note(_place(path, error))
+        raise
+    except BaseException as error:  # the file is the user's: it may raise anything
         raise DeclarationError(f"{_place(path, error)}: {_text(error)}") from error
     finally:
-        sys.path.remove(directory)
-        del sys.modules[MODULE]
+        sys.path[:] = before
+        sys.modules.pop(MODULE, None)
     return module
 
 
 def _code(path: Path) -> CodeType:
+    if path.is_dir():
+        raise DeclarationError(f"{path}: a directory; name a Python file that declares functions")
     try:
-        return compile(path.read_bytes(), str(path), "exec")
+        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     except OSError as error:
         raise DeclarationError(f"{path}: cannot be read: {error.strerror}") from error
     except SyntaxError as error:
-        raise DeclarationError(f"{path}, line {error.lineno}: {_text(error)}") from error
-    except ValueError as error:
-        raise DeclarationError(f"{path}: no Python file: {error}") from error
+        place = f"{path}:{error.lineno}" if error.lineno else str(path)
+        raise DeclarationError(f"{place}: {type(error).__name__}: {error.msg}") from error
+    except (ValueError, MemoryError, RecursionError) as error:
+        raise DeclarationError(f"{path}: no Python file: {_text(error)}") from error
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+    """The error's type and text, as Python prints them at the end of a traceback."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error}"  # its text names the file and line
+    lines = traceback.format_exception_only(error)
+    return lines[0].strip().removeprefix(f"{MODULE}.")
 
 
 def _place(path: Path, error: BaseException) -> str:
     """The file, and its line that was running when the error was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    return f"{path}, line {lines[-1]}" if lines else str(path)
-
-
-def _hint(name: str, functions: list[Function]) -> str:
-    names = [function.name for function in functions]
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if close:
-        return f"; did you mean {' or '.join(close)}?"
-    return f"; it declares {', '.join(names)}"
+    return f"{path}:{lines[-1]}" if lines else str(path)

@@ -7,6 +7,22 @@ from sympy.printing.str import StrPrinter
 class _Indices(StrPrinter):
     """Integer arithmetic as Python writes it."""
 
+    def _print_Add(self, expression: sympy.Add, order: str | None = None) -> str:
+        return self._quotient(expression) or super()._print_Add(expression, order)
+
+    def _print_Mul(self, expression: sympy.Mul) -> str:
+        return self._quotient(expression) or super()._print_Mul(expression)
+
+    def _quotient(self, expression: sympy.Expr) -> str:
+        """An integer with fractions in it, as n (n + 1)/2, divided once; "" without fractions."""
+        numerator, denominator = sympy.together(expression).as_numer_denom()
+        if denominator == 1:
+            return ""
+        return f"(({self._print(sympy.expand(numerator))}) // {self._print(denominator)})"
+
+    def _print_AppliedUndef(self, expression: sympy.core.function.AppliedUndef) -> str:
+        return f"{expression.func.__name__}[{self._print(expression.args[0])}]"
+
     def _print_floor(self, expression: sympy.floor) -> str:
         numerator, denominator = expression.args[0].as_numer_denom()
         return f"(({self._print(numerator)}) // {self._print(denominator)})"

@@ -8,8 +8,8 @@ Constructors check shapes and nothing else; all folding lives in `simplify`.
 Node kinds
 - `Leaf`: an input, cotangent or tangent;
 - `Constant`: a literal array;
-- `Delta`, `Select`, `Triangle` (each `Structural`): arrays of zeros and ones given by a rule,
-  never stored;
+- `Delta`, `Select`, `Pick`, `Triangle`, `Merge`, `Pack` (each `Structural`): arrays of zeros and
+  ones given by a rule, never stored;
 - `Einsum`: coefficient times a product of labelled factors, contracted;
 - `Sum`: a sum of nodes of one shape (none: zeros);
 - `Map`: a SymPy scalar expression, entry by entry;
@@ -107,7 +107,8 @@ def _text(field: object) -> str:
 
 
 class Leaf(Node):
-    """A named array. `role` is "input", "cotangent", "tangent" or "placeholder"."""
+    """A named array. `role` is "input", "cotangent", "tangent", "placeholder", or "symbol" for a
+    symbol of SymPy's, which becomes the input of its name."""
 
     __slots__ = ("name", "role", "structure")
     name: str
@@ -174,6 +175,40 @@ class Triangle(Structural):
 
     def __new__(cls, rows: Dimension, columns: Dimension, offset: int = 0) -> Triangle:
         return cls._intern((rows, columns, offset), {"offset": offset}, (rows, columns), prefix="0")
+
+
+class Pick(Structural):
+    """1 where j == table[i]; shape (len(table), size). Contracting j gathers entries,
+    contracting i adds them back."""
+
+    __slots__ = ("table",)
+    table: tuple[int, ...]
+
+    def __new__(cls, table: tuple[int, ...], size: Dimension) -> Pick:
+        shape = (sympy.Integer(len(table)), size)
+        return cls._intern((table, size), {"table": table}, shape, prefix="0")
+
+
+class Merge(Structural):
+    """1 where k == inner*i + j; shape (outer*inner, outer, inner): two axes as one, in C order.
+    Contracting i and j merges them, contracting k splits it."""
+
+    __slots__ = ()
+
+    def __new__(cls, outer: Dimension, inner: Dimension) -> Merge:
+        shape = (sympy.expand(outer * inner), outer, inner)
+        return cls._intern((outer, inner), {}, shape, prefix="0")
+
+
+class Pack(Structural):
+    """1 where k == i*(i+1)/2 + j and j <= i; shape (size*(size+1)/2, size, size): the lower
+    triangle of a matrix as a vector, row by row."""
+
+    __slots__ = ()
+
+    def __new__(cls, size: Dimension) -> Pack:
+        count = sympy.expand(size * (size + 1) / 2)
+        return cls._intern((size,), {}, (count, size, size), prefix="0")
 
 
 class Einsum(Node):

@@ -12,7 +12,10 @@ from derivatrix.compiler.ir import (
     Einsum,
     Leaf,
     Map,
+    Merge,
     Node,
+    Pack,
+    Pick,
     Select,
     Sum,
     Triangle,
@@ -52,6 +55,12 @@ def _describe(node: Node, names: Mapping[Node, str]) -> str:
             return "delta"
         case Select():
             return f"select {node.start} + {node.step} i"
+        case Pick():
+            return f"pick {list(node.table)}"
+        case Merge():
+            return f"merge {node.shape[1]} x {node.shape[2]}"
+        case Pack():
+            return f"pack the lower triangle of {node.shape[1]} rows"
         case Triangle():
             return f"triangle i >= j + {node.offset}"
         case Einsum():

@@ -10,6 +10,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from derivatrix import __version__
+from derivatrix.compiler.indices import index
 from derivatrix.compiler.derivatives import Derivatives, Key
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import shape_text
@@ -22,6 +23,7 @@ from derivatrix.compiler.plan import Plan, plan
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 TARGETS = ("cpu",)
+PLANNED = ("cuda",)
 
 SUMMARIES = {
     "value": "The value.",
@@ -46,10 +48,20 @@ class Generated:
 
 def generate(function: Function, target: str = "cpu") -> Generated:
     """The module for `function`. Raises UnsupportedError for an unknown target."""
-    if target not in TARGETS:
-        raise UnsupportedError(f"there is no target {target!r}; choose from {', '.join(TARGETS)}")
+    require_target(target)
     module = describe(function)
     return Generated(function.name, emit(module), digest(function))
+
+
+def require_target(target: object) -> None:
+    """Raise UnsupportedError unless there is code for a target of this name."""
+    if target in PLANNED:
+        raise UnsupportedError(
+            f"there is no code for the target {target!r} yet, it comes with a later version of "
+            f"derivatrix; choose from {', '.join(TARGETS)}"
+        )
+    if target not in TARGETS:
+        raise UnsupportedError(f"there is no target {target!r}; choose from {', '.join(TARGETS)}")
 
 
 def kernel_plan(derivatives: Derivatives, kind: str) -> Plan:
@@ -84,7 +96,7 @@ def describe(function: Function) -> ModuleDescription:
         facts={
             "INPUTS": tuple(_input(function, position) for position in range(len(function.inputs))),
             "OUTPUT": {
-                "shape": tuple(str(size) for size in function.expression.shape),
+                "shape": tuple(index(size) for size in function.expression.shape),
                 "batched": bool(function.batch),
             },
             "WRT": function.wrt,
@@ -164,8 +176,10 @@ def _docstring(function: Function) -> str:
 def _conventions(function: Function) -> list[str]:
     lines = [
         "a bar marks a cotangent, a dot a tangent; a Jacobian is J[out..., in...]",
-        "arrays are float64, or float32 where all arrays are; results are new arrays unless "
-        "`out` is given",
+        "results are float64, or float32 where all arrays given are (all numbers where none is an "
+        "array); they are new arrays unless `out` is given",
+        "the kernels take C-contiguous arrays of one type, float64 or float32, and numbers for "
+        "rank 0; they fill the arrays given last, return nothing and check no shapes",
     ]
     structured = [
         f"{leaf.name} ({leaf.structure})"
@@ -284,6 +298,5 @@ def dump(function: Function, stage: str, target: str = "cpu") -> str:
     """What a stage makes of `function`, as text. Raises DeclarationError for an unknown stage."""
     if stage not in _DUMPS:
         raise DeclarationError(f"there is no stage {stage!r}; choose from {', '.join(STAGES)}")
-    if target not in TARGETS:
-        raise UnsupportedError(f"there is no target {target!r}; choose from {', '.join(TARGETS)}")
+    require_target(target)
     return _DUMPS[stage](function)

@@ -11,6 +11,7 @@ from sympy.printing.pycode import PythonCodePrinter
 
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
+from derivatrix.compiler.kernels import special
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -23,6 +24,7 @@ from derivatrix.compiler.plan.steps import (
     Load,
     Loop,
     Nest,
+    Newton,
     Operand,
     Plan,
     Scalar,
@@ -63,6 +65,7 @@ FUNCTIONS = {
     "erfc": "math.erfc",
     "gamma": "math.gamma",
     "lgamma": "math.lgamma",
+    **special.KERNELS,
 }
 """How Numba spells the operators of `steps.Operate`."""
 
@@ -91,9 +94,10 @@ class KernelText:
     steps: tuple[StepText, ...]
 
 
-def kernel_text(plan: Plan, summary: str) -> KernelText:
-    """The kernel of a plan, in parts that a template joins."""
-    steps = _steps(plan)
+def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
+    """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
+    name, for messages."""
+    steps = _steps(plan, owner)
     reducing = any(isinstance(step, Nest) and _reduces(step.body) for step in plan.steps)
     words = {word for step in steps for line in step.lines for word in re.findall(r"\w+", line)}
     sizes = []
@@ -102,11 +106,11 @@ def kernel_text(plan: Plan, summary: str) -> KernelText:
             value = size.value.xreplace({LENGTH: _axis(size.argument.local, size.axis)})
             sizes.append(f"{size.local} = {index(value)}")
             words.update(re.findall(r"\w+", sizes[-1]))
-    head = [*reversed(sizes)]
+    outputs = [buffer.name for _, buffer in plan.outputs]
+    head = [*_checked(plan, owner), *reversed(sizes)]
     if "real" in words:
-        head.append(f"real = {plan.outputs[0][1].name}.dtype.type")
-    parameters = [argument.local for argument in plan.arguments]
-    parameters += [buffer.name for _, buffer in plan.outputs]
+        head.append(f"real = {outputs[0]}.dtype.type")
+    parameters = [argument.local for argument in plan.arguments] + outputs
     return KernelText(
         REDUCING if reducing else EXACT,
         plan.name,
@@ -117,12 +121,50 @@ def kernel_text(plan: Plan, summary: str) -> KernelText:
     )
 
 
-def _steps(plan: Plan) -> tuple[StepText, ...]:
+@dataclass(frozen=True)
+class NewtonText:
+    """A function that solves an equation: its parameters but the last, `out`; `start`: the first
+    of them; `sample`: those of one index of the stack; the names of its two kernels."""
+
+    name: str
+    summary: str
+    parameters: str
+    start: str
+    sample: str
+    residual: str
+    jacobian: str
+    iterations: int
+
+
+def newton_text(step: Newton) -> NewtonText:
+    """The function of an equation, in parts that a template joins."""
+    names = [f"argument_{position}" for position in range(len(step.arguments))]
+    return NewtonText(
+        step.name,
+        f"out[s] = {step.comment}, for each index s; False if one was not found.",
+        ", ".join(names),
+        names[0],
+        ", ".join(f"{name}[s]" for name in names),
+        step.residual.name,
+        step.jacobian.name,
+        step.iterations,
+    )
+
+
+def _checked(plan: Plan, owner: str) -> list[str]:
+    """The check of the arrays given to a kernel."""
+    local = {argument.name: argument.local for argument in plan.arguments if argument.shape}
+    local.update({name: buffer.name for name, buffer in plan.outputs})
+    arrays = ", ".join(local.values()) + ("," if len(local) == 1 else "")
+    return _called("require_arrays", [repr(owner), repr(" ".join(local)), f"({arrays})"])
+
+
+def _steps(plan: Plan, owner: str) -> tuple[StepText, ...]:
     """The steps, each with the allocations before it as its first lines."""
     texts = []
     allocations: tuple[str, ...] = ()
     for step in plan.steps:
-        text = _step(step, plan.outputs[0][1].name)
+        text = _step(step, plan.outputs[0][1].name, owner)
         if isinstance(step, Allocate):
             allocations += text.lines
         else:
@@ -145,7 +187,7 @@ def _reduces(body: Iterable[Statement]) -> bool:
     return False
 
 
-def _step(step: Step, output: str) -> StepText:
+def _step(step: Step, output: str, owner: str) -> StepText:
     match step:
         case Allocate(buffer):
             kind = "np.int32" if buffer.kind == "integer" else f"{output}.dtype"
@@ -157,17 +199,29 @@ def _step(step: Step, output: str) -> StepText:
             return StepText(comment, tuple(_statements(body)))
         case Gemm():
             return StepText(step.comment, tuple(_gemm(step)))
-        case Call(comment, kernel, arguments):
+        case Call(comment, kernel, arguments, failure):
             texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
-            return StepText(comment, tuple(_called(kernel.__name__, texts)))
+            return StepText(comment, _guarded(kernel.__name__, texts, failure, owner))
+        case Newton():
+            texts = [_operand(operand) for operand in (*step.arguments, step.target)]
+            return StepText(step.comment, _guarded(step.name, texts, step.failure, owner))
 
 
-def _called(name: str, arguments: list[str]) -> list[str]:
+def _guarded(name: str, arguments: list[str], failure: str, owner: str) -> tuple[str, ...]:
+    """A call that raises where it returns False, if it can."""
+    if not failure:
+        return tuple(_called(name, arguments))
+    message = repr(f"{owner}: {failure}")
+    lines = _called(f"if not {name}", arguments, ":")
+    return (*lines, f"    raise np.linalg.LinAlgError({message})")
+
+
+def _called(name: str, arguments: list[str], end: str = "") -> list[str]:
     """A call, with an argument a line where it is too long for one line."""
-    line = f"{name}({', '.join(arguments)})"
+    line = f"{name}({', '.join(arguments)}){end}"
     if len(line) <= WIDTH:
         return [line]
-    return [f"{name}(", *(f"    {argument}," for argument in arguments), ")"]
+    return [f"{name}(", *(f"    {argument}," for argument in arguments), f"){end}"]
 
 
 def _gemm(step: Gemm) -> list[str]:
@@ -233,6 +287,8 @@ def _load(load: Load) -> str:
 def number(value: sympy.Expr) -> str:
     """A number in the precision of the outputs."""
     if value.free_symbols:
+        numbers = [part for part in value.atoms(sympy.Function) if part.is_number]
+        value = value.xreplace({part: part.evalf(17) for part in numbers})
         text = PythonCodePrinter({"fully_qualified_modules": True}).doprint(value)
     elif value in (sympy.nan, sympy.oo, -sympy.oo):
         text = {sympy.nan: "np.nan", sympy.oo: "np.inf", -sympy.oo: "-np.inf"}[value]

@@ -19,9 +19,9 @@ from derivatrix.runtime.errors import UnsupportedError
 
 
 class ScalarFunction(sympy.Function):
-    """A scalar function of one real variable that SymPy lacks.
+    """A scalar function of real variables that SymPy lacks.
 
-    `numpy_text` is a format string of the argument. `definition` is the same in functions that
+    `numpy_text` is a format string of the arguments. `definition` is the same in functions that
     kernels know, where they do not know this one itself.
     """
 
@@ -34,7 +34,7 @@ class ScalarFunction(sympy.Function):
         return None
 
     def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
-        return self.numpy_text.format(printer._print(self.args[0]))
+        return self.numpy_text.format(*map(printer._print, self.args))
 
     _scipycode = _numpycode
 
@@ -108,6 +108,22 @@ class relu(ScalarFunction):
         return step(self.args[0])
 
 
+class logaddexp(ScalarFunction):
+    """log(exp(x) + exp(y)), without overflow."""
+
+    nargs = 2
+    numpy_text = "np.logaddexp({0}, {1})"
+
+    def definition(self) -> sympy.Expr:
+        x, y = self.args
+        apart = sympy.Max(x, y) + log1p(sympy.exp(-sympy.Abs(x - y)))
+        return sympy.Piecewise((x + sympy.log(2), sympy.Eq(x, y)), (apart, True))
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        x, y = self.args
+        return sigmoid(x - y) if argindex == 1 else sigmoid(y - x)
+
+
 class step(ScalarFunction):
     """1 where x > 0, else 0."""
 
@@ -150,10 +166,19 @@ FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
     "normcdf": normcdf,
     "gamma": sympy.gamma,
     "gammaln": sympy.loggamma,
+    "loggamma": sympy.loggamma,
+    "digamma": lambda x: sympy.polygamma(0, x),
+    "polygamma": sympy.polygamma,
+    "zeta": sympy.zeta,
+    "besselj": sympy.besselj,
+    "bessely": sympy.bessely,
+    "besseli": sympy.besseli,
+    "besselk": sympy.besselk,
+    "erfinv": sympy.erfinv,
     "sigmoid": sigmoid,
     "expit": sigmoid,
     "softplus": softplus,
-    "logaddexp": lambda x, y: x + softplus(y - x),
+    "logaddexp": logaddexp,
     "relu": relu,
     "abs": sympy.Abs,
     "sign": sympy.sign,
@@ -216,6 +241,18 @@ class _Printer(SciPyPrinter):
 
     def _print_Abs(self, expression: sympy.Abs) -> str:
         return f"np.abs({self._print(expression.args[0])})"
+
+    def _print_polygamma(self, expression: sympy.polygamma) -> str:
+        order, x = map(self._print, expression.args)
+        if expression.args[0] == 0:
+            return f"scipy.special.digamma({x})"
+        return f"scipy.special.polygamma({order}, {x})"
+
+    def _print_zeta(self, expression: sympy.zeta) -> str:
+        return f"scipy.special.zeta({', '.join(map(self._print, expression.args))})"
+
+    def _print_erfinv(self, expression: sympy.erfinv) -> str:
+        return f"scipy.special.erfinv({self._print(expression.args[0])})"
 
     def _print_Min(self, expression: sympy.Min) -> str:
         return self._fold("np.minimum", expression.args)

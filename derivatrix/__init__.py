@@ -15,6 +15,7 @@ that has no SymPy and no jinja2.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from derivatrix.version import VERSION
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from derivatrix.compiler.build import check as check
     from derivatrix.compiler.build import compile as compile
     from derivatrix.compiler.frontends.arrays import *
+    from derivatrix.compiler.frontends.notation import parse as parse
     from derivatrix.compiler.function import Function as Function
     from derivatrix.compiler.function import derive as derive
     from derivatrix.compiler.function import function as function
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 _PACKAGES = ("compiler", "runtime", "templates", "version")
 _NAMES = {
     "compiler.build": ("BuildResult", "build", "check", "compile"),
+    "compiler.frontends.notation": ("parse",),
     "compiler.function": ("Function", "derive", "function"),
     "runtime": ("Report", "load", "load_package", "verify"),
     "runtime.errors": (
@@ -88,4 +91,6 @@ def _find(name: str) -> object:
         operation = importlib.import_module(f"{__name__}.{_OPERATIONS}").find(name)
         if operation is not None:
             return operation
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+    )

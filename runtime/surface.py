@@ -203,12 +203,13 @@ class Surface:
 
 def shape_at(shape: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
     """A shape of arithmetic texts as numbers."""
-    scope: dict[str, Any] = {"__builtins__": {}, **sizes}
+    scope: dict[str, Any] = {"__builtins__": {}, "min": min, **sizes}
     return tuple(int(eval(text, scope)) for text in shape)
 
 
 def _names(text: str) -> list[str]:
-    return [node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
+    names = [node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
+    return [name for name in names if name != "min"]
 
 
 def _one_or_all(parts: list[Any]) -> Any:

@@ -16,9 +16,11 @@ def numbers(shape: Sequence[Dimension], sizes: Mapping[str, int] = SIZES) -> tup
     return tuple(int(evaluate(size, sizes)) for size in shape)
 
 
-def draw(leaf: Leaf, generator: np.random.Generator) -> np.ndarray:
+def draw(
+    leaf: Leaf, generator: np.random.Generator, sizes: Mapping[str, int] = SIZES
+) -> np.ndarray:
     """A value for an input."""
-    array = np.asarray(generator.normal(size=numbers(leaf.shape)))
+    array = np.asarray(generator.normal(size=numbers(leaf.shape, sizes)))
     match leaf.structure:
         case "spd":
             return array @ array.swapaxes(-1, -2) / array.shape[-1] + np.eye(array.shape[-1])
@@ -47,7 +49,9 @@ def along(leaf: Leaf, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def draw_all(function: Function, seed: int = 0) -> dict[str, np.ndarray]:
+def draw_all(
+    function: Function, seed: int = 0, sizes: Mapping[str, int] = SIZES
+) -> dict[str, np.ndarray]:
     """Values for the inputs, the cotangent and the tangents of a function."""
     generator = np.random.default_rng(seed)
     derivatives = function.derivatives
@@ -57,7 +61,8 @@ def draw_all(function: Function, seed: int = 0) -> dict[str, np.ndarray]:
     values = {}
     for name, leaf in leaves.items():
         if leaf.role == "input":
-            values[name] = draw(leaf, generator)
+            values[name] = draw(leaf, generator, sizes)
         else:
-            values[name] = along(leaf, np.asarray(generator.normal(size=numbers(leaf.shape))))
+            shape = numbers(leaf.shape, sizes)
+            values[name] = along(leaf, np.asarray(generator.normal(size=shape)))
     return values

@@ -4,8 +4,11 @@ import dataclasses
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.compiler import build as building
+from derivatrix.compiler import staging
 from tests.test_packaging import ROOT, WITHOUT
 
 pytestmark = pytest.mark.xdist_group("build")
@@ -40,6 +44,11 @@ def snapshot(directory: Path) -> dict[str, bytes]:
         for path in files
         if "__pycache__" not in path.parts
     }
+
+
+def trust(monkeypatch, built):
+    """Let `double` pass without being verified, for time's sake."""
+    monkeypatch.setattr(building, "verify_module", lambda *_, **__: built.reports[0])
 
 
 def spoil(monkeypatch):
@@ -125,20 +134,23 @@ def test_the_text_holds_no_path_and_is_the_same_everywhere(built, tmp_path):
         assert str(ROOT).encode() not in text
 
 
-def test_a_second_build_changes_nothing(built):
+def test_a_second_build_changes_nothing(built, monkeypatch):
+    trust(monkeypatch, built)
     before = {path: path.stat().st_mtime_ns for path in built.directory.glob("*.*")}
     assert dx.build([double], built.directory).written == ()
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def test_progress_counts_every_step(tmp_path):
+def test_progress_counts_every_step(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
     seen = []
     dx.build([double], tmp_path / "out", progress=lambda *step: seen.append(step))
     assert list(dict.fromkeys((done, total) for _, done, total in seen)) == [(0, 2), (1, 2)]
     assert all("double" in text for text, _, _ in seen)
 
 
-def test_without_verification_there_is_no_certificate(tmp_path):
+def test_without_verification_there_is_no_certificate(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
     directory = tmp_path / "out"
     dx.build([double], directory)
     result = dx.build([double, triple], directory, verify=False)
@@ -204,7 +216,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(building.tempfile, "mkdtemp", refuse)
+    monkeypatch.setattr(staging.tempfile, "mkdtemp", refuse)
     with pytest.raises(dx.BuildError, match="cannot be written: Permission denied"):
         dx.build([double], tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -217,9 +229,26 @@ def test_names_that_collide(tmp_path):
     upper = dx.function("Double", [a], a + a)
     with pytest.raises(dx.DeclarationError, match="double and Double would be one file"):
         dx.build([double, upper], tmp_path)
-    with pytest.raises(dx.DeclarationError, match="__init__"):
-        dx.build([dx.function("__init__", [a], a + a)], tmp_path)
     assert snapshot(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", ["__init__", "__getattr__", "__path__", *building.IMPORTED])
+def test_names_that_no_module_can_have(tmp_path, name):
+    with pytest.raises(dx.DeclarationError, match=name):
+        dx.build([dx.function(name, [a], a + a)], tmp_path)
+    assert snapshot(tmp_path) == {}
+
+
+def test_names_that_generated_modules_import_are_known(built):
+    text = (built.directory / "double.py").read_text(encoding="utf-8")
+    text += (built.directory / "__init__.py").read_text(encoding="utf-8")
+    lines = [line.split() for line in text.splitlines() if line.startswith(("import ", "from "))]
+    assert {words[1].partition(".")[0] for words in lines} <= {*building.IMPORTED}
+
+
+def test_names_that_python_writes_otherwise(tmp_path):
+    with pytest.raises(dx.DeclarationError, match="reads 'µ' as 'μ'"):
+        dx.function("\u00b5", [a], a + a)
 
 
 def test_one_function_alone_or_given_twice_is_one(tmp_path):
@@ -227,16 +256,306 @@ def test_one_function_alone_or_given_twice_is_one(tmp_path):
     assert dx.build([double, double], tmp_path, ("cpu", "cpu"), verify=False).modules == ("double",)
 
 
-@pytest.mark.parametrize("functions", [[], [a], [2 * a], ["double"]])
-def test_what_is_no_function(tmp_path, functions):
-    with pytest.raises(dx.DeclarationError, match="function"):
-        dx.build(functions, tmp_path)
+def untaught(x):
+    return x
 
 
-def test_an_unknown_target(tmp_path):
-    with pytest.raises(dx.UnsupportedError, match="abacus"):
-        dx.build([double], tmp_path / "out", targets=("abacus",))
+@pytest.mark.parametrize("wrong", [None, 5, "double", a, 2 * a, untaught, dx])
+def test_what_is_no_function(tmp_path, wrong):
+    """Each of them names what came and says what to do."""
+    for place, call in {
+        "derive": lambda: dx.derive(wrong),
+        "compile": lambda: dx.compile(wrong),
+        "build": lambda: dx.build(wrong, tmp_path),
+        "check": lambda: dx.check([double, wrong], tmp_path),
+    }.items():
+        with pytest.raises(
+            dx.DeclarationError, match=f"^{place}: .*is no derivatrix function; "
+        ) as e:
+            call()
+        assert f"of type {type(wrong).__name__})" in str(e.value)
+    assert snapshot(tmp_path) == {}
+
+
+def test_no_function_at_all(tmp_path):
+    for call in (dx.build, dx.check):
+        with pytest.raises(dx.DeclarationError, match="no function was given"):
+            call([], tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"out", ["out"]])
+def test_what_is_no_path(wrong):
+    for call in (dx.build, dx.check):
+        with pytest.raises(dx.UnsupportedError, match=r"out_dir is .* expected the path"):
+            call(double, wrong)
+
+
+@pytest.mark.parametrize("wrong", ["", "  ", "a\0b"])
+def test_paths_of_nothing(wrong, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for call in (dx.build, dx.check):
+        with pytest.raises(dx.BuildError, match="is no path of a directory"):
+            call(double, wrong)
+    assert snapshot(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("targets", "text"),
+    [
+        (("abacus",), "no target 'abacus'; choose from cpu"),
+        ("abacus", "no target 'abacus'; choose from cpu"),
+        (["cpu", "cuda"], "'cuda' yet, it comes with a later version.*choose from cpu"),
+        ((), "targets is empty; expected"),
+        (None, "targets is None; expected"),
+        ([["cpu"]], r"no target \['cpu'\]"),
+    ],
+)
+def test_targets_that_there_are_not(built, tmp_path, targets, text):
+    for directory in (built.directory, tmp_path / "out"):
+        before = snapshot(directory)
+        for call in (dx.build, dx.check):
+            with pytest.raises(dx.UnsupportedError, match=text):
+                call([double], directory, targets=targets)
+        assert snapshot(directory) == before
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("target", ["gpu", "cuda", None, ["cpu"]])
+def test_targets_that_compile_has_not(target):
+    with pytest.raises(dx.UnsupportedError, match=r"no target|'cuda' yet"):
+        dx.compile(double, target=target)
+
+
+def test_the_name_of_one_target_will_do(built, monkeypatch):
+    trust(monkeypatch, built)
+    assert dx.build(double, built.directory, targets="cpu").written == ()
+    assert dx.check(double, built.directory, targets="cpu") == []
+
+
+def test_the_result_of_a_build_is_short(built):
+    assert "double" in repr(built) and len(repr(built)) < 500
+
+
+# Damage
+
+
+def cut(text: str) -> str:
+    return text[:200]
+
+
+def conflict(text: str) -> str:
+    first, rest = text.split("\n", 1)
+    return f"<<<<<<< ours\n{first}\n=======\n{first}.\n>>>>>>> theirs\n{rest}"
+
+
+def licence(text: str) -> str:
+    return f"# SPDX-License-Identifier: BSD-3-Clause\n{text}"
+
+
+def empty(text: str) -> str:
+    return ""
+
+
+def zeros(text: str) -> str:
+    return "\0" * len(text)
+
+
+@pytest.mark.parametrize("damage", [cut, conflict, licence, empty, zeros, str.swapcase])
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_damaged_files_of_derivatrix_are_replaced(built, tmp_path, monkeypatch, name, damage):
+    """But what derivatrix cannot know for its own is left alone."""
+    trust(monkeypatch, built)
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    path = copy / name
+    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
+    foreign = damage is str.swapcase or (name.endswith(".json") and damage in (conflict, licence))
+    if foreign:
+        before = snapshot(copy)
+        with pytest.raises(dx.BuildError, match=f"did not write {name}"):
+            dx.build([double], copy)
+        assert snapshot(copy) == before
+        return
+    assert dx.build([double], copy).written == (name,)
+    assert snapshot(copy) == snapshot(built.directory)
+
+
+def test_everything_damaged_at_once(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        (copy / name).write_bytes((copy / name).read_bytes()[:200])
+    dx.build([double], copy)
+    assert snapshot(copy) == snapshot(built.directory)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_an_empty_file_alone_is_not_taken_for_derivatrix_s(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(dx.BuildError, match=f"did not write {name}"):
+        dx.build([double], tmp_path)
+    assert snapshot(tmp_path) == {name: b""}
+
+
+def test_a_damaged_list_does_not_lead_out_of_the_directory(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
+    shutil.copy(built.directory / "double.py", tmp_path / "triple.py")
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy)
+    package = copy / "__init__.py"
+    package.write_text(
+        package.read_text(encoding="utf-8").replace('["double"]', '["../triple", 5]')
+    )
+    assert dx.build([double], copy).removed == ()
+    assert (tmp_path / "triple.py").exists()
+
+
+# Other things in the directory
+
+
+def test_links_and_directories_with_names_of_modules(built, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy)
+    (copy / ".#double.py").symlink_to("user@host.1234:5678")  # as Emacs locks a file
+    (copy / ".hidden.py").write_bytes(b"\xff\0 no Python")
+    (copy / "folder.py").mkdir()
+    (copy / "loop.py").symlink_to("loop.py")
+    os.mkfifo(copy / "pipe.py")
+    others = {path.name for path in copy.iterdir()} - FILES
+    assert dx.check([double], copy) == []
+    result = dx.build([double, triple], copy, verify=False)
+    assert {*result.written} == {"triple.py", "__init__.py"}
+    assert {path.name for path in copy.iterdir()} == FILES - {*result.removed} | others | {
+        "triple.py"
+    }
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_what_is_no_file_in_the_place_of_one(tmp_path, make):
+    make(tmp_path / "double.py")
+    with pytest.raises(dx.BuildError, match=r"did not write double\.py"):
+        dx.build([double], tmp_path)
+    assert [part.state for part in dx.check([double], tmp_path)] == ["missing", "missing"]
+
+
+def test_a_linked_directory(built, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    dx.build([double], tmp_path / "link", verify=False)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "double.py").is_file()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    with pytest.raises(dx.BuildError, match="dangling: is no directory"):
+        dx.build([double], tmp_path / "dangling")
+
+
+def test_checking_what_is_no_directory(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(dx.BuildError, match="is no directory"):
+        dx.check([double], tmp_path / "file")
+
+
+# Builds that are killed, and builds at the same time
+
+SLOW = """
+import sys, time
+import derivatrix as dx
+from derivatrix.compiler import build as building
+
+a = dx.vector("a", dx.dims("n"))
+building.verify_module = lambda *_, **__: (print("ready", flush=True), time.sleep(60))
+dx.build(dx.function("slow", [a], a * a), sys.argv[1])
+"""
+
+
+def start(directory):
+    """A build that hangs while it verifies."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, directory],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def stages(*directories):
+    return [path for place in directories for path in place.glob(f"{staging.PREFIX}*")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of directories")
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_killed_build_left_is_swept_away_but_not_that_of_one_at_work(tmp_path, there):
+    out = tmp_path / "out"
+    if there:
+        out.mkdir()
+    mine = tmp_path / f"{staging.PREFIX}settings"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    process = start(out)
+    try:
+        (at_work,) = {*stages(tmp_path, out)} - {mine}
+        dx.build([double], out, verify=False)
+        assert {*stages(tmp_path, out)} == {mine, at_work}
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert (at_work / "slow.py").exists()
+        dx.build([double], out, verify=False)
+        assert stages(tmp_path, out) == [mine]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_builds_at_the_same_time_leave_one_of_their_packages(tmp_path):
+    """Each installs its own files as a whole: the end is that of one after another."""
+    out, errors = tmp_path / "out", []
+
+    def work(functions):
+        try:
+            for _ in range(4):
+                dx.build(functions, out, verify=False)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=[[f]]) for f in (double, triple)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert stages(tmp_path, out) == []
+    assert {*snapshot(out)} in ({"double.py", "__init__.py"}, {"triple.py", "__init__.py"})
+    assert [] in (dx.check([double], out), dx.check([triple], out))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of directories")
+def test_files_are_moved_by_one_build_at_a_time(tmp_path):
+    thread = threading.Thread(target=dx.build, args=(double, tmp_path), kwargs={"verify": False})
+    with staging.locked(tmp_path):
+        thread.start()
+        deadline = time.monotonic() + 20
+        while not any((path / "__init__.py").exists() for path in stages(tmp_path)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        thread.join(0.3)
+        assert thread.is_alive() and snapshot(tmp_path).keys().isdisjoint(FILES)
+    thread.join()
+    assert {"double.py", "__init__.py"} == {*snapshot(tmp_path)}
+
+
+def test_a_file_that_comes_into_the_way_during_the_build(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
+
+    def write(text, done, total):
+        if "verifying" in text:
+            (tmp_path / "double.py").write_text("mine = 1\n")
+
+    with pytest.raises(dx.BuildError, match=r"did not write double\.py"):
+        dx.build([double], tmp_path, progress=write)
+    assert snapshot(tmp_path) == {"double.py": b"mine = 1\n"}
 
 
 # Checking
@@ -266,8 +585,9 @@ def test_compile_gives_the_same_module_again(cache_directory):
     assert dx.compile(dx.function("double", [a], 2 * a)) is module
     assert module.vjp(np.ones(2), np.ones(2)).tolist() == [2, 2]
     file = Path(module.__file__)
-    assert file.parent == Path(cache_directory).resolve()
-    assert file.stem.startswith("double_") and module.DIGEST.startswith(file.stem[7:])
+    assert file.parent.parent == Path(cache_directory).resolve()
+    assert module.DIGEST.startswith(file.parent.name)
+    assert dx.verify(module).function == file.stem == "double"
 
 
 def test_functions_of_one_name_are_told_apart():
@@ -283,6 +603,27 @@ def test_a_spoilt_cache_file_is_written_again(monkeypatch, tmp_path):
     file.write_text("raise SystemExit")
     dx.compile(triple)
     assert file.read_bytes() == text
+
+
+def test_a_cache_file_that_cannot_be_written(monkeypatch, tmp_path):
+    monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path))
+    file = Path(dx.compile(triple).__file__)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(dx.BuildError, match=r"triple\.py: cannot be written"):
+        dx.compile(triple)
+    assert [path.name for path in file.parent.iterdir() if path.is_file()] == []
+
+
+def test_a_user_without_a_home(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("DERIVATRIX_CACHE")
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert dx.compile(triple).value(np.ones(1)).tolist() == [3]
 
 
 def test_without_a_writable_cache_a_temporary_one_is_used(monkeypatch, tmp_path):

@@ -1,12 +1,18 @@
 """The command line, as a user meets it: what it prints, where, and its exit status."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
 
 from derivatrix.compiler import cli, pipeline
+from derivatrix.compiler.functionfile import load_functions
+from derivatrix.runtime import Report, Row
+from derivatrix.runtime.errors import DeclarationError
 from tests.test_build import snapshot, spoil
 from tests.test_packaging import ROOT, WITHOUT
 
@@ -58,6 +64,7 @@ def test_build_verify_check(run, tmp_path):
     result = run("verify", "generated")
     assert result.exit_code == 0, result.output
     assert "double" in result.output and "passed" in result.output
+    assert "generated: 1 module, verified" in result.output
 
     result = run("check", "functions.py:double", "-o", "generated")
     assert (result.exit_code, result.output) == (0, "generated: up to date\n")
@@ -68,12 +75,21 @@ def test_build_verify_check(run, tmp_path):
     assert "run: derivatrix build functions.py -o generated" in result.output
 
 
+def test_the_table_of_results_is_whole_on_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = (Row("value", "value", "", "point 1", 0.0, 1e-9, True),)
+    cli._print_table([Report("a_function_with_quite_a_name" * 5, "", rows)])
+    header, line = capsys.readouterr().out.splitlines()
+    assert line.startswith("a_function_with_quite_a_name" * 5) and line.rstrip().endswith("passed")
+    assert header.split()[-1] == "result"
+
+
 def test_build_without_verification(run, tmp_path):
     result = run("build", "functions.py", "-o", "generated", "--no-verify")
     assert result.exit_code == 0, result.output
     assert "2 modules, not verified" in result.output
     result = run("build", "functions.py:square", "-o", "generated", "--no-verify")
-    assert "removed double.py" in result.output
+    assert "removed double.py, of an earlier build" in result.output
     assert {*snapshot(tmp_path / "generated")} == {"square.py", "__init__.py"}
 
 
@@ -89,6 +105,7 @@ def test_a_failed_verification(run, tmp_path, monkeypatch):
     result = run("verify", "wrong")
     assert result.exit_code == 1
     assert "FAILED" in result.output and "difference" in result.output
+    assert "wrong: 1 of 1 module failed" in result.output
 
 
 def test_verify_needs_no_compiler(run, tmp_path):
@@ -152,16 +169,31 @@ def test_the_stages_are_those_of_the_pipeline():
 
 
 BAD_FILES = {
-    "import": ("import nothing_of_the_kind\n", "line 1: ModuleNotFoundError"),
-    "raises": ("x = 1\n\n\ndef f():\n    return x / 0\n\nf()\n", "line 5: ZeroDivisionError"),
-    "exits": ("import sys\nsys.exit(0)\n", "line 2: SystemExit"),
-    "syntax": ("x = 1\nx = (\n", "line 2: SyntaxError"),
+    "import": ("import nothing_of_the_kind\n", ":1: ModuleNotFoundError: No module"),
+    "raises": ("x = 1\n\n\ndef f():\n    return x / 0\n\nf()\n", ":5: ZeroDivisionError"),
+    "silent": ("x = 1\nassert x == 2\n", ":2: AssertionError\n"),
+    "exits": ("import sys\nsys.exit(0)\n", ":2: SystemExit: 0"),
+    "stops": ("class Stop(BaseException): ...\n\nraise Stop('here')\n", ":3: Stop: here"),
+    "unspeakable": (
+        "class E(Exception):\n    def __str__(self):\n        return 1\nraise E\n",
+        ":4: E: <exception str() failed>",
+    ),
+    "clears": ("import sys\nsys.path.clear()\nsys.modules.pop(__name__)\n1 / 0\n", ":4: ZeroDi"),
+    "syntax": ("x = 1\nx = (\n", ":2: SyntaxError: '(' was never closed\n"),
+    "beside": (
+        "import syntax_of_mine\n",
+        ":1: SyntaxError: invalid syntax (syntax_of_mine.py, line",
+    ),
+    "encoding": ("# -*- coding: klingon -*-\n", "encoding.py: SyntaxError: unknown encoding"),
     "bytes": ("x = '\0'\n", "bytes.py"),
+    "deep": (f"x = {'-' * 100_000}1\n", "deep.py: no Python file: "),
     "empty": ("x = 1\n", "there is no function; declare one at the top level"),
     "shape": (
         "import derivatrix as dx\na, b = dx.dims('a b')\nP = dx.matrix('P', a, b)\n\nP @ P\n",
-        "line 5: cannot multiply shapes (a, b) @ (a, b)",
+        "shape.py:5: ",
     ),
+    "keyword": (FUNCTIONS + 'dx.function("lambda", [X], X)\n', "'lambda' is a Python keyword"),
+    "builtin": (FUNCTIONS + 'dx.function("sum", [X], X)\n', "'sum' shadows a Python builtin"),
     "twice": (
         FUNCTIONS + 'other = dx.function("square", [X], X)\n',
         "two functions are called 'square'",
@@ -173,24 +205,63 @@ BAD_FILES = {
 def test_a_function_file_that_is_wrong(run, tmp_path, name):
     text, message = BAD_FILES[name]
     (tmp_path / f"{name}.py").write_text(text)
-    before = snapshot(tmp_path)
+    (tmp_path / "syntax_of_mine.py").write_text("1 +\n")
+    before, path = snapshot(tmp_path), [*sys.path]
     for arguments in (("build", f"{name}.py", "-o", "out"), ("explain", f"{name}.py")):
         result = run(*arguments)
         assert result.exit_code == 1
         assert message in result.output and f"{name}.py" in result.output
         assert "Traceback" not in result.output
     assert snapshot(tmp_path) == before
+    assert sys.path == path and "derivatrix_functions" not in sys.modules
 
 
-def test_a_file_or_function_that_is_not_there(run):
-    result = run("explain", "functoins.py")
-    assert result.exit_code == 1
-    assert "functoins.py: cannot be read: No such file or directory" in result.output
-    result = run("explain", "functions.py:sqare")
-    assert result.exit_code == 1
-    assert "no function is called 'sqare'; did you mean square?" in result.output
-    result = run("explain", "functions.py:zzz")
-    assert "it declares square, double" in result.output
+def test_a_function_file_that_interrupts(run, tmp_path):
+    """As Ctrl-C does: the error is not turned into another, lest somebody catches it."""
+    (tmp_path / "long.py").write_text("x = 1\nraise KeyboardInterrupt\n")
+    result = run("build", "long.py", "-o", "out")
+    assert result.exit_code == 130
+    assert "derivatrix: interrupted, long.py:2" in result.output
+    with pytest.raises(KeyboardInterrupt):
+        load_functions("long.py")
+
+
+def test_a_function_file_is_compiled_as_it_stands(tmp_path):
+    """Without the compiler's own `from __future__ import annotations`."""
+    (tmp_path / "plain.py").write_text("def f(x: nothing): ...\n")
+    with pytest.raises(DeclarationError, match=r"plain\.py:1: NameError"):
+        load_functions(tmp_path / "plain.py")
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("functoins.py", "functoins.py: cannot be read: No such file or directory"),
+        ("functoins.py:square", "functoins.py: cannot be read: No such file or directory"),
+        (".", ".: a directory; name a Python file"),
+        ("functions.py:", "the name of a function is missing after the colon; it declares square"),
+        ("functions.py:sqare", "called 'sqare' (it declares square, double); did you mean square?"),
+        ("functions.py:zzz", "no function is called 'zzz' (it declares square, double)\n"),
+        ("functions.py:squ-are", "no function is called 'squ-are' (it declares square, double)"),
+    ],
+)
+def test_a_file_or_function_that_is_not_there(run, tmp_path, file, message):
+    for arguments in (
+        ("explain", file),
+        ("build", file, "-o", "out"),
+        ("check", file, "-o", "out"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 1
+        assert message in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_with_a_colon_in_its_name(run, tmp_path):
+    (tmp_path / "functions.py:square").write_text("1 / 0")
+    assert (
+        "functions.py:square:1: ZeroDivisionError" in run("explain", "functions.py:square").output
+    )
 
 
 def test_a_file_can_import_what_lies_beside_it_and_no_main_is_run(run, tmp_path):
@@ -215,10 +286,36 @@ def test_hand_written_files_are_refused(run, tmp_path):
 
 
 def test_a_target_that_is_not_there_yet(run, tmp_path):
-    result = run("build", "functions.py", "-o", "out", "--target", "cpu", "--target", "cuda")
-    assert result.exit_code == 1
-    assert "there is no target 'cuda'" in result.output
+    for arguments in (
+        ("build", "functions.py", "-o", "out", "--target", "cpu", "--target", "cuda"),
+        ("check", "functions.py", "-o", "out", "--target", "cuda"),
+        ("explain", "functions.py", "--target", "cuda"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert "'cuda' yet, it comes with a later version" in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_targets_that_are_there(run):
+    options = ("--target", "cpu", "--target", "cpu")
+    assert run("build", "functions.py", "-o", "out", "--no-verify", *options).exit_code == 0
+    assert run("check", "functions.py", "-o", "out", *options).exit_code == 0
+    assert run("explain", "functions.py", "--target", "cpu").exit_code == 0
+
+
+def test_an_output_that_is_no_directory(run, tmp_path):
+    before = snapshot(tmp_path)
+    for place, message in (("", "'' is no path"), ("functions.py", "is no directory")):
+        for command in ("build", "check"):
+            result = run(command, "functions.py", "-o", place)
+            assert result.exit_code == 1 and message in result.output
+    assert snapshot(tmp_path) == before
+
+
+def test_the_command_that_check_gives_can_be_pasted(run):
+    result = run("check", "functions.py", "-o", "a place")
+    assert "run: derivatrix build functions.py -o 'a place'" in result.output
 
 
 def test_wrong_command_lines_have_status_2(run):
@@ -234,11 +331,73 @@ def test_wrong_command_lines_have_status_2(run):
         assert "Usage:" in result.output
 
 
-@pytest.mark.parametrize("command", ["build", "verify", "check", "explain"])
+COMMANDS = ["build", "verify", "check", "explain"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(run, command):
     result = run(command, "--help")
     assert result.exit_code == 0
     assert f"derivatrix {command} " in result.output.partition("Example:")[2]
+    assert "cuda" not in result.output
+
+
+def test_help_lists_the_commands_in_the_order_of_their_use_and_whole(run):
+    listed = run("--help").output.partition("Commands:")[2].splitlines()[1:]
+    assert [line.split()[0] for line in listed] == COMMANDS
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
+
+
+SLOW = """
+import signal, time
+from derivatrix.compiler import build
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # these may be ignored from the start
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+class Loader:
+    def __del__(self):  # as in a callback of Numba's compiler, an exception raised here is lost
+        print("ready", flush=True)
+        time.sleep(60)
+
+def verify(*_, **__):
+    while True:
+        Loader()
+
+build.verify_module = verify
+from derivatrix.compiler.cli import main
+main(["build", "functions.py", "-o", "out"])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_build_that_is_stopped_leaves_nothing(run, tmp_path, number):
+    before = {path.name for path in tmp_path.iterdir()}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    assert any(path.name.startswith(".derivatrix-") for path in tmp_path.iterdir())
+    process.send_signal(number)
+    started = time.monotonic()
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == -number  # as of a command without a handler of its own
+    assert time.monotonic() - started < 10
+    assert errors == "\nderivatrix: interrupted\n"
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == before
+
+
+def test_handlers_of_signals_are_left_as_they_were(run):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    run("explain", "functions.py", "--stage", "declare")
+    run("explain", "nowhere.py")
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
 def test_formulas_are_printed_where_the_terminal_knows_few_letters(run, tmp_path):

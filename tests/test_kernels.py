@@ -1,11 +1,12 @@
 """The helper kernels against NumPy and SciPy, in both precisions."""
 
+import numba
 import numpy as np
 import pytest
 import scipy.linalg
 import scipy.special
 
-from derivatrix.compiler.kernels import blas, cholesky, lu, rows, sylvester, triangular
+from derivatrix.compiler.kernels import blas, cholesky, lu, rows, special, sylvester, triangular
 from derivatrix.compiler.kernels.source import Sources
 
 PRECISIONS = [(np.float64, 1e-10), (np.float32, 1e-3)]
@@ -116,13 +117,13 @@ def test_sylvester(precision: tuple[type, float]) -> None:
     a, b, c = matrices(real, 2, 5, 5), matrices(real, 2, 3, 3), matrices(real, 2, 5, 3)
     a, b = a + 4 * np.eye(5, dtype=real), b + 4 * np.eye(3, dtype=real)
     out = np.empty_like(c)
-    sylvester.sylvester(a, b, c, out)
+    forms = [np.empty_like(m) for m in (a, a, b, b)]
+    assert sylvester.schur(a, forms[0], forms[1])
+    assert sylvester.schur(b, forms[2], forms[3])
+    assert sylvester.schur_sylvester(*forms, c, out, False)
     expected = [scipy.linalg.solve_sylvester(*equation) for equation in zip(a, b, c, strict=True)]
     np.testing.assert_allclose(out, expected, atol=tolerance)
-    forms = [np.empty_like(m) for m in (a, a, b, b)]
-    sylvester.schur(a, forms[0], forms[1])
-    sylvester.schur(b, forms[2], forms[3])
-    sylvester.schur_sylvester(*forms, c, out, True)
+    assert sylvester.schur_sylvester(*forms, c, out, True)
     residual = a.swapaxes(1, 2) @ out + out @ b.swapaxes(1, 2) - c
     np.testing.assert_allclose(residual, 0, atol=10 * tolerance)
 
@@ -141,34 +142,62 @@ def test_rows_with_infinite_entries(precision: tuple[type, float]) -> None:
     np.testing.assert_array_equal(numbers[:2], [-inf, inf])
 
 
-def test_singular_matrices_raise(precision: tuple[type, float]) -> None:
+def test_kernels_say_where_a_matrix_does_not_do(precision: tuple[type, float]) -> None:
     real, _ = precision
-    a, b = np.ones((1, 2, 2), real), np.ones((1, 2, 1), real)
-    factors, pivots = a.copy(), np.empty((1, 2), np.int32)
-    lu.lu_factor(factors, pivots)
+    a = np.array([np.eye(2), np.ones((2, 2))], real)
+    for part, good in ((a[:1], True), (a, False), (a[:, :0, :0].copy(), True)):
+        factors, pivots = part.copy(), np.empty(part.shape[:2], np.int32)
+        lu.lu_factor(factors, pivots)
+        assert lu.lu_invertible(factors) == good
+        assert cholesky.cholesky_factor(part.copy()) == good
+        assert triangular.triangular_invertible(np.triu(part - part[:, :1])) == (part.size == 0)
     determinant = np.empty(1, real)
+    factors, pivots = a[1:].copy(), np.empty((1, 2), np.int32)
+    lu.lu_factor(factors, pivots)
     lu.lu_det(factors, pivots, determinant)
     assert determinant[0] == 0
     lu.lu_logdet(factors, pivots, determinant)
     assert determinant[0] == -np.inf
-    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
-        lu.lu_solve_columns(factors, pivots, b, False)
-    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
-        lu.lu_inverse(factors, pivots, a)
-    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
-        cholesky.cholesky_factor(-a)
-    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
-        triangular.triangular_solve_columns(np.zeros((1, 2, 2), real), b, True, False)
-    with pytest.raises(np.linalg.LinAlgError, match="share an eigenvalue"):
-        sylvester.sylvester(a, -a, a, np.empty_like(a))
+    forms = [np.empty_like(a) for _ in range(4)]
+    assert sylvester.schur(a, forms[0], forms[1]) and sylvester.schur(-a, forms[2], forms[3])
+    assert not sylvester.schur_sylvester(*forms, a, np.empty_like(a), False)
+
+
+@pytest.mark.parametrize("name", sorted(set(special.KERNELS.values()) - {"zeta"}))
+def test_special_functions(name: str) -> None:
+    function, reference = getattr(special, name), name.removeprefix("scipy_")
+    if name.endswith("v") and name != "scipy_erfinv":
+        single = numba.njit(lambda order, x: function(order, x))
+        orders = [0, 1, 2, 5, 0.5, -1.5]
+    else:
+        single = numba.njit(lambda x: function(x))
+        orders = []
+    x = np.concatenate([np.logspace(-3, 2, 40), [0.0, np.inf, np.nan]])
+    for points in (x, -x, x.astype(np.float32)):
+        for arguments in [(order,) for order in orders] or [()]:
+            expected = getattr(scipy.special, reference)(*arguments, points.astype(np.float64))
+            found = [single(*arguments, point) for point in points]
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("s", [2, 3, 4, 9, 40, 1.25, 6.5])
+def test_zeta(s: float) -> None:
+    q = np.concatenate([np.logspace(-6, 4, 60), [1e-300, np.inf, np.nan]])
+    found = [special.zeta(s, number) for number in q]
+    np.testing.assert_allclose(found, scipy.special.zeta(s, q), rtol=1e-13)
+    q = np.array([-0.3, -7.75, -40.6, -3.0, 0.0, np.nan])
+    found = [special.zeta(s, number) for number in q]
+    expected = scipy.special.zeta(s, q)
+    expected[3:5] = np.inf if s == int(s) else np.nan
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_sources_come_with_all_that_they_need() -> None:
     sources = Sources()
     sources.add_function(lu.lu_solve_columns)
     names = list(sources.texts)
-    assert names.index("lu_require") < names.index("lu_solve_columns")
-    assert {"compiled", "routine", "blas_trsm", "swap_rows", "UNIT"} <= set(names)
+    assert names.index("swap_rows") < names.index("lu_solve_columns")
+    assert {"compiled", "routine", "blas_trsm", "UNIT"} <= set(names)
     assert "lapack_getri" not in names
     assert "from numba import njit, types" in sources.import_lines()
     scope: dict = {}

@@ -7,16 +7,20 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numba
 import numpy as np
 import pytest
+import scipy.special
+import sympy
 
+import derivatrix as dx
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import STAGES, dump, generate
 from derivatrix.runtime import load, verify
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from tests.cases import CASES
-from tests.points import SIZES, draw_all
+from tests.points import SIZES, draw_all, numbers
 
 ROOT = Path(__file__).parents[1]
 
@@ -85,3 +89,179 @@ def test_unknown_stage_and_target() -> None:
         dump(CASES[0], "dream")
     with pytest.raises(UnsupportedError, match="target"):
         generate(CASES[0], target="abacus")
+
+
+n, m = dx.dims("n m")
+X, L = dx.matrix("X", n, n), dx.matrix("L", n, n, "lower")
+S, C = dx.matrix("S", n, n, "spd"), dx.matrix("C", n, n)
+y, p, s = dx.vector("y", n), dx.vector("p", n, "positive"), dx.scalar("s", "positive")
+t = dx.scalar("t", "positive")
+ONES = np.ones((2, 2))
+
+
+@pytest.mark.parametrize(
+    ("function", "points", "text"),
+    [
+        (dx.function("invert", [X], dx.inv(X)), {"X": ONES}, r"inv\(X\): the matrix is singular"),
+        (
+            dx.function("nll", [S, C], dx.logdet(S) + dx.trace(dx.inv(S) @ C), wrt=[S]),
+            {"S": -ONES, "C": ONES},
+            r"(logdet|inv)\(S\): the matrix is not positive definite",
+        ),
+        (
+            dx.function("solved", [X, y], dx.solve(X @ X.T, y), batch=[X]),
+            {"X": np.stack([np.eye(2), ONES]), "y": np.ones(2)},
+            r"inv\(.*X.*\): the matrix is singular",
+        ),
+        (
+            dx.function("forward", [L, y], dx.solve(L, y)),
+            {"L": np.diag([1.0, 0.0]), "y": np.ones(2)},
+            r"inv\(L\): the matrix is singular",
+        ),
+        (
+            dx.function("equation", [X, C], dx.solve_sylvester(X, -X, C)),
+            {"X": np.eye(2), "C": ONES},
+            r"solve_sylvester\(X.*\): the first .* share an eigenvalue",
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_linear_algebra_errors_name_the_operation(
+    function: Function, points: dict[str, np.ndarray], text: str
+) -> None:
+    module = dx.compile(function)
+    for kind in module.FUNCTIONS:
+        arguments = [
+            points.get(leaf.name, np.ones(numbers(leaf.shape, {"n": 2, "batch": 2})))
+            for leaf in function.derivatives.arguments(kind)
+        ]
+        with pytest.raises(np.linalg.LinAlgError, match=f"^{function.name}: {text}$"):
+            getattr(module, kind)(*arguments)
+
+
+def test_kernels_take_contiguous_arrays_of_one_type() -> None:
+    module = dx.compile(dx.function("invert", [X], dx.inv(X)))
+    x, out = np.array([[4.0, 1.0], [2.0, 3.0]]), np.empty((2, 2))
+    module.value_kernel(x, out)
+    np.testing.assert_allclose(out, np.linalg.inv(x))
+    for wrong in (x.T, np.repeat(x, 2, axis=1)[:, ::2]):
+        with pytest.raises(ValueError, match=r"^invert: argument X of a kernel is .*C-contiguous"):
+            module.value_kernel(wrong, out)
+        with pytest.raises(ValueError, match=r"^invert: argument out of a kernel is .*C-contigu"):
+            module.value_kernel(x, wrong)
+    with pytest.raises(TypeError, match=r"^invert: .* different types \(float32, float64\)"):
+        module.value_kernel(x.astype(np.float32), out)
+    with pytest.raises(TypeError, match=r"^invert: argument X of a kernel is array\(int64"):
+        module.value_kernel(x.astype(int), out)
+
+    @numba.njit
+    def inside(kernel, x, out):  # type: ignore[no-untyped-def]
+        kernel(x, out)
+
+    inside(module.value_kernel, x, out)
+    with pytest.raises(ValueError, match="C-contiguous"):
+        inside(module.value_kernel, x.T, out)
+
+
+def test_numbers_in_single_precision() -> None:
+    module = dx.compile(dx.function("numbers", [s, t], s**2 * t + dx.exp(s)))
+    single, double = (np.float32(2), np.asarray(np.float32(3))), (2.0, 3)
+    for kind in ("value", "gradient", "hessian"):
+        assert {array.dtype.name for array in flat(getattr(module, kind)(*single))} == {"float32"}
+        assert {array.dtype.name for array in flat(getattr(module, kind)(*double))} == {"float64"}
+    assert module.vjp(*single, np.float32(1)).s.dtype == np.float32
+    assert module.vjp(*single, 1.0).s.dtype == np.float64
+    np.testing.assert_allclose(module.value(*single), module.value(*double), rtol=1e-6)
+
+
+def test_out_of_several_results() -> None:
+    module = dx.compile(dx.function("pair", [X, y], y @ X @ y))
+    x, v = np.arange(9.0).reshape(3, 3), np.arange(3.0)
+    expected = module.gradient(x, v)
+
+    def fails(error: type[Exception], text: str, *out: object) -> None:
+        with pytest.raises(error, match=f"^pair: {text}$"):
+            module.gradient(x, v, out=out)
+
+    full, part = np.empty((3, 3)), np.empty(3)
+    frozen = np.broadcast_to(0.0, (3,))
+    fails(ValueError, r"out.y has shape \(2,\); expected \(3,\)", full, np.empty(2))
+    fails(TypeError, "out.X has dtype int64; expected float64", full.astype(int), part)
+    fails(TypeError, "out.y is 'text'; expected an array", full, "text")
+    fails(ValueError, "out.y is read-only", full, frozen)
+    fails(ValueError, "out has 1 arrays; expected 2: out.X, out.y", full)
+    fails(ValueError, "out.X and out.y share memory", full, full[1])
+    with pytest.raises(ValueError, match=r"^pair: out.gradient.y is read-only$"):
+        module.value_and_gradient(x, v, out=(np.empty(()), (full, frozen)))
+
+    whole = np.empty((3, 4))
+    for out in ((whole[:, :3], whole[:, 3]), (x, v), (x.T, v)):
+        np.copyto(x, np.arange(9.0).reshape(3, 3))
+        np.copyto(v, np.arange(3.0))
+        found = module.gradient(x, v, out=out)
+        assert found.X is out[0] and found.y is out[1]
+        np.testing.assert_array_equal(found.X, expected.X)
+        np.testing.assert_array_equal(found.y, expected.y)
+
+
+SPECIAL = [
+    dx.function("gammas", [p], dx.sum(dx.gamma(p) * dx.gammaln(p) + dx.zeta(2.5, p))),
+    dx.function("digammas", [p], dx.sum(dx.digamma(p) ** 2 + dx.polygamma(2, p))),
+    dx.function("modified", [p], dx.sum(dx.besseli(0, p) * dx.besselk(1, p))),
+    dx.function("oscillating", [p], dx.sum(dx.besselj(0, p) * dx.bessely(2, p))),
+    dx.function("probit", [y], dx.sum(dx.erfinv(dx.tanh(y) / 2)) + dx.logaddexp(y[0], y[1])),
+]
+
+
+@pytest.mark.parametrize("function", SPECIAL, ids=lambda function: function.name)
+def test_special_functions(function: Function) -> None:
+    report = dx.verify(dx.compile(function))
+    assert report.passed, str(report)
+
+
+def test_formulas_of_special_functions() -> None:
+    x = dx.scalar("x")
+    gradient = dx.function("f", [x], dx.gammaln(x)).formula
+    assert gradient("gradient") == "digamma(x)"
+    assert gradient("gradient", style="numpy") == "scipy.special.digamma(x)"
+    assert gradient("hessian", style="numpy") == "scipy.special.polygamma(1, x)"
+    bessel = dx.function("f", [x], dx.besseli(0, x)).formula
+    assert bessel("gradient", style="numpy") == "scipy.special.iv(1, x)"
+    assert bessel("hessian") == "½ besseli(0, x) + ½ besseli(2, x)"
+    assert dx.function("f", [y], scipy.special.psi(y)).formula("value") == "digamma(y)"
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (sympy.Si(2 * sympy.Symbol("s")) + 1, r"Si\(x\): no kernel computes the function Si"),
+        (sympy.Function("f")(sympy.Symbol("s")), r"f\(x\): no kernel computes the function f"),
+        (dx.besseli(s, 2.0), r"besseli\(x, 2\): the first argument of besseli has to be a number"),
+        (dx.polygamma(0.5, s), r"polygamma\(1/2, x\): no kernel computes"),
+    ],
+)
+def test_functions_without_a_kernel_are_refused_when_declared(
+    expression: object, text: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=f"^bad: {text}"):
+        dx.function("bad", [s], expression)
+
+
+def test_logaddexp_at_infinity() -> None:
+    a, b = dx.vector("a", n), dx.vector("b", n)
+    module = dx.compile(dx.function("adding", [a, b], dx.logaddexp(a, b)))
+    inf = np.inf
+    x = np.array([-inf, -inf, 0.0, inf, inf, np.nan, -800.0, 3.0])
+    z = np.array([-inf, 1.0, -inf, inf, -inf, 0.0, 800.0, 3.0])
+    with np.errstate(invalid="ignore"):
+        expected = np.logaddexp(x, z)
+    np.testing.assert_allclose(module.value(x, z), expected, rtol=1e-15)
+    pulled = module.vjp(x, z, np.ones(8))
+    np.testing.assert_array_equal(pulled.a[[1, 2, 4, 6, 7]], [0, 1, 1, 0, 0.5])
+
+
+def test_value_and_gradient_returns_the_gradients_type() -> None:
+    A, b = dx.matrix("A", "n", "n"), dx.vector("b", "n")
+    text = generate(dx.function("quadratic", [A, b], b @ A @ b)).text
+    assert "ValueAndGradient(value, Gradient(" in text
+    assert "ValueAndGradientRow" not in text

@@ -16,7 +16,10 @@ from derivatrix.compiler.ir import (
     Delta,
     Einsum,
     Map,
+    Merge,
     Node,
+    Pack,
+    Pick,
     Select,
     Triangle,
     einsum,
@@ -49,6 +52,7 @@ def select(count: int, start: int, step: int = 1) -> Select:
 
 delta = Delta(SIZE)
 triangle = Triangle(SIZE, SIZE)
+merge, pack, pick = Merge(SIZE, SIZE), Pack(SIZE), Pick((0, 2, 2), SIZE)
 exponential = dx.exp(M).node
 
 PRODUCTS: list[tuple[Callable, Einsum]] = [
@@ -65,6 +69,19 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     ),
     (products.drop_select, einsum([(select(2, 1), "ij"), (w.node, "k")], "ik")),
     (products.drop_select, einsum([(select(3, 0), "ij"), (w.node, "j")], "i")),
+    (products.merge_merges, einsum([(merge, "kij"), (merge, "kab"), (M.node, "ij")], "ab")),
+    (products.merge_merges, einsum([(merge, "kij"), (merge, "nij")], "kn")),
+    (products.merge_merges, einsum([(pack, "kij"), (pack, "kab"), (M.node, "ij")], "kab")),
+    (
+        products.merge_merges,
+        einsum([(Merge(SIZE**2, SIZE), "kij"), (merge, "iab"), (v.node, "a")], "kbj"),
+    ),
+    (products.drop_merge, einsum([(merge, "kij"), (M.node, "ij")], "")),
+    (products.drop_merge, einsum([(pack, "kij"), (M.node, "ij")], "ij")),
+    (products.drop_merge, einsum([(pack, "kij"), (w.node, "n")], "kn")),
+    (products.drop_merge, einsum([(Merge(sympy.S.One, SIZE), "kij"), (w.node, "j")], "ki")),
+    (products.merge_picks, einsum([(pick, "ij"), (w.node, "n")], "in")),
+    (products.merge_picks, einsum([(pick, "ij"), (pick, "in"), (M.node, "jn")], "i")),
     (products.merge_powers, einsum([(v.node, "i"), ((v**-1).node, "i"), (w.node, "i")], "i")),
     (products.merge_powers, einsum([(dx.sqrt(v).node, "i")] * 3, "i")),
     (products.merge_powers, einsum([(w.node, "i")] * 5, "i")),
@@ -86,7 +103,10 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.fold_numbers, Map(sympy.Max(slot(0), slot(1)), (w.node, full(2, (SIZE,))))),
     (functions.extract_coefficient, Map(2 * sympy.exp(slot(0)), (w.node,))),
     (functions.extract_coefficient, Map(slot(0) ** 2 * slot(1), (w.node, v.node))),
-    (functions.split_sum, dx.logaddexp(w, v).node),
+    (
+        functions.split_sum,
+        Map(slot(0) + sympy.exp(slot(1) - slot(0)), (w.node, v.node)),
+    ),
     (functions.compose, dx.log(dx.exp(w)).node),
     (functions.compose, (dx.sqrt(v) ** -1).node),
     (functions.logarithm, dx.log(dx.det(M.T @ M)).node),

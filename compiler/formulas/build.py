@@ -23,8 +23,10 @@ from derivatrix.compiler.formulas.tree import (
     Indices,
     Literal,
     Mask,
+    Merged,
     Name,
     Number,
+    Picked,
     Rows,
     Spread,
     Tree,
@@ -37,7 +39,10 @@ from derivatrix.compiler.ir import (
     Factor,
     Leaf,
     Map,
+    Merge,
     Node,
+    Pack,
+    Pick,
     Select,
     Structural,
     Sum,
@@ -326,7 +331,7 @@ def _start(factors: tuple[Factor, ...]) -> int | None:
 
 def _place(factor: Factor, label: int | None) -> tuple[int, int, int, bool]:
     node, labels = factor
-    accented = isinstance(node, Leaf) and node.role != "input"
+    accented = isinstance(node, Leaf) and node.role not in ("input", "symbol")
     linked = labels.index(label) if label in labels else 2 + len(labels)
     return linked, len(labels), min(labels, default=0), not accented
 
@@ -342,6 +347,10 @@ def matrix(node: Structural) -> Tree:
         case Triangle():
             rows, columns = node.shape
             return Mask(rows, columns, node.offset)
+        case Merge() | Pack():
+            return Merged(node.shape[1], node.shape[2], isinstance(node, Pack))
+        case Pick():
+            return Picked(node.table, node.shape[1])
     raise TypeError(f"no formula for {node!r}")
 
 

@@ -7,7 +7,7 @@ every axis carries one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import sympy
@@ -45,7 +45,10 @@ from derivatrix.compiler.ir import (
     Factor,
     Leaf,
     Map,
+    Merge,
     Node,
+    Pack,
+    Pick,
     Select,
     Structural,
     Sum,
@@ -137,7 +140,8 @@ class Notation(Builder):
             case Apply():
                 return self._call(node, indices, scope)
             case Structural():
-                return self._product(einsum([(node, range(2))], range(2)), indices, scope)
+                axes = range(node.ndim)
+                return self._product(einsum([(node, axes)], axes), indices, scope)
             case Einsum():
                 return self._product(node, indices, scope)
         raise TypeError(f"no formula for {node!r}")
@@ -202,12 +206,12 @@ class Notation(Builder):
     def _factor(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         if not isinstance(node, Structural):
             return self.tree(node, indices, scope)
-        row, column = indices
-        if row is None and column is None:
+        given = [index for index in indices if index is not None]
+        if not given and node.ndim == 2 and not isinstance(node, Pick):
             return matrix(node)
-        if row is None or column is None:
+        if len(given) < node.ndim:
             raise NoMatrixNotation
-        return _bracket(node, row, column)
+        return _bracket(node, given)
 
     def _indexed_labels(
         self,
@@ -230,11 +234,14 @@ class Notation(Builder):
             letters.append(letter)
             fixed[label] = _letter(letter)
         for factor in factors if by_index else ():
-            node, (row, column) = factor if isinstance(factor[0], Select) else (None, (0, 0))
-            if node is None or column < len(parts.output) or str(fixed[column]) not in letters:
+            node, own = factor
+            if not isinstance(node, Select):
+                continue
+            row, column = own
+            if column < len(parts.output) or str(fixed[column]) not in letters:
                 continue
             letters.remove(str(fixed[column]))
-            fixed[column] = node.start + node.step * fixed[row]  # type: ignore[attr-defined]
+            fixed[column] = node.start + node.step * fixed[row]
             factors = tuple(other for other in factors if other is not factor)
         return factors, letters
 
@@ -335,8 +342,16 @@ def _scope(indices: Indices) -> frozenset[str]:
     return frozenset(str(index) for index in indices if index is not None)
 
 
-def _bracket(node: Structural, row: sympy.Expr, column: sympy.Expr) -> Tree:
+def _bracket(node: Structural, indices: Sequence[sympy.Expr]) -> Tree:
+    *first, row, column = indices
     match node:
+        case Merge():
+            return Bracket(first[0], "==", node.shape[2] * row + column)
+        case Pack():
+            place = Bracket(first[0], "==", row * (row + 1) / 2 + column)
+            return algebra.scale(sympy.S.One, [place, Bracket(row, ">=", column)], None)
+        case Pick():
+            return Bracket(column, "==", sympy.Function(f"pick{list(node.table)}")(row))
         case Delta():
             return Bracket(row, "δ", column)
         case Select():

@@ -25,12 +25,14 @@ from derivatrix.compiler.formulas.tree import (
     Literal,
     Logic,
     Mask,
+    Merged,
     Matmul,
     Name,
     Norm,
     Number,
     Ones,
     Part,
+    Picked,
     Power,
     Raise,
     Relation,
@@ -89,6 +91,7 @@ class NumPy:
         """A dimension as an integer expression."""
         over, under = sympy.together(size).as_numer_denom()
         text = re.sub(r"[^\W\d]\w*", lambda name: self.sizes.get(name[0], name[0]), str(over))
+        text = re.sub(r"Min\(([^()]*)\)", r"np.min([\1])", text)
         return text if under == 1 else f"({text}) // {under}"
 
     def shape(self, shape: Shape) -> str:
@@ -142,6 +145,15 @@ class NumPy:
         sizes = f"{self.size(tree.rows)}, {self.size(tree.columns)}"
         offset = f", {-tree.offset}" if tree.offset else ""
         return f"np.tri({sizes}{offset})", ATOM
+
+    def show_merged(self, tree: Merged) -> Text:
+        outer, inner = (f"({self.size(size)})" for size in (tree.outer, tree.inner))
+        count = f"{outer} * {inner}"
+        text = f"np.eye({count}).reshape({count}, {outer}, {inner})"
+        return (f"{text}[np.tri{outer}.ravel() > 0]" if tree.packed else text), ATOM
+
+    def show_picked(self, tree: Picked) -> Text:
+        return f"np.eye({self.size(tree.size)})[{list(tree.table)}]", ATOM
 
     def show_rows(self, tree: Rows) -> Text:
         count, size, start = (self.size(part) for part in (tree.count, tree.size, tree.start))

@@ -152,6 +152,32 @@ class Mask(Tree):
 
 
 @dataclass(frozen=True)
+class Merged(Tree):
+    """Ones where k == inner i + j: shape (outer inner, outer, inner); `packed`: where j <= i, k
+    counting the lower triangle of an outer x outer matrix row by row."""
+
+    outer: Dimension
+    inner: Dimension
+    packed: bool
+
+    @property
+    def rank(self) -> int:
+        return 3
+
+
+@dataclass(frozen=True)
+class Picked(Tree):
+    """Rows of the identity of this size, by a table: shape (len(table), size)."""
+
+    table: tuple[int, ...]
+    size: Dimension
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
 class Rows(Tree):
     """Rows start, start + step, ... of the identity: shape (count, size)."""
 

@@ -24,6 +24,7 @@ from derivatrix.compiler.formulas.tree import (
     Literal,
     Logic,
     Mask,
+    Merged,
     Matmul,
     Name,
     Norm,
@@ -31,6 +32,7 @@ from derivatrix.compiler.formulas.tree import (
     Ones,
     Over,
     Part,
+    Picked,
     Power,
     Raise,
     Relation,
@@ -232,6 +234,13 @@ class Unicode:
         name = "tril" if tree.lower else "triu"
         return self.call(name, [self.text(tree.body), *self._offset(tree.offset)]), ATOM
 
+    def show_merged(self, tree: Merged) -> Text:
+        sizes = [self.dimension(tree.outer), self.dimension(tree.inner)]
+        return self.call("pack" if tree.packed else "merge", sizes), ATOM
+
+    def show_picked(self, tree: Picked) -> Text:
+        return self.call("pick", [str(entry) for entry in tree.table]), ATOM
+
     def show_rows(self, tree: Rows) -> Text:
         taken = self._range((tree.start, tree.count, tree.step, tree.size))
         return f"{self.identity}[{taken}, :]", ATOM
@@ -385,6 +394,8 @@ class Unicode:
         arguments = [self.text(argument) for argument in tree.arguments]
         if tree.head == "Abs" and tree.rank == 0:
             return f"|{arguments[0]}|", ATOM
+        if tree.head == "polygamma" and arguments[0] == "0":
+            return self.call("digamma", arguments[1:]), ATOM
         return self.call(HEADS.get(tree.head, tree.head.lower()), arguments), ATOM
 
     def condition(self, tree: Tree) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import sympy
+
 from derivatrix.compiler import arrays, dimensions, ir
 from derivatrix.compiler.arrays import Array, asarray
-from derivatrix.compiler.dimensions import dims, shape_text
+from derivatrix.compiler.dimensions import Shape, dims, shape_text
 from derivatrix.runtime.errors import DeclarationError, ShapeError
-
 
 SQUARE_STRUCTURES = (
     "symmetric",
@@ -35,10 +36,12 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
         raise DeclarationError(
             f"{name}: unknown structure {structure!r}; choose from {', '.join(ir.STRUCTURES)}"
         )
-    sizes = tuple(dimensions.dimension(size, f"{name}: shape") for size in shape)
-    if structure in SQUARE_STRUCTURES and (len(sizes) < 2 or sizes[-1] != sizes[-2]):
-        raise ShapeError(f"{name}: {structure} needs a square matrix, not {shape_text(sizes)}")
-    return Array(ir.Leaf(name, sizes, structure))
+    axes = sizes(shape, f"{name}: shape")
+    if sympy.S.Zero in axes:
+        raise DeclarationError(f"{name}: shape {shape_text(axes)} is empty; sizes are at least 1")
+    if structure in SQUARE_STRUCTURES and (len(axes) < 2 or axes[-1] != axes[-2]):
+        raise ShapeError(f"{name}: {structure} needs a square matrix, not {shape_text(axes)}")
+    return Array(ir.Leaf(name, axes, structure))
 
 
 def matrix(name: str, rows: Any, columns: Any, structure: str = "general") -> Array:
@@ -71,23 +74,29 @@ identity = eye
 
 def full(shape: Any, value: Any) -> Array:
     """An array of one number."""
-    return arrays.broadcast_to(asarray(value), _shape((shape,)))
+    return arrays.broadcast_to(asarray(value), sizes((shape,)))
 
 
 def ones(*shape: Any) -> Array:
     """An array of ones; ones(n, m) or ones((n, m))."""
-    return Array(ir.full(1, _shape(shape)))
+    return Array(ir.full(1, sizes(shape)))
 
 
 def zeros(*shape: Any) -> Array:
     """An array of zeros; zeros(n, m) or zeros((n, m))."""
-    return Array(ir.zeros(_shape(shape)))
+    return Array(ir.zeros(sizes(shape)))
 
 
-def _shape(parts: tuple[Any, ...]) -> dimensions.Shape:
+def sizes(parts: tuple[Any, ...], context: str = "shape") -> Shape:
+    """A shape given as sizes, or as one tuple of them."""
     if len(parts) == 1 and isinstance(parts[0], (tuple, list)):
         parts = tuple(parts[0])
-    return tuple(dimensions.dimension(part, "shape") for part in parts)
+    return tuple(dimensions.dimension(part, context) for part in parts)
+
+
+def full_like(array: Any, value: Any) -> Array:
+    """One number in the shape of `array`."""
+    return full(asarray(array).shape, value)
 
 
 def ones_like(array: Any) -> Array:
@@ -99,10 +108,13 @@ def zeros_like(array: Any) -> Array:
     """Zeros of the shape of `array`."""
     return zeros(asarray(array).shape)
 
+
 __all__ = [
     "constant",
+    "dims",
     "eye",
     "full",
+    "full_like",
     "identity",
     "matrix",
     "ones",

@@ -9,59 +9,69 @@ from derivatrix.compiler import ir, scalars
 from derivatrix.compiler.arrays import Array, asarray, elementwise, where
 
 
-def _elementwise(name: str) -> Callable[..., Array]:
-    """The elementwise function that NumPy or SciPy calls `name`."""
+def _named(name: str, about: str = "") -> Callable[..., Array]:
+    """The elementwise function that NumPy or SciPy calls `name`, or what `about` says."""
     build = scalars.FUNCTIONS[name]
 
     def function(*arguments: Any) -> Array:
         operands = [asarray(argument) for argument in arguments]
         slots = [ir.slot(position) for position in range(len(operands))]
-        return elementwise(build(*slots), *operands)
+        form = f"{name}({', '.join(['{}'] * len(operands))})"
+        return elementwise(build(*slots), *operands, form=form)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}, entry by entry, as NumPy or SciPy has it."
+    function.__doc__ = about or f"{name}, entry by entry, as NumPy or SciPy has it."
     return function
 
 
-exp = _elementwise("exp")
-exp2 = _elementwise("exp2")
-expm1 = _elementwise("expm1")
-log = _elementwise("log")
-log2 = _elementwise("log2")
-log10 = _elementwise("log10")
-log1p = _elementwise("log1p")
-sqrt = _elementwise("sqrt")
-cbrt = _elementwise("cbrt")
-sin = _elementwise("sin")
-cos = _elementwise("cos")
-tan = _elementwise("tan")
-arcsin = _elementwise("arcsin")
-arccos = _elementwise("arccos")
-arctan = _elementwise("arctan")
-arctan2 = _elementwise("arctan2")
-hypot = _elementwise("hypot")
-sinh = _elementwise("sinh")
-cosh = _elementwise("cosh")
-tanh = _elementwise("tanh")
-arcsinh = _elementwise("arcsinh")
-arccosh = _elementwise("arccosh")
-arctanh = _elementwise("arctanh")
-erf = _elementwise("erf")
-erfc = _elementwise("erfc")
-normcdf = _elementwise("normcdf")
-sigmoid = _elementwise("sigmoid")
-expit = _elementwise("expit")
-softplus = _elementwise("softplus")
-logaddexp = _elementwise("logaddexp")
-relu = _elementwise("relu")
-abs = _elementwise("abs")
-sign = _elementwise("sign")
-floor = _elementwise("floor")
-ceil = _elementwise("ceil")
-maximum = _elementwise("maximum")
-minimum = _elementwise("minimum")
-gamma = _elementwise("gamma")
-gammaln = _elementwise("gammaln")
+exp = _named("exp")
+exp2 = _named("exp2")
+expm1 = _named("expm1")
+log = _named("log")
+log2 = _named("log2")
+log10 = _named("log10")
+log1p = _named("log1p")
+sqrt = _named("sqrt")
+cbrt = _named("cbrt")
+sin = _named("sin")
+cos = _named("cos")
+tan = _named("tan")
+arcsin = _named("arcsin")
+arccos = _named("arccos")
+arctan = _named("arctan")
+arctan2 = _named("arctan2")
+hypot = _named("hypot")
+sinh = _named("sinh")
+cosh = _named("cosh")
+tanh = _named("tanh")
+arcsinh = _named("arcsinh")
+arccosh = _named("arccosh")
+arctanh = _named("arctanh")
+erf = _named("erf")
+erfc = _named("erfc")
+normcdf = _named("normcdf")
+sigmoid = _named("sigmoid")
+expit = _named("expit")
+softplus = _named("softplus")
+logaddexp = _named("logaddexp")
+relu = _named("relu")
+abs = _named("abs")
+sign = _named("sign")
+floor = _named("floor")
+ceil = _named("ceil")
+maximum = _named("maximum")
+minimum = _named("minimum")
+gamma = _named("gamma")
+gammaln = _named("gammaln")
+loggamma = _named("loggamma", "log(abs(gamma(x))), entry by entry, as gammaln.")
+digamma = _named("digamma")
+polygamma = _named("polygamma", "polygamma(n, x), entry by entry: digamma's derivative number n.")
+zeta = _named("zeta", "zeta(s, q), entry by entry: Hurwitz's function of a number s > 1.")
+besselj = _named("besselj", "besselj(order, x), entry by entry; SciPy's jv of a numeric order.")
+bessely = _named("bessely", "bessely(order, x), entry by entry; SciPy's yv of a numeric order.")
+besseli = _named("besseli", "besseli(order, x), entry by entry; SciPy's iv of a numeric order.")
+besselk = _named("besselk", "besselk(order, x), entry by entry; SciPy's kv of a numeric order.")
+erfinv = _named("erfinv")
 
 
 def add(left: Any, right: Any) -> Array:
@@ -82,6 +92,16 @@ def multiply(left: Any, right: Any) -> Array:
 def divide(left: Any, right: Any) -> Array:
     """left / right, entry by entry."""
     return asarray(left) / asarray(right)
+
+
+def floor_divide(left: Any, right: Any) -> Array:
+    """floor(left / right), entry by entry."""
+    return asarray(left) // asarray(right)
+
+
+def remainder(left: Any, right: Any) -> Array:
+    """left - right * floor(left / right), entry by entry: of the sign of `right`."""
+    return asarray(left) % asarray(right)
 
 
 def power(base: Any, exponent: Any) -> Array:
@@ -105,8 +125,25 @@ def reciprocal(array: Any) -> Array:
 
 
 def clip(array: Any, low: Any, high: Any) -> Array:
-    """Entries limited to low .. high."""
-    return minimum(maximum(array, low), high)
+    """Entries limited to low .. high; None leaves a side open."""
+    result = asarray(array) if low is None else maximum(array, low)
+    return result if high is None else minimum(result, high)
+
+
+def logical_and(left: Any, right: Any) -> Array:
+    """1 where both of two conditions hold, else 0."""
+    return asarray(left) & asarray(right)
+
+
+def logical_or(left: Any, right: Any) -> Array:
+    """1 where at least one of two conditions holds, else 0."""
+    return asarray(left) | asarray(right)
+
+
+def logical_not(condition: Any) -> Array:
+    """1 where the condition does not hold, else 0."""
+    return ~asarray(condition)
+
 
 __all__ = [
     "abs",
@@ -118,35 +155,48 @@ __all__ = [
     "arctan",
     "arctan2",
     "arctanh",
+    "besseli",
+    "besselj",
+    "besselk",
+    "bessely",
     "cbrt",
     "ceil",
     "clip",
     "cos",
     "cosh",
+    "digamma",
     "divide",
     "erf",
     "erfc",
+    "erfinv",
     "exp",
     "exp2",
     "expit",
     "expm1",
     "floor",
+    "floor_divide",
     "gamma",
     "gammaln",
     "hypot",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "logaddexp",
+    "loggamma",
+    "logical_and",
+    "logical_not",
+    "logical_or",
     "maximum",
     "minimum",
     "multiply",
     "negative",
     "normcdf",
+    "polygamma",
     "power",
     "reciprocal",
     "relu",
+    "remainder",
     "sigmoid",
     "sign",
     "sin",
@@ -157,4 +207,6 @@ __all__ = [
     "subtract",
     "tan",
     "tanh",
+    "where",
+    "zeta",
 ]

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from derivatrix.compiler.arrays import Array, asarray
+from derivatrix.compiler.frontends import operations
 from derivatrix.compiler.frontends.arrays import FUNCTIONS
 from derivatrix.runtime.errors import UnsupportedError
+
+
+def _outer(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The function at all pairs of entries."""
+
+    def pairs(left: Any, right: Any) -> Array:
+        one, two = asarray(left), asarray(right)
+        return function(one[(..., *(None,) * two.ndim)], two)
+
+    return pairs
+
 
 RENAMED: dict[str, Callable[..., Any]] = {
     "absolute": FUNCTIONS["abs"],
@@ -31,39 +45,117 @@ RENAMED: dict[str, Callable[..., Any]] = {
     "less_equal": lambda left, right: asarray(left) <= asarray(right),
     "equal": lambda left, right: asarray(left) == asarray(right),
     "not_equal": lambda left, right: asarray(left) != asarray(right),
+    "bitwise_and": FUNCTIONS["logical_and"],
+    "bitwise_or": FUNCTIONS["logical_or"],
+    "invert": FUNCTIONS["logical_not"],
+    "divmod": lambda left, right: divmod(asarray(left), asarray(right)),
     "vecdot": lambda left, right: FUNCTIONS["sum"](asarray(left) * asarray(right), -1),
+    "fmax": FUNCTIONS["maximum"],
+    "fmin": FUNCTIONS["minimum"],
+    "deg2rad": lambda angle: asarray(angle) * (np.pi / 180),
+    "radians": lambda angle: asarray(angle) * (np.pi / 180),
+    "rad2deg": lambda angle: asarray(angle) * (180 / np.pi),
+    "degrees": lambda angle: asarray(angle) * (180 / np.pi),
+    "conjugate": asarray,
+    "real": asarray,
+    "copy": asarray,
+    "shape": lambda array: asarray(array).shape,
+    "ndim": lambda array: asarray(array).ndim,
+    "size": lambda array: asarray(array).size,
+    "vector_norm": FUNCTIONS["norm"],
+    "ndtr": FUNCTIONS["normcdf"],
+    "i0": lambda array: FUNCTIONS["besseli"](0, array),
+    "psi": FUNCTIONS["digamma"],
+    "jv": FUNCTIONS["besselj"],
+    "yv": FUNCTIONS["bessely"],
+    "iv": FUNCTIONS["besseli"],
+    "kv": FUNCTIONS["besselk"],
 }
-"""NumPy's names that differ from derivatrix's."""
+"""NumPy's and SciPy's names that differ from derivatrix's."""
 
 
-def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]) -> Array:
-    """A NumPy ufunc on operands of which at least one is symbolic. Raises UnsupportedError."""
-    name = ufunc.__name__
-    if method == "reduce" and name == "add":
-        allowed = {key: options[key] for key in ("axis", "keepdims") if key in options}
-        return FUNCTIONS["sum"](inputs[0], **allowed)
+def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]) -> Any:
+    """A NumPy or SciPy ufunc on operands of which at least one is symbolic. Raises
+    UnsupportedError."""
+    name = _qualified(ufunc)
+    given = _meaningful(name, options)
+    if method == "reduce" and ufunc is np.add:
+        return _call(f"{name}.reduce", FUNCTIONS["sum"], inputs, {"axis": 0, **given})
+    if method == "outer":
+        return _call(f"{name}.outer", _outer(_find(name)), inputs, given)
     if method != "__call__":
-        raise UnsupportedError(f"numpy.{name}.{method} has no rule")
-    given = {key: value for key, value in options.items() if value is not None}
-    if given:
-        raise UnsupportedError(f"numpy.{name}: option {next(iter(given))} has no meaning here")
-    return _find(name)(*inputs)
+        raise UnsupportedError(f"{name}.{method} has no rule for symbolic arrays")
+    return _call(name, _find(name), inputs, given)
 
 
 def call_function(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A NumPy function with a symbolic argument. Raises UnsupportedError."""
-    name = function.__name__
+    name = _qualified(function)
     target = _find(name)
-    _require_same_meaning(function, arguments, options)
+    required, optional = _split(function, arguments, options)
+    given = _meaningful(name, optional)
+    _require_same_meaning(function, required, given)
+    return _call(name, target, required, given)
+
+
+OPTIONS = {"a_min": "low", "a_max": "high", "min": "low", "max": "high"}
+"""NumPy's names of options that differ from derivatrix's."""
+
+
+def _split(
+    function: Any, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that have no default, and the others by name, however they were passed."""
     try:
-        return target(*arguments, **options)
+        signature = inspect.signature(function)
+    except ValueError:
+        return arguments, options
+    bound = signature.bind(*arguments, **options)
+    required: list[Any] = []
+    optional: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        parameter = signature.parameters[name]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            required += value
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            optional |= value
+        elif parameter.default is inspect.Parameter.empty or name in ("x", "y"):
+            required.append(value)
+        else:
+            optional[OPTIONS.get(name, name)] = value
+    return tuple(required), optional
+
+
+def _meaningful(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without those that say what holds anyway. Raises UnsupportedError for a dtype
+    that is not float64."""
+    kept = {}
+    for key, value in options.items():
+        if value is np._NoValue or (value is None and key in ("out", "dtype", "where", "order")):
+            continue
+        if key == "dtype":
+            if np.dtype(value) != np.float64:
+                raise UnsupportedError(
+                    f"{name}: dtype {np.dtype(value)} has no meaning for symbolic arrays; kernels "
+                    "compute in the floating-point type of their inputs"
+                )
+        elif not (key == "where" and value is True) and key not in ("casting", "order", "subok"):
+            kept[key] = value
+    return kept
+
+
+def _call(
+    name: str, target: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """The call, or UnsupportedError that names NumPy's function and what does not fit."""
+    try:
+        inspect.signature(target).bind(*arguments, **options)
     except TypeError as error:
-        if isinstance(error, UnsupportedError) or "argument" not in str(error):
-            raise
-        raise UnsupportedError(f"numpy.{name}: {error}") from error
+        raise UnsupportedError(f"{name} of symbolic arrays: {error}") from error
+    return target(*arguments, **options)
 
 
-MATRIX_ONLY = {"trace": 2, "diagonal": 2, "diag": 2, "dot": 2, "outer": 1, "cumsum": 1}
+MATRIX_ONLY = {"trace": 2, "diagonal": 2, "diag": 2, "outer": 1, "cumsum": 1}
 """Where NumPy's meaning for more axes differs from derivatrix's: the most axes that are read."""
 
 
@@ -73,9 +165,9 @@ def _require_same_meaning(
     name = function.__name__
     if function.__module__ == "numpy.linalg" or name not in MATRIX_ONLY:
         return
-    if name == "cumsum" and (len(arguments) > 1 or "axis" in options):
+    if name == "cumsum" and options.get("axis") is not None:
         return
-    for argument in arguments[:2] if name in ("dot", "outer") else arguments[:1]:
+    for argument in arguments[:2] if name == "outer" else arguments[:1]:
         rank = asarray(argument).ndim
         if rank > MATRIX_ONLY[name]:
             raise UnsupportedError(
@@ -84,8 +176,50 @@ def _require_same_meaning(
             )
 
 
+def _qualified(function: Any) -> str:
+    module = getattr(function, "__module__", None)
+    return f"{module or 'numpy'}.{function.__name__}"
+
+
+def find_public(name: str) -> Callable[..., Any] | None:
+    """derivatrix's function of this name, if there is one."""
+    return FUNCTIONS.get(name) or operations.find(name)
+
+
 def _find(name: str) -> Callable[..., Any]:
-    function = RENAMED.get(name) or FUNCTIONS.get(name)
+    short = name.rpartition(".")[2]
+    function = RENAMED.get(short) or find_public(short)
     if function is None:
-        raise UnsupportedError(f"numpy.{name} has no rule for symbolic arrays")
+        raise UnsupportedError(f"{name} has no rule for symbolic arrays")
     return function
+
+
+def refuse_conversion() -> UnsupportedError:
+    """The error for code that asks for a symbolic array's numbers, naming the function of NumPy
+    or SciPy that did."""
+    name = _asking()
+    if not name:
+        return UnsupportedError(
+            "a symbolic array holds no numbers, so it cannot become a NumPy array; "
+            "derivatrix.asarray takes lists of symbolic arrays, and NumPy's own functions take "
+            "symbolic arrays as they are"
+        )
+    short = name.rpartition(".")[2]
+    instead = f"use derivatrix.{short}" if find_public(short) else "it has no rule in derivatrix"
+    return UnsupportedError(f"{name} cannot take symbolic arrays; {instead}")
+
+
+def _asking() -> str:
+    """The outermost public function of SciPy or NumPy among the callers nearest."""
+    frame = sys._getframe(1)
+    found = ""
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] in ("scipy", "numpy"):
+            name = frame.f_code.co_name
+            if not name.startswith(("_", "<")) and name not in ("wrapper", "wrapped"):
+                found = f"{'.'.join(module.split('.')[:2])}.{name}"
+        elif module.partition(".")[0] != "derivatrix":
+            break
+        frame = frame.f_back  # type: ignore[assignment]
+    return found

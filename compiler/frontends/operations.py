@@ -18,14 +18,14 @@ def calling(operation: Operation) -> Callable[..., Any]:
     named tuple."""
     count = len(operation.ranks)
     title = "".join(part.title() for part in operation.name.split("_"))
-    bundle: Any = namedtuple(title, operation.outputs)
+    bundle: Any = namedtuple(title, operation.outputs)  # type: ignore[misc]
 
     def call(*arrays: Any) -> Array | tuple[Array, ...]:
         if len(arrays) != count:
             raise DeclarationError(
                 f"{operation.name} takes {count} array{'s' * (count > 1)}, not {len(arrays)}"
             )
-        operands = [asarray(array) for array in arrays]
+        operands = operation.prepare([asarray(array) for array in arrays])
         results = [apply(operation, *operands, output=k) for k in range(len(operation.outputs))]
         return bundle(*results) if results else apply(operation, *operands)
 

@@ -9,32 +9,55 @@ import sympy
 
 from derivatrix.compiler import arrays, ir
 from derivatrix.compiler.arrays import Array, asarray
-from derivatrix.compiler.dimensions import shape_text
-from derivatrix.runtime.errors import ShapeError
+from derivatrix.compiler.broadcasting import Axis, normalise_axes, normalise_axis
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.frontends.declare import sizes
+from derivatrix.compiler.messages import disagreement
+from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 
-def diag(array: Any) -> Array:
-    """The diagonal of a matrix, or the diagonal matrix of a vector."""
+def diag(array: Any, k: int = 0) -> Array:
+    """Diagonal number `k` of a matrix, or the square matrix with a vector on that diagonal."""
     operand = asarray(array)
-    if operand.ndim == 1:
+    if operand.ndim != 1:
+        return diagonal(operand, k)
+    if not k:
         delta = ir.Delta(operand.node.shape[0])
         return Array(ir.einsum([(operand.node, "i"), (delta, "ij")], "ij"))
-    return diagonal(operand)
+    row, column = _start(k)
+    count = operand.node.shape[0]
+    rows = ir.Select(count, count + abs(k), row, 1)
+    columns = ir.Select(count, count + abs(k), column, 1)
+    return Array(ir.einsum([(operand.node, "d"), (rows, "di"), (columns, "dj")], "ij"))
 
 
-def diagonal(array: Any) -> Array:
-    """The diagonal of the last two axes, which may differ in length only if both are literal."""
+def diagonal(array: Any, offset: int = 0) -> Array:
+    """Diagonal number `offset` of the last two axes: above the main one where it is positive.
+
+    Raises ShapeError where the dimensions do not say how long it is.
+    """
     operand = asarray(array)
     if operand.ndim < 2:
-        raise ShapeError(f"diagonal needs a matrix, not shape {shape_text(operand.shape)}")
+        raise disagreement("diagonal({})", [operand.node], "expected a matrix")
+    if offset:
+        row, column = _start(offset)
+        operand = operand[..., row:, column:]
     rows, columns = operand.node.shape[-2:]
-    if rows != columns:
-        if not (rows.is_Integer and columns.is_Integer):
-            raise ShapeError(f"diagonal needs a square matrix, not {shape_text(operand.shape)}")
-        count = int(min(rows, columns))
+    longer = sympy.expand(rows - columns)
+    if longer:
+        if not longer.is_Integer:
+            raise disagreement("diagonal({})", [operand.node], "expected a square matrix")
+        count = columns if longer > 0 else rows
         operand = operand[..., :count, :count]
     stacked = list(range(operand.ndim - 2))
     return Array(ir.einsum([(operand.node, (*stacked, "d", "d"))], (*stacked, "d")))
+
+
+def _start(offset: int) -> tuple[sympy.Integer, sympy.Integer]:
+    """Row and column of the first entry of a diagonal."""
+    if isinstance(offset, bool) or not isinstance(offset, int):
+        raise UnsupportedError(f"the number of a diagonal is an integer, not {offset!r}")
+    return sympy.Integer(max(-offset, 0)), sympy.Integer(max(offset, 0))
 
 
 def tril(array: Any, k: int = 0) -> Array:
@@ -48,8 +71,11 @@ def triu(array: Any, k: int = 0) -> Array:
 
 
 def _triangle(operand: Array, k: int, upper: bool) -> Array:
+    form = "triu({})" if upper else "tril({})"
     if operand.ndim < 2:
-        raise ShapeError(f"a triangle needs a matrix, not shape {shape_text(operand.shape)}")
+        raise disagreement(form, [operand.node], "expected a matrix")
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise UnsupportedError(f"the number of a diagonal is an integer, not {k!r}")
     rows, columns = operand.node.shape[-2:]
     labels = range(operand.ndim)
     if upper:
@@ -79,12 +105,16 @@ def swapaxes(array: Any, first: int, second: int) -> Array:
     return arrays.transpose(operand, order)
 
 
-def moveaxis(array: Any, source: int, destination: int) -> Array:
-    """One axis moved to another place."""
+def moveaxis(array: Any, source: Axis, destination: Axis) -> Array:
+    """Axes moved to other places."""
     operand = asarray(array)
-    order = list(range(operand.ndim))
-    order.remove(normalise_axis(source, operand.ndim))
-    order.insert(normalise_axis(destination, operand.ndim), normalise_axis(source, operand.ndim))
+    old = normalise_axes(source, operand.ndim)
+    new = normalise_axes(destination, operand.ndim)
+    if len(old) != len(new):
+        raise ShapeError(f"moveaxis: {source} and {destination} do not pair")
+    order = [axis for axis in range(operand.ndim) if axis not in old]
+    for place, axis in sorted(zip(new, old, strict=True)):
+        order.insert(place, axis)
     return arrays.transpose(operand, order)
 
 
@@ -104,13 +134,14 @@ def squeeze(array: Any, axis: Axis = None) -> Array:
         chosen = normalise_axes(axis, operand.ndim)
     for position in chosen:
         if operand.node.shape[position] != 1:
-            raise ShapeError(f"axis {position} of {shape_text(operand.shape)} is not of length 1")
+            problem = f"axis {position} is not of length 1"
+            raise disagreement("squeeze({})", [operand.node], problem)
     return operand[tuple(0 if i in chosen else slice(None) for i in range(operand.ndim))]
 
 
 def broadcast_to(array: Any, shape: Sequence[Any]) -> Array:
     """`array` stretched to `shape`."""
-    return arrays.broadcast_to(asarray(array), _shape((tuple(shape),)))
+    return arrays.broadcast_to(asarray(array), sizes((tuple(shape),)))
 
 
 def stack(parts: Sequence[Any], axis: int = 0) -> Array:
@@ -123,18 +154,30 @@ def concatenate(parts: Sequence[Any], axis: int = 0) -> Array:
     """Arrays joined along an existing axis."""
     operands = [asarray(part) for part in parts]
     if not operands:
-        raise ShapeError("nothing to concatenate")
-    position = normalise_axis(axis, operands[0].ndim)
+        raise ShapeError("there is nothing to concatenate")
+    rank = operands[0].ndim
+    if not rank:
+        raise ShapeError("concatenate joins arrays along an axis; stack joins scalars")
+    position = normalise_axis(axis, rank)
+    for part in operands[1:]:
+        if _without(part, position) != _without(operands[0], position) or part.ndim != rank:
+            problem = f"expected equal shapes apart from axis {position}"
+            pair = [operands[0].node, part.node]
+            raise disagreement("concatenating {} and {}", pair, problem)
     total = sympy.expand(sympy.Add(*(part.node.shape[position] for part in operands)))
     placed, start = [], sympy.S.Zero
     for part in operands:
         count = part.node.shape[position]
-        labels: list[Any] = list(range(part.ndim))
+        labels: list[Any] = list(range(rank))
         labels[position] = "part"
         place = (ir.Select(count, total, start, 1), ("part", position))
-        placed.append(ir.einsum([(part.node, labels), place], range(part.ndim)))
+        placed.append(ir.einsum([(part.node, labels), place], range(rank)))
         start = sympy.expand(start + count)
     return Array(ir.Sum(tuple(placed), placed[0].shape))
+
+
+def _without(array: Array, axis: int) -> Shape:
+    return array.node.shape[:axis] + array.node.shape[axis + 1 :]
 
 
 concat = concatenate
@@ -156,19 +199,61 @@ def vstack(parts: Sequence[Any]) -> Array:
 def hstack(parts: Sequence[Any]) -> Array:
     """Arrays joined as columns (vectors end to end)."""
     operands = [asarray(part) for part in parts]
-    return concatenate(operands, axis=0 if operands[0].ndim == 1 else 1)
+    return concatenate(operands, axis=1 if operands and operands[0].ndim > 1 else 0)
+
+
+def column_stack(parts: Sequence[Any]) -> Array:
+    """Arrays joined as columns, each vector a column."""
+    operands = [asarray(part) for part in parts]
+    columns = [part[:, None] if part.ndim == 1 else part for part in operands]
+    return concatenate(columns, axis=1)
+
+
+def flip(array: Any, axis: Axis = None) -> Array:
+    """The entries in the opposite order along `axis` (all axes by default)."""
+    operand = asarray(array)
+    chosen = normalise_axes(axis, operand.ndim)
+    return operand[tuple(slice(None, None, -1 if i in chosen else 1) for i in range(operand.ndim))]
+
+
+def roll(array: Any, shift: int, axis: int) -> Array:
+    """The entries moved by `shift` places along `axis`, those beyond the end to the start."""
+    operand = asarray(array)
+    before: list[Any] = [slice(None)] * operand.ndim
+    after = list(before)
+    position = normalise_axis(axis, operand.ndim)
+    before[position], after[position] = slice(-shift, None), slice(None, -shift)
+    if not shift:
+        return operand
+    return concatenate([operand[tuple(before)], operand[tuple(after)]], axis)
+
+
+def diff(array: Any, n: int = 1, axis: int = -1) -> Array:
+    """The differences of neighbours along `axis`, `n` times over."""
+    result = asarray(array)
+    position = normalise_axis(axis, result.ndim)
+    lower = (slice(None),) * position + (slice(None, -1),)
+    upper = (slice(None),) * position + (slice(1, None),)
+    for _ in range(n):
+        result = result[upper] - result[lower]
+    return result
+
 
 __all__ = [
     "block",
     "broadcast_to",
+    "column_stack",
     "concat",
     "concatenate",
     "diag",
     "diagonal",
+    "diff",
     "expand_dims",
+    "flip",
     "hstack",
     "matrix_transpose",
     "moveaxis",
+    "roll",
     "squeeze",
     "stack",
     "swapaxes",

@@ -77,14 +77,18 @@ def _symbol(symbol: sympy.Symbol) -> Array:
         return _embedded[symbol.name]
     if symbol == dimensions.symbol(symbol.name):
         return Array(ir.full(symbol))
-    return Array(ir.Leaf(symbol.name, ()))
+    if symbol.is_extended_real is False:
+        raise UnsupportedError(f"the symbol {symbol} is not real; every array here is real")
+    domains = {"positive": symbol.is_positive, "nonneg": symbol.is_nonnegative, "general": True}
+    structure = next(name for name, holds in domains.items() if holds)
+    return Array(ir.Leaf(symbol.name, (), structure, role="symbol"))
 
 
 def _matrix_symbol(symbol: sympy.MatrixSymbol) -> Array:
     if symbol.name in _embedded:
         return _embedded[symbol.name]
     shape = tuple(size for size in _shape(symbol) if size != 1)
-    return Array(ir.Leaf(symbol.name, shape))
+    return Array(ir.Leaf(symbol.name, shape, role="symbol"))
 
 
 def _number(number: sympy.Expr) -> Array:

@@ -1,6 +1,9 @@
 """Helper kernels: Python functions that Numba compiles, embedded in generated modules as source.
 
 Linear algebra takes stacked arrays: `(stack, n, n)` matrices, `(stack, n)` vectors, `(stack,)`
-numbers; all C-contiguous and of one float type. Singular or indefinite matrices raise
-`numpy.linalg.LinAlgError`.
+numbers; all C-contiguous and of one type, float64 or float32. Helpers check none of this: the
+kernels of a generated module do, with `base.require_arrays`, before they call any. Results go to
+the arrays given last, which are overwritten. A helper that can fail, at a singular or an
+indefinite matrix, returns whether it did not; the kernel that called it raises
+`numpy.linalg.LinAlgError` with the names of the function and of the operation.
 """

@@ -32,6 +32,34 @@ def compiled(**options):
     return decorate
 
 
+@intrinsic(prefer_literal=True)
+def require_arrays(context, owner, names, arrays):
+    """Raise, while a kernel is compiled, for an argument that it does not take: ValueError for an
+    array that is not C-contiguous, TypeError for what is no array of the one float type."""
+    reals = {kind.dtype for kind in arrays if isinstance(kind, types.Array)}
+    for name, kind in zip(names.literal_value.split(), arrays, strict=True):
+        if not isinstance(kind, types.Array) or kind.dtype not in (types.float32, types.float64):
+            raise TypeError(
+                f"{owner.literal_value}: argument {name} of a kernel is {kind}; "
+                "expected an array of float64 or float32"
+            )
+        if len(reals) > 1:
+            raise TypeError(
+                f"{owner.literal_value}: the arrays given to a kernel are of different types "
+                f"({', '.join(sorted(map(str, reals)))}); expected one type"
+            )
+        if kind.layout != "C":
+            raise ValueError(
+                f"{owner.literal_value}: argument {name} of a kernel is {kind}; "
+                "expected a C-contiguous array, as np.ascontiguousarray makes it"
+            )
+
+    def generate(context, builder, signature, values):
+        return context.get_dummy_value()
+
+    return types.void(owner, names, arrays), generate
+
+
 def routine(library, name):
     """SciPy's BLAS or LAPACK routine, called with one tuple of arguments.
 

@@ -37,21 +37,26 @@ def _number_array(function, name, value):
 
 def _coerced(function, expected, values):
     """The arguments as the kernels take them: C-contiguous arrays of one float type (float32
-    if all arrays are), numbers for rank 0. Raises TypeError for what is no real array and
-    ValueError for a wrong rank."""
-    shapes, _ = expected
+    if all arrays are, or where there are none all numbers), numbers for rank 0. Raises TypeError
+    for what is no real array and ValueError for a wrong rank."""
+    shapes, _, _ = expected
     arrays = [
         _number_array(function, name, value)
         for (name, _), value in zip(shapes, values, strict=True)
     ]
     if any(array.ndim != len(shape) for array, (_, shape) in zip(arrays, shapes, strict=True)):
         _refuse(function, expected, arrays)
-    kinds = {array.dtype for array in arrays if array.ndim > 0}
+    kinds = {array.dtype for array in arrays if array.ndim > 0} or {a.dtype for a in arrays}
     real = _FLOAT32 if kinds == {_FLOAT32} else _FLOAT64
     return [
         np.require(array, real, ["C", "A", "W", "E"]) if array.ndim > 0 else real.type(array)
         for array in arrays
     ]
+
+
+def _real(number):
+    """The type of the results where all arguments are numbers, from one of them."""
+    return _FLOAT32 if type(number) is np.float32 else _FLOAT64
 
 
 def _shape_text(shape):
@@ -61,7 +66,7 @@ def _shape_text(shape):
 def _refuse(function, expected, values):
     """Raise ValueError for the first argument that has another shape than expected; sizes are
     known from the axes before."""
-    shapes, requirements = expected
+    shapes, requirements, _ = expected
     arrays = [np.asarray(value) for value in values]
     sizes: dict = {}
     for (name, shape), array in zip(shapes, arrays, strict=True):
@@ -70,6 +75,7 @@ def _refuse(function, expected, values):
                 if text.isidentifier():
                     sizes.setdefault(text, length)
         names = dict.fromkeys(re.findall(r"[^\W\d]\w*", " ".join(shape)))
+        names.pop("min", None)
         known = {size: sizes[size] for size in names if size in sizes}
         lengths = array.shape
         if len(known) == len(names):
@@ -102,32 +108,39 @@ def _flat(out):
     return [out]
 
 
-def _destinations(function, out, shapes, real, arguments):
+def _destinations(function, expected, out, shapes, real, arguments):
     """For each result the array of `out` that the kernel can write to, else a temporary one."""
+    *_, names = expected
     arrays = _flat(out)
     if len(arrays) != len(shapes):
-        raise ValueError(f"{function}: out has {len(arrays)} arrays; expected {len(shapes)}")
-    results: list = []
-    for array, shape in zip(arrays, shapes, strict=True):
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"{function}: out is {_described(array)}; expected an array")
-        if array.shape != shape:
-            raise ValueError(
-                f"{function}: out has shape {_shape_text(array.shape)}; "
-                f"expected {_shape_text(shape)}"
-            )
-        if not np.can_cast(real, array.dtype, "same_kind"):
-            raise TypeError(f"{function}: out has dtype {array.dtype}; expected {real}")
-        if not array.flags.writeable:
-            raise ValueError(f"{function}: out is read-only")
-        shared = any(
-            np.may_share_memory(array, other)
-            for other in (*arguments, *results)
-            if isinstance(other, np.ndarray)
+        raise ValueError(
+            f"{function}: out has {len(arrays)} arrays; expected {len(shapes)}: {', '.join(names)}"
         )
-        direct = array.dtype == real and array.flags.carray and not shared
-        results.append(array if direct else np.empty(shape, real))
+    results: list = []
+    for name, array, shape in zip(names, arrays, shapes, strict=True):
+        _require_destination(function, name, array, shape, real)
+        for other_name, other in zip(names, arrays[: len(results)], strict=False):
+            if np.shares_memory(array, other):
+                raise ValueError(f"{function}: {other_name} and {name} share memory")
+        shared = any(np.may_share_memory(array, argument) for argument in arguments)
+        direct = type(array) is np.ndarray and array.dtype == real and array.flags.carray
+        results.append(array if direct and not shared else np.empty(shape, real))
     return results
+
+
+def _require_destination(function, name, array, shape, real):
+    """Raise unless results of this shape and type can be put into `array`."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{function}: {name} is {_described(array)}; expected an array")
+    if array.shape != shape:
+        raise ValueError(
+            f"{function}: {name} has shape {_shape_text(array.shape)}; "
+            f"expected {_shape_text(shape)}"
+        )
+    if not np.can_cast(real, array.dtype, "same_kind"):
+        raise TypeError(f"{function}: {name} has dtype {array.dtype}; expected {real}")
+    if not array.flags.writeable:
+        raise ValueError(f"{function}: {name} is read-only")
 
 
 def _delivered(out, results):

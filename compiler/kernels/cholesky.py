@@ -21,14 +21,18 @@ blas_trsm = routine("blas", "trsm")
 
 @compiled()
 def cholesky_factor(lower):
-    """Factor each matrix of `lower` (stack, n, n) in place; what is above the diagonal stays."""
+    """Factor each matrix of `lower` (stack, n, n) in place; what is above the diagonal stays.
+
+    False where one is not positive definite.
+    """
     stack, n, _ = lower.shape
     info = np.zeros(1, np.int32)
     for s in range(stack):
         if n > 0:
             lapack_potrf((UPPER, n, lower[s], n, info))
             if info[0] != 0:
-                raise np.linalg.LinAlgError("Matrix is not positive definite")
+                return False
+    return True
 
 
 @compiled()

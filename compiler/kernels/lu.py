@@ -1,6 +1,7 @@
 """General linear systems: LU with partial pivoting, shared by solve, inverse and determinants.
 
-LAPACK reads a row of ours as a column, so what is factored is the transposed matrix.
+LAPACK reads a row of ours as a column, so what is factored is the transposed matrix. What solves
+and inverts takes factored matrices of which `lu_invertible` is true.
 """
 
 # mypy: allow-untyped-defs
@@ -35,19 +36,19 @@ def lu_factor(lu, pivots):
 
 
 @compiled()
-def lu_require(lu):
-    """Raise LinAlgError if a factored matrix is singular."""
+def lu_invertible(lu):
+    """Whether no factored matrix of `lu` (stack, n, n) is singular."""
     stack, n, _ = lu.shape
     for s in range(stack):
         for i in range(n):
             if lu[s, i, i] == 0:
-                raise np.linalg.LinAlgError("Singular matrix")
+                return False
+    return True
 
 
 @compiled()
 def lu_solve_rows(lu, pivots, b, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
-    lu_require(lu)
     stack, rows, n = b.shape
     info = np.zeros(1, np.int32)
     for s in range(stack):
@@ -73,7 +74,6 @@ def swap_rows(pivots, b, backwards):
 @compiled()
 def lu_solve_columns(lu, pivots, b, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
-    lu_require(lu)
     stack, n, columns = b.shape
     one = b.dtype.type(1)
     for s in range(stack):
@@ -119,7 +119,6 @@ def lu_solve_columns(lu, pivots, b, transposed):
 @compiled()
 def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
-    lu_require(lu)
     stack, n = pivots.shape
     info = np.zeros(1, np.int32)
     work = np.empty(64 * n, out.dtype)

@@ -14,7 +14,10 @@ lapack_trsyl = routine("lapack", "trsyl")
 @compiled()
 def schur(a, form, vectors):
     """Real Schur form of each matrix of `a` (stack, n, n), as LAPACK lays it out:
-    a[s].T = v.T @ t.T @ v with t = form[s], v = vectors[s]."""
+    a[s].T = v.T @ t.T @ v with t = form[s], v = vectors[s].
+
+    False where the iteration does not converge.
+    """
     stack, n, _ = a.shape
     info = np.zeros(1, np.int32)
     found = np.zeros(1, np.int32)
@@ -48,12 +51,16 @@ def schur(a, form, vectors):
                 )
             )
             if info[0] != 0:
-                raise np.linalg.LinAlgError("Schur decomposition did not converge")
+                return False
+    return True
 
 
 @compiled()
 def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, transposed):
-    """out (stack, n, m) = the X of A X + X B = C, or of A' X + X B' = C, from Schur forms."""
+    """out (stack, n, m) = the X of A X + X B = C, or of A' X + X B' = C, from Schur forms.
+
+    False where A and -B share an eigenvalue, so that the equation is singular.
+    """
     stack, n, m = c.shape
     real = out.dtype.type
     info = np.zeros(1, np.int32)
@@ -82,20 +89,7 @@ def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, transposed):
                 )
             )
             if info[0] != 0:
-                raise np.linalg.LinAlgError(
-                    "A and -B share an eigenvalue: A X + X B = C is singular"
-                )
+                return False
             gemm(real(1) / scale[0], a_vectors[s], True, out[s], False, real(0), half)
             gemm(real(1), half, False, b_vectors[s], False, real(0), out[s])
-
-
-@compiled()
-def sylvester(a, b, c, out):
-    """out (stack, n, m) = the solution X of A X + X B = C."""
-    a_form = np.empty_like(a)
-    a_vectors = np.empty_like(a)
-    b_form = np.empty_like(b)
-    b_vectors = np.empty_like(b)
-    schur(a, a_form, a_vectors)
-    schur(b, b_form, b_vectors)
-    schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, False)
+    return True

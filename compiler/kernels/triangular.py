@@ -1,4 +1,7 @@
-"""Triangular systems by substitution; the other triangle is never read."""
+"""Triangular systems by substitution; the other triangle is never read.
+
+What solves and inverts takes matrices of which `triangular_invertible` is true.
+"""
 
 # mypy: allow-untyped-defs
 
@@ -19,19 +22,19 @@ blas_trsm = routine("blas", "trsm")
 
 
 @compiled()
-def triangular_require(a):
-    """Raise LinAlgError if a diagonal entry of a matrix of `a` (stack, n, n) is zero."""
+def triangular_invertible(a):
+    """Whether no diagonal entry of a matrix of `a` (stack, n, n) is zero."""
     stack, n, _ = a.shape
     for s in range(stack):
         for i in range(n):
             if a[s, i, i] == 0:
-                raise np.linalg.LinAlgError("Singular matrix")
+                return False
+    return True
 
 
 @compiled()
 def triangular_solve_rows(a, b, lower, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
-    triangular_require(a)
     stack, rows, n = b.shape
     one = b.dtype.type(1)
     triangle = UPPER if lower else LOWER
@@ -44,7 +47,6 @@ def triangular_solve_rows(a, b, lower, transposed):
 @compiled()
 def triangular_solve_columns(a, b, lower, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
-    triangular_require(a)
     stack, n, columns = b.shape
     one = b.dtype.type(1)
     triangle = UPPER if lower else LOWER

@@ -1,12 +1,20 @@
 """The inverse of a square matrix; solving is multiplying by it (the plan factorises instead)."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.operations.registry import Operation, Point, register
 from derivatrix.compiler.operations.shapes import square
 
-KEPT = frozenset({"symmetric", "spd", "lower", "upper", "diagonal", "orthogonal"})
+KEPT = frozenset({"symmetric", "psd", "lower", "upper", "diagonal", "orthogonal"})
+
+
+def _facts(arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
+    """A semidefinite matrix that has an inverse is definite, and so is its inverse."""
+    known = arguments[0] & KEPT
+    return known | {"spd"} if "psd" in known else known
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -24,7 +32,7 @@ INVERSE = register(
         numpy=lambda arguments, parameters, output: f"np.linalg.inv({arguments[0]})",
         unicode="inv({0})",
         latex=r"{0}^{{-1}}",
-        facts=lambda arguments, output: arguments[0] & KEPT,
+        facts=_facts,
         domain=("invertible",),
     )
 )

@@ -17,6 +17,7 @@ from derivatrix.compiler.dimensions import Dimension, Shape
 
 if TYPE_CHECKING:
     from derivatrix.compiler.arrays import Array
+    from derivatrix.compiler.ir import Leaf, Node
 
 Parameters = tuple[Hashable, ...]
 
@@ -34,6 +35,23 @@ class Point:
     @property
     def result(self) -> Array:
         return self.results[0]
+
+
+@dataclass(frozen=True)
+class Equation:
+    """What an operation that solves an equation is planned from.
+
+    unknown: the unknown as a vector; given: the operation's arguments, the start first, by
+    which `residual` (N,) and `jacobian` (N, N) of the unknown are expressed. fails: whether a
+    root that is not found in so many `iterations` is an error; else it is nan.
+    """
+
+    unknown: Leaf
+    given: tuple[Leaf, ...]
+    residual: Node
+    jacobian: Node
+    fails: bool
+    iterations: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +72,18 @@ class Operation:
     unicode, latex: the formula as a format string of the arguments, as in "inv({0})"; several
         outputs: one for each.
     kernel: a Python function that Numba compiles, computing the outputs; see `compiler.kernels`.
+    failure: what is wrong with an argument for which the kernel returns False; "" where it cannot
+        fail and returns nothing.
     facts: structure facts of an output, given the facts of each argument and its number.
     domain: for each argument the structure its points need when it is an input ("" for any).
+    prepare: what its public function does with the arrays it is given before all else, as taking
+        the symmetric part; may raise ShapeError.
     requires: core shapes -> the dimensions (differences of sizes) that must not be negative.
     outputs: the names of the outputs, where there are several.
     notation: how the text notation calls it, one name for each output; "" or nothing where it
         has no name of its own there.
     description: for users: what it computes, its conventions (sign, order, gauge) and errors.
+    equation: of an operation that solves one, which needs no kernel then.
     """
 
     name: str
@@ -72,15 +95,18 @@ class Operation:
     unicode: str | tuple[str, ...]
     latex: str | tuple[str, ...]
     transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
-    kernel: Callable[..., None] | None = None
-    facts: Callable[[Sequence[frozenset[str]], int], frozenset[str]] = (
-        lambda arguments, output: frozenset()
+    kernel: Callable[..., bool | None] | None = None
+    failure: str = ""
+    facts: Callable[[Sequence[frozenset[str]], int], frozenset[str]] = lambda arguments, output: (
+        frozenset()
     )
     domain: tuple[str, ...] = ()
+    prepare: Callable[[Sequence[Array]], Sequence[Array]] = lambda arrays: arrays
     requires: Callable[[Sequence[Shape]], Sequence[Dimension]] = lambda cores: ()
     outputs: tuple[str, ...] = ()
     notation: tuple[str, ...] = ()
     description: str = ""
+    equation: Equation | None = None
 
     def formula(self, style: str, output: int) -> str:
         """The format string of an output, for the style "unicode" or "latex"."""

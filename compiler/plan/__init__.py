@@ -47,7 +47,7 @@ def plan(
         )
         for leaf, parameter in zip(arguments, parameters, strict=True)
     }
-    scheduler = Scheduler(names, views, nodes)
+    scheduler = Scheduler(names, views, nodes, plan)
     for node, (_, buffer) in zip(nodes, buffers, strict=True):
         scheduler.output(node, buffer)
     renames = {_symbol(size.name): _symbol(size.local) for size in sizes if size.name != size.local}
@@ -107,6 +107,8 @@ def _buffers(part: Any) -> Iterator[Buffer]:
     """The buffers that a part of a plan mentions."""
     if isinstance(part, Buffer):
         yield part
+    elif isinstance(part, Plan):
+        return
     elif isinstance(part, tuple):
         for item in part:
             yield from _buffers(item)
@@ -121,7 +123,7 @@ def _renamed(part: Any, renames: Mapping[sympy.Basic, sympy.Basic]) -> Any:
         return part.xreplace(renames)
     if isinstance(part, tuple):
         return tuple(_renamed(item, renames) for item in part)
-    if dataclasses.is_dataclass(part) and not isinstance(part, Argument | Size):
+    if dataclasses.is_dataclass(part) and not isinstance(part, Argument | Size | Plan):
         fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
         renamed = {name: _renamed(value, renames) for name, value in fields.items()}
         return dataclasses.replace(part, **renamed)  # type: ignore[type-var]

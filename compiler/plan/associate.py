@@ -134,7 +134,8 @@ class _Parts:
         self._merge_deltas()
         covered = {label for _, labels in self.dense for label in labels}
         alone = len(self.dense) == 1 and not self.structural and covered.issuperset(self.output)
-        if self.contracted and not alone:
+        moving = len(self.dense) > 1 and any(_moves(node) for node, _ in self.structural)
+        if (self.contracted or moving) and not alone:
             self._absorb()
             self.dense = [self._reduced(factor) for factor in self.dense]
 
@@ -181,7 +182,8 @@ class _Parts:
         total = [label for label in range(len(self.sizes)) if label not in self.output]
         position = 0
         while position < len(self.structural):
-            node, (first, second) = self.structural[position]
+            node, labels = self.structural[position]
+            first, second = labels[0], labels[-1]
             inner = second if second in total else first
             if isinstance(node, ir.Delta) and (first == second or inner in total):
                 del self.structural[position]
@@ -203,26 +205,32 @@ class _Parts:
         self.dense = [(node, renamed(labels)) for node, labels in self.dense]
 
     def _absorb(self) -> None:
-        """Slice a factor that a `Select` contracts with; mask one that a `Triangle` is over."""
+        """Slice, gather, reshape or mask the one factor that a structural one acts on."""
         for constraint in list(self.structural):
-            node, (first, second) = constraint
+            node, labels = constraint
             others = {label for c in self.structural if c is not constraint for label in c[1]}
-            holders = [p for p, (_, labels) in enumerate(self.dense) if second in labels]
-            if first == second or not holders:
+            outside = others | set(self.output)
+            if len(set(labels)) < len(labels):
                 continue
-            labels = self.dense[holders[0]][1]
-            sliced = (
-                isinstance(node, ir.Select)
-                and second not in self.output
-                and second not in others
-                and len(holders) == 1
-            )
-            masked = isinstance(node, ir.Triangle) and first in labels
-            if sliced or masked:
-                result = [first if label == second and sliced else label for label in labels]
-                part = ir.einsum([constraint, self.dense[holders[0]]], list(dict.fromkeys(result)))
-                self.dense[holders[0]] = (part, tuple(dict.fromkeys(result)))
-                self.structural.remove(constraint)
+            for given in _sides(node, labels):
+                touching = [p for p, (_, own) in enumerate(self.dense) if given & set(own)]
+                holding = [p for p in touching if given <= set(self.dense[p][1])]
+                masked = isinstance(node, ir.Triangle)
+                if holding and (masked or (len(touching) == 1 and not given & outside)):
+                    self._put(constraint, holding[0], set() if masked else given)
+                    break
+
+    def _put(self, constraint: ir.Factor, position: int, given: set[int]) -> None:
+        """Multiply a factor by a structural one, whose other labels take the place of `given`."""
+        _, labels = constraint
+        _, own = self.dense[position]
+        new = [label for label in labels if label not in given]
+        result: dict[int, None] = {}
+        for label in own:
+            result.update(dict.fromkeys(new if label in given else [label]))
+        part = ir.einsum([constraint, self.dense[position]], list(result))
+        self.dense[position] = (part, tuple(result))
+        self.structural.remove(constraint)  # type: ignore[arg-type]
 
     def _reduced(self, factor: ir.Factor) -> ir.Factor:
         """Diagonals taken, and summed over what no other factor has."""
@@ -232,6 +240,24 @@ class _Parts:
         if len(remaining) == len(labels):
             return factor
         return ir.einsum([factor], remaining), tuple(remaining)
+
+
+def _moves(node: ir.Node) -> bool:
+    """Whether a structural factor reshapes or gathers."""
+    return isinstance(node, ir.Merge | ir.Pack | ir.Pick)
+
+
+def _sides(node: ir.Structural, labels: ir.Labels) -> list[set[int]]:
+    """The labels of a structural factor that, contracted with one array, leave the others as
+    its axes; for a mask, all of them."""
+    match node:
+        case ir.Select() | ir.Pick():
+            return [{labels[1]}]
+        case ir.Merge() | ir.Pack():
+            return [{labels[0]}, {labels[1], labels[2]}]
+        case ir.Triangle():
+            return [set(labels)]
+    return []
 
 
 class _Group:

@@ -10,7 +10,7 @@ from derivatrix.compiler.facts import facts
 from derivatrix.compiler.kernels import blas, cholesky, lu, sylvester, triangular
 from derivatrix.compiler.plan.associate import is_inverse
 
-Kernel = Callable[..., None]
+Kernel = Callable[..., bool | None]
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Solver:
     """Helper kernels for one kind of matrix.
 
     factor: in place on a copy of the matrices, and `pivots`; None where nothing is to be done.
+    invertible: (factored matrices) -> whether there are inverses; None where there always are.
+    failure: what is wrong where there are none, or where `factor` returns False.
     solve_rows, solve_columns: (factored matrices, right-hand sides, flags), in place.
     reductions: by the operation's name, (factored matrices, out).
     flags: before the `transposed` flag, if there is one.
@@ -25,6 +27,8 @@ class Solver:
 
     factor: Kernel | None
     pivots: bool
+    invertible: Kernel | None
+    failure: str
     solve_rows: Kernel
     solve_columns: Kernel
     inverse: Kernel
@@ -36,6 +40,8 @@ class Solver:
 LU = Solver(
     lu.lu_factor,
     True,
+    lu.lu_invertible,
+    "the matrix is singular",
     lu.lu_solve_rows,
     lu.lu_solve_columns,
     lu.lu_inverse,
@@ -44,6 +50,8 @@ LU = Solver(
 CHOLESKY = Solver(
     cholesky.cholesky_factor,
     False,
+    None,
+    "the matrix is not positive definite",
     cholesky.cholesky_solve_rows,
     cholesky.cholesky_solve_columns,
     cholesky.cholesky_inverse,
@@ -58,6 +66,8 @@ TRIANGULAR = {
     fact: Solver(
         None,
         False,
+        triangular.triangular_invertible,
+        "the matrix is singular",
         triangular.triangular_solve_rows,
         triangular.triangular_solve_columns,
         triangular.triangular_inverse,
@@ -121,7 +131,8 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
     kernels = [blas.gemm, sylvester.schur, sylvester.schur_sylvester]
     for solver in (LU, CHOLESKY, *TRIANGULAR.values()):
         kernels += [solver.solve_rows, solver.solve_columns, solver.inverse]
-        kernels += [*solver.reductions.values(), *([solver.factor] if solver.factor else [])]
+        kernels += solver.reductions.values()
+        kernels += [kernel for kernel in (solver.factor, solver.invertible) if kernel is not None]
     for node in ir.topological(roots):
         if isinstance(node, ir.Apply) and node.operation.kernel is not None:
             kernels.append(node.operation.kernel)

@@ -6,7 +6,15 @@ import keyword
 from collections.abc import Iterable
 from itertools import count
 
-RESERVED = frozenset({"np", "math", "real", "range", "abs", "int", "float", *keyword.kwlist})
+from derivatrix.compiler.kernels import special
+
+RESERVED = frozenset(
+    {
+        *("np", "math", "real", "range", "abs", "int", "float", "require_arrays"),
+        *special.KERNELS.values(),
+        *keyword.kwlist,
+    }
+)
 INDICES = ("i", "j", "k", "l", "p", "q", "r", "s", "u", "v")
 
 

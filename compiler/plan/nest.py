@@ -76,7 +76,8 @@ class Builder:
             return self.scalars.load(view.buffer, view.indices(indices))
         match node:
             case ir.Structural():
-                test = bind([(node, (0, 1))], node.shape, (0, 1), dict(enumerate(indices)))
+                axes = tuple(range(node.ndim))
+                test = bind([(node, axes)], node.shape, axes, dict(enumerate(indices)))
                 return self._choose(test.conditions, self.scalars.number(sympy.S.One))
             case ir.Constant():
                 return self.scalars.number(scalars.number(float(node.array)))

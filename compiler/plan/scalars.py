@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import sympy
+from sympy.core.relational import Relational
 from sympy.functions.elementary.miscellaneous import MinMaxBase
 
 from derivatrix.compiler import scalars
@@ -47,10 +48,23 @@ FUNCTIONS = {
     sympy.Le: "le",
     sympy.Eq: "eq",
     sympy.Ne: "ne",
+    sympy.erfinv: "erfinv",
+    sympy.zeta: "zeta",
     scalars.log1p: "log1p",
     scalars.expm1: "expm1",
 }
 """SymPy class -> operator of `steps.Operate`; a target's printer spells each."""
+
+BESSEL = {
+    sympy.besselj: "besselj",
+    sympy.bessely: "bessely",
+    sympy.besseli: "besseli",
+    sympy.besselk: "besselk",
+}
+"""Bessel's functions -> how their operators begin; these end in "0", "1", or "v" for any order."""
+
+ORDERED = (*BESSEL, sympy.polygamma, sympy.zeta)
+"""Functions whose first argument is a number known when the kernel is made."""
 
 REWRITES: dict[type, Callable[..., sympy.Expr]] = {
     sympy.sec: lambda x: 1 / sympy.cos(x),
@@ -65,12 +79,47 @@ REWRITES: dict[type, Callable[..., sympy.Expr]] = {
 """SymPy class -> the same in functions of the table above."""
 
 
+def require_kernel(expression: sympy.Basic) -> None:
+    """Raise UnsupportedError unless kernels can compute an expression."""
+    table = Scalars()
+    table.lower(expression, {slot: table.name(str(slot)) for slot in expression.free_symbols})
+
+
 def _rewritten(expression: sympy.Basic) -> sympy.Expr | None:
     """A function that no target has, in functions of the table; None for the others."""
+    if isinstance(expression, sympy.polygamma):
+        order, x = expression.args
+        if order.is_Integer and order > 0:
+            return (-1) ** (order + 1) * sympy.factorial(order) * sympy.zeta(order + 1, x)
     if isinstance(expression, scalars.ScalarFunction) and type(expression) not in FUNCTIONS:
         return expression.definition()
     rewrite = REWRITES.get(type(expression))
     return rewrite(*expression.args) if rewrite else None
+
+
+def _operation(expression: sympy.Basic) -> tuple[str, tuple[sympy.Basic, ...]]:
+    """The operator that computes a function, and its operands."""
+    kind, arguments = type(expression), expression.args
+    if kind in BESSEL:
+        order, x = arguments
+        known = order in (0, 1)
+        return f"{BESSEL[kind]}{order if known else 'v'}", (x,) if known else arguments
+    if kind is sympy.polygamma and arguments[0] == 0:
+        return "digamma", arguments[1:]
+    if kind not in FUNCTIONS:
+        raise UnsupportedError(
+            f"{_shown(expression)}: no kernel computes the function {kind.__name__}; "
+            "write it with functions that have one"
+        )
+    if isinstance(expression, MinMaxBase | sympy.And | sympy.Or):
+        arguments = tuple(sorted(arguments, key=sympy.default_sort_key))
+    return FUNCTIONS[kind], arguments
+
+
+def _shown(expression: sympy.Basic) -> str:
+    """An expression with x, y, ... for its slots."""
+    slots = sorted(expression.free_symbols, key=str)
+    return str(expression.xreplace(dict(zip(slots, sympy.symbols("x y z u v w"), strict=False))))
 
 
 Entry = tuple[str, object, tuple[int, ...]]
@@ -172,15 +221,15 @@ class Scalars:
         if isinstance(expression, sympy.Piecewise):
             return self._lower_pieces(expression, slots)
         kind = type(expression)
+        if kind in ORDERED and not expression.args[0].is_number:
+            raise UnsupportedError(
+                f"{_shown(expression)}: the first argument of {kind.__name__} has to be a number"
+            )
         simpler = _rewritten(expression)
         if simpler is not None:
             return self.lower(simpler, slots)
-        if kind not in FUNCTIONS:
-            raise UnsupportedError(f"no kernel computes the function {kind.__name__}")
-        arguments = list(expression.args)
-        if isinstance(expression, MinMaxBase | sympy.And | sympy.Or):
-            arguments.sort(key=sympy.default_sort_key)
-        return self.operate(FUNCTIONS[kind], *(self.lower(a, slots) for a in arguments))
+        operator, arguments = _operation(expression)
+        return self.operate(operator, *(self.lower(a, slots) for a in arguments))
 
     def _checked(self, number: sympy.Expr) -> sympy.Expr:
         if number.has(sympy.I, sympy.zoo):
@@ -230,8 +279,10 @@ def cost(expression: sympy.Basic) -> int:
         own = 1 if expression.exp.is_Integer and expression.exp > 0 else 8
     elif isinstance(expression, sympy.Add | sympy.Mul):
         own = len(expression.args) - 1
-    elif type(expression) in FUNCTIONS or _rewritten(expression) is not None:
-        own = 2 if isinstance(expression, MinMaxBase | sympy.Abs) else 10
-        if expression.is_Relational or expression.is_Boolean:
-            own = 1
+    elif isinstance(expression, MinMaxBase | sympy.Abs):
+        own = 2
+    elif isinstance(expression, Relational | sympy.And | sympy.Or | sympy.Not):
+        own = 1
+    elif isinstance(expression, sympy.Function) and not isinstance(expression, sympy.Piecewise):
+        own = 10
     return own + sum(cost(argument) for argument in expression.args)

@@ -11,33 +11,49 @@ import sympy
 
 from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.formulas import render
 from derivatrix.compiler.kernels import sylvester
+from derivatrix.compiler.operations.registry import Equation
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import Builder, View
 from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.steps import Buffer, Call, Fill, Gemm, Operand, Step
-from derivatrix.compiler.plan.structure import bind, gather, index_symbol, split
+from derivatrix.compiler.plan.steps import Buffer, Call, Fill, Gemm, Newton, Operand, Plan, Step
+from derivatrix.compiler.plan.structure import Constraint, bind, gather, index_symbol, picked, split
 from derivatrix.compiler.plan.uses import is_elementwise, stored
 from derivatrix.runtime.errors import UnsupportedError
 
 Factorisation = tuple[linear.Solver, tuple[Operand, ...]]
+LONGEST = 40
+"""The longest formula of an argument that goes into a message."""
 
 
 class Scheduler:
     """Turns nodes into steps. `steps` and `constants` are the result."""
 
-    def __init__(self, names: Names, arguments: dict[ir.Node, View], roots: list[ir.Node]) -> None:
+    def __init__(
+        self,
+        names: Names,
+        arguments: dict[ir.Node, View],
+        roots: list[ir.Node],
+        plan: Callable[..., Plan],
+    ) -> None:
+        """plan: of a kernel that is called on the way."""
+        self._plan = plan
         self.steps: list[Step] = []
         self.constants: dict[str, np.ndarray] = {}
         self._names = names
         self._views = dict(arguments)
         self._stored = stored(roots)
         nodes = ir.topological(roots)
+        for node in nodes:
+            if isinstance(node, ir.Pick):
+                self.constants[picked(node).__name__] = np.array(node.table)
         references = [child for node in nodes for child in _references(node)]
         self._uses = Counter([*references, *roots])
         self._read_as = _read_orders(nodes)
         self._factored: dict[ir.Node, Factorisation] = {}
+        self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
 
     def output(self, node: ir.Node, buffer: Buffer) -> None:
@@ -207,11 +223,12 @@ class Scheduler:
         coefficient = sympy.Mul(node.coefficient, *(node.sizes[label] for label in counted))
         value = builder.product(coefficient, dense, binding.indices)
         loops = {label: node.sizes[label] for label in binding.loops if label not in counted}
-        complete = not binding.conditions and set(range(node.ndim)) <= set(binding.loops)
+        complete = not binding.conditions and _covered(node, constraints, binding.loops)
         tree = builder.nest(view, at, value, loops, binding.conditions)
         if not accumulate and not view.local and (not complete or tree.scattered):
             self.steps.append(Fill(view.buffer))
-            accumulate = tree.scattered
+            meeting = any(isinstance(c, ir.Pick) and own[1] < node.ndim for c, own in constraints)
+            accumulate = tree.scattered or meeting
         self.steps.append(tree.build(accumulate))
 
     def _through(self, node: ir.Node, view: View, order: Sequence[int], accumulate: bool) -> None:
@@ -323,9 +340,20 @@ class Scheduler:
                     shape = matrix.shape[:-1]
                     pivots = self._fresh(shape, range(len(shape)), kind="integer")
                     operands = (*operands, _operand(pivots.buffer, shape, 1))
-                self._call("factorise", method.factor, *operands)
+                failure = "" if method.invertible else _failure(node, method.failure)
+                self._call("factorise", method.factor, *operands, failure=failure)
             self._factored[matrix] = method, operands
         return self._factored[matrix]
+
+    def _inverted(self, node: ir.Apply) -> Factorisation:
+        """The factorisation of a matrix whose inverse is needed, found to have one."""
+        method, operands = self._factorised(node)
+        matrix = _broadcast(*node.arguments[0], node.stack)
+        if method.invertible is not None and matrix not in self._invertible:
+            self._invertible.add(matrix)
+            failure = _failure(node, method.failure)
+            self._call("is there an inverse?", method.invertible, operands[0], failure=failure)
+        return method, operands
 
     def _solve(self, node: ir.Einsum, solve: linear.Solve, view: View, accumulate: bool) -> None:
         output = tuple(range(node.ndim))
@@ -336,7 +364,7 @@ class Scheduler:
         if accumulate or not fits:
             self._through(node, view, _solve_order(node, solve), accumulate)
             return
-        method, factors = self._factorised(solve.inverse)
+        method, factors = self._inverted(solve.inverse)
         labels = [solve.contracted if label == solve.solved else label for label in output]
         sizes = dict(enumerate(node.sizes))
         right = ir.einsum(
@@ -353,8 +381,14 @@ class Scheduler:
         target = Operand(view.buffer, (stack, *matrix))
         self._call("solve", kernel, *factors, target, *flags)
 
-    def _call(self, comment: str, kernel: Callable[..., None], *arguments: Operand | bool) -> None:
-        self.steps.append(Call(comment, kernel, arguments))
+    def _call(
+        self,
+        comment: str,
+        kernel: Callable[..., bool | None],
+        *arguments: Operand | bool,
+        failure: str = "",
+    ) -> None:
+        self.steps.append(Call(comment, kernel, arguments, failure))
 
     # Operations
 
@@ -365,16 +399,44 @@ class Scheduler:
         core = node.ndim - len(node.stack)
         target = _operand(view.buffer, node.shape, core)
         name = node.operation.name
-        if name in linear.FACTORED:
+        if name == "inv":
+            method, factors = self._inverted(node)
+            self._call("invert", method.inverse, *factors, target, *method.flags)
+        elif name in linear.FACTORED:
             method, factors = self._factorised(node)
-            if name == "inv":
-                self._call("invert", method.inverse, *factors, target, *method.flags)
-            else:
-                self._call(name, method.reductions[name], *factors, target)
+            self._call(name, method.reductions[name], *factors, target)
         elif name == "solve_sylvester":
             self._sylvester(node, target)
+        elif node.operation.equation is not None:
+            self._newton(node, node.operation.equation, target)
         else:
             self._operation(node, target)
+
+    def _newton(self, node: ir.Apply, equation: Equation, target: Operand) -> None:
+        """A root by Newton's method, on kernels of the residual and of its Jacobian."""
+        arguments = [
+            self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
+            for argument, labels in node.arguments
+        ]
+        key = f"{equation.residual.key[1:9]}{'' if equation.fails else '_or_nan'}"
+        inputs = [*equation.given, equation.unknown]
+        residual, jacobian = (
+            self._plan(f"{kind}_{key}", inputs, [("out", kernel)])
+            for kind, kernel in (("residual", equation.residual), ("slope", equation.jacobian))
+        )
+        failure = "Newton's iteration did not converge from this start" * equation.fails
+        self.steps.append(
+            Newton(
+                f"newton_{key}",
+                node.operation.formula("unicode", 0).replace("{{", "{").replace("}}", "}"),
+                residual,
+                jacobian,
+                equation.iterations,
+                tuple(arguments),
+                target,
+                failure and f"{node.operation.formula('unicode', 0)}: {failure}",
+            )
+        )
 
     def _operation(self, node: ir.Apply, target: Operand) -> None:
         """Any other operation, by the kernel of its record: (arguments, outputs, parameters)."""
@@ -396,7 +458,9 @@ class Scheduler:
             outputs.append(_operand(view.buffer, shape, len(core)))
             sibling = ir.Apply(operation, node.arguments, node.stack, node.parameters, position)
             self._views.setdefault(sibling, view)
-        self._call(operation.name, operation.kernel, *arguments, *outputs, *node.parameters)  # type: ignore[arg-type]
+        operands = (*arguments, *outputs, *node.parameters)
+        failure = _failure(node, operation.failure) if operation.failure else ""
+        self._call(operation.name, operation.kernel, *operands, failure=failure)  # type: ignore[arg-type]
 
     def _sylvester(self, node: ir.Apply, target: Operand) -> None:
         """Schur forms are made once for a matrix and its transpose."""
@@ -404,17 +468,44 @@ class Scheduler:
         transposed = _transposed(left) is not None and _transposed(right) is not None
         if transposed:
             left, right = _transposed(left), _transposed(right)  # type: ignore[assignment]
-        forms = [*self._schur_form(left), *self._schur_form(right)]
-        operand = self._stacked(constant, 2)
-        self._call("solve", sylvester.schur_sylvester, *forms, operand, target, transposed)
+        forms = [*self._schur_form(left, node), *self._schur_form(right, node)]
+        operands = (*forms, self._stacked(constant, 2), target)
+        failure = _failure(node, "the first matrix and minus the second share an eigenvalue")
+        self._call("solve", sylvester.schur_sylvester, *operands, transposed, failure=failure)
 
-    def _schur_form(self, matrix: ir.Node) -> tuple[Operand, Operand]:
+    def _schur_form(self, matrix: ir.Node, node: ir.Apply) -> tuple[Operand, Operand]:
         if matrix not in self._schur:
             views = [self._fresh(matrix.shape, range(matrix.ndim)) for _ in range(2)]
             form, vectors = (_operand(view.buffer, matrix.shape, 2) for view in views)
-            self._call("factorise", sylvester.schur, self._stacked(matrix, 2), form, vectors)
+            failure = _failure(node, f"no Schur form of {_written(matrix)} was found")
+            operands = (self._stacked(matrix, 2), form, vectors)
+            self._call("factorise", sylvester.schur, *operands, failure=failure)
             self._schur[matrix] = form, vectors
         return self._schur[matrix]
+
+
+def _covered(node: ir.Einsum, constraints: Sequence[Constraint], loops: Sequence[int]) -> bool:
+    """Whether the loops reach every entry: each output axis is a loop, or merges two, of its
+    own."""
+    merged = {own[0]: own[1:] for c, own in constraints if isinstance(c, ir.Merge)}
+    sources = [
+        label
+        for axis in range(node.ndim)
+        for label in ((axis,) if axis in loops else merged.get(axis, (axis,)))
+    ]
+    return len(set(sources)) == len(sources) and set(sources) <= set(loops)
+
+
+def _failure(node: ir.Apply, problem: str) -> str:
+    """A message that names the operation and its arguments."""
+    arguments = ", ".join(_written(argument) for argument, _ in node.arguments)
+    return f"{node.operation.name}({arguments}): {problem}"
+
+
+def _written(node: ir.Node) -> str:
+    """The formula of a node, if it is short."""
+    text = render(node, "unicode")
+    return text if len(text) <= LONGEST else "..."
 
 
 def _references(node: ir.Node) -> list[ir.Node]:

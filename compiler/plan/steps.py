@@ -231,17 +231,48 @@ class Gemm:
 
 @dataclass(frozen=True)
 class Call:
-    """A helper kernel (see `compiler.kernels`) on operands and flags."""
+    """A helper kernel (see `compiler.kernels`) on operands and flags. `failure`: what is wrong
+    where it returns False; "" for a kernel that cannot fail."""
 
     comment: str
-    kernel: Callable[..., None]
+    kernel: Callable[..., bool | None]
     arguments: tuple[Operand | bool, ...]
+    failure: str = ""
 
     def __str__(self) -> str:
-        return f"call {self.kernel.__name__}({', '.join(map(str, self.arguments))})"
+        failure = f" or raise {self.failure!r}" if self.failure else ""
+        return f"call {self.kernel.__name__}({', '.join(map(str, self.arguments))}){failure}"
 
 
-Step = Allocate | Fill | Nest | Gemm | Call
+@dataclass(frozen=True)
+class Newton:
+    """Solve an equation by Newton's method, once for each index of the stacks.
+
+    name: of the function that does it; residual, jacobian: kernels of (arguments of one index,
+    unknown as a vector); arguments: the start, then what else they depend on. failure: what is
+    wrong where no root is found; "" where the result is nan then.
+    """
+
+    name: str
+    comment: str
+    residual: Plan
+    jacobian: Plan
+    iterations: int
+    arguments: tuple[Operand, ...]
+    target: Operand
+    failure: str
+
+    def __str__(self) -> str:
+        given = ", ".join(map(str, self.arguments))
+        parts = "\n".join(_indented_text(str(part)) for part in (self.residual, self.jacobian))
+        return f"newton {self.target} from {given}\n{parts}"
+
+
+def _indented_text(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+Step = Allocate | Fill | Nest | Gemm | Call | Newton
 
 
 @dataclass(frozen=True)
@@ -284,7 +315,12 @@ class Plan:
     steps: tuple[Step, ...]
 
     @property
-    def kernels(self) -> tuple[Callable[..., None], ...]:
+    def equations(self) -> tuple[Newton, ...]:
+        """The steps that solve equations."""
+        return tuple(step for step in self.steps if isinstance(step, Newton))
+
+    @property
+    def kernels(self) -> tuple[Callable[..., bool | None], ...]:
         """The helper kernels called, each once."""
         calls = (step.kernel for step in self.steps if isinstance(step, Call))
         return tuple(dict.fromkeys(calls))

@@ -20,23 +20,23 @@ class Binding:
 
     loops: the labels that are loop indices themselves.
     conditions: what must hold, beyond the loops' ranges, for the term not to be zero.
-    partial: whether an index may lie outside its range where the conditions fail.
     scattered: whether a condition is an equation, true on few of the points.
+    divided: whether an index needs a division.
     """
 
     indices: dict[int, sympy.Expr]
     loops: list[int] = field(default_factory=list)
     conditions: list[Boolean] = field(default_factory=list)
-    partial: bool = False
     scattered: bool = False
+    divided: bool = False
 
     def copy(self) -> Binding:
         return Binding(
             dict(self.indices),
             list(self.loops),
             list(self.conditions),
-            self.partial,
             self.scattered,
+            self.divided,
         )
 
     @property
@@ -72,8 +72,9 @@ def bind(
                 trial.indices[label] = index_symbol(label)
                 trial.loops.append(label)
                 rest = _propagate(trial, pending, sizes)
-                trials.append((len(trial.conditions), label, trial, rest))
-        _, _, binding, pending = min(trials, key=lambda entry: entry[:2])
+                image = any(label == _image_label(c) for c in pending)
+                trials.append((len(trial.conditions), image, label, trial, rest))
+        *_, binding, pending = min(trials, key=lambda entry: entry[:3])
     for label in labels:
         if label not in binding.indices:
             binding.indices[label] = index_symbol(label)
@@ -96,42 +97,95 @@ def _propagate(binding: Binding, constraints: list[Constraint], sizes: Shape) ->
 
 def _forward(binding: Binding, constraint: Constraint) -> bool:
     """Use a constraint that needs no division."""
-    node, (first, second) = constraint
+    node, labels = constraint
     indices = binding.indices
     if isinstance(node, ir.Triangle):
-        if first not in indices or second not in indices:
+        if any(label not in indices for label in labels):
             return False
-        binding.conditions.append(sympy.Ge(indices[first] - indices[second], node.offset))
+        first, second = (indices[label] for label in labels)
+        binding.conditions.append(sympy.Ge(first - second, node.offset))
         return True
-    if first in indices:
-        image = indices[first]
-        if isinstance(node, ir.Select):
-            image = sympy.expand(node.start + node.step * image)
-        if second in indices:
-            condition = sympy.Eq(sympy.expand(indices[second] - image), 0)
-            binding.conditions.append(condition)
-            binding.scattered |= condition is not sympy.true
-        indices[second] = indices.get(second, image)
-        return True
-    if second in indices and isinstance(node, ir.Delta):
-        indices[first] = indices[second]
-        return True
-    return False
+    target, sources = image_axes(node)
+    if isinstance(node, ir.Delta) and labels[0] not in indices:
+        target, sources = 0, (1,)
+    if any(labels[axis] not in indices for axis in sources):
+        return False
+    found = _image(node, [indices[labels[axis]] for axis in sources])
+    if isinstance(node, ir.Pack):
+        row, column = (indices[labels[axis]] for axis in sources)
+        binding.conditions.append(sympy.Ge(row - column, 0))
+    _agree(binding, labels[target], found)
+    return True
+
+
+def image_axes(node: ir.Structural) -> tuple[int, tuple[int, ...]]:
+    """The axis whose index follows from those of the other axes, and these."""
+    return (0, (1, 2)) if isinstance(node, ir.Merge | ir.Pack) else (1, (0,))
+
+
+def _image_label(constraint: Constraint) -> int | None:
+    """The label that is better computed from the others than these from it."""
+    node, labels = constraint
+    return labels[image_axes(node)[0]] if isinstance(node, ir.Pick | ir.Merge | ir.Pack) else None
+
+
+def _image(node: ir.Structural, sources: Sequence[sympy.Expr]) -> sympy.Expr:
+    """The index that a structural factor determines."""
+    match node:
+        case ir.Select():
+            return sympy.expand(node.start + node.step * sources[0])
+        case ir.Pick():
+            return picked(node)(sources[0])
+        case ir.Merge():
+            return sympy.expand(node.shape[2] * sources[0] + sources[1])
+        case ir.Pack():
+            row, column = sources
+            return sympy.expand(row * (row + 1) / 2 + column)
+    return sources[0]
+
+
+def picked(node: ir.Pick) -> sympy.FunctionClass:
+    """The table of a `Pick`, as a function of an index."""
+    return sympy.Function(f"table_{node.key[1:9]}", integer=True, nonnegative=True)
+
+
+def _agree(binding: Binding, label: int, image: sympy.Expr) -> None:
+    """Give a label its index; where it has one, the two must be equal."""
+    if label in binding.indices:
+        condition = sympy.Eq(sympy.expand(binding.indices[label] - image), 0)
+        binding.conditions.append(condition)
+        binding.scattered |= condition is not sympy.true
+    else:
+        binding.indices[label] = image
 
 
 def _backward(binding: Binding, pending: list[Constraint], sizes: Shape) -> list[Constraint]:
-    """Invert one `Select` whose second index is known."""
-    for position, (node, (first, second)) in enumerate(pending):
-        if isinstance(node, ir.Select) and second in binding.indices:
-            distance = sympy.expand(binding.indices[second] - node.start)
+    """Invert one factor whose image is known."""
+    for position, (node, labels) in enumerate(pending):
+        rest = pending[:position] + pending[position + 1 :]
+        if isinstance(node, ir.Select) and labels[1] in binding.indices:
+            distance = sympy.expand(binding.indices[labels[1]] - node.start)
             index = sympy.floor(distance / node.step)
             if abs(node.step) != 1:
                 remainder = sympy.Mod(distance, abs(node.step))
                 binding.conditions.append(sympy.Eq(remainder, 0))
-            binding.conditions += [sympy.Ge(index, 0), sympy.Lt(index, sizes[first])]
-            binding.indices[first] = index
-            binding.partial = binding.scattered = True
-            return pending[:position] + pending[position + 1 :]
+            binding.conditions += [sympy.Ge(index, 0), sympy.Lt(index, sizes[labels[0]])]
+            binding.indices[labels[0]] = index
+            binding.scattered = True
+            return rest
+        if isinstance(node, ir.Merge) and labels[0] in binding.indices:
+            merged, inner = binding.indices[labels[0]], node.shape[2]
+            _agree(binding, labels[1], sympy.floor(merged / inner))
+            _agree(binding, labels[2], sympy.Mod(merged, inner))
+            binding.divided = True
+            return rest
+        if isinstance(node, ir.Pack) and {labels[0], labels[1]} <= binding.indices.keys():
+            row = binding.indices[labels[1]]
+            column = sympy.expand(binding.indices[labels[0]] - row * (row + 1) / 2)
+            binding.conditions += [sympy.Ge(column, 0), sympy.Ge(row - column, 0)]
+            _agree(binding, labels[2], column)
+            binding.scattered = True
+            return rest
     return pending
 
 

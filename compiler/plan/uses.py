@@ -25,7 +25,7 @@ def is_elementwise(node: ir.Node) -> bool:
             return not node.terms or any(is_elementwise(term) for term in node.terms)
         case ir.Einsum():
             binding = gather(node)
-            return not binding.loops and not binding.scattered
+            return not (binding.loops or binding.scattered or binding.divided)
     return isinstance(node, ir.Leaf | ir.Constant | ir.Structural)
 
 

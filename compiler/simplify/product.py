@@ -64,6 +64,11 @@ class Product:
         sizes = {label: size for label, size in self.sizes.items() if label != old}
         return replace(self, factors=factors, sizes=sizes)
 
+    @staticmethod
+    def fresh() -> int:
+        """A label that no product has."""
+        return next(_fresh)
+
     def scaled(self, factor: sympy.Expr) -> Product:
         """The product times a number."""
         return replace(self, coefficient=self.coefficient * factor)
@@ -75,7 +80,7 @@ class Product:
         names = dict(enumerate(labels))
         sizes = dict(self.sizes)
         for label in node.contracted:
-            names[label] = next(_fresh)
+            names[label] = self.fresh()
             sizes[names[label]] = node.sizes[label]
         spliced = tuple(
             (factor, tuple(names[label] for label in own)) for factor, own in node.factors

@@ -7,6 +7,7 @@ applies ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import sympy
 
@@ -17,7 +18,10 @@ from derivatrix.compiler.ir import (
     Einsum,
     Leaf,
     Map,
+    Merge,
     Node,
+    Pack,
+    Pick,
     Select,
     Structural,
     Triangle,
@@ -90,7 +94,7 @@ def eliminate_delta(product: Product) -> Product | None:
     return None
 
 
-def _pairs(product: Product, kind: type) -> Iterator[tuple[int, int]]:
+def _pairs(product: Product, kind: Any) -> Iterator[tuple[int, int]]:
     """Positions of the ordered pairs of factors of a kind."""
     places = [i for i, (node, _) in enumerate(product.factors) if isinstance(node, kind)]
     yield from ((i, j) for i in places for j in places if i != j)
@@ -136,6 +140,67 @@ def drop_select(product: Product) -> Product | None:
             return product.without(position, summed=labels[1])
         if node.shape[0] == node.shape[1] and node.start == 0 and node.step == 1:
             return product.without(position).times((Delta(node.shape[0]), labels))
+    return None
+
+
+def merge_merges(product: Product) -> Product | None:
+    """Equal factors that share the merged axis, or the two merged ones, make deltas; two axes
+    merged and then a third are the first and a merge of the others."""
+    for one, two in _pairs(product, Merge | Pack):
+        (left, (k, i, j)), (right, (n, a, b)) = product.factors[one], product.factors[two]
+        if left is right and k == n:
+            deltas = ((Delta(left.shape[1]), (i, a)), (Delta(left.shape[2]), (j, b)))
+            return product.without(two).times(*deltas)
+        if left is right and (i, j) == (a, b):
+            return product.without(two).times((Delta(left.shape[0]), (k, n)))
+        if isinstance(left, Merge) and isinstance(right, Merge) and i == n:
+            if product.private(i, 2):
+                inner = Merge(right.shape[2], left.shape[2])
+                outer = Merge(right.shape[1], inner.shape[0])
+                label = product.fresh()
+                rest = product.without(one, two, summed=i)
+                return rest.times((outer, (k, a, label)), (inner, (label, b, j)))
+    return None
+
+
+def drop_merge(product: Product) -> Product | None:
+    """Summed over the merged axis, or over both others, a merge is 1; axes of length 1 merge
+    away; a packed triangle summed over is a mask."""
+    for position, (node, labels) in enumerate(product.factors):
+        if not isinstance(node, Merge | Pack) or len(set(labels)) < 3:
+            continue
+        merged, outer, inner = labels
+        if product.private(merged, 1):
+            rest = product.without(position, summed=merged)
+            mask = Triangle(*node.shape[1:])
+            return rest.times((mask, (outer, inner))) if isinstance(node, Pack) else rest
+        if product.private(outer, 1) and product.private(inner, 1):
+            rest = product.without(position, summed=outer)
+            return Product(
+                rest.coefficient,
+                rest.factors,
+                rest.output,
+                {label: size for label, size in rest.sizes.items() if label != inner},
+            )
+        for single, other in ((1, inner), (2, outer)):
+            if isinstance(node, Merge) and node.shape[single] == 1:
+                delta = Delta(node.shape[0])
+                return product.without(position).times((delta, (merged, other)))
+    return None
+
+
+def merge_picks(product: Product) -> Product | None:
+    """Σ_j [j = t_i] = 1; the same pick twice at one i is a delta on j."""
+    for one, (node, labels) in enumerate(product.factors):
+        if not isinstance(node, Pick):
+            continue
+        if product.private(labels[1], 1):
+            return product.without(one, summed=labels[1])
+        for two in range(one + 1, len(product.factors)):
+            other, others = product.factors[two]
+            if other is node and others[0] == labels[0]:
+                delta = Delta(node.shape[1])
+                return product.without(two).times((delta, (labels[1], others[1])))
     return None
 
 
@@ -272,6 +337,9 @@ RULES: tuple[Rule, ...] = (
     eliminate_delta,
     merge_selects,
     drop_select,
+    merge_merges,
+    drop_merge,
+    merge_picks,
     merge_powers,
     cancel_inverse,
     drop_triangle,

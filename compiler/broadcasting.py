@@ -1,0 +1,81 @@
+"""NumPy's rules for axes: which shapes broadcast, which axis a number means."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
+from derivatrix.runtime.errors import ShapeError, UnsupportedError
+
+Axis = int | Sequence[int] | None
+"""An axis, several, or all."""
+
+_fresh = itertools.count()
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """NumPy's broadcasting: axes aligned at the right, a literal 1 stretches.
+
+    Raises ShapeError where two dimensions differ.
+    """
+    clash = broadcast_clash(shapes)
+    if clash:
+        texts = " and ".join(shape_text(part) for part in shapes)
+        raise ShapeError(f"shapes {texts} do not broadcast: {clash}")
+    return tuple(
+        next((size for size in sizes if size != 1), sympy.S.One) for sizes in _columns(shapes)
+    )
+
+
+def broadcast_clash(shapes: Sequence[Shape]) -> str:
+    """The two sizes that keep the shapes from broadcasting, as "n against m"; "" if none do."""
+    for sizes in reversed(_columns(shapes)):
+        different = list(dict.fromkeys(size for size in sizes if size != 1))
+        if len(different) > 1:
+            return f"{different[0]} against {different[1]}"
+    return ""
+
+
+def _columns(shapes: Sequence[Shape]) -> list[list[Dimension]]:
+    """For each axis of the common shape, the sizes that the shapes have there."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    return [
+        [shape[axis - rank] for shape in shapes if len(shape) >= rank - axis]
+        for axis in range(rank)
+    ]
+
+
+def axis_labels(shape: Shape, target: Shape) -> tuple[Any, ...]:
+    """Labels that align `shape` at the right of `target`, whose labels are 0, 1, ...;
+    a stretched axis of length 1 gets a label of its own."""
+    start = len(target) - len(shape)
+    return tuple(
+        start + axis if size == target[start + axis] else ("stretched", next(_fresh))
+        for axis, size in enumerate(shape)
+    )
+
+
+def normalise_axis(axis: int, rank: int) -> int:
+    """A possibly negative axis as one of 0 .. rank-1; raises ShapeError."""
+    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+        raise UnsupportedError(f"an axis is an integer, not {axis!r}")
+    if not -rank <= axis < rank:
+        raise ShapeError(f"axis {axis} is out of bounds for an array of {rank} axes")
+    return int(axis) % rank
+
+
+def normalise_axes(axis: Axis, rank: int) -> tuple[int, ...]:
+    """One axis, several, or None for all, as a tuple; raises ShapeError where one is repeated."""
+    if axis is None:
+        return tuple(range(rank))
+    if isinstance(axis, (tuple, list)):
+        axes = tuple(normalise_axis(part, rank) for part in axis)
+        if len(set(axes)) != len(axes):
+            raise ShapeError(f"axes {tuple(axis)} name an axis twice")
+        return axes
+    return (normalise_axis(axis, rank),)  # type: ignore[arg-type]

@@ -1,0 +1,64 @@
+"""Numbers and arrays of numbers that may stand in an expression: real and finite."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler import scalars
+from derivatrix.compiler.dimensions import shape_text
+from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
+
+NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+COMPLEX = (complex, np.complexfloating)
+
+
+def real_number(value: Any) -> sympy.Expr:
+    """A Python or NumPy number as SymPy's. Raises DeclarationError unless it is finite."""
+    try:
+        finite = np.isfinite(float(value))
+    except OverflowError:
+        finite = False
+    if not finite:
+        raise DeclarationError(
+            f"the constant {reprlib.repr(value)} is no finite number of float64; "
+            "expressions hold finite constants only"
+        )
+    return scalars.number(value)
+
+
+def real_array(value: object) -> np.ndarray:
+    """A NumPy array or nested lists as an array of finite real numbers.
+
+    Raises UnsupportedError for other entries, ShapeError for ragged lists, DeclarationError for
+    nan, infinities and arrays without entries.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(
+            f"{reprlib.repr(value)} is ragged: its rows must have equal lengths"
+        ) from error
+    if array.dtype.kind == "c":
+        raise UnsupportedError("a constant array is complex; every array here is real")
+    if array.dtype.kind not in "fiub":
+        raise UnsupportedError(f"a constant array of dtype {array.dtype} holds no real numbers")
+    if not array.size:
+        raise DeclarationError(f"a constant array of shape {shape_text(array.shape)} is empty")
+    array = array.astype(np.float64)
+    places = np.argwhere(~np.isfinite(array))
+    if len(places):
+        place = tuple(map(int, places[0]))
+        raise DeclarationError(
+            f"a constant array has the entry {array[place]} at {list(place)}; "
+            "expressions hold finite constants only"
+        )
+    return array
+
+
+def refuse_complex(value: object) -> UnsupportedError:
+    """The error for a complex number."""
+    return UnsupportedError(f"the constant {value} is complex; every array here is real")

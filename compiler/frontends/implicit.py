@@ -1,0 +1,82 @@
+"""Functions given by equations: root, fixed_point, argmin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from derivatrix.compiler.arrays import Array, apply, asarray, subtract
+from derivatrix.compiler.differentiate import differential
+from derivatrix.compiler.dimensions import shape_text
+from derivatrix.compiler.ir import Leaf, full, leaves
+from derivatrix.compiler.operations.root import root_operation
+from derivatrix.compiler.simplify import simplify
+from derivatrix.compiler.substitute import substitute
+from derivatrix.compiler.transpose import transpose
+from derivatrix.runtime.errors import DeclarationError, ShapeError
+
+
+def root(residual: Any, unknown: Array, start: Any, on_failure: str = "error") -> Array:
+    """The value of `unknown` at which `residual` is zero, found by Newton's method from `start`.
+
+    residual: an expression of `unknown` (an input made for the purpose, of any rank) with as
+    many entries; start: an expression of its shape, on which the result must not depend except
+    for which root is found. on_failure: "error" raises numpy.linalg.LinAlgError where the
+    iteration does not converge or meets a singular Jacobian, "nan" returns nan.
+    The derivative is the implicit function theorem's: one solve with the Jacobian at the root.
+    Raises DeclarationError, ShapeError.
+    """
+    equation, first = asarray(residual), asarray(start)
+    leaf = _unknown("root", equation, unknown)
+    if equation.node.shape != leaf.shape:
+        raise ShapeError(
+            f"root: the residual has shape {shape_text(equation.node.shape)}, and {leaf.name} has "
+            f"{shape_text(leaf.shape)}; there must be an equation for each entry"
+        )
+    if first.node.shape != leaf.shape:
+        raise ShapeError(
+            f"root: the start has shape {shape_text(first.node.shape)}; "
+            f"{leaf.name} has {shape_text(leaf.shape)}"
+        )
+    if leaf in leaves([first.node]):
+        raise DeclarationError(f"root: the start must not depend on {leaf.name} itself")
+    if on_failure not in ("error", "nan"):
+        raise DeclarationError(f'root: on_failure is "error" or "nan", not {on_failure!r}')
+    free = Leaf(leaf.name, leaf.shape)
+    node = substitute([equation.node], {leaf: free})[0]
+    operation = root_operation(node, free, on_failure == "error")
+    given = [Array(other) for other in leaves([node]) if other is not free]
+    return apply(operation, first, *given)
+
+
+def fixed_point(image: Any, unknown: Array, start: Any, on_failure: str = "error") -> Array:
+    """The value of `unknown` that `image`, an expression of it, leaves as it is; see `root`."""
+    return root(subtract(asarray(unknown), asarray(image)), unknown, start, on_failure)
+
+
+def argmin(objective: Any, unknown: Array, start: Any, on_failure: str = "error") -> Array:
+    """The value of `unknown` at which the gradient of the scalar `objective` is zero, found by
+    Newton's method from `start`: a minimum where the objective is convex; see `root`."""
+    scalar = asarray(objective)
+    leaf = _unknown("argmin", scalar, unknown)
+    if scalar.ndim:
+        raise ShapeError(
+            f"argmin: the objective is a scalar, not of shape {shape_text(scalar.node.shape)}"
+        )
+    tangent = Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent")
+    slope = simplify(differential([scalar.node], {leaf: tangent}))[0]
+    gradient = simplify(transpose(slope, [tangent], full(1)))[0]
+    return root(Array(gradient), unknown, start, on_failure)
+
+
+def _unknown(name: str, expression: Array, unknown: Any) -> Leaf:
+    leaf = getattr(unknown, "node", None)
+    if not isinstance(leaf, Leaf):
+        raise DeclarationError(
+            f'{name}: the unknown is a symbolic input such as dx.matrix("P", n, n), not {unknown!r}'
+        )
+    if leaf not in leaves([expression.node]):
+        raise DeclarationError(f"{name}: the expression does not depend on {leaf.name}")
+    return leaf
+
+
+__all__ = ["argmin", "fixed_point", "root"]

@@ -1,0 +1,73 @@
+"""Text in the notation of matrixcalculus.org and MATLAB, read as symbolic arrays.
+
+text -> tokens -> tree (`syntax`) -> shapes, sizes and steps (`meaning`) -> array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sympy
+
+from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.frontends.notation.inputs import declare
+from derivatrix.compiler.frontends.notation.meaning import KINDS, Meaning
+from derivatrix.compiler.frontends.notation.syntax import Tree, parse_tree
+from derivatrix.compiler.frontends.notation.tokens import Source
+from derivatrix.runtime.errors import NotationError
+
+READINGS = 200
+"""How many readings of the `ones` in a text are tried."""
+
+
+def parse(text: str, /, **dims: str) -> Array:
+    """The symbolic array that a text stands for, as in parse("x'*A*x", x="n", A="n n").
+
+    dims: for each input its sizes, and a structure if it has one: "n n spd", "n+p", "3 3
+    invertible", "positive"; "" for a scalar. The inputs are the array's leaves, and `function`
+    takes them by name: function("f", ["x", "A"], parse(...)). A row is an array of one axis.
+
+    Raises NotationError, which shows the place in the text.
+    """
+    if not isinstance(text, str):
+        raise NotationError(f"parse reads a text, not {text!r}")
+    inputs, sizes = declare(dims)
+    source = Source(text)
+    return _interpret(source, parse_tree(source), inputs, {"pi": sympy.pi, **sizes})
+
+
+def _interpret(
+    source: Source, tree: Tree, inputs: Mapping[str, Array], numbers: Mapping[str, sympy.Expr]
+) -> Array:
+    """The array, with each `ones` the first that fits of a column, a matrix and a row."""
+    choice: list[str] = []
+    furthest: tuple[int, NotationError] | None = None
+    for remaining in reversed(range(READINGS)):
+        meaning = Meaning(source, inputs, numbers, choice)
+        try:
+            array = meaning.build(meaning.read(tree))
+        except NotationError as error:
+            reached = len(meaning.steps)
+            if furthest is None or reached > furthest[0]:
+                furthest = reached, error
+            choice = _next(meaning.choice)
+            if not (choice and remaining):
+                raise furthest[1] from None
+        else:
+            unused = [name for name in inputs if name not in meaning.used]
+            if unused:
+                raise NotationError(
+                    f"the input {unused[0]!r} is declared and never used in {source.text!r}"
+                )
+            return array
+    raise AssertionError("the last reading returns or raises")
+
+
+def _next(choice: list[str]) -> list[str]:
+    """The choice to try after one that failed; none when all have been tried."""
+    while choice and choice[-1] == KINDS[-1]:
+        choice.pop()
+    return [*choice[:-1], KINDS[KINDS.index(choice[-1]) + 1]] if choice else []
+
+
+__all__ = ["parse"]

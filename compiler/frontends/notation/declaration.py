@@ -1,0 +1,39 @@
+"""A function declared by texts alone, as the command line takes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from derivatrix.compiler.frontends.notation import parse
+from derivatrix.compiler.function import Function, function
+from derivatrix.runtime.errors import NotationError
+
+NAME = "expression"
+"""What such a function is called."""
+
+
+def text_function(text: str, dims: str, wrt: Sequence[str] = ()) -> Function:
+    """The function of a text, its inputs as in "A: p m, X: m n", by the inputs named in `wrt`
+    (all if there are none).
+
+    Raises NotationError, and DeclarationError for names that make no sense.
+    """
+    inputs = split_dims(dims)
+    return function(NAME, list(inputs), parse(text, **inputs), wrt=wrt or None)
+
+
+def split_dims(dims: str) -> dict[str, str]:
+    """ "A: p m, s:" as {"A": "p m", "s": ""}. Raises NotationError."""
+    inputs: dict[str, str] = {}
+    for entry in re.split(r"[,;](?=[^,;:]*:)", dims):
+        name, colon, sizes = (part.strip() for part in entry.partition(":"))
+        if not (colon and name.isidentifier()):
+            raise NotationError(
+                f'inputs are written "A: p m, s:", with nothing after the colon for a scalar; '
+                f"{entry.strip()!r} is no input"
+            )
+        if name in inputs:
+            raise NotationError(f"the input {name!r} is declared twice")
+        inputs[name] = sizes.rstrip(",;")
+    return inputs

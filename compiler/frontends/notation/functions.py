@@ -1,0 +1,194 @@
+"""The functions of the notation: which arrays each takes, and what computes it.
+
+Operations are found by the `notation` of their records when they are asked for, so a new record
+needs nothing here; a row says more about the shapes, for messages and for `eye` and `ones`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import sympy
+
+from derivatrix.compiler.arrays import Array, elementwise
+from derivatrix.compiler.frontends import arrays as library
+from derivatrix.compiler.frontends.operations import calling, find
+from derivatrix.compiler.ir import full, slot
+from derivatrix.compiler.operations import OPERATIONS
+
+Function = Callable[..., Array]
+Shapes = tuple[tuple[str, ...], ...]
+"""The shape of each argument, a letter for each axis; equal letters are equal sizes."""
+
+ANY = "any"
+
+
+class Row(NamedTuple):
+    """One function of the notation.
+
+    signature: the shapes of its arguments, "n n, n m" for a square matrix and one that fits to
+    it, choices between bars; or ANY for one array of any shape. function: what computes it, or
+    its name where it has another there. kind: a vector that results is a "column", a "row", or
+    lies as the argument does ("same").
+    """
+
+    signature: str
+    function: Function | str = ""
+    kind: str = "column"
+
+
+class Rule(NamedTuple):
+    """A row, looked up. choices: what the signature stands for; none for ANY."""
+
+    function: Function
+    choices: tuple[Shapes, ...]
+    kind: str = "column"
+
+    @property
+    def arity(self) -> int:
+        """How many arguments the function takes."""
+        return len(self.choices[0]) if self.choices else 1
+
+
+def skew(vector: Array) -> Array:
+    """The matrix of the cross product: skew(w) * v = w x v, for three entries."""
+    x, y, z = (vector[position] for position in range(3))
+    zero = Array(full(0))
+    rows = [[zero, -z, y], [z, zero, -x], [-y, x, zero]]
+    return library.stack([library.stack(row) for row in rows])
+
+
+def bessel(order: int, array: Array) -> Array:
+    """The modified Bessel function of the first kind, of integer order, entry by entry."""
+    return elementwise(sympy.besseli(order, slot(0)), array)
+
+
+def _norm1(array: Array) -> Array:
+    return library.sum(abs(array))
+
+
+def _frobenius(array: Array) -> Array:
+    return library.sqrt(library.sum(array**2))
+
+
+_UNARY = (
+    *("exp", "expm1", "log", "log1p", "sqrt", "abs", "sign", "erf", "erfc", "normcdf"),
+    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "relu", "softplus"),
+)
+
+ROWS = {
+    **{name: Row(ANY, kind="same") for name in _UNARY},
+    "asin": Row(ANY, "arcsin", "same"),
+    "acos": Row(ANY, "arccos", "same"),
+    "atan": Row(ANY, "arctan", "same"),
+    "tr": Row("n n", "trace"),
+    "det": Row("n n"),
+    "logdet": Row("n n"),
+    "inv": Row("n n"),
+    "pinv": Row("p k"),
+    "sum": Row(ANY),
+    "mean": Row(ANY),
+    "var": Row(ANY),
+    "rowsum": Row("m n", partial(library.sum, axis=1)),
+    "rowmean": Row("m n", partial(library.mean, axis=1)),
+    "colsum": Row("m n", partial(library.sum, axis=0), "row"),
+    "colmean": Row("m n", partial(library.mean, axis=0), "row"),
+    "diag": Row("n"),
+    "diagvec": Row("n n", "diagonal"),
+    "vec": Row("m n"),
+    "vech": Row("n n"),
+    "kron": Row("m n, p q | m, p"),
+    "skew": Row("3", skew),
+    "norm1": Row(ANY, _norm1),
+    "norm2": Row("n", _frobenius),
+    "normF": Row(ANY, _frobenius),
+    "normnuc": Row("p k", partial(library.norm, ord="nuc")),
+    "normspec": Row("p k", partial(library.norm, ord=2)),
+    "softmax": Row("n | m n", kind="same"),
+    "logsumexp": Row("n | m n", partial(library.logsumexp, axis=-1)),
+    "expm": Row("n n"),
+    "logm": Row("n n"),
+    "sqrtm": Row("n n"),
+    "sinm": Row("n n"),
+    "cosm": Row("n n"),
+    "tanhm": Row("n n"),
+    "chol": Row("n n", "cholesky"),
+    "qrQ": Row("p k"),
+    "qrR": Row("p k"),
+    "luL": Row("n n"),
+    "luU": Row("n n"),
+    "eigvalsh": Row("n n"),
+    "eighV": Row("n n"),
+    "lambda_max": Row("n n"),
+    "eigvals": Row("n n"),
+    "svdvals": Row("p k"),
+    "svdU": Row("p k"),
+    "svdV": Row("p k"),
+    "polar": Row("p k"),
+    "sylvester": Row("n n, m m, n m", "solve_sylvester"),
+    "lyap": Row("n n, n n"),
+    "dlyap": Row("n n, n n"),
+    "care": Row("n n, n m, n n, m m"),
+    "dare": Row("n n, n m, n n, m m"),
+}
+
+SPECIAL = ("max", "min", "solve", "besseli", "einsum")
+"""Functions whose arguments are read in a way of their own."""
+
+FITTING = ("eye", "ones")
+"""Names of arrays of the size that fits."""
+
+
+def shapes(signature: str) -> tuple[Shapes, ...]:
+    """The choices that a text such as "m n, p q | m, p" stands for."""
+    return tuple(
+        tuple(tuple(argument.split()) for argument in choice.split(","))
+        for choice in signature.split("|")
+    )
+
+
+def names() -> list[str]:
+    """Every name that has a meaning of its own, which inputs and sizes cannot have."""
+    return sorted({*ROWS, *SPECIAL, *FITTING, *_recorded()})
+
+
+def rule(name: str) -> Rule | None:
+    """The rule of a function; None where nothing computes it."""
+    recorded = _recorded().get(name)
+    row = ROWS.get(name)
+    if row is None:
+        return recorded
+    function: Function | None
+    if callable(row.function):
+        function = row.function
+    elif recorded:
+        function = recorded.function
+    else:
+        called = row.function or name
+        function = library.FUNCTIONS.get(called) or find(called)
+    if function is None:
+        return None
+    return Rule(function, () if row.signature == ANY else shapes(row.signature), row.kind)
+
+
+def _recorded() -> dict[str, Rule]:
+    """The rules of operations whose records say how the notation calls them."""
+    found = {}
+    for operation in OPERATIONS.values():
+        choice = tuple(
+            tuple(f"{position}.{axis}" for axis in range(rank))
+            for position, rank in enumerate(operation.ranks)
+        )
+        call = calling(operation)
+        for output, name in enumerate(operation.notation):
+            function = partial(_output, call, output) if operation.outputs else call
+            if name:
+                found[name] = Rule(function, (choice,))
+    return found
+
+
+def _output(call: Callable[..., Any], output: int, *arrays: Array) -> Array:
+    result: Array = call(*arrays)[output]
+    return result

@@ -1,0 +1,95 @@
+"""What is declared beside a text: for each input its sizes, then a structure if it has one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import sympy
+
+from derivatrix.compiler import dimensions, ir
+from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.dimensions import Dimension
+from derivatrix.compiler.frontends import arrays as library
+from derivatrix.compiler.frontends.notation import functions
+from derivatrix.compiler.frontends.notation.meaning import Meaning
+from derivatrix.compiler.frontends.notation.syntax import Parser, Tree
+from derivatrix.compiler.frontends.notation.tokens import Source, Span
+from derivatrix.runtime.errors import DerivatrixError, NotationError
+
+
+def declare(dims: Mapping[str, str]) -> tuple[dict[str, Array], dict[str, sympy.Expr]]:
+    """The inputs by name, and the sizes that occur in their shapes by name.
+
+    Raises NotationError for a name that has another meaning, and for sizes that make no sense.
+    """
+    inputs = {name: declare_input(name, text) for name, text in dims.items()}
+    sizes: dict[str, sympy.Expr] = {}
+    for name, array in inputs.items():
+        for symbol in sorted(set().union(*(s.free_symbols for s in array.node.shape)), key=str):
+            sizes[symbol.name] = symbol
+            if symbol.name in inputs:
+                raise NotationError(
+                    f"{symbol} names both an input and a size of {name}; rename one of them"
+                )
+    return inputs, sizes
+
+
+def declare_input(name: str, text: str) -> Array:
+    """One input, from a text such as "n n spd" or "n+p"; "" is a scalar."""
+    if name in functions.names():
+        raise NotationError(f"{name!r} is a function of the notation; rename the input")
+    if not isinstance(text, str):
+        raise NotationError(
+            f'{name}: the sizes are a text such as {name}="n n", not {text!r}; "" is a scalar'
+        )
+    source = Source(text, f"sizes of {name}: ")
+    parser = Parser(source)
+    structure = "general"
+    if parser.tokens[-2:-1] and parser.tokens[-2].text in ir.STRUCTURES:
+        structure = parser.tokens.pop(-2).text
+    shape = []
+    while parser.token.kind != "end":
+        shape.append(_size(source, parser.expression()))
+        parser.accept(",")
+    try:
+        return library.tensor(name, *shape, structure=structure)
+    except DerivatrixError as error:
+        raise source.error(str(error).removeprefix(f"{name}: "), Span(0, len(text))) from error
+
+
+def _size(source: Source, tree: Tree) -> Dimension:
+    named = {name: dimensions.symbol(name) for name in _names(source, tree)}
+    value = Meaning(source, {}, named).read(tree).literal
+    if value is None or not _whole(value):
+        raise source.error("a size is a whole number, for all of the sizes in it", tree.span)
+    return dimensions.dimension(value, "a size")
+
+
+def _whole(size: sympy.Expr) -> bool:
+    """Whether a polynomial, of degree 2 at most in each symbol, is an integer everywhere, and not
+    a negative number."""
+    symbols = sorted(size.free_symbols, key=str)
+    points = itertools.product((1, 2, 3), repeat=len(symbols))
+    values = [size.xreplace(dict(zip(symbols, map(sympy.Integer, p), strict=True))) for p in points]
+    integers = size.is_polynomial(*symbols) and all(value.is_Integer for value in values)
+    return integers and (bool(symbols) or values[0] >= 0)
+
+
+def _names(source: Source, tree: Tree) -> list[str]:
+    """The names in a size, each usable as one."""
+    found = []
+    for token in Parser(source).tokens:
+        if token.kind == "name" and tree.span.start <= token.span.start < tree.span.stop:
+            if token.text in ir.STRUCTURES:
+                raise source.error(f"{token.text} is a structure, which comes last", token.span)
+            if token.text in functions.names():
+                raise source.error(
+                    f"{token.text!r} is a function of the notation; rename the size", token.span
+                )
+            try:
+                dimensions.dims(token.text)
+            except DerivatrixError as error:
+                raise source.error(f"{token.text} cannot name a size", token.span) from error
+            found.append(token.text)
+    return found

@@ -1,0 +1,300 @@
+"""What a tree means: names, functions and indices.
+
+`eye` is a square matrix of unknown size, and `ones` a column, else a matrix, else a row.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import sympy
+
+from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.compiler.frontends import arrays as library
+from derivatrix.compiler.frontends.notation import functions
+from derivatrix.compiler.frontends.notation.algebra import Algebra
+from derivatrix.compiler.frontends.notation.syntax import (
+    Block,
+    Call,
+    Chain,
+    Indexed,
+    Name,
+    Negative,
+    Number,
+    Slice,
+    Text,
+    Transposed,
+    Tree,
+)
+from derivatrix.compiler.frontends.notation.tokens import Source, Token
+from derivatrix.compiler.frontends.notation.values import Fitting, Value
+from derivatrix.runtime.errors import NotationError
+
+KINDS = ("column", "matrix", "row")
+"""What `ones` may be, in the order of preference."""
+
+
+class Meaning(Algebra):
+    """One reading of a text.
+
+    inputs: the arrays that names stand for; numbers: sizes (and other numbers) by name; choice:
+    what the `ones` are, in the order they are met; further ones are columns.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        inputs: Mapping[str, Array],
+        numbers: Mapping[str, sympy.Expr],
+        choice: Sequence[str] = (),
+    ) -> None:
+        super().__init__(source)
+        self.inputs = inputs
+        self.numbers = numbers
+        self.choice = list(choice)
+        self.used: set[str] = set()
+
+    def read(self, tree: Tree) -> Value:
+        """The value of a tree. Raises NotationError."""
+        match tree:
+            case Number():
+                return self.number(tree.span, tree.value)
+            case Name():
+                return self.name(tree)
+            case Negative():
+                return self.negative(tree.span, self.read(tree.operand))
+            case Chain():
+                return self.chain(tree)
+            case Transposed():
+                return self.transposed(tree.span, self.read(tree.operand))
+            case Indexed():
+                return self.indexed(tree)
+            case Call():
+                return self.call(tree)
+            case Block():
+                return self.block(tree)
+            case Text():
+                raise self.error("a text in quotation marks is for einsum alone", tree.span)
+            case Slice():
+                raise self.error("a slice stands in an index alone", tree.span)
+        raise TypeError(f"no meaning for {tree!r}")
+
+    def name(self, tree: Name) -> Value:
+        name = tree.name
+        if name in self.inputs:
+            self.used.add(name)
+            array = self.inputs[name]
+            step = self.note(tree.span, lambda: array)
+            return Value(tree.span, step, array.node.shape)
+        if name in self.numbers:
+            return self.number(tree.span, self.numbers[name])
+        if name in functions.FITTING:
+            return self.fit(tree)
+        if name in functions.names():
+            raise self.error(f"{name} is a function; write {name}(...)", tree.span)
+        raise self.unknown(tree, [*self.inputs, *self.numbers, *functions.FITTING])
+
+    def fit(self, tree: Name) -> Value:
+        """`eye` or `ones`, of sizes to be found."""
+        size = self.sizes.unknown()
+        shape: Shape = (size, size)
+        kind = "matrix"
+        if tree.name == "ones":
+            met = sum(fitting.name == "ones" for fitting in self.fitting)
+            self.choice[met:] = self.choice[met:] or KINDS[:1]
+            kind = self.choice[met]
+            shape = (size, self.sizes.unknown()) if kind == "matrix" else (size,)
+        self.fitting.append(Fitting(tree.span, tree.name, shape))
+        step = self.note(tree.span, partial(self.make, tree.name, shape))
+        return Value(tree.span, step, shape, row=kind == "row")
+
+    def make(self, name: str, shape: Shape) -> Array:
+        known = self.sizes.known(shape)
+        return library.eye(known[0]) if name == "eye" else library.ones(*known)
+
+    def chain(self, tree: Chain) -> Value:
+        value = self.read(tree.first)
+        for sign, operand in tree.rest:
+            value = self.combined(sign, value, self.read(operand))
+        return replace(value, span=tree.span)
+
+    def indexed(self, tree: Indexed) -> Value:
+        operand = self.read(tree.operand)
+        if len(tree.indices) > operand.rank:
+            count = len(tree.indices)
+            raise self.error(
+                f"{count} {'index' if count == 1 else 'indices'} for {self.described(operand)}",
+                tree.indices[operand.rank].span,
+            )
+        index = tuple(self.index(part) for part in tree.indices)
+        value = self.mapped(tree.span, lambda array: array[index], operand)
+        return replace(value, row=operand.row and value.rank == 1)
+
+    def index(self, tree: Tree) -> Any:
+        if isinstance(tree, Slice):
+            parts = (tree.start, tree.stop, tree.step)
+            return slice(*(None if part is None else self.index(part) for part in parts))
+        position = self.read(tree).literal
+        if position is None or not position.is_integer:
+            raise self.error(
+                "an index is an integer, or arithmetic of integers and sizes", tree.span
+            )
+        return int(position) if position.is_Integer else position
+
+    def block(self, tree: Block) -> Value:
+        rows = [self.joined([self.read(part) for part in row], axis=1) for row in tree.rows]
+        return replace(self.joined(rows, axis=0), span=tree.span)
+
+    def call(self, tree: Call) -> Value:
+        name = tree.function.name
+        if name in self.inputs or name in self.numbers:
+            raise self.error(
+                f"{name} is no function; products are written with *, indices with [ ]",
+                tree.function.span,
+            )
+        if name in functions.FITTING:
+            raise self.error(
+                f"{name} takes no size: it has the one that fits; write {name}", tree.span
+            )
+        if name in functions.SPECIAL:
+            return getattr(self, f"call_{name}")(tree)
+        if name not in functions.names():
+            raise self.unknown(tree.function, functions.names())
+        rule = functions.rule(name)
+        if rule is None:
+            raise self.error(f"{name} is not available here", tree.function.span)
+        values = self.arguments(tree, rule.arity)
+        if rule.choices:
+            self.fitted(tree, values, rule.choices)
+        value = self.mapped(tree.span, rule.function, *values)
+        literal = values[0].literal
+        if name == "sqrt" and literal is not None:
+            return self.number(tree.span, sympy.sqrt(literal))
+        row = rule.kind == "row" or (rule.kind == "same" and values[0].row)
+        return replace(value, row=row and value.rank == 1)
+
+    def arguments(self, tree: Call, count: int) -> list[Value]:
+        self.require_count(tree, count)
+        return [self.read(argument) for argument in tree.arguments]
+
+    def require_count(self, tree: Call, count: int) -> None:
+        if len(tree.arguments) != count:
+            raise self.error(
+                f"{tree.function.name} takes {count} argument{'s' * (count != 1)}, "
+                f"came {len(tree.arguments)}",
+                tree.function.span,
+            )
+
+    def fitted(
+        self, tree: Call, values: Sequence[Value], choices: Sequence[functions.Shapes]
+    ) -> None:
+        """Equate the arguments' shapes with those that a function takes."""
+        name = tree.function.name
+        ranks = [value.rank for value in values]
+        fits = [choice for choice in choices if [len(shape) for shape in choice] == ranks]
+        if not fits:
+            self.refuse(name, values, choices)
+        found: dict[str, tuple[Dimension, Value]] = {}
+        for value, shape in zip(values, fits[0], strict=True):
+            for size, letter in zip(value.shape, shape, strict=True):
+                if letter.isdigit():
+                    found.setdefault(letter, (sympy.Integer(letter), value))
+                known, before = found.setdefault(letter, (size, value))
+                self.sizes.equate(
+                    known, size, partial(self.misfit, name, letter, before, value, shape)
+                )
+
+    def refuse(
+        self, name: str, values: Sequence[Value], choices: Sequence[functions.Shapes]
+    ) -> None:
+        """Raise the error for an argument of a rank that no choice has."""
+        for position, value in enumerate(values):
+            expected = dict.fromkeys(_expected(choice[position]) for choice in choices)
+            ranks = {len(choice[position]) for choice in choices}
+            if value.rank not in ranks or position == len(values) - 1:
+                raise self.error(
+                    f"{name} takes {' or '.join(expected)} here, not {self.described(value)}",
+                    value.span,
+                )
+
+    def misfit(
+        self, name: str, letter: str, before: Value, value: Value, shape: tuple[str, ...]
+    ) -> NotationError:
+        if before is value:
+            expected = f"a vector of {letter}" if letter.isdigit() else _expected(shape)
+            message = f"{name} takes {expected}, not {self.described(value)}"
+        else:
+            message = f"{name}: {self.described(value)} does not fit {self.described(before)}"
+        return self.error(message, value.span)
+
+    def call_max(self, tree: Call) -> Value:
+        return self.extreme(tree, library.maximum)
+
+    def call_min(self, tree: Call) -> Value:
+        return self.extreme(tree, library.minimum)
+
+    def extreme(self, tree: Call, function: Callable[..., Array]) -> Value:
+        left, right = self.arguments(tree, 2)
+        place = Token(tree.function.name, tree.function.name, tree.function.span)
+        if left.rank and right.rank:
+            self.agree(left, right, place.span, f"{place.kind} of {{0}} and {{1}}: shapes differ")
+        return replace(self.broadcast(place, function, left, right), span=tree.span)
+
+    def call_solve(self, tree: Call) -> Value:
+        matrix, right = self.arguments(tree, 2)
+        self.fitted(tree, [matrix], functions.shapes("n n"))
+        inverse = self.mapped(tree.span, library.inv, matrix)
+        place = Token("*", "solve", tree.function.span)
+        if not right.rank or right.row:
+            raise self.error(
+                f"solve takes a column or a matrix here, not {self.described(right)}", right.span
+            )
+        return replace(self.product(place, inverse, right), span=tree.span)
+
+    def call_besseli(self, tree: Call) -> Value:
+        order, array = self.arguments(tree, 2)
+        if order.literal is None or not order.literal.is_Integer or order.literal < 0:
+            raise self.error("the order of besseli is an integer from 0 up", order.span)
+        value = self.mapped(tree.span, partial(functions.bessel, int(order.literal)), array)
+        return replace(value, row=array.row)
+
+    def call_einsum(self, tree: Call) -> Value:
+        first = tree.arguments[0] if tree.arguments else tree
+        if not isinstance(first, Text):
+            raise self.error(
+                'einsum begins with its indices in quotation marks: einsum("ij,j->i", A, x)',
+                first.span,
+            )
+        terms = first.text.replace(" ", "").partition("->")[0].split(",")
+        self.require_count(tree, len(terms) + 1)
+        values = [self.read(argument) for argument in tree.arguments[1:]]
+        for term, value in zip(terms, values, strict=True):
+            if len(term) != value.rank:
+                raise self.error(
+                    f"einsum: the indices {term!r} are for {len(term)} axes, this is "
+                    f"{self.described(value)}",
+                    value.span,
+                )
+        self.fitted(tree, values, (tuple(tuple(term) for term in terms),))
+        value = self.mapped(first.span, partial(library.einsum, first.text), *values)
+        return replace(value, span=tree.span)
+
+    def unknown(self, tree: Name, known: Sequence[str]) -> NotationError:
+        close = difflib.get_close_matches(tree.name, known, n=1, cutoff=0.5)
+        if not close:
+            lowered = {name.lower(): name for name in known}
+            close = [lowered[tree.name.lower()]] if tree.name.lower() in lowered else []
+        hint = f"; did you mean {close[0]}?" if close else ""
+        return self.error(f"{tree.name!r} is not known here{hint}", tree.span)
+
+
+def _expected(shape: tuple[str, ...]) -> str:
+    """What a signature's argument is, in words."""
+    if len(shape) == 2:
+        return "a square matrix" if shape[0] == shape[1] else "a matrix"
+    return ("a scalar", "a vector")[len(shape)] if len(shape) < 2 else f"{len(shape)} axes"

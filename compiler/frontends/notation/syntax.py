@@ -1,0 +1,283 @@
+"""The grammar: tokens to a tree, without regard to what names mean.
+
+    expression = product (("+" | "-") product)*
+    product    = signed (("*" | ".*" | "/" | "./") signed)*
+    signed     = ("+" | "-")* power
+    power      = indexed ("'" | "[" indices "]" | ("^" | ".^") ("+" | "-")* indexed)*
+    indexed    = number | text | ( name | call | "(" expression ")" | block ) ["[" indices "]"]
+    call       = name "(" expression ("," expression)* ")"
+    block      = "[" row (";" row)* "]"          row = expression ("," expression)*
+    indices    = index ("," index)*              index = expression | [e] ":" [e] [":" [e]]
+
+The transpose and powers bind tightest and go from left to right, then the sign, as in MATLAB:
+-x^2 is -(x^2), X^2' is (X^2)'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import sympy
+
+from derivatrix.compiler import scalars
+from derivatrix.compiler.frontends.notation.tokens import Source, Span, Token, tokenize
+from derivatrix.runtime.errors import NotationError
+
+DEEPEST = 30
+"""How many brackets may stand inside each other, and transposes and powers behind one value."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A part of the text; `span` is where it stands."""
+
+    span: Span
+
+
+@dataclass(frozen=True)
+class Number(Tree):
+    value: sympy.Expr
+
+
+@dataclass(frozen=True)
+class Text(Tree):
+    text: str
+
+
+@dataclass(frozen=True)
+class Name(Tree):
+    name: str
+
+
+@dataclass(frozen=True)
+class Negative(Tree):
+    operand: Tree
+
+
+@dataclass(frozen=True)
+class Chain(Tree):
+    """`first`, then operators and their right operands, applied from left to right."""
+
+    first: Tree
+    rest: tuple[tuple[Token, Tree], ...]
+
+
+@dataclass(frozen=True)
+class Transposed(Tree):
+    operand: Tree
+
+
+@dataclass(frozen=True)
+class Slice(Tree):
+    """start:stop:step in an index; None where left out."""
+
+    start: Tree | None
+    stop: Tree | None
+    step: Tree | None
+
+
+@dataclass(frozen=True)
+class Indexed(Tree):
+    operand: Tree
+    indices: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class Call(Tree):
+    """`function` spans the function's name alone."""
+
+    function: Name
+    arguments: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class Block(Tree):
+    rows: tuple[tuple[Tree, ...], ...]
+
+
+Part = TypeVar("Part")
+
+
+class Parser:
+    """Reads tokens from left to right, one method for each rule of the grammar."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tokens = tokenize(source)
+        self.position = 0
+        self.depth = 0
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.position]
+
+    def advance(self) -> Token:
+        token = self.token
+        self.position += 1
+        return token
+
+    def accept(self, *kinds: str) -> Token | None:
+        return self.advance() if self.token.kind in kinds else None
+
+    def whole(self) -> Tree:
+        """The expression that is all of the text."""
+        if self.token.kind == "end":
+            raise self.source.error("the text is empty; expected an expression", self.token.span)
+        tree = self.expression()
+        if self.token.kind != "end":
+            raise self.trailing()
+        return tree
+
+    def trailing(self) -> NotationError:
+        """What is wrong with a token after a complete expression."""
+        kind = self.token.kind
+        if kind in (")", "]"):
+            message = f"{self.token.shown} closes nothing"
+        elif kind in ("number", "name", "text", "("):
+            message = f"expected an operator, came {self.token.shown}; products are written with *"
+        else:
+            message = f"unexpected {self.token.shown}"
+        return self.source.error(message, self.token.span)
+
+    def expression(self) -> Tree:
+        return self.chain(self.product, "+", "-")
+
+    def product(self) -> Tree:
+        return self.chain(self.signed, "*", ".*", "/", "./")
+
+    def chain(self, operand: Callable[[], Tree], *operators: str) -> Tree:
+        first = operand()
+        rest = []
+        while operator := self.accept(*operators):
+            rest.append((operator, operand()))
+        return Chain(_joined(first, rest[-1][1]), first, tuple(rest)) if rest else first
+
+    def signed(self) -> Tree:
+        return self.with_sign(self.power)
+
+    def with_sign(self, operand: Callable[[], Tree]) -> Tree:
+        start = self.token.span.start
+        negative = False
+        while sign := self.accept("+", "-"):
+            negative ^= sign.kind == "-"
+        tree = operand()
+        return Negative(Span(start, tree.span.stop), tree) if negative else tree
+
+    def power(self) -> Tree:
+        tree = self.indexed()
+        behind = 0
+        while token := self.accept("'", "^", ".^", "["):
+            behind += 1
+            if behind > DEEPEST:
+                raise self.source.error(f"more than {DEEPEST} of these behind a value", token.span)
+            if token.kind == "'":
+                tree = Transposed(Span(tree.span.start, token.span.stop), tree)
+            elif token.kind == "[":
+                tree = self.index(tree, token)
+            else:
+                exponent = self.with_sign(self.indexed)
+                tree = Chain(_joined(tree, exponent), tree, ((token, exponent),))
+        return tree
+
+    def indexed(self) -> Tree:
+        tree = self.operand()
+        indexed = self.token.kind == "[" and not isinstance(tree, Number)
+        return self.index(tree, self.advance()) if indexed else tree
+
+    def operand(self) -> Tree:
+        token = self.advance()
+        if token.kind == "number":
+            return Number(token.span, _number(token.text))
+        if token.kind == "text":
+            return Text(token.span, token.text)
+        if token.kind == "name":
+            name = Name(token.span, token.text)
+            opening = self.accept("(")
+            return self.call(name, opening) if opening else name
+        if token.kind == "(":
+            inner, closing = self.closed(token, ")", self.expression)
+            return _moved(inner, Span(token.span.start, closing.span.stop))
+        if token.kind == "[":
+            rows, closing = self.closed(token, "]", lambda: self.separated(";", self.row))
+            return Block(Span(token.span.start, closing.span.stop), rows)
+        self.position -= 1
+        message = f"expected a value, came {token.shown}"
+        if token.kind == "end":
+            message = "the text ends where a value is expected"
+        elif token.kind in (")", "]") and self.depth == 0:
+            message = f"{token.shown} closes nothing"
+        raise self.source.error(message, token.span)
+
+    def call(self, name: Name, opening: Token) -> Call:
+        if self.token.kind == ")":
+            arguments: tuple[Tree, ...] = ()
+            closing = self.advance()
+        else:
+            arguments, closing = self.closed(opening, ")", self.row)
+        return Call(Span(name.span.start, closing.span.stop), name, arguments)
+
+    def row(self) -> tuple[Tree, ...]:
+        return self.separated(",", self.expression)
+
+    def index(self, operand: Tree, opening: Token) -> Indexed:
+        indices, closing = self.closed(opening, "]", lambda: self.separated(",", self.bounds))
+        return Indexed(Span(operand.span.start, closing.span.stop), operand, indices)
+
+    def bounds(self) -> Tree:
+        """One index: a number, or a slice."""
+        start = self.token.span.start
+        parts: list[Tree | None] = [None]
+        if self.token.kind != ":":
+            parts[0] = self.expression()
+        while len(parts) < 3 and self.accept(":"):
+            open_end = self.token.kind in (":", ",", "]")
+            parts.append(None if open_end else self.expression())
+        if len(parts) == 1 and parts[0] is not None:
+            return parts[0]
+        stop = self.tokens[self.position - 1].span.stop
+        return Slice(Span(start, stop), *parts, *[None] * (3 - len(parts)))
+
+    def separated(self, separator: str, part: Callable[[], Part]) -> tuple[Part, ...]:
+        parts = [part()]
+        while self.accept(separator):
+            parts.append(part())
+        return tuple(parts)
+
+    def closed(
+        self, opening: Token, closing: str, content: Callable[[], Part]
+    ) -> tuple[Part, Token]:
+        """What stands between brackets, and the closing one."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.source.error(f"more than {DEEPEST} brackets deep", opening.span)
+        inner = content()
+        self.depth -= 1
+        if token := self.accept(closing):
+            return inner, token
+        if self.token.kind == "end":
+            raise self.source.error(f"{opening.shown} is never closed", opening.span)
+        if self.token.kind in (")", "]"):
+            message = f"{self.token.shown} does not close {opening.shown}; expected {closing!r}"
+            raise self.source.error(message, self.token.span)
+        raise self.trailing()
+
+
+def _joined(first: Tree, last: Tree) -> Span:
+    return Span(first.span.start, last.span.stop)
+
+
+def _moved(tree: Tree, span: Span) -> Tree:
+    """The tree with its brackets in the span."""
+    return type(tree)(**{**vars(tree), "span": span})
+
+
+def _number(text: str) -> sympy.Expr:
+    """The number as given: integers exactly, decimals as the nearest float64."""
+    return sympy.Integer(text) if text.isdigit() else scalars.number(float(text))
+
+
+def parse_tree(source: Source) -> Tree:
+    """The tree of a text. Raises NotationError."""
+    return Parser(source).whole()

@@ -1,0 +1,134 @@
+"""Parts of a text with their shapes, and the steps that build them.
+
+While a text is read its parts have shapes only, sizes are equated, and every step is noted down;
+when all sizes are known the steps are done. Nothing here recurses along a long sum or product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import sympy
+
+from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.frontends.notation.sizes import Sizes
+from derivatrix.compiler.frontends.notation.tokens import Source, Span
+from derivatrix.compiler.ir import Leaf, full
+from derivatrix.runtime.errors import DerivatrixError, NotationError
+
+
+@dataclass(frozen=True)
+class Value:
+    """A part of the text with its shape.
+
+    step: which step builds it; row: whether it is a vector that lies; literal: the number it is,
+    where no input has a part in it.
+    """
+
+    span: Span
+    step: int
+    shape: Shape
+    row: bool = False
+    literal: sympy.Expr | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def kind(self) -> str:
+        """One of scalar, column, row, matrix and tensor."""
+        if self.rank == 1:
+            return "row" if self.row else "column"
+        return {0: "scalar", 2: "matrix"}.get(self.rank, "tensor")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One array to build: `function` of the arrays of earlier steps."""
+
+    span: Span
+    function: Callable[..., Array]
+    operands: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """An `eye` or `ones` that was met, whose size must come out."""
+
+    span: Span
+    name: str
+    shape: Shape
+
+
+class Steps:
+    """What has been noted down of one text so far."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.sizes = Sizes()
+        self.steps: list[Step] = []
+        self.fitting: list[Fitting] = []
+
+    def note(self, span: Span, function: Callable[..., Array], *operands: Value) -> int:
+        """Put a step down, to be done when all sizes are known."""
+        self.steps.append(Step(span, function, tuple(operand.step for operand in operands)))
+        return len(self.steps) - 1
+
+    def mapped(self, span: Span, function: Callable[..., Array], *operands: Value) -> Value:
+        """A step whose shape is what `function` makes of arrays of the operands' shapes."""
+        stand_ins = []
+        for operand in operands:
+            text = self.source.text[slice(*operand.span)]
+            leaf = Array(Leaf(text, self.sizes.known(operand.shape)))
+            stand_ins.append(leaf if operand.literal is None else constant(operand.literal))
+        with self.explained(span):
+            shape = function(*stand_ins).node.shape
+        return Value(span, self.note(span, function, *operands), shape)
+
+    def number(self, span: Span, value: sympy.Expr) -> Value:
+        """A number, or arithmetic of numbers and sizes."""
+        if not (value.is_finite and value.is_real):
+            raise self.error(f"this is {value}, which is no real number", span)
+        return Value(span, self.note(span, lambda: constant(value)), (), literal=value)
+
+    def build(self, value: Value) -> Array:
+        """Do the steps. Raises NotationError where a size has not come out."""
+        for fitting in self.fitting:
+            if self.sizes.missing(fitting.shape):
+                raise self.error(
+                    f"what stands around {fitting.name} does not tell its size", fitting.span
+                )
+        arrays: list[Array] = []
+        for step in self.steps:
+            with self.explained(step.span):
+                arrays.append(step.function(*(arrays[operand] for operand in step.operands)))
+        return arrays[value.step]
+
+    def error(self, message: str, span: Span) -> NotationError:
+        return self.source.error(message, span)
+
+    @contextmanager
+    def explained(self, span: Span) -> Iterator[None]:
+        """Point at the place that other errors are about."""
+        try:
+            yield
+        except NotationError:
+            raise
+        except DerivatrixError as error:
+            raise self.error(str(error), span) from error
+
+    def described(self, value: Value) -> str:
+        """The value as messages name it: a matrix (m, n)."""
+        if not value.rank:
+            return "a scalar"
+        sizes = tuple(sympy.Symbol(self.sizes.shown(size)) for size in value.shape)
+        return f"a {value.kind} {shape_text(sizes)}"
+
+
+def constant(value: sympy.Expr) -> Array:
+    """A number as an array."""
+    return Array(full(value))

@@ -1,0 +1,198 @@
+"""Axes merged, split and gathered: reshape, vec, vech, kron, take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler import dimensions
+from derivatrix.compiler.arrays import Array, asarray
+from derivatrix.compiler.broadcasting import normalise_axis
+from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
+from derivatrix.compiler.ir import Delta, Factor, Merge, Pack, Pick, einsum
+from derivatrix.runtime.errors import ShapeError
+
+Label = tuple[str, int]
+
+
+def reshape(array: Any, shape: Any) -> Array:
+    """The same entries, in C order, in another shape; one length may be -1.
+
+    Raises ShapeError where the sizes do not agree, as polynomials in the dimensions.
+    """
+    operand = asarray(array)
+    parts = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    target = _target(operand.node.shape, parts)
+    factors: list[Any] = []
+    old: list[Label] = [("old", axis) for axis in range(operand.ndim)]
+    new: list[Label] = [("new", axis) for axis in range(len(target))]
+    groups = _groups(operand.node.shape, target)
+    for number, (given, wanted) in enumerate(groups):
+        flat: Label = ("flat", number)
+        if len(given) == len(wanted) == 1:
+            old[given[0]] = new[wanted[0]]
+            continue
+        if len(given) == 1:
+            flat = old[given[0]]
+        elif len(wanted) == 1:
+            flat = new[wanted[0]]
+        factors += _merged([(old[a], operand.node.shape[a]) for a in given], flat, ("o", number))
+        factors += _merged([(new[a], target[a]) for a in wanted], flat, ("n", number))
+    sizes = dict(zip(new, target, strict=True))
+    return Array(einsum([(operand.node, old), *factors], new, sizes=sizes))
+
+
+def _target(shape: Shape, parts: Sequence[Any]) -> Shape:
+    total = sympy.expand(sympy.Mul(*shape))
+    unknown = [position for position, part in enumerate(parts) if part == -1]
+    sizes = [sympy.S.One if part == -1 else dimensions.dimension(part, "shape") for part in parts]
+    text = shape_text(tuple(sympy.sympify(part) for part in parts))
+    if len(unknown) == 1:
+        sizes[unknown[0]] = sympy.expand(sympy.cancel(total / sympy.Mul(*sizes)))
+    if len(unknown) > 1 or sympy.expand(sympy.Mul(*sizes) - total) != 0:
+        raise ShapeError(f"cannot reshape {shape_text(shape)} into {text}")
+    return tuple(sizes)
+
+
+def _groups(given: Shape, wanted: Shape) -> list[tuple[list[int], list[int]]]:
+    """Runs of axes of equal sizes, as short as can be; both shapes hold as many entries."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(given) or j < len(wanted):
+        match = _shortest(given[i:], wanted[j:])
+        left, right = match
+        groups.append((list(range(i, i + left)), list(range(j, j + right))))
+        i, j = i + left, j + right
+    return groups
+
+
+def _shortest(given: Shape, wanted: Shape) -> tuple[int, int]:
+    """How many leading axes of each make the first common size."""
+    pairs = [(a, b) for a in range(len(given) + 1) for b in range(len(wanted) + 1) if a + b]
+    for a, b in sorted(pairs, key=lambda pair: (sum(pair), pair)):
+        rest = sympy.Mul(*given[a:]) - sympy.Mul(*wanted[b:])
+        same = sympy.expand(sympy.Mul(*given[:a]) - sympy.Mul(*wanted[:b])) == 0
+        if same and sympy.expand(rest) == 0:
+            return a, b
+    return len(given), len(wanted)
+
+
+def _merged(axes: Sequence[tuple[Any, Dimension]], flat: Any, name: tuple[str, int]) -> list[Any]:
+    """Factors that merge `axes` (label, size), the first outermost, into the label `flat`."""
+    if not axes:
+        return []
+    factors: list[Any] = []
+    label = flat
+    for position, (axis, size) in enumerate(axes[:-1]):
+        rest = sympy.expand(sympy.Mul(*(other for _, other in axes[position + 1 :])))
+        last = position == len(axes) - 2
+        inner = axes[-1][0] if last else (*name, position)
+        factors.append((Merge(size, rest), (label, axis, inner)))
+        label = inner
+    return factors
+
+
+def ravel(array: Any) -> Array:
+    """All entries in C order, as a vector."""
+    return reshape(array, -1)
+
+
+def vec(array: Any) -> Array:
+    """The columns of a matrix (m, n) one below the other: shape (m*n,)."""
+    operand = _matrix("vec", array)
+    rows, columns = operand.node.shape
+    merge = (Merge(columns, rows), ("k", "j", "i"))
+    return Array(einsum([(operand.node, ("i", "j")), merge], ("k",)))
+
+
+def unvec(array: Any, rows: Any, columns: Any) -> Array:
+    """The matrix (rows, columns) whose `vec` a vector is."""
+    return reshape(array, (columns, rows)).T
+
+
+def vech(array: Any) -> Array:
+    """The lower triangle of a matrix (n, n), row by row: shape (n*(n+1)/2,)."""
+    operand = _matrix("vech", array)
+    rows, columns = operand.node.shape
+    if rows != columns:
+        raise ShapeError(f"vech needs a square matrix, not shape {shape_text(operand.node.shape)}")
+    pack = (Pack(rows), ("k", "i", "j"))
+    return Array(einsum([(operand.node, ("i", "j")), pack], ("k",)))
+
+
+def unvech(array: Any, size: Any) -> Array:
+    """The symmetric matrix (size, size) whose `vech` a vector is."""
+    operand = asarray(array)
+    count = dimensions.dimension(size, "size")
+    pack = Pack(count)
+    if operand.node.shape != pack.shape[:1]:
+        raise ShapeError(
+            f"unvech to {count} rows needs a vector of shape {shape_text(pack.shape[:1])}, "
+            f"not {shape_text(operand.node.shape)}"
+        )
+    lower = Array(einsum([(operand.node, ("k",)), (pack, ("k", "i", "j"))], ("i", "j")))
+    return lower + lower.T - _diagonal_of(lower)
+
+
+def _matrix(name: str, array: Any) -> Array:
+    operand = asarray(array)
+    if operand.ndim != 2:
+        raise ShapeError(f"{name} needs a matrix, not shape {shape_text(operand.node.shape)}")
+    return operand
+
+
+def _diagonal_of(array: Array) -> Array:
+    size = array.node.shape[-1]
+    return Array(einsum([(array.node, ("i", "j")), (Delta(size), ("i", "j"))], ("i", "j")))
+
+
+def kron(left: Any, right: Any) -> Array:
+    """The Kronecker product; axis by axis, as NumPy's `kron`."""
+    first, second = asarray(left), asarray(right)
+    rank = max(first.ndim, second.ndim)
+    factors: list[Any] = []
+    output: list[Label] = [("k", axis) for axis in range(rank)]
+    labels: dict[str, list[Label]] = {"a": [], "b": []}
+    for axis in range(rank):
+        own = {"a": axis - (rank - first.ndim), "b": axis - (rank - second.ndim)}
+        if own["a"] < 0 or own["b"] < 0:
+            labels["b" if own["a"] < 0 else "a"].append(output[axis])
+            continue
+        merge = Merge(first.node.shape[own["a"]], second.node.shape[own["b"]])
+        factors.append((merge, (output[axis], ("a", axis), ("b", axis))))
+        labels["a"].append(("a", axis))
+        labels["b"].append(("b", axis))
+    return Array(einsum([(first.node, labels["a"]), (second.node, labels["b"]), *factors], output))
+
+
+def take(array: Any, indices: Any, axis: int | None = None) -> Array:
+    """The entries at literal positions along an axis (of the raveled array for None), as
+    NumPy's `take`; negative positions count from the end of a literal axis."""
+    operand = ravel(array) if axis is None else asarray(array)
+    place = normalise_axis(axis or 0, operand.ndim)
+    table = np.asarray(indices)
+    if table.dtype.kind not in "iu":
+        raise ShapeError(f"take needs an array of integers, not {table.dtype}")
+    size = operand.node.shape[place]
+    flat = [_position(int(index), size) for index in table.ravel()]
+    labels: list[Any] = list(range(operand.ndim))
+    labels[place] = "taken"
+    factor: Factor = (Pick(tuple(flat), size), ("picked", "taken"))  # type: ignore[assignment]
+    output = [*range(place), "picked", *range(place + 1, operand.ndim)]
+    taken = Array(einsum([(operand.node, labels), factor], output))
+    shape = taken.node.shape
+    return reshape(taken, (*shape[:place], *table.shape, *shape[place + 1 :]))
+
+
+def _position(index: int, size: Dimension) -> int:
+    if size.is_Integer and not -size <= index < size:
+        raise ShapeError(f"index {index} is out of range for an axis of length {size}")
+    if index < 0 and not size.is_Integer:
+        raise ShapeError(f"index {index} of an axis of symbolic length {size}: count from 0")
+    return index + int(size) if index < 0 else index
+
+
+__all__ = ["kron", "ravel", "reshape", "take", "unvec", "unvech", "vec", "vech"]

@@ -1,0 +1,123 @@
+"""NumPy's basic indexing: integers, slices, None and Ellipsis, on symbolic sizes too."""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler import dimensions
+from derivatrix.compiler.dimensions import Dimension, shape_text
+from derivatrix.compiler.ir import Node, Select, einsum
+from derivatrix.runtime.errors import ShapeError, UnsupportedError
+
+
+def take(node: Node, index: object) -> Node:
+    """node[index]. Raises ShapeError or UnsupportedError."""
+    parts = _expand(index if isinstance(index, tuple) else (index,), node)
+    factors: list[tuple[Node, tuple[Any, ...]]] = []
+    labels: list[Any] = []
+    output: list[Any] = []
+    sizes: dict[Any, Dimension] = {}
+    axis = 0
+    for part in parts:
+        if part is None:
+            output.append(("new", len(output)))
+            sizes[output[-1]] = sympy.S.One
+            continue
+        size = node.shape[axis]
+        axis += 1
+        label, selected = ("axis", axis), ("out", axis)
+        labels.append(label)
+        if isinstance(part, slice):
+            start, count, stride = slice_range(part, size)
+            if (start, count, stride) == (0, size, 1):
+                output.append(label)
+                continue
+            factors.append((Select(count, size, start, stride), (selected, label)))
+            output.append(selected)
+        else:
+            position = _position(part, size)
+            factors.append((Select(sympy.S.One, size, position, 1), (selected, label)))
+    return einsum([(node, labels), *factors], output, sizes=sizes)
+
+
+def _expand(index: tuple[object, ...], node: Node) -> list[object]:
+    """An entry for each axis, `None` for new ones."""
+    used = sum(part is not None and part is not Ellipsis for part in index)
+    if used > node.ndim:
+        raise ShapeError(f"{used} indices for an array of shape {shape_text(node.shape)}")
+    if sum(part is Ellipsis for part in index) > 1:
+        raise ShapeError("an index can hold ... only once")
+    rest: list[object] = [slice(None)] * (node.ndim - used)
+    parts: list[object] = []
+    for part in index:
+        if isinstance(part, EllipsisType):
+            parts.extend(rest)
+            rest = []
+        else:
+            parts.append(part)
+    return parts + rest
+
+
+def _integer(part: object) -> sympy.Expr:
+    """An index or bound: an integer, or arithmetic of dimensions."""
+    known = isinstance(part, (int, np.integer, sympy.Expr)) and not isinstance(part, bool)
+    value = sympy.sympify(part) if known else None
+    if value is None or value.is_Matrix or (value.is_number and not value.is_Integer):
+        raise UnsupportedError(
+            f"index {part!r} of type {type(part).__name__} is not supported; "
+            "use integers, slices, None or ..."
+        )
+    return value
+
+
+def _position(part: object, size: Dimension) -> Dimension:
+    position = _from_end(_integer(part), size)
+    if position.is_negative or (size - position).is_nonpositive:
+        raise ShapeError(f"index {part} is out of bounds for an axis of size {size}")
+    return dimensions.dimension(position, "index")
+
+
+def slice_range(part: slice, size: Dimension) -> tuple[Dimension, Dimension, int]:
+    """Start, count and step of a slice of an axis, as NumPy's; bounds of a symbolic axis are
+    taken to lie within it.
+
+    Raises ShapeError or UnsupportedError.
+    """
+    step = _step(part)
+    bounds = [None if bound is None else _integer(bound) for bound in (part.start, part.stop)]
+    if size.is_Integer and all(bound is None or bound.is_Integer for bound in bounds):
+        low, high = (None if bound is None else int(bound) for bound in bounds)
+        numbers = range(*slice(low, high, step).indices(int(size)))
+        return sympy.Integer(numbers.start), sympy.Integer(len(numbers)), step
+    first, last = (sympy.S.Zero, size) if step > 0 else (size - 1, sympy.S.NegativeOne)
+    start = first if bounds[0] is None else _from_end(bounds[0], size)
+    stop = last if bounds[1] is None else _from_end(bounds[1], size)
+    count = sympy.expand((stop - start) / step)
+    if abs(step) > 1:
+        count = sympy.ceiling(count)
+    if not (count.is_Integer or abs(step) == 1):
+        raise UnsupportedError(
+            f"a step of {step} over an axis of symbolic size {size} has no polynomial length; "
+            "give the axis a literal size"
+        )
+    if count.is_negative:
+        count = sympy.S.Zero
+    return sympy.expand(start), dimensions.dimension(count, "slice"), step
+
+
+def _step(part: slice) -> int:
+    step = sympy.S.One if part.step is None else _integer(part.step)
+    if not step.is_Integer:
+        raise UnsupportedError(f"a slice's step is an integer, not {part.step}")
+    if step == 0:
+        raise ShapeError("slice step cannot be zero")
+    return int(step)
+
+
+def _from_end(position: sympy.Expr, size: Dimension) -> Dimension:
+    """A negative position counts from the end."""
+    return sympy.expand(size + position) if position.is_negative else position

@@ -1,0 +1,103 @@
+"""The exponential of jets, by scaling and squaring with a Padé approximant (Higham 2005)."""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+
+from derivatrix.compiler.kernels.base import compiled
+from derivatrix.compiler.kernels.jets import (
+    jet_combine,
+    jet_multiply,
+    jet_scale,
+    jet_solve,
+    jets,
+    largest_column,
+    last_entries,
+    log_norm_of_power,
+)
+
+
+@compiled()
+def spared_halvings(terms, halvings):
+    """How many of its halvings a matrix can do without, for the approximant of degree 13.
+
+    terms: jets of the powers 0, 2, 4, 6 of the halved matrix, one to write to, and that matrix.
+    What counts is how its powers grow, which is less than its norm says for a matrix far from
+    normal (Al-Mohy and Higham 2009, algorithm 6.1).
+    """
+    growth = 0.0
+    for i in range(2, 4):
+        growth = max(growth, largest_column(terms[i, 0]) ** (0.5 / i))
+    later = 0.0
+    for i in range(2, 4):
+        jet_multiply(terms[2], terms[i], terms[4])
+        later = max(later, largest_column(terms[4, 0]) ** (0.5 / (2 + i)))
+    growth = min(growth, later)
+    spared = halvings
+    if growth * 2.0**halvings > 4.74:
+        spared = int(np.floor(np.log2(4.74 / growth)))
+    # so that rounding errors of the approximant stay small: their bound is 2**-116.45 of what
+    # the power 27 is, relative to the matrix
+    size = log_norm_of_power(terms[5, 0], 27) - np.log2(largest_column(terms[5, 0]))
+    while spared > 0 and size + 26 * spared > 116.45 - 53:
+        spared -= 1
+    return spared
+
+
+@compiled()
+def jet_expm(x, out):
+    """out = the exponential of a jet.
+
+    4.74 is the norm up to which the approximant of degree 13 suffices for derivatives too
+    (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix exponential").
+    """
+    norm = largest_column(x[0])
+    squarings = int(np.ceil(np.log2(norm / 4.74))) if 4.74 < norm < np.inf else 0
+    terms = np.zeros((8, *x.shape))  # powers 0, 2, 4, 6, a product, x, even and odd part
+    for i in range(x.shape[1]):
+        terms[0, 0, i, i] = 1.0
+    jet_scale(0.5**squarings, x, terms[5])
+    jet_multiply(terms[5], terms[5], terms[1])
+    jet_multiply(terms[1], terms[1], terms[2])
+    jet_multiply(terms[2], terms[1], terms[3])
+    if squarings > 0:
+        spared = spared_halvings(terms, squarings)
+        squarings -= spared
+        jet_scale(2.0**spared, terms[5], terms[5])
+        for i in range(1, 4):
+            jet_scale(4.0 ** (i * spared), terms[i], terms[i])
+    pade = np.ones(15)
+    for j in range(1, 14):
+        pade[j] = pade[j - 1] * (14 - j) / (j * (27 - j))
+    weights = np.zeros(7)
+    for odd in range(2):
+        for i in range(1, 4):
+            weights[i] = pade[6 + odd + 2 * i]
+        weights[0] = weights[4] = 0.0
+        jet_combine(weights, terms, terms[6 + odd])
+        jet_multiply(terms[3], terms[6 + odd], terms[4])
+        for i in range(4):
+            weights[i] = pade[odd + 2 * i]
+        weights[4] = 1.0
+        jet_combine(weights, terms, terms[6 + odd])
+    jet_multiply(terms[5], terms[7], terms[4])
+    weights[:4] = 0.0
+    weights[6] = 1.0
+    jet_combine(weights, terms, out)
+    weights[4] = -1.0
+    jet_combine(weights, terms, terms[7])
+    jet_solve(terms[7], out)
+    for _ in range(squarings):
+        jet_multiply(out, out, terms[4])
+        jet_scale(1.0, terms[4], out)
+
+
+@compiled()
+def expm(*arrays):
+    """out (stack, n, n) = the k-th derivative of the exponential at A, for arrays A, E_1, ...
+    E_k, out."""
+    x = jets(arrays)
+    y = np.empty_like(x)
+    for s in range(x.shape[0]):
+        jet_expm(x[s], y[s])
+    last_entries(y, 0, 0, arrays[-1])

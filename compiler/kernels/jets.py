@@ -1,0 +1,130 @@
+"""Functions of a matrix together with their Fréchet derivatives, by arithmetic on jets.
+
+A jet is an array (2**k, n, n), read as a polynomial in e_1 ... e_k with e_i e_i = 0: entry number
+S, a bit mask, is the coefficient of the product of the e_i with i in S. For f of the jet
+A + e_1 E_1 + ... + e_k E_k the last entry is the k-th Fréchet derivative of f at A in the
+directions E_1 ... E_k: it is the top right block of f of the block triangular matrix of Mathias
+(1996) and of Higham and Relton (2014), whose blocks are the jet's entries. Jets are float64.
+"""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+from numba import literal_unroll
+
+from derivatrix.compiler.kernels.base import compiled
+from derivatrix.compiler.kernels.blas import gemm
+from derivatrix.compiler.kernels.lu import lu_factor, lu_invertible, lu_solve_columns
+
+
+@compiled()
+def jets(arrays):
+    """The jets (stack, 2**k, n, n) of A, E_1, ... E_k, all (stack, n, n); the last of `arrays`,
+    where the result goes, is left out."""
+    stack, n, _ = arrays[0].shape
+    result = np.zeros((stack, 1 << (len(arrays) - 2), n, n))
+    place = 0
+    for array in literal_unroll(arrays):
+        if place < result.shape[1]:
+            for s in range(stack):
+                for i in range(n):
+                    for j in range(n):
+                        result[s, place, i, j] = array[s, i, j]
+        place = max(1, 2 * place)
+    return result
+
+
+@compiled()
+def last_entries(results, row, column, out):
+    """out (stack, n, n) = what is from `row` and `column` on in the last entries of jets."""
+    stack, n, _ = out.shape
+    for s in range(stack):
+        for i in range(n):
+            for j in range(n):
+                out[s, i, j] = results[s, -1, row + i, column + j]
+
+
+@compiled()
+def jet_multiply(x, y, out):
+    """out = the product of two jets."""
+    for s in range(x.shape[0]):
+        t = s
+        kept = 0.0
+        while t >= 0:
+            gemm(1.0, x[t], False, y[s ^ t], False, kept, out[s])
+            kept = 1.0
+            t = (t - 1) & s if t > 0 else -1
+
+
+@compiled()
+def jet_solve(x, y):
+    """Replace y by inv(x) y and x[0] by its factors. False where x has no inverse."""
+    lu = x[:1]
+    pivots = np.empty((1, x.shape[1]), np.int32)
+    lu_factor(lu, pivots)
+    for s in range(x.shape[0]):
+        t = s
+        while t > 0:
+            gemm(-1.0, x[t], False, y[s ^ t], False, 1.0, y[s])
+            t = (t - 1) & s
+        if not lu_invertible(lu):
+            return False
+        lu_solve_columns(lu, pivots, y[s : s + 1], False)
+    return True
+
+
+@compiled()
+def jet_combine(weights, terms, out):
+    """out = the sum of weights[i] * terms[i] over the first len(weights) terms."""
+    for s in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            for j in range(out.shape[2]):
+                total = 0.0
+                for k in range(len(weights)):
+                    if weights[k] != 0:
+                        total += weights[k] * terms[k, s, i, j]
+                out[s, i, j] = total
+
+
+@compiled()
+def jet_scale(factor, x, out):
+    """out = factor * x."""
+    for s in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            for j in range(x.shape[2]):
+                out[s, i, j] = factor * x[s, i, j]
+
+
+@compiled()
+def largest_column(a):
+    """The 1-norm of a matrix; nan if there is one in it."""
+    largest = 0.0
+    for j in range(a.shape[1]):
+        total = 0.0
+        for i in range(a.shape[0]):
+            total += abs(a[i, j])
+        if not total <= largest:
+            largest = total
+    return largest
+
+
+@compiled()
+def log_norm_of_power(a, power):
+    """log2 of the 1-norm of abs(a) ** power."""
+    n = a.shape[0]
+    row = np.ones(n)
+    product = np.empty(n)
+    size = 0.0
+    for _ in range(power):
+        largest = 0.0
+        for j in range(n):
+            product[j] = 0.0
+            for i in range(n):
+                product[j] += row[i] * abs(a[i, j])
+            largest = max(largest, product[j])
+        if largest == 0:
+            return -np.inf
+        for j in range(n):
+            row[j] = product[j] / largest
+        size += np.log2(largest)
+    return size

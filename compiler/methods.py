@@ -1,0 +1,134 @@
+"""NumPy's methods of arrays, for symbolic ones: each is the function of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from derivatrix.compiler.broadcasting import Axis
+from derivatrix.runtime.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.arrays import Array
+
+
+class Methods:
+    """What a symbolic array can be asked for by NumPy's method names."""
+
+    __slots__ = ()
+
+    def sum(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """The sum over `axis` (all axes by default)."""
+        return _function("sum")(self, axis, keepdims=keepdims)
+
+    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """The mean over `axis` (all axes by default)."""
+        return _function("mean")(self, axis, keepdims=keepdims)
+
+    def var(self, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
+        """The variance over `axis` (all axes by default); see `derivatrix.var`."""
+        return _function("var")(self, axis, ddof=ddof, keepdims=keepdims)
+
+    def std(self, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
+        """The standard deviation over `axis` (all axes by default); see `derivatrix.std`."""
+        return _function("std")(self, axis, ddof=ddof, keepdims=keepdims)
+
+    def cumsum(self, axis: int = -1) -> Array:
+        """The running sum along `axis`."""
+        return _function("cumsum")(self, axis)
+
+    def clip(self, low: object, high: object) -> Array:
+        """Entries limited to low .. high."""
+        return _function("clip")(self, low, high)
+
+    def trace(self, offset: int = 0) -> Array:
+        """The sum of a diagonal of a matrix."""
+        return _function("trace")(self, offset)
+
+    def diagonal(self, offset: int = 0) -> Array:
+        """A diagonal of a matrix."""
+        return _function("diagonal")(self, offset)
+
+    def dot(self, other: object) -> Array:
+        """The matrix product, as `@`; scalars multiply."""
+        return _function("dot")(self, other)
+
+    def transpose(self, *axes: Any) -> Array:
+        """The axes in the order given (reversed by default)."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return _function("transpose")(self, order or None)
+
+    def swapaxes(self, first: int, second: int) -> Array:
+        """Two axes exchanged."""
+        return _function("swapaxes")(self, first, second)
+
+    def squeeze(self, axis: Axis = None) -> Array:
+        """Axes of literal length 1 removed (all of them by default)."""
+        return _function("squeeze")(self, axis)
+
+    def copy(self) -> Self:
+        """The array itself, which cannot change."""
+        return self
+
+    def conj(self) -> Self:
+        """The array itself, which is real."""
+        return self
+
+    conjugate = conj
+
+    @property
+    def real(self) -> Self:
+        """The array itself, which is real."""
+        return self
+
+    def astype(self, dtype: Any) -> Self:
+        """The array itself: kernels work in the floating-point type of their inputs. Raises
+        UnsupportedError for types that are not floating-point."""
+        if np.dtype(dtype).kind != "f":
+            raise UnsupportedError(
+                f"astype({dtype!r}): a symbolic array stands for floating-point numbers; use "
+                "where, floor or ceil"
+            )
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        text = f"a symbolic array has no attribute {name!r}"
+        if not name.startswith("_"):
+            text += _hint(name)
+        raise AttributeError(text)
+
+
+HINTS = {
+    "I": "use derivatrix.inv",
+    "H": "use .T; every array is real",
+    "argmax": "positions have no derivative",
+    "argmin": "positions have no derivative",
+    "dtype": "kernels work in the floating-point type of their inputs",
+    "fill": "use derivatrix.full",
+    "item": "index it, as in x[0]",
+    "max": "derivatrix.maximum takes two arrays; logsumexp is a smooth maximum over axes",
+    "min": "derivatrix.minimum takes two arrays; -logsumexp(-x) is a smooth minimum over axes",
+    "round": "its derivative is 0; use floor or ceil if that is meant",
+    "tolist": "it holds no numbers",
+}
+"""What to do instead of some of NumPy's attributes."""
+
+
+def _hint(name: str) -> str:
+    if name in HINTS:
+        return f"; {HINTS[name]}"
+    return f"; use derivatrix.{name}" if _find(name) else ""
+
+
+def _find(name: str) -> Callable[..., Any] | None:
+    from derivatrix.compiler.frontends.numpy import find_public
+
+    return find_public(name)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    from derivatrix.compiler.frontends.arrays import FUNCTIONS
+
+    return FUNCTIONS[name]

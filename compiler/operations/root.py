@@ -1,0 +1,158 @@
+"""Solutions of equations: the P with F(P, A, ...) = 0, by Newton's method from a start.
+
+An equation makes an operation of its own, whose differential is the implicit function
+theorem's: dP = -(∂F/∂P)⁻¹ dF, with P held in dF. The derivative is a linear solve with the
+Jacobian at the solution, whatever the number of iterations, and every order closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from derivatrix.compiler.arrays import Array, divide
+from derivatrix.compiler.dimensions import LENGTH, Shape, evaluate, readings, shape_text
+from derivatrix.compiler.ir import Leaf, Node, leaves
+from derivatrix.compiler.operations.registry import Equation, Operation, Parameters, Point
+from derivatrix.runtime.errors import ShapeError
+
+ITERATIONS = 100
+START = "_start"
+FLAT = "_unknown"
+
+
+@cache
+def root_operation(residual: Node, unknown: Leaf, fails: bool) -> Operation:
+    """The operation (start, leaves of the residual but the unknown...) -> the root.
+
+    fails: whether a root that is not found is an error; else it is nan.
+    """
+    given = [leaf for leaf in leaves([residual]) if leaf is not unknown]
+    start = Leaf(START, unknown.shape, role="placeholder")
+    solved = _Root(residual, unknown, [start, *given])
+    return Operation(
+        name="root",
+        ranks=tuple(leaf.ndim for leaf in solved.given),
+        shapes=solved.shapes,
+        value=solved.value,
+        differential=solved.differential,
+        numpy=solved.numpy,
+        unicode=solved.text("unicode"),
+        latex=solved.text("latex"),
+        equation=Equation(
+            solved.flat, tuple(solved.given), solved.residual, solved.jacobian, fails, ITERATIONS
+        ),
+        domain=("",) * len(solved.given),
+    )
+
+
+class _Root:
+    """One equation. `residual` and `jacobian` are of the unknown as a vector."""
+
+    def __init__(self, residual: Node, unknown: Leaf, given: Sequence[Leaf]) -> None:
+        from derivatrix.compiler.derivatives import jacobian_of_linear
+        from derivatrix.compiler.differentiate import differential
+        from derivatrix.compiler.frontends.reshape import ravel, reshape
+        from derivatrix.compiler.simplify import simplify
+        from derivatrix.compiler.substitute import substitute
+
+        self.declared, self.unknown, self.given = residual, unknown, list(given)
+        count = ravel(Array(unknown)).node.shape
+        self.flat = Leaf(FLAT, count, role="placeholder")
+        shaped = reshape(Array(self.flat), list(unknown.shape)).node
+        placed = substitute([residual], {unknown: shaped})[0]
+        self.residual = simplify([ravel(Array(placed)).node])[0]
+        moving = Leaf("_moving", count, role="tangent")
+        slope = simplify(differential([self.residual], {self.flat: moving}))
+        self.jacobian = simplify([jacobian_of_linear(slope[0], moving)], expand=True)[0]
+        self._moves = {leaf: Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent") for leaf in given}
+        self._change = simplify(differential([self.residual], {**self._moves}))[0]
+
+    def shapes(self, cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
+        if cores[0] != self.unknown.shape:
+            raise ShapeError(
+                f"root: the start has shape {shape_text(cores[0])}; "
+                f"{self.unknown.name} has {shape_text(self.unknown.shape)}"
+            )
+        return (cores[0],)
+
+    def differential(self, at: Point) -> tuple[Array, ...]:
+        from derivatrix.compiler.frontends.linear import solve
+        from derivatrix.compiler.frontends.reshape import ravel, reshape
+        from derivatrix.compiler.substitute import substitute
+
+        places: dict[Node, Node] = {self.flat: ravel(at.result).node}
+        for leaf, argument, tangent in zip(self.given, at.arguments, at.tangents, strict=True):
+            places[leaf] = argument.node
+            places[self._moves[leaf]] = tangent.node
+        jacobian, change = map(Array, substitute([self.jacobian, self._change], places))
+        if not self.unknown.shape:
+            ratio = divide(reshape(change, ()), reshape(jacobian, ()))
+            return (-ratio,)
+        return (reshape(-solve(jacobian, change), list(self.unknown.shape)),)
+
+    def value(
+        self, arguments: Sequence[np.ndarray], parameters: Parameters
+    ) -> tuple[np.ndarray, ...]:
+        """Newton's method without damping, for the interpreter."""
+        ranks = [leaf.ndim for leaf in self.given]
+        stacks = [a.shape[: a.ndim - rank] for a, rank in zip(arguments, ranks, strict=True)]
+        stack = np.broadcast_shapes(*stacks)
+        full = [
+            np.broadcast_to(a, stack + a.shape[a.ndim - rank :])
+            for a, rank in zip(arguments, ranks, strict=True)
+        ]
+        result = np.array(np.broadcast_to(full[0], stack + full[0].shape[len(stack) :]))
+        for index in np.ndindex(stack):
+            result[index] = self._solved([array[index] for array in full])
+        return (result,)
+
+    def _solved(self, arguments: Sequence[np.ndarray]) -> np.ndarray:
+        from derivatrix.compiler.evaluate import evaluate_all
+
+        values = {leaf.name: a for leaf, a in zip(self.given, arguments, strict=True)}
+        sizes = self._sizes([a.shape for a in arguments])
+        point = arguments[0].ravel().astype(np.float64)
+        for _ in range(ITERATIONS):
+            residual, jacobian = evaluate_all(
+                [self.residual, self.jacobian], {**values, FLAT: point}, sizes
+            )
+            step = np.linalg.solve(jacobian, residual)
+            point = point - step
+            if np.max(np.abs(step), initial=0.0) <= 1e-15 * np.max(np.abs(point), initial=1.0):
+                break
+        return point.reshape(arguments[0].shape)
+
+    def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for symbol, reading in readings([leaf.shape for leaf in self.given]).items():
+            length = shapes[reading.position][reading.axis]
+            value = reading.value.xreplace({LENGTH: length})
+            sizes[symbol.name] = int(evaluate(value, sizes))
+        return sizes
+
+    def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
+        """SciPy's root finder, for each index of the leading axes."""
+        from derivatrix.compiler.derivatives import size_texts
+        from derivatrix.compiler.formulas import render
+
+        residual = render(self.declared, "numpy", sizes=size_texts(self.given))
+        names = ", ".join(leaf.name for leaf in self.given)
+        letters = iter("abcdefghijklmnopqrstuvwxyz")
+        axes = ["(" + ",".join(next(letters) for _ in leaf.shape) + ")" for leaf in self.given]
+        shaped = f"np.reshape({FLAT}, np.shape({START}))"
+        equation = f"lambda {FLAT}: np.ravel((lambda {self.unknown.name}: {residual})({shaped}))"
+        found = f"scipy.optimize.root({equation}, np.ravel({START}), tol=1e-14).x"
+        return (
+            f"np.vectorize(lambda {names}: np.reshape({found}, np.shape({START})), "
+            f"signature='{','.join(axes)}->{axes[0]}')({', '.join(arguments)})"
+        )
+
+    def text(self, style: str) -> str:
+        from derivatrix.compiler.formulas import render
+
+        shown = render(self.declared, style).replace("{", "{{").replace("}", "}}")
+        name = r"\operatorname{{root}}" if style == "latex" else "root"
+        return f"{name}({shown})"
