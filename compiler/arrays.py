@@ -396,7 +396,7 @@ def power(base: Array, exponent: Array) -> Array:
 
 def _require_positive(base: Array, exponent: Array) -> None:
     if isinstance(base.node, Constant):
-        refused = not isinstance(exponent.node, Constant) and (base.node.array <= 0).any()
+        refused = not isinstance(exponent.node, Constant) and bool((base.node.array <= 0).any())
     else:
         number = literal(base.node)
         refused = number is not None and bool(number.is_nonpositive)

@@ -10,13 +10,13 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from derivatrix import __version__
-from derivatrix.compiler.indices import index
 from derivatrix.compiler.derivatives import Derivatives, Key
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import shape_text
 from derivatrix.compiler.emit import FunctionDescription, ModuleDescription, Result, emit
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.function import Function
+from derivatrix.compiler.indices import index
 from derivatrix.compiler.ir import Node
 from derivatrix.compiler.listing import listing
 from derivatrix.compiler.plan import Plan, plan

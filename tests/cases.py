@@ -2,6 +2,7 @@
 
 import sympy
 
+import derivatrix
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix.compiler.function import Function, function
 
@@ -65,6 +66,8 @@ CASES: list[Function] = [
     function("logistic", [R, x, y], dx.sum(dx.log(dx.exp(-y * (R @ x)) + 1)), wrt=[x]),
     function("sylvester", [S, B, R], dx.solve_sylvester(S, B, R)),
     function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
+    function("exponential", [X], derivatrix.expm(X / n)),
+    function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
     function("symmetric", [K, y], dx.tanh(K) @ y),
     function("diagonal", [D, X], dx.trace(D @ X @ D @ X)),
     function("orthogonal", [Q, X], dx.trace(Q.T @ X @ Q @ X)),

@@ -41,7 +41,7 @@ def test_a_root_that_is_not_there() -> None:
     residual = t**2 + s**2 + 1
     module = dx.compile(dx.function("bad", [s], dx.root(residual, t, s)))
     for call in (module.value, module.gradient, module.hessian):
-        with pytest.raises(np.linalg.LinAlgError, match="^bad: root.*did not converge"):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^bad: root.*did not converge"):
             call(0.3)
     silent = dx.compile(dx.function("bad", [s], dx.root(residual, t, s, "nan")))
     assert np.isnan(silent.value(0.3))

@@ -18,6 +18,8 @@ from derivatrix.compiler.frontends import (
     products,
     rearrange,
     reductions,
+)
+from derivatrix.compiler.frontends import (
     reshape as reshaping,
 )
 from derivatrix.compiler.frontends.declare import *

@@ -68,7 +68,8 @@ class _Root:
         slope = simplify(differential([self.residual], {self.flat: moving}))
         self.jacobian = simplify([jacobian_of_linear(slope[0], moving)], expand=True)[0]
         self._moves = {leaf: Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent") for leaf in given}
-        self._change = simplify(differential([self.residual], {**self._moves}))[0]
+        moves: dict[Node, Node] = dict(self._moves.items())
+        self._change = simplify(differential([self.residual], moves))[0]
 
     def shapes(self, cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
         if cores[0] != self.unknown.shape:

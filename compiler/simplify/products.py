@@ -153,13 +153,13 @@ def merge_merges(product: Product) -> Product | None:
             return product.without(two).times(*deltas)
         if left is right and (i, j) == (a, b):
             return product.without(two).times((Delta(left.shape[0]), (k, n)))
-        if isinstance(left, Merge) and isinstance(right, Merge) and i == n:
-            if product.private(i, 2):
-                inner = Merge(right.shape[2], left.shape[2])
-                outer = Merge(right.shape[1], inner.shape[0])
-                label = product.fresh()
-                rest = product.without(one, two, summed=i)
-                return rest.times((outer, (k, a, label)), (inner, (label, b, j)))
+        nested = isinstance(left, Merge) and isinstance(right, Merge) and i == n
+        if nested and product.private(i, 2):
+            inner = Merge(right.shape[2], left.shape[2])
+            outer = Merge(right.shape[1], inner.shape[0])
+            label = product.fresh()
+            rest = product.without(one, two, summed=i)
+            return rest.times((outer, (k, a, label)), (inner, (label, b, j)))
     return None
 
 

@@ -1,4 +1,8 @@
-"""Operators and blocks, on parts of a text. Vectors are columns, and a transposed one is a row."""
+"""Operators and blocks, on parts of a text.
+
+Vectors are columns, and a transposed one is a row. A loose vector, as X[0, :] is, turns where it
+does not fit as it lies.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +61,7 @@ class Algebra(Steps):
 
     def entrywise(self, sign: Token, left: Value, right: Value) -> Value:
         """Entry by entry; a scalar goes with every entry."""
-        if left.rank and right.rank:
-            self.agree(left, right, sign.span, WORDS[sign.kind])
+        left, right = self.agreeing(left, right, sign.span, WORDS[sign.kind])
         return self.broadcast(sign, ARITHMETIC[sign.kind], left, right)
 
     def broadcast(
@@ -68,28 +71,36 @@ class Algebra(Steps):
         span = Span(left.span.start, right.span.stop)
         with self.explained(place.span):
             step = self.note(place.span, function, left, right)
-        return Value(span, step, larger.shape, larger.row)
+        loose = all(value.loose for value in (left, right) if value.rank)
+        return Value(span, step, larger.shape, larger.row, loose)
 
-    def agree(self, left: Value, right: Value, place: Span, words: str) -> None:
-        """Equate the shapes of two arrays."""
+    def agreeing(self, left: Value, right: Value, place: Span, words: str) -> tuple[Value, Value]:
+        """Two values for one function of their entries: shapes equated where both have axes."""
 
         def complaint(hint: str = "") -> NotationError:
             message = words.format(self.described(left), self.described(right))
             return self.error(message + hint, place)
 
+        if not (left.rank and right.rank):
+            return left, right
         if left.rank != right.rank:
             vectors = {left.rank, right.rank} == {1, 2}
             hint = "; x*ones' repeats a column, ones*x' a row" if vectors else ""
             raise complaint(hint)
         if left.row != right.row:
-            raise complaint("; transpose one of them")
+            if not (left.loose or right.loose):
+                raise complaint("; transpose one of them")
+            left, right = (left.turned, right) if left.loose else (left, right.turned)
         for one, other in zip(left.shape, right.shape, strict=True):
             self.sizes.equate(one, other, complaint)
+        return left, right
 
     def product(self, sign: Token, left: Value, right: Value) -> Value:
         """The matrix product, where a column is n by 1 and a row 1 by n."""
         if not (left.rank and right.rank):
             return self.broadcast(sign, operator.mul, left, right)
+        if (left.kind, right.kind) in _NO_PRODUCT and (left.loose or right.loose):
+            left, right = (left.turned, right) if left.loose else (left, right.turned)
         kinds = left.kind, right.kind
         span = Span(left.span.start, right.span.stop)
         if kinds == ("column", "row"):
@@ -159,7 +170,8 @@ class Algebra(Steps):
     def negative(self, span: Span, operand: Value) -> Value:
         if operand.literal is not None:
             return self.number(span, -operand.literal)
-        return replace(self.mapped(span, operator.neg, operand), row=operand.row)
+        value = self.mapped(span, operator.neg, operand)
+        return replace(value, row=operand.row, loose=operand.loose)
 
     def transposed(self, span: Span, operand: Value) -> Value:
         if operand.rank > 2:
@@ -170,21 +182,26 @@ class Algebra(Steps):
         if operand.rank == 2:
             step = self.note(span, operator.attrgetter("mT"), operand)
             return Value(span, step, operand.shape[::-1])
-        return replace(operand, span=span, row=operand.rank == 1 and not operand.row)
+        return replace(operand.turned, span=span)
 
     def joined(self, values: Sequence[Value], axis: int) -> Value:
         """Blocks in one, below each other (axis 0) or side by side (axis 1)."""
-        first = values[0]
         if len(values) == 1:
-            return first
-        sides = [self.sides(value) for value in values]
+            return values[0]
         across = 1 - axis
+        first = next((value for value in values if not value.loose), values[0])
+        width = self.sides(first)[across]
+        values = [
+            value.turned
+            if value.loose and self.sizes.differ(width, self.sides(value)[across])
+            else value
+            for value in values
+        ]
+        sides = [self.sides(value) for value in values]
         for value, side in zip(values, sides, strict=True):
-            self.sizes.equate(
-                sides[0][across], side[across], partial(self.unfit, first, value, axis)
-            )
+            self.sizes.equate(width, side[across], partial(self.unfit, first, value, axis))
         flat = {value.kind for value in values} <= {"scalar", "row" if axis else "column"}
-        span = Span(first.span.start, values[-1].span.stop)
+        span = Span(values[0].span.start, values[-1].span.stop)
         rows = tuple(value.row for value in values)
         function = _end_to_end if flat else partial(_joined, axis, rows)
         step = self.note(span, function, *values)

@@ -30,8 +30,8 @@ class Row(NamedTuple):
 
     signature: the shapes of its arguments, "n n, n m" for a square matrix and one that fits to
     it, choices between bars; or ANY for one array of any shape. function: what computes it, or
-    its name where it has another there. kind: a vector that results is a "column", a "row", or
-    lies as the argument does ("same").
+    its name where it has another there. kind: a vector that results is a "column", a loose "row",
+    or lies as the argument does ("same").
     """
 
     signature: str

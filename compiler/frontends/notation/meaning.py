@@ -133,7 +133,8 @@ class Meaning(Algebra):
             )
         index = tuple(self.index(part) for part in tree.indices)
         value = self.mapped(tree.span, lambda array: array[index], operand)
-        return replace(value, row=operand.row and value.rank == 1)
+        vector = value.rank == 1
+        return replace(value, row=operand.row and vector, loose=operand.rank > 1 and vector)
 
     def index(self, tree: Tree) -> Any:
         if isinstance(tree, Slice):
@@ -175,8 +176,9 @@ class Meaning(Algebra):
         literal = values[0].literal
         if name == "sqrt" and literal is not None:
             return self.number(tree.span, sympy.sqrt(literal))
-        row = rule.kind == "row" or (rule.kind == "same" and values[0].row)
-        return replace(value, row=row and value.rank == 1)
+        if rule.kind == "same":
+            return replace(value, row=values[0].row, loose=values[0].loose)
+        return replace(value, row=rule.kind == "row", loose=rule.kind == "row")
 
     def arguments(self, tree: Call, count: int) -> list[Value]:
         self.require_count(tree, count)
@@ -241,8 +243,8 @@ class Meaning(Algebra):
     def extreme(self, tree: Call, function: Callable[..., Array]) -> Value:
         left, right = self.arguments(tree, 2)
         place = Token(tree.function.name, tree.function.name, tree.function.span)
-        if left.rank and right.rank:
-            self.agree(left, right, place.span, f"{place.kind} of {{0}} and {{1}}: shapes differ")
+        words = f"{place.kind} of {{0}} and {{1}}: shapes differ"
+        left, right = self.agreeing(left, right, place.span, words)
         return replace(self.broadcast(place, function, left, right), span=tree.span)
 
     def call_solve(self, tree: Call) -> Value:
@@ -250,6 +252,8 @@ class Meaning(Algebra):
         self.fitted(tree, [matrix], functions.shapes("n n"))
         inverse = self.mapped(tree.span, library.inv, matrix)
         place = Token("*", "solve", tree.function.span)
+        if right.row and right.loose:
+            right = right.turned
         if not right.rank or right.row:
             raise self.error(
                 f"solve takes a column or a matrix here, not {self.described(right)}", right.span
@@ -261,7 +265,7 @@ class Meaning(Algebra):
         if order.literal is None or not order.literal.is_Integer or order.literal < 0:
             raise self.error("the order of besseli is an integer from 0 up", order.span)
         value = self.mapped(tree.span, partial(functions.bessel, int(order.literal)), array)
-        return replace(value, row=array.row)
+        return replace(value, row=array.row, loose=array.loose)
 
     def call_einsum(self, tree: Call) -> Value:
         first = tree.arguments[0] if tree.arguments else tree

@@ -44,6 +44,11 @@ class Sizes:
         (known,) = self.known((size,))
         return "?" if _unknowns(known) else str(known)
 
+    def differ(self, left: Dimension, right: Dimension) -> bool:
+        """Whether two sizes are known not to be one."""
+        (rest,) = self.known((left - right,))
+        return rest != 0 and not _unknowns(rest)
+
     def equate(self, left: Dimension, right: Dimension, complaint: Complaint) -> None:
         """State that two sizes are one. Raises the complaint where they cannot be."""
         if left == right:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
@@ -24,19 +24,26 @@ from derivatrix.runtime.errors import DerivatrixError, NotationError
 class Value:
     """A part of the text with its shape.
 
-    step: which step builds it; row: whether it is a vector that lies; literal: the number it is,
-    where no input has a part in it.
+    step: which step builds it; row: whether it is a vector that lies; loose: whether a vector may
+    turn where it does not fit as it lies; literal: the number it is, where no input has a part in
+    it.
     """
 
     span: Span
     step: int
     shape: Shape
     row: bool = False
+    loose: bool = False
     literal: sympy.Expr | None = None
 
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    @property
+    def turned(self) -> Value:
+        """A row as a column and the other way round; others as they are."""
+        return replace(self, row=self.rank == 1 and not self.row)
 
     @property
     def kind(self) -> str:
