@@ -27,10 +27,13 @@ from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir import (
     Apply,
     Constant,
+    Delta,
+    Einsum,
     Leaf,
     Map,
     Node,
     Select,
+    Structural,
     Sum,
     einsum,
     full,
@@ -93,7 +96,9 @@ class Array(Methods):
 
     def __len__(self) -> int:
         if not self.ndim or not self.node.shape[0].is_Integer:
-            raise TypeError(f"an array of shape {shape_text(self.shape)} has no literal length")
+            raise UnsupportedError(
+                f"an array of shape {shape_text(self.shape)} has no literal length"
+            )
         return int(self.node.shape[0])
 
     def __bool__(self) -> bool:
@@ -317,7 +322,8 @@ def broadcast_to(array: Array, shape: Shape) -> Array:
         broadcast_clash([array.node.shape, shape])
         or broadcast_shapes(array.node.shape, shape) != shape
     ):
-        raise disagreement("{}", [array.node], f"it does not broadcast to {shape_text(shape)}")
+        form = f"broadcast_to({{}}, {shape_text(shape)})"
+        raise disagreement(form, [array.node], "its axes do not stretch to that")
     labels = axis_labels(array.node.shape, shape)
     sizes = dict(enumerate(shape))
     return Array(einsum([(array.node, labels)], range(len(shape)), sizes=sizes))
@@ -538,16 +544,25 @@ def _condition(array: Array) -> tuple[Boolean, list[Array]] | None:
     """The condition of which `array` is the indicator, on the slots of the arrays that come
     with it; None where it is no indicator."""
     node = array.node
-    if isinstance(node, Map) and isinstance(node.expression, sympy.Piecewise):
-        condition = node.expression.args[0].args[1]
-        if node.expression == _indicator(condition):
-            return condition, [Array(argument) for argument in node.arguments]
+    if isinstance(node, Map) and _is_indicator(node):
+        return node.expression.args[0].args[1], [Array(argument) for argument in node.arguments]
     number = literal(node)
     if number in (0, 1):
         return sympy.sympify(bool(number)), []
-    if isinstance(node, Constant) and np.isin(node.array, (0, 1)).all():
-        return sympy.Ne(slot(0), 0), [array]
-    return None
+    return (sympy.Ne(slot(0), 0), [array]) if _is_indicator(node) else None
+
+
+def _is_indicator(node: Node) -> bool:
+    """Whether the entries are 0 or 1 by construction: conditions, indexed and multiplied."""
+    if isinstance(node, Constant):
+        return bool(np.isin(node.array, (0, 1)).all())
+    if isinstance(node, Map) and isinstance(node.expression, sympy.Piecewise):
+        return bool(node.expression == _indicator(node.expression.args[0].args[1]))
+    if isinstance(node, Einsum):
+        single = {b for f, own in node.factors if isinstance(f, (Select, Delta)) for b in own}
+        plain = node.coefficient == 1 and set(node.contracted) <= single
+        return plain and all(_is_indicator(factor) for factor, _ in node.factors)
+    return isinstance(node, Structural)
 
 
 def _logical(operator: Any, form: str, *arrays: Array) -> Array:

@@ -23,8 +23,9 @@ def real_number(value: Any) -> sympy.Expr:
     except OverflowError:
         finite = False
     if not finite:
+        number = value.item() if isinstance(value, np.generic) else value
         raise DeclarationError(
-            f"the constant {reprlib.repr(value)} is no finite number of float64; "
+            f"the constant {reprlib.repr(number)} is no finite number of float64; "
             "expressions hold finite constants only"
         )
     return scalars.number(value)

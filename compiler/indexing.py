@@ -1,7 +1,8 @@
-"""NumPy's basic indexing: integers, slices, None and Ellipsis, on symbolic sizes too."""
+"""NumPy's indexing by integers, slices, None, Ellipsis and a list, on symbolic sizes too."""
 
 from __future__ import annotations
 
+import reprlib
 from types import EllipsisType
 from typing import Any
 
@@ -10,13 +11,14 @@ import sympy
 
 from derivatrix.compiler import dimensions
 from derivatrix.compiler.dimensions import Dimension, shape_text
-from derivatrix.compiler.ir import Node, Select, einsum
+from derivatrix.compiler.ir import Node, Pick, Select, einsum
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 
 def take(node: Node, index: object) -> Node:
-    """node[index]. Raises ShapeError or UnsupportedError."""
+    """node[index], with lists of literal positions too. Raises ShapeError or UnsupportedError."""
     parts = _expand(index if isinstance(index, tuple) else (index,), node)
+    _check_lists(parts)
     factors: list[tuple[Node, tuple[Any, ...]]] = []
     labels: list[Any] = []
     output: list[Any] = []
@@ -37,6 +39,9 @@ def take(node: Node, index: object) -> Node:
                 output.append(label)
                 continue
             factors.append((Select(count, size, start, stride), (selected, label)))
+            output.append(selected)
+        elif isinstance(part, (list, np.ndarray)):
+            factors.append((Pick(_table(part, size), size), (selected, label)))
             output.append(selected)
         else:
             position = _position(part, size)
@@ -62,14 +67,39 @@ def _expand(index: tuple[object, ...], node: Node) -> list[object]:
     return parts + rest
 
 
+def _check_lists(parts: list[object]) -> None:
+    """Lists of positions combine with slices only, as NumPy's meaning is another elsewhere."""
+    lists = [part for part in parts if isinstance(part, (list, np.ndarray))]
+    others = [part for part in parts if not isinstance(part, (slice, list, np.ndarray))]
+    if lists and (len(lists) > 1 or others):
+        raise UnsupportedError(
+            "an index can hold one list of positions, and slices beside it; index twice"
+        )
+
+
+def _table(part: object, size: Dimension) -> tuple[int, ...]:
+    """The positions that a list of integers names."""
+    table = np.asarray(part)
+    if table.dtype.kind not in "iu" or table.ndim != 1:
+        raise UnsupportedError(
+            f"index {part!r} is no list of integers; masks are multiplied or put into where"
+        )
+    places = [_position(int(place), size) for place in table]
+    if not all(place.is_Integer for place in places):
+        raise UnsupportedError(
+            f"index {part!r}: count positions of an axis of symbolic size {size} from its start"
+        )
+    return tuple(map(int, places))
+
+
 def _integer(part: object) -> sympy.Expr:
     """An index or bound: an integer, or arithmetic of dimensions."""
     known = isinstance(part, (int, np.integer, sympy.Expr)) and not isinstance(part, bool)
     value = sympy.sympify(part) if known else None
     if value is None or value.is_Matrix or (value.is_number and not value.is_Integer):
         raise UnsupportedError(
-            f"index {part!r} of type {type(part).__name__} is not supported; "
-            "use integers, slices, None or ..."
+            f"index {reprlib.repr(part)} of type {type(part).__name__} is not supported; use "
+            "integers, slices, None, ... or a list of integers, and where instead of a mask"
         )
     return value
 

@@ -22,7 +22,7 @@ def operand_text(node: Node, otherwise: str = "the array") -> str:
     text = render(node, "unicode")
     if len(text) > LONGEST:
         return otherwise
-    return f"({text})" if " " in text else text
+    return f"({text})" if " " in text and not text.startswith("[") else text
 
 
 def disagreement(form: str, operands: Sequence[Node], problem: str) -> ShapeError:

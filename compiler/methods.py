@@ -39,7 +39,7 @@ class Methods:
         """The running sum along `axis`."""
         return _function("cumsum")(self, axis)
 
-    def clip(self, low: object, high: object) -> Array:
+    def clip(self, low: object = None, high: object = None) -> Array:
         """Entries limited to low .. high."""
         return _function("clip")(self, low, high)
 
@@ -68,6 +68,19 @@ class Methods:
         """Axes of literal length 1 removed (all of them by default)."""
         return _function("squeeze")(self, axis)
 
+    def reshape(self, *shape: Any) -> Array:
+        """The same entries, in C order, in another shape; one length may be -1."""
+        given = shape[0] if len(shape) == 1 else shape
+        return _function("reshape")(self, given)
+
+    def ravel(self) -> Array:
+        """All entries in C order, as a vector."""
+        return _function("ravel")(self)
+
+    def flatten(self) -> Array:
+        """All entries in C order, as a vector."""
+        return _function("ravel")(self)
+
     def copy(self) -> Self:
         """The array itself, which cannot change."""
         return self
@@ -93,20 +106,26 @@ class Methods:
             )
         return self
 
+    def __round__(self, digits: int | None = None) -> Self:
+        raise UnsupportedError(f"round has no rule for symbolic arrays{hint('round')}")
+
     def __getattr__(self, name: str) -> Any:
         text = f"a symbolic array has no attribute {name!r}"
         if not name.startswith("_"):
-            text += _hint(name)
+            text += hint(name)
         raise AttributeError(text)
 
 
 HINTS = {
     "I": "use derivatrix.inv",
+    "amax": "derivatrix.maximum takes two arrays; logsumexp is a smooth maximum over axes",
+    "amin": "derivatrix.minimum takes two arrays; -logsumexp(-x) is a smooth minimum over axes",
     "H": "use .T; every array is real",
     "argmax": "positions have no derivative",
     "argmin": "positions have no derivative",
     "dtype": "kernels work in the floating-point type of their inputs",
     "fill": "use derivatrix.full",
+    "imag": "every array is real",
     "item": "index it, as in x[0]",
     "max": "derivatrix.maximum takes two arrays; logsumexp is a smooth maximum over axes",
     "min": "derivatrix.minimum takes two arrays; -logsumexp(-x) is a smooth minimum over axes",
@@ -116,7 +135,8 @@ HINTS = {
 """What to do instead of some of NumPy's attributes."""
 
 
-def _hint(name: str) -> str:
+def hint(name: str) -> str:
+    """What to do instead of NumPy's attribute or function `name`, after a semicolon; or ""."""
     if name in HINTS:
         return f"; {HINTS[name]}"
     return f"; use derivatrix.{name}" if _find(name) else ""

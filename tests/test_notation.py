@@ -5,9 +5,13 @@ should be, which is the same object if it is built of the same parts."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import sympy
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import derivatrix as dx
 from derivatrix.compiler import cli
@@ -123,8 +127,8 @@ SAME: list[tuple[str, object]] = [
     ("A[0, :]*B", A[0, :] @ B),
     ("z*A[0, :]", dx.outer(z, A[0, :])),
     ("A[:, 0]*x'", dx.outer(A[:, 0], x)),
-    ("[A; A[0, :]]", dx.concatenate([A, A[:1, :]])),
-    ("[A[0, :]; A]", dx.concatenate([A[:1, :], A])),
+    ("[A; A[0, :]]", dx.concatenate([A, A[0][None, :]])),
+    ("[A[0, :]; A]", dx.concatenate([A[0][None, :], A])),
     ("[X[0, :], x]", dx.concatenate([X[0, :, None], x[:, None]], axis=1)),
     ("diag(x)", dx.diag(x)),
     ("diagvec(X)", dx.diagonal(X)),
@@ -343,6 +347,22 @@ def test_the_command_lines_inputs() -> None:
     for bad in ("", "A", "A p m", "A: p, A: m", "1: n"):
         with pytest.raises(NotationError):
             split_dims(bad)
+
+
+WORDS = (
+    *("A", "x", "s", "T", "n", "0", "2", "0.5", "eye", "ones", "tr(", "sum(", "max(", "kron("),
+    *("+", "-", "*", ".*", "/", "./", "^", ".^", "'", "(", ")", "[", "]", ",", ";", ":"),
+    *("solve(", "inv(", "einsum(", '"ij,j"', "softmax(", "exp(", "colsum("),
+)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12))
+@settings(max_examples=300, deadline=None, database=None)
+def test_any_text_is_an_array_or_a_notation_error(words: list[str]) -> None:
+    text = "".join(words)
+    dims = {"A": "m n", "x": "n", "s": "", "T": "n m 2"}
+    with suppress(NotationError):
+        assert isinstance(dx.parse(text, **{k: v for k, v in dims.items() if k in words}), Array)
 
 
 def explain(*arguments: str) -> Result:

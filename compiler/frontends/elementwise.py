@@ -124,10 +124,49 @@ def reciprocal(array: Any) -> Array:
     return 1 / asarray(array)
 
 
-def clip(array: Any, low: Any, high: Any) -> Array:
+def clip(array: Any, low: Any = None, high: Any = None) -> Array:
     """Entries limited to low .. high; None leaves a side open."""
     result = asarray(array) if low is None else maximum(array, low)
     return result if high is None else minimum(result, high)
+
+
+def xlogy(left: Any, right: Any) -> Array:
+    """left * log(right), entry by entry, and 0 where `left` is."""
+    one = asarray(left)
+    return where(one == 0, 0, one * log(right))
+
+
+def xlog1py(left: Any, right: Any) -> Array:
+    """left * log(1 + right), entry by entry, and 0 where `left` is."""
+    one = asarray(left)
+    return where(one == 0, 0, one * log1p(right))
+
+
+def entr(array: Any) -> Array:
+    """-x * log(x), entry by entry, and 0 at 0."""
+    return -xlogy(array, array)
+
+
+def rel_entr(left: Any, right: Any) -> Array:
+    """left * log(left / right), entry by entry, and 0 where `left` is."""
+    return xlogy(left, asarray(left) / asarray(right))
+
+
+def logit(array: Any) -> Array:
+    """log(x / (1 - x)), entry by entry."""
+    return log(array) - log1p(-asarray(array))
+
+
+def log_expit(array: Any) -> Array:
+    """log(1 / (1 + exp(-x))), entry by entry, without overflow."""
+    return -softplus(-asarray(array))
+
+
+def huber(delta: Any, array: Any) -> Array:
+    """x**2 / 2 where |x| <= delta, else delta * (|x| - delta / 2), entry by entry."""
+    bound, operand = asarray(delta), asarray(array)
+    far = abs(operand) > bound
+    return where(far, bound * (abs(operand) - bound / 2), operand**2 / 2)
 
 
 def logical_and(left: Any, right: Any) -> Array:
@@ -166,6 +205,7 @@ __all__ = [
     "cosh",
     "digamma",
     "divide",
+    "entr",
     "erf",
     "erfc",
     "erfinv",
@@ -177,16 +217,19 @@ __all__ = [
     "floor_divide",
     "gamma",
     "gammaln",
+    "huber",
     "hypot",
     "log",
     "log1p",
     "log2",
     "log10",
+    "log_expit",
     "logaddexp",
     "loggamma",
     "logical_and",
     "logical_not",
     "logical_or",
+    "logit",
     "maximum",
     "minimum",
     "multiply",
@@ -195,6 +238,7 @@ __all__ = [
     "polygamma",
     "power",
     "reciprocal",
+    "rel_entr",
     "relu",
     "remainder",
     "sigmoid",
@@ -208,5 +252,7 @@ __all__ = [
     "tan",
     "tanh",
     "where",
+    "xlog1py",
+    "xlogy",
     "zeta",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 
@@ -66,9 +66,16 @@ def logabsdet(array: Any) -> Array:
     return apply(LOG_ABSOLUTE_DETERMINANT, asarray(array))
 
 
-def slogdet(array: Any) -> tuple[Array, Array]:
+class SlogdetResult(NamedTuple):
+    """The sign of a determinant and the logarithm of its absolute value."""
+
+    sign: Array
+    logabsdet: Array
+
+
+def slogdet(array: Any) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its absolute value."""
-    return sign(det(array)), logabsdet(array)
+    return SlogdetResult(sign(det(array)), logabsdet(array))
 
 
 def matrix_power(array: Any, exponent: int) -> Array:

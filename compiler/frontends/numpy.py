@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler.arrays import Array, asarray
+from derivatrix.compiler.arrays import Array, asarray, where
 from derivatrix.compiler.frontends import operations
 from derivatrix.compiler.frontends.arrays import FUNCTIONS
+from derivatrix.compiler.methods import hint
 from derivatrix.runtime.errors import UnsupportedError
 
 
@@ -23,6 +24,19 @@ def _outer(function: Callable[..., Array]) -> Callable[..., Array]:
         return function(one[(..., *(None,) * two.ndim)], two)
 
     return pairs
+
+
+def _heaviside(array: Array, value: Any) -> Array:
+    """0 where the array is negative, 1 where it is positive, else `value`."""
+    return where(array == 0, value, array > 0)
+
+
+def _select(conditions: Sequence[Any], choices: Sequence[Any], default: Any) -> Array:
+    """The choice of the first condition that holds."""
+    result = asarray(default)
+    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
+        result = where(condition, choice, result)
+    return result
 
 
 RENAMED: dict[str, Callable[..., Any]] = {
@@ -62,7 +76,24 @@ RENAMED: dict[str, Callable[..., Any]] = {
     "shape": lambda array: asarray(array).shape,
     "ndim": lambda array: asarray(array).ndim,
     "size": lambda array: asarray(array).size,
+    "result_type": lambda *parts: np.dtype(np.float64),
     "vector_norm": FUNCTIONS["norm"],
+    "matrix_norm": lambda array, **options: FUNCTIONS["norm"](array, axis=(-2, -1), **options),
+    "matvec": lambda matrix, vector: (asarray(matrix) @ asarray(vector)[..., None])[..., 0],
+    "vecmat": lambda vector, matrix: (asarray(vector)[..., None, :] @ asarray(matrix))[..., 0, :],
+    "fliplr": lambda array: FUNCTIONS["flip"](array, 1),
+    "flipud": lambda array: FUNCTIONS["flip"](array, 0),
+    "atleast_1d": lambda array: asarray(array) if asarray(array).ndim else asarray(array)[None],
+    "atleast_2d": lambda array: asarray(array)[(None,) * max(0, 2 - asarray(array).ndim)],
+    "heaviside": lambda array, value: _heaviside(asarray(array), value),
+    "select": lambda conditions, choices, default=0: _select(conditions, choices, default),
+    "i1": lambda array: FUNCTIONS["besseli"](1, array),
+    "j0": lambda array: FUNCTIONS["besselj"](0, array),
+    "j1": lambda array: FUNCTIONS["besselj"](1, array),
+    "y0": lambda array: FUNCTIONS["bessely"](0, array),
+    "y1": lambda array: FUNCTIONS["bessely"](1, array),
+    "k0": lambda array: FUNCTIONS["besselk"](0, array),
+    "k1": lambda array: FUNCTIONS["besselk"](1, array),
     "ndtr": FUNCTIONS["normcdf"],
     "i0": lambda array: FUNCTIONS["besseli"](0, array),
     "psi": FUNCTIONS["digamma"],
@@ -177,8 +208,10 @@ def _require_same_meaning(
 
 
 def _qualified(function: Any) -> str:
-    module = getattr(function, "__module__", None)
-    return f"{module or 'numpy'}.{function.__name__}"
+    name = function.__name__
+    if isinstance(function, np.ufunc):
+        return f"numpy.{name}" if hasattr(np, name) else f"scipy.special.{name}"
+    return f"{function.__module__}.{name}"
 
 
 def find_public(name: str) -> Callable[..., Any] | None:
@@ -190,7 +223,7 @@ def _find(name: str) -> Callable[..., Any]:
     short = name.rpartition(".")[2]
     function = RENAMED.get(short) or find_public(short)
     if function is None:
-        raise UnsupportedError(f"{name} has no rule for symbolic arrays")
+        raise UnsupportedError(f"{name} has no rule for symbolic arrays{hint(short)}")
     return function
 
 
@@ -217,7 +250,11 @@ def _asking() -> str:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] in ("scipy", "numpy"):
             name = frame.f_code.co_name
-            if not name.startswith(("_", "<")) and name not in ("wrapper", "wrapped"):
+            if name in ("wrapper", "wrapped", "inner"):
+                wrapped = [part for part in frame.f_locals.values() if inspect.isfunction(part)]
+                name = wrapped[0].__name__ if len(wrapped) == 1 else "_"
+                module = wrapped[0].__module__ if wrapped else module
+            if not name.startswith(("_", "<")):
                 found = f"{'.'.join(module.split('.')[:2])}.{name}"
         elif module.partition(".")[0] != "derivatrix":
             break

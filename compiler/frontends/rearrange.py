@@ -216,9 +216,13 @@ def flip(array: Any, axis: Axis = None) -> Array:
     return operand[tuple(slice(None, None, -1 if i in chosen else 1) for i in range(operand.ndim))]
 
 
-def roll(array: Any, shift: int, axis: int) -> Array:
-    """The entries moved by `shift` places along `axis`, those beyond the end to the start."""
+def roll(array: Any, shift: int, axis: int | None = None) -> Array:
+    """The entries moved by `shift` places along `axis`, those beyond the end to the start. The
+    axis may be left out for a vector."""
     operand = asarray(array)
+    if axis is None and operand.ndim != 1:
+        raise UnsupportedError("roll of an array that is no vector needs an axis")
+    axis = axis or 0
     before: list[Any] = [slice(None)] * operand.ndim
     after = list(before)
     position = normalise_axis(axis, operand.ndim)
