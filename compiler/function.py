@@ -78,7 +78,7 @@ class Function:
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """Conditions on the dimensions that slices and indices ask for, as Python texts:
+        """Conditions on the dimensions that slices, indices and divisors ask for, as Python texts:
         "n >= 2", "n >= k"."""
         bounds: dict[sympy.Expr, None] = {}
         for node in topological([self.expression]):
@@ -88,6 +88,9 @@ class Function:
                 low, high = (first, last) if node.step > 0 else (last, first)
                 for bound in (low, node.shape[1] - 1 - high, count):
                     bounds[sympy.expand(bound)] = None
+            if isinstance(node, Einsum):
+                divisor = sympy.factor(sympy.fraction(node.coefficient)[1])
+                bounds.update((part - 1, None) for part in sympy.Mul.make_args(divisor))
         return _conditions([bound for bound in bounds if not bound.is_nonnegative])
 
     @property

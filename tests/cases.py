@@ -68,6 +68,7 @@ CASES: list[Function] = [
     function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
     function("exponential", [X], derivatrix.expm(X / n)),
     function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
+    function("skew", [dx.vector("h", 3), F], derivatrix.skew(dx.vector("h", 3)) @ F),
     function("symmetric", [K, y], dx.tanh(K) @ y),
     function("diagonal", [D, X], dx.trace(D @ X @ D @ X)),
     function("orthogonal", [Q, X], dx.trace(Q.T @ X @ Q @ X)),

@@ -7,13 +7,18 @@ from typing import Any
 
 from derivatrix.compiler import ir, scalars
 from derivatrix.compiler.arrays import Array, asarray, elementwise, where
+from derivatrix.runtime.errors import DeclarationError
 
 
-def _named(name: str, about: str = "") -> Callable[..., Array]:
-    """The elementwise function that NumPy or SciPy calls `name`, or what `about` says."""
+def _named(name: str, about: str = "", count: int = 1) -> Callable[..., Array]:
+    """The elementwise function of `count` arrays that NumPy or SciPy calls `name`, or what
+    `about` says."""
     build = scalars.FUNCTIONS[name]
 
     def function(*arguments: Any) -> Array:
+        if len(arguments) != count:
+            arrays = "1 array" if count == 1 else f"{count} arrays"
+            raise DeclarationError(f"{name} takes {arrays}, not {len(arguments)}")
         operands = [asarray(argument) for argument in arguments]
         slots = [ir.slot(position) for position in range(len(operands))]
         form = f"{name}({', '.join(['{}'] * len(operands))})"
@@ -39,8 +44,8 @@ tan = _named("tan")
 arcsin = _named("arcsin")
 arccos = _named("arccos")
 arctan = _named("arctan")
-arctan2 = _named("arctan2")
-hypot = _named("hypot")
+arctan2 = _named("arctan2", count=2)
+hypot = _named("hypot", count=2)
 sinh = _named("sinh")
 cosh = _named("cosh")
 tanh = _named("tanh")
@@ -53,24 +58,34 @@ normcdf = _named("normcdf")
 sigmoid = _named("sigmoid")
 expit = _named("expit")
 softplus = _named("softplus")
-logaddexp = _named("logaddexp")
+logaddexp = _named("logaddexp", count=2)
 relu = _named("relu")
 abs = _named("abs")
 sign = _named("sign")
 floor = _named("floor")
 ceil = _named("ceil")
-maximum = _named("maximum")
-minimum = _named("minimum")
+maximum = _named("maximum", count=2)
+minimum = _named("minimum", count=2)
 gamma = _named("gamma")
 gammaln = _named("gammaln")
 loggamma = _named("loggamma", "log(abs(gamma(x))), entry by entry, as gammaln.")
 digamma = _named("digamma")
-polygamma = _named("polygamma", "polygamma(n, x), entry by entry: digamma's derivative number n.")
-zeta = _named("zeta", "zeta(s, q), entry by entry: Hurwitz's function of a number s > 1.")
-besselj = _named("besselj", "besselj(order, x), entry by entry; SciPy's jv of a numeric order.")
-bessely = _named("bessely", "bessely(order, x), entry by entry; SciPy's yv of a numeric order.")
-besseli = _named("besseli", "besseli(order, x), entry by entry; SciPy's iv of a numeric order.")
-besselk = _named("besselk", "besselk(order, x), entry by entry; SciPy's kv of a numeric order.")
+polygamma = _named(
+    "polygamma", "polygamma(n, x), entry by entry: digamma's derivative number n.", count=2
+)
+zeta = _named("zeta", "zeta(s, q), entry by entry: Hurwitz's function of a number s > 1.", count=2)
+besselj = _named(
+    "besselj", "besselj(order, x), entry by entry; SciPy's jv of a numeric order.", count=2
+)
+bessely = _named(
+    "bessely", "bessely(order, x), entry by entry; SciPy's yv of a numeric order.", count=2
+)
+besseli = _named(
+    "besseli", "besseli(order, x), entry by entry; SciPy's iv of a numeric order.", count=2
+)
+besselk = _named(
+    "besselk", "besselk(order, x), entry by entry; SciPy's kv of a numeric order.", count=2
+)
 erfinv = _named("erfinv")
 
 

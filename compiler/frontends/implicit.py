@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import sympy
+
 from derivatrix.compiler.arrays import Array, apply, asarray, subtract
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import shape_text
-from derivatrix.compiler.ir import Leaf, full, leaves
+from derivatrix.compiler.ir import Leaf, Node, full, leaves
 from derivatrix.compiler.operations.root import root_operation
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.substitute import substitute
@@ -25,8 +27,8 @@ def root(residual: Any, unknown: Array, start: Any, on_failure: str = "error") -
     The derivative is the implicit function theorem's: one solve with the Jacobian at the root.
     Raises DeclarationError, ShapeError.
     """
-    equation, first = asarray(residual), asarray(start)
-    leaf = _unknown("root", equation, unknown)
+    first = asarray(start)
+    equation, leaf = _unknown("root", asarray(residual), unknown)
     if equation.node.shape != leaf.shape:
         raise ShapeError(
             f"root: the residual has shape {shape_text(equation.node.shape)}, and {leaf.name} has "
@@ -56,8 +58,7 @@ def fixed_point(image: Any, unknown: Array, start: Any, on_failure: str = "error
 def argmin(objective: Any, unknown: Array, start: Any, on_failure: str = "error") -> Array:
     """The value of `unknown` at which the gradient of the scalar `objective` is zero, found by
     Newton's method from `start`: a minimum where the objective is convex; see `root`."""
-    scalar = asarray(objective)
-    leaf = _unknown("argmin", scalar, unknown)
+    scalar, leaf = _unknown("argmin", asarray(objective), unknown)
     if scalar.ndim:
         raise ShapeError(
             f"argmin: the objective is a scalar, not of shape {shape_text(scalar.node.shape)}"
@@ -68,15 +69,25 @@ def argmin(objective: Any, unknown: Array, start: Any, on_failure: str = "error"
     return root(Array(gradient), unknown, start, on_failure)
 
 
-def _unknown(name: str, expression: Array, unknown: Any) -> Leaf:
+def _unknown(name: str, expression: Array, unknown: Any) -> tuple[Array, Leaf]:
+    """The expression and the leaf in it that is the unknown, also where SymPy's symbol of its
+    name stands for it."""
+    if isinstance(unknown, sympy.Symbol | sympy.MatrixSymbol):
+        unknown = asarray(unknown)
     leaf = getattr(unknown, "node", None)
     if not isinstance(leaf, Leaf):
         raise DeclarationError(
             f'{name}: the unknown is a symbolic input such as dx.matrix("P", n, n), not {unknown!r}'
         )
-    if leaf not in leaves([expression.node]):
+    symbols: dict[Node, Node] = {
+        other: leaf
+        for other in leaves([expression.node])
+        if other.role == "symbol" and (other.name, other.shape) == (leaf.name, leaf.shape)
+    }
+    node = substitute([expression.node], symbols)[0]
+    if leaf not in leaves([node]):
         raise DeclarationError(f"{name}: the expression does not depend on {leaf.name}")
-    return leaf
+    return Array(node), leaf
 
 
 __all__ = ["argmin", "fixed_point", "root"]

@@ -8,22 +8,24 @@ wrong symbolic shapes pass; lowering checks them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy
 from sympy.matrices import expressions as matrices
 from sympy.matrices.expressions.applyfunc import ElementwiseApplyFunction
 from sympy.matrices.expressions.diagonal import DiagMatrix, DiagonalMatrix, DiagonalOf
+from sympy.matrices.expressions.kronecker import KroneckerProduct
 from sympy.matrices.expressions.matexpr import MatrixElement
 from sympy.matrices.expressions.slice import MatrixSlice
 
 from derivatrix.compiler import arrays, dimensions, ir
 from derivatrix.compiler.arrays import Array, elementwise
+from derivatrix.compiler.constants import refuse_complex
 from derivatrix.compiler.dimensions import Dimension, shape_text
 from derivatrix.compiler.frontends import arrays as functions
 from derivatrix.compiler.ir import Node
-from derivatrix.runtime.errors import ShapeError, UnsupportedError
+from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
 _embedded: dict[str, Array] = {}
 
@@ -53,6 +55,8 @@ def _lower(expression: Any) -> Array:
         if isinstance(expression, kind):
             return rule(expression)
     if isinstance(expression, sympy.Expr) and getattr(expression, "is_Matrix", False):
+        if all(size.is_Integer for size in _shape(expression)) and not expression.free_symbols:
+            return _dense(expression.as_explicit())
         raise UnsupportedError(f"SymPy's {type(expression).__name__} has no rule here")
     if isinstance(expression, sympy.core.relational.Relational | sympy.logic.boolalg.Boolean):
         return _scalar_function(sympy.Piecewise((1, expression), (0, True)))
@@ -92,8 +96,12 @@ def _matrix_symbol(symbol: sympy.MatrixSymbol) -> Array:
 
 
 def _number(number: sympy.Expr) -> Array:
-    if not number.is_real or not number.is_finite:
-        raise UnsupportedError(f"{number} is no real number")
+    if number.is_finite is not True:
+        raise DeclarationError(
+            f"the constant {number} is no finite number; expressions hold finite constants only"
+        )
+    if not number.is_real:
+        raise refuse_complex(number)
     return Array(ir.full(number))
 
 
@@ -126,11 +134,11 @@ def _power(expression: sympy.Pow) -> Array:
 
 def _matrix_power(expression: Any) -> Array:
     base, exponent = expression.args
+    if _shape(base) == (1, 1):
+        return _lower(base) ** _lower(exponent)
     if not exponent.is_Integer:
         raise UnsupportedError(f"a matrix to the power {exponent} has no rule here")
-    matrix = _full_rank(base)
-    result = functions.matrix_power(matrix, int(exponent))
-    return result if matrix.node.shape[0] != 1 else result[0, 0]
+    return functions.matrix_power(_full_rank(base), int(exponent))
 
 
 def _full_rank(expression: Any) -> Array:
@@ -166,9 +174,9 @@ def _transpose(expression: sympy.Transpose) -> Array:
 
 
 def _inverse(expression: sympy.Inverse) -> Array:
-    matrix = _full_rank(expression.args[0])
-    result = functions.inv(matrix)
-    return result if matrix.node.shape[0] != 1 else result[0, 0]
+    if _shape(expression) == (1, 1):
+        return _lower(expression.args[0]) ** -1
+    return functions.inv(_full_rank(expression.args[0]))
 
 
 def _trace(expression: sympy.Trace) -> Array:
@@ -205,6 +213,8 @@ def _apply_function(expression: ElementwiseApplyFunction) -> Array:
 def _scalar_function(expression: sympy.Expr) -> Array:
     """A scalar function whose arguments are any scalar expressions."""
     atoms: dict[sympy.Basic, Array] = {}
+    for kinds, target in REWRITTEN.items():
+        expression = expression.rewrite(list(kinds), target)
 
     def abstract(part: sympy.Basic) -> sympy.Basic:
         if part.is_Number or part.is_NumberSymbol:
@@ -214,6 +224,14 @@ def _scalar_function(expression: sympy.Expr) -> Array:
         return placeholder
 
     return _scalar_expression(_map_arguments(expression, abstract), atoms)
+
+
+REWRITTEN = {
+    (sympy.factorial, sympy.binomial): sympy.gamma,
+    (sympy.Mod, sympy.frac): sympy.floor,
+    (sympy.acot,): sympy.atan,
+}
+"""SymPy's functions that are written with others."""
 
 
 def _map_arguments(
@@ -295,15 +313,15 @@ def _element(expression: MatrixElement) -> Array:
 
 def _sum(expression: sympy.Sum) -> Array:
     """Σ over indices of entries of matrices, as SymPy writes an entry of a product."""
-    sizes: dict[Any, Dimension] = {}
-    for index, first, last in expression.limits:
-        if first != 0:
-            raise UnsupportedError(f"the sum {expression} does not start at 0")
-        sizes[index] = dimensions.dimension(last + 1, "sum")
+    limits = {index: (first, last) for index, first, last in expression.limits}
+    sizes = {
+        index: dimensions.dimension(last - first + 1, "sum")
+        for index, (first, last) in limits.items()
+    }
     values: dict[sympy.Basic, Array] = {}
     for element in sorted(expression.function.atoms(MatrixElement), key=str):
         if element.free_symbols & set(sizes):
-            values[element] = _indexed(element, sizes)
+            values[element] = _indexed(element, limits, sizes)
     names = {element: sympy.Symbol(f"entry_{i}", real=True) for i, element in enumerate(values)}
     body = expression.function.xreplace(names)
     if body.free_symbols & set(sizes):
@@ -312,19 +330,27 @@ def _sum(expression: sympy.Sum) -> Array:
     return _scalar_expression(body, operands).sum()
 
 
-def _indexed(element: MatrixElement, sizes: dict[Any, Dimension]) -> Array:
-    """An entry X[i, j] at all values of the indices: an array with an axis for each index."""
+def _indexed(
+    element: MatrixElement, limits: Mapping[Any, tuple[Any, Any]], sizes: Mapping[Any, Dimension]
+) -> Array:
+    """An entry X[i, j + 1] at all values of the indices: an array with an axis for each index."""
     parent, *places = element.args
     array = _full_rank(parent)
-    labels = []
+    labels: list[Any] = []
     for axis, place in enumerate(places):
-        labels.append(place if place in sizes else ("fixed", axis))
-        if place not in sizes:
-            index: list[Any] = [slice(None), slice(None)]
-            index[axis] = slice(place, place + 1)
-            array = array[tuple(index)]
-        elif sizes[place] != array.node.shape[axis]:
-            raise ShapeError(f"the index {place} does not run over axis {axis} of {parent}")
+        index = next((index for index in sizes if place.has(index)), None)
+        start, count = place, sympy.S.One
+        if index is not None:
+            start, count = sympy.expand(place - index) + limits[index][0], sizes[index]
+        if start.free_symbols & set(sizes):
+            raise UnsupportedError(f"the index {place} of {parent} is no index plus a number")
+        stop = sympy.expand(start + count)
+        if (array.node.shape[axis] - stop).is_negative:
+            raise ShapeError(f"the index {place} leaves axis {axis} of {parent}")
+        bounds: list[Any] = [slice(None), slice(None)]
+        bounds[axis] = slice(start, stop)
+        array = array[tuple(bounds)]
+        labels.append(("fixed", axis) if index is None else index)
     return Array(ir.einsum([(array.node, labels)], list(sizes), sizes=sizes))
 
 
@@ -348,6 +374,13 @@ def _dense(expression: sympy.MatrixBase) -> Array:
     return result[index]
 
 
+def _kronecker(expression: Any) -> Array:
+    product = _full_rank(expression.args[0])
+    for factor in expression.args[1:]:
+        product = functions.kron(product, _full_rank(factor))
+    return product[tuple(0 if size == 1 else slice(None) for size in _shape(expression))]
+
+
 def _dot(expression: Any) -> Array:
     left, right = (_lower(argument) for argument in expression.args)
     return left @ right
@@ -359,6 +392,8 @@ RULES: dict[type, Callable[[Any], Array]] = {
     MatrixElement: _element,
     sympy.Number: _number,
     sympy.NumberSymbol: _number,
+    type(sympy.zoo): _number,
+    type(sympy.I): _number,
     matrices.MatAdd: _add,
     matrices.MatMul: _matrix_multiply,
     matrices.Inverse: _inverse,
@@ -379,6 +414,8 @@ RULES: dict[type, Callable[[Any], Array]] = {
     MatrixSlice: _slice,
     matrices.BlockMatrix: _block,
     matrices.DotProduct: _dot,
+    KroneckerProduct: _kronecker,
+    sympy.NDimArray: lambda expression: arrays.asarray(expression.tolist()),
     sympy.Sum: _sum,
     sympy.Add: _add,
     sympy.Mul: _multiply,

@@ -41,26 +41,22 @@ def _interpret(
 ) -> Array:
     """The array, with each `ones` the first that fits of a column, a matrix and a row."""
     choice: list[str] = []
-    furthest: tuple[int, NotationError] | None = None
-    for remaining in reversed(range(READINGS)):
+    errors: list[tuple[int, NotationError]] = []
+    while not errors or (choice and len(errors) < READINGS):
         meaning = Meaning(source, inputs, numbers, choice)
         try:
             array = meaning.build(meaning.read(tree))
         except NotationError as error:
-            reached = len(meaning.steps)
-            if furthest is None or reached > furthest[0]:
-                furthest = reached, error
+            errors.append((len(meaning.steps), error))
             choice = _next(meaning.choice)
-            if not (choice and remaining):
-                raise furthest[1] from None
-        else:
-            unused = [name for name in inputs if name not in meaning.used]
-            if unused:
+            continue
+        for name in inputs:
+            if name not in meaning.used:
                 raise NotationError(
-                    f"the input {unused[0]!r} is declared and never used in {source.text!r}"
+                    f"the input {name!r} is declared and never used in {source.text!r}"
                 )
-            return array
-    raise AssertionError("the last reading returns or raises")
+        return array
+    raise max(errors, key=lambda reading: reading[0])[1]  # of the reading that came furthest
 
 
 def _next(choice: list[str]) -> list[str]:

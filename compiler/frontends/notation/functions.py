@@ -15,7 +15,7 @@ import sympy
 from derivatrix.compiler.arrays import Array, elementwise
 from derivatrix.compiler.frontends import arrays as library
 from derivatrix.compiler.frontends.operations import calling, find
-from derivatrix.compiler.ir import full, slot
+from derivatrix.compiler.ir import slot
 from derivatrix.compiler.operations import OPERATIONS
 
 Function = Callable[..., Array]
@@ -50,14 +50,6 @@ class Rule(NamedTuple):
     def arity(self) -> int:
         """How many arguments the function takes."""
         return len(self.choices[0]) if self.choices else 1
-
-
-def skew(vector: Array) -> Array:
-    """The matrix of the cross product: skew(w) * v = w x v, for three entries."""
-    x, y, z = (vector[position] for position in range(3))
-    zero = Array(full(0))
-    rows = [[zero, -z, y], [z, zero, -x], [-y, x, zero]]
-    return library.stack([library.stack(row) for row in rows])
 
 
 def bessel(order: int, array: Array) -> Array:
@@ -100,7 +92,8 @@ ROWS = {
     "vec": Row("m n"),
     "vech": Row("n n"),
     "kron": Row("m n, p q | m, p"),
-    "skew": Row("3", skew),
+    "skew": Row("3"),
+    "axial": Row("3 3"),
     "norm1": Row(ANY, _norm1),
     "norm2": Row("n", _frobenius),
     "normF": Row(ANY, _frobenius),

@@ -1,0 +1,87 @@
+"""The matrix of the cross product with a vector, and its adjoint; both linear."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.arrays import Array, apply
+from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.kernels import skew
+from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
+from derivatrix.runtime.errors import ShapeError
+
+THREE = sympy.Integer(3)
+
+
+def _skew_shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
+    if cores[0] != (THREE,):
+        raise ShapeError(f"skew needs a vector of 3 entries, not shape {shape_text(cores[0])}")
+    return ((THREE, THREE),)
+
+
+def _axial_shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
+    if cores[0] != (THREE, THREE):
+        raise ShapeError(f"axial needs a 3 by 3 matrix, not shape {shape_text(cores[0])}")
+    return ((THREE,),)
+
+
+def _skew_value(arrays: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+    return (np.cross(np.eye(3), np.expand_dims(arrays[0], -2)),)
+
+
+def _axial_value(arrays: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+    return (np.cross(arrays[0], np.eye(3)).sum(-2),)
+
+
+def _skew_differential(at: Point) -> tuple[Array, ...]:
+    return (apply(SKEW, at.tangents[0]),)
+
+
+def _axial_differential(at: Point) -> tuple[Array, ...]:
+    return (apply(AXIAL, at.tangents[0]),)
+
+
+def _skew_transpose(at: Point, cotangent: Array) -> Array:
+    return apply(AXIAL, cotangent)
+
+
+def _axial_transpose(at: Point, cotangent: Array) -> Array:
+    return apply(SKEW, cotangent)
+
+
+SKEW = register(
+    Operation(
+        name="skew",
+        ranks=(1,),
+        shapes=_skew_shapes,
+        value=_skew_value,
+        differential=_skew_differential,
+        transposes={0: _skew_transpose},
+        numpy=lambda arguments, *_: f"np.cross(np.eye(3), np.expand_dims({arguments[0]}, -2))",
+        unicode="skew({0})",
+        latex=r"\operatorname{{skew}}({0})",
+        kernel=skew.skew,
+        notation=("skew",),
+        description="The matrix of the cross product: skew(w) @ v is the cross product of w and v, "
+        "of three entries each.",
+    )
+)
+
+AXIAL = register(
+    Operation(
+        name="axial",
+        ranks=(2,),
+        shapes=_axial_shapes,
+        value=_axial_value,
+        differential=_axial_differential,
+        transposes={0: _axial_transpose},
+        numpy=lambda arguments, *_: f"np.cross({arguments[0]}, np.eye(3)).sum(-2)",
+        unicode="axial({0})",
+        latex=r"\operatorname{{axial}}({0})",
+        kernel=skew.axial,
+        notation=("axial",),
+        description="The adjoint of skew: the vector a with a @ v = sum(A * skew(v)) for every v, "
+        "for a 3 by 3 matrix A; twice the axial vector of its skew part.",
+    )
+)
