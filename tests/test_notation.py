@@ -387,33 +387,31 @@ def test_explaining_a_bad_text() -> None:
     assert explain("functions.py", "--wrt", "y").exit_code == 2
 
 
-AWAITED = set(
-    [
-        "care",
-        "chol",
-        "cosm",
-        "dare",
-        "dlyap",
-        "eighV",
-        "eigvals",
-        "eigvalsh",
-        "lambda_max",
-        "logm",
-        "luL",
-        "luU",
-        "lyap",
-        "pinv",
-        "polar",
-        "qrQ",
-        "qrR",
-        "sinm",
-        "sqrtm",
-        "svdU",
-        "svdV",
-        "svdvals",
-        "tanhm",
-    ]
-)
+AWAITED = {
+    "care",
+    "chol",
+    "cosm",
+    "dare",
+    "dlyap",
+    "eighV",
+    "eigvals",
+    "eigvalsh",
+    "lambda_max",
+    "logm",
+    "luL",
+    "luU",
+    "lyap",
+    "pinv",
+    "polar",
+    "qrQ",
+    "qrR",
+    "sinm",
+    "sqrtm",
+    "svdU",
+    "svdV",
+    "svdvals",
+    "tanhm",
+}
 """Names of the table whose operations do not exist yet; asking for one is a NotationError."""
 
 
