@@ -1,10 +1,11 @@
-"""Matrix products through BLAS."""
+"""BLAS: its routines, each named once, and matrix products through it."""
 
 # mypy: allow-untyped-defs
 
 from derivatrix.compiler.kernels.base import NO, TRANSPOSED, compiled, routine
 
 blas_gemm = routine("blas", "gemm")
+blas_trsm = routine("blas", "trsm")
 
 
 @compiled()

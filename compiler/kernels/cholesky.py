@@ -10,13 +10,9 @@ from derivatrix.compiler.kernels.base import (
     TRANSPOSED,
     UPPER,
     compiled,
-    routine,
 )
-
-lapack_potrf = routine("lapack", "potrf")
-lapack_potrs = routine("lapack", "potrs")
-lapack_potri = routine("lapack", "potri")
-blas_trsm = routine("blas", "trsm")
+from derivatrix.compiler.kernels.blas import blas_trsm
+from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potri, lapack_potrs
 
 
 @compiled()

@@ -16,13 +16,9 @@ from derivatrix.compiler.kernels.base import (
     UNIT,
     UPPER,
     compiled,
-    routine,
 )
-
-lapack_getrf = routine("lapack", "getrf")
-lapack_getrs = routine("lapack", "getrs")
-lapack_getri = routine("lapack", "getri")
-blas_trsm = routine("blas", "trsm")
+from derivatrix.compiler.kernels.blas import blas_trsm
+from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapack_getrs
 
 
 @compiled()

@@ -4,11 +4,9 @@
 
 import numpy as np
 
-from derivatrix.compiler.kernels.base import NO, TRANSPOSED, VECTORS, compiled, routine
+from derivatrix.compiler.kernels.base import NO, TRANSPOSED, VECTORS, compiled
 from derivatrix.compiler.kernels.blas import gemm
-
-lapack_gees = routine("lapack", "gees")
-lapack_trsyl = routine("lapack", "trsyl")
+from derivatrix.compiler.kernels.lapack import lapack_gees, lapack_trsyl
 
 
 @compiled()

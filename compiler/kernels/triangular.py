@@ -15,10 +15,8 @@ from derivatrix.compiler.kernels.base import (
     TRANSPOSED,
     UPPER,
     compiled,
-    routine,
 )
-
-blas_trsm = routine("blas", "trsm")
+from derivatrix.compiler.kernels.blas import blas_trsm
 
 
 @compiled()
