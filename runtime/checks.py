@@ -9,13 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from derivatrix.runtime import sampling
-from derivatrix.runtime.measure import Measurement, largest, scale
+from derivatrix.runtime.measure import Measurement, largest, magnitude, scale
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text, Values
 from derivatrix.runtime.report import Row
 from derivatrix.runtime.surface import Arrays, CallError, Input, Point, Surface
 
 PERTURBATION = 1e-4
 """The relative error that every comparison with differences has to notice."""
+ROUNDING = 64 * np.finfo(np.float64).eps
+"""What numbers of size 1 may lose where they cancel."""
 TINY = 1e-3
 """Entries below this part of the largest one count as errors of it, not of themselves."""
 
@@ -38,6 +40,7 @@ class Trial:
             for kind, arrays in self.results.items()
         }
         self.floor = max(largest(measurement.value), measurement.gradient_size)
+        self.rounding = ROUNDING * self.floor
 
     def call(
         self,
@@ -134,7 +137,7 @@ class Pair(NamedTuple):
 def check_differences(trial: Trial) -> None:
     """Every derivative against five-point central differences; then the negative control."""
     for pair in _pairs(trial):
-        size = scale(pair.expected, trial.floor)
+        size = magnitude(pair.expected, pair.error, trial.floor)
         error = pair.error + pair.error.mean()  # the mean, where an entry's own is small by luck
         allowed = 1e-6 * np.abs(pair.expected) + 1e-9 * size + 4 * error
         comparison = (pair.kind, pair.key, pair.actual, pair.expected, allowed, size)
@@ -189,7 +192,8 @@ def check_adjoint(trial: Trial) -> None:
     parts = [array * trial.point.tangents[key] for key, array in trial.kept["vjp"].items()]
     size = np.abs(left).sum() + sum(np.abs(part).sum() for part in parts) or 1.0
     right = np.asarray(sum(part.sum() for part in parts))
-    trial.compare("adjoint", "jvp", "", np.asarray(left.sum()), right, 1e-9 * size, size)
+    allowed = 1e-9 * size + trial.rounding
+    trial.compare("adjoint", "jvp", "", np.asarray(left.sum()), right, allowed, size)
 
 
 def check_products(trial: Trial) -> None:
@@ -224,7 +228,8 @@ def _compare_products(
     expected = np.asarray(sum(block for block, _ in blocks)).reshape(actual.shape)
     magnitude = np.asarray(sum(size for _, size in blocks)).reshape(actual.shape)
     size = scale(magnitude, trial.floor)
-    trial.compare("products", kind, key, actual, expected, 1e-9 * magnitude + 1e-10 * size, size)
+    allowed = 1e-9 * magnitude + 1e-10 * size + trial.rounding
+    trial.compare("products", kind, key, actual, expected, allowed, size)
 
 
 def _push(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -262,7 +267,8 @@ def check_symmetry(trial: Trial) -> None:
         other = blocks[f"{column}, {row}"]
         swapped = other.transpose(*range(lead), *axes[rank:], *axes[:rank])
         size = scale(block, trial.floor)
-        trial.compare("symmetry", "hessian", key, block, swapped, 1e-10 * size, size)
+        allowed = 1e-10 * size + trial.rounding
+        trial.compare("symmetry", "hessian", key, block, swapped, allowed, size)
 
 
 def check_structure(trial: Trial) -> None:
@@ -306,6 +312,18 @@ def check_out(trial: Trial) -> None:
                 _same(trial, "out", kind, key, target[key], array)
 
 
+def check_kernels(trial: Trial) -> None:
+    """Kernels called directly fill every entry, with the same numbers."""
+    for kind, kept in trial.kept.items():
+        try:
+            filled = trial.surface.filled(kind, trial.point)
+        except CallError as error:
+            trial.fail("kernel", kind, "", str(error))
+            continue
+        for key, array in kept.items():
+            _same(trial, "kernel", kind, key, filled[key], array)
+
+
 def check_layout(trial: Trial) -> None:
     """Read-only arguments that are not contiguous give the same numbers."""
     point = replace(
@@ -325,7 +343,8 @@ def _same(
     trial: Trial, check: str, kind: str, key: str, actual: np.ndarray, expected: np.ndarray
 ) -> None:
     size = scale(expected, trial.floor)
-    trial.compare(check, kind, key, actual, expected, 1e-11 * size, size)
+    allowed = 1e-11 * size + trial.rounding
+    trial.compare(check, kind, key, actual, expected, allowed, size)
 
 
 def _scattered(array: np.ndarray) -> np.ndarray:
@@ -402,7 +421,7 @@ def _check_formula(trial: Trial, kind: str, key: str, text: str, array: np.ndarr
         trial.fail("formula", kind, key, str(error))
         return
     size = scale(array, trial.floor)
-    allowed = 1e-8 * np.abs(expected) + 1e-10 * size
+    allowed = 1e-8 * np.abs(expected) + 1e-10 * size + trial.rounding
     trial.compare("formula", kind, key, array, expected, allowed, size)
 
 

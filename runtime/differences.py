@@ -11,17 +11,25 @@ from derivatrix.runtime.reference import OutOfDomain
 
 Line = Callable[[float], tuple[np.ndarray, ...]]
 
-STEPS = (2.0**-9, 2.0**-12, 2.0**-15, 2.0**-6)
-"""Tried in turn: the first suits most functions, the next ones a kink or pole that is near, the
-last one noise."""
+STEPS = tuple(2.0**power for power in (-9, -12, -15, -6, -18, -3, -21, 0, -24, 3, -27, 6))
+"""Tried in turn: the first suits most functions, smaller ones a kink or pole that is near or fast
+oscillation, larger ones a value with large rounding errors."""
+USUAL = 4
+"""How many of them are tried before a derivative that is only accurate will do."""
+ACCURATE = 1e-9
+"""The relative error of a derivative that is accurate."""
+EXACT = 1e-10
+"""The relative error of a derivative that is not worth another step."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A derivative and, entry by entry, how far off it may be."""
+    """A derivative and, entry by entry, how far off it may be; `constant` where the function was
+    the same at every point of the formulas."""
 
     derivative: np.ndarray
     error: np.ndarray
+    constant: bool = False
 
 
 def differentiate(
@@ -30,26 +38,41 @@ def differentiate(
     """The derivatives at 0 of the arrays that `line` returns, `centre` being its values there.
 
     `length` is how far the line goes for a unit of its argument. For every array the step is
-    chosen where the formulas of step h and h/2 differ least: their difference is the error.
+    chosen where the formulas of step h and h/2 differ least: their difference is the error. Where
+    that is not exact, the error is at least the difference from what the next best step gives.
     """
-    best = [Estimate(np.zeros_like(value), np.full_like(value, np.inf)) for value in centre]
-    for step in STEPS:
+    nothing = [Estimate(np.zeros_like(value), np.full_like(value, np.inf)) for value in centre]
+    best, second = nothing, nothing
+    for number, step in enumerate(STEPS):
         try:
             estimates = _estimates(line, centre, step / length)
         except OutOfDomain:
             continue
-        best = [min(pair, key=_worst) for pair in zip(best, estimates, strict=True)]
-        if all(map(_settled, best)):
+        ranked = [sorted(parts, key=_worst) for parts in zip(best, second, estimates, strict=True)]
+        best, second = [parts[0] for parts in ranked], [parts[1] for parts in ranked]
+        enough = EXACT if number < USUAL else ACCURATE
+        if all(_relative(estimate) <= enough for estimate in best):
             break
-    return tuple(best)
+    return tuple(map(_confirmed, best, second))
+
+
+def _confirmed(best: Estimate, second: Estimate) -> Estimate:
+    if _relative(best) <= EXACT:
+        return best
+    apart = np.abs(best.derivative - second.derivative)
+    return Estimate(best.derivative, np.maximum(best.error, apart), best.constant)
 
 
 def _worst(estimate: Estimate) -> float:
     return float(estimate.error.max(initial=0.0))
 
 
-def _settled(estimate: Estimate) -> bool:
-    return _worst(estimate) <= 1e-10 * float(np.abs(estimate.derivative).max(initial=0.0))
+def _relative(estimate: Estimate) -> float:
+    """The error in parts of the derivative; 0 where that is zero at every step."""
+    error, size = _worst(estimate), float(np.abs(estimate.derivative).max(initial=0.0))
+    if estimate.constant or error == 0:
+        return 0.0
+    return error / size if size > 0 else np.inf
 
 
 def _estimates(line: Line, centre: tuple[np.ndarray, ...], step: float) -> list[Estimate]:
@@ -60,7 +83,8 @@ def _estimates(line: Line, centre: tuple[np.ndarray, ...], step: float) -> list[
         coarse = (8 * at - far) / (12 * step)
         fine = (8 * near - at) / (6 * step)
         rounding = 4 * np.finfo(np.float64).eps * np.abs(value).max(initial=0.0) / step
-        estimates.append(Estimate(fine, np.abs(fine - coarse) + rounding))
+        constant = not (near.any() or at.any() or far.any())
+        estimates.append(Estimate(fine, np.abs(fine - coarse) + rounding, constant))
     return estimates
 
 

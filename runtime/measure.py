@@ -18,8 +18,15 @@ ACCURATE = 5e-9
 """The relative error of differences that a point should have; the best one is taken if none has."""
 DRAWN = 40
 """The most points drawn at one choice of sizes."""
-MEASURED = 6
+MEASURED = 8
 """The most of them where differences are taken."""
+ENOUGH = 4
+"""How many of them, the first ones near the middle of the domain, show that what is zero but for
+rounding is zero, not saturated."""
+RESOLVED = 100
+"""How much larger than its error a derivative is that is certainly not zero."""
+REPRESENTABLE = 1e30
+"""What values and derivatives should stay below, so that float32 can hold them."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,7 @@ class Measurement:
     second: for each pair "X, Y" the differences of the gradient by X along the directions of Y.
     second_along: for each `wrt` input X, those of the gradient by X along the tangents.
     The last two are empty where there is no gradient that can be called.
+    single: whether the declaration has nearly that value in float32 too.
     """
 
     point: Point
@@ -41,6 +49,7 @@ class Measurement:
     along: Estimate
     second: dict[str, Estimate]
     second_along: dict[str, Estimate]
+    single: bool
 
     @property
     def error(self) -> float:
@@ -60,6 +69,17 @@ class Measurement:
         slopes = [largest(part.derivative) for part in self.first.values()]
         return max(largest(self.value), *slopes)
 
+    @property
+    def telling(self) -> bool:
+        """Whether the differences are accurate, also those that are small, and fit float32."""
+        first = [*self.first.values(), self.along]
+        second = [*self.second.values(), *self.second_along.values()]
+        sizes = [largest(part.derivative) for part in (*first, *second)]
+        representable = self.single and max(largest(self.value), *sizes) < REPRESENTABLE
+        return representable and all(
+            part.constant or _relative(part, 0.0) <= ACCURATE for part in (*first, *second)
+        )
+
 
 def largest(array: np.ndarray) -> float:
     """The largest absolute value, 0 for no entries."""
@@ -73,8 +93,15 @@ def scale(array: np.ndarray, floor: float) -> float:
     return size if size > 1e-10 * floor else floor or 1.0
 
 
+def magnitude(derivative: np.ndarray, error: np.ndarray, floor: float) -> float:
+    """What errors in differences are relative to: their largest entry if it stands out from their
+    errors, and otherwise what `scale` says."""
+    size = largest(derivative)
+    return size if size > RESOLVED * largest(error) else scale(derivative, floor)
+
+
 def _relative(estimate: Estimate, floor: float) -> float:
-    return largest(estimate.error) / scale(estimate.derivative, floor)
+    return largest(estimate.error) / magnitude(estimate.derivative, estimate.error, floor)
 
 
 def small(
@@ -122,7 +149,7 @@ def large(surface: Surface, declared: Text, seed: int) -> list[Measurement]:
 def _settled(
     surface: Surface, declared: Text, sizes: Sizes, seed: list[int], most: int
 ) -> Measurement:
-    """The first point drawn where differences are accurate, or the best of several."""
+    """The first point drawn where differences are telling, or the most accurate of several."""
     random = np.random.default_rng(seed)
     best: Measurement | None = None
     measured = 0
@@ -135,9 +162,11 @@ def _settled(
             continue
         measurement = _measure(surface, declared, point, value, most, random)
         measured += 1
+        if measurement.telling:
+            return measurement
         if best is None or measurement.error < best.error:
             best = measurement
-        if best.error <= ACCURATE or measured == MEASURED:
+        if measured == (ENOUGH if best.error <= ACCURATE else MEASURED):
             return best
     if best is None:
         raise OutOfDomain(reason)
@@ -186,7 +215,18 @@ def _measure(
                 second[f"{entry.name}, {name}"] = _stacked(parts)
         parts = _along(slopes, gradient, point, tangents)
         second_along = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}
-    return Measurement(point, value, stacks, first, along, second, second_along)
+    single = _single(surface, declared, point, value)
+    return Measurement(point, value, stacks, first, along, second, second_along, single)
+
+
+def _single(surface: Surface, declared: Text, point: Point, value: np.ndarray) -> bool:
+    """Whether the declaration in float32 is within a hundredth of its value."""
+    values = {name: array.astype(np.float32) for name, array in point.values.items()}
+    try:
+        narrow = evaluate(surface, declared, replace(point, values=values))
+    except OutOfDomain:
+        return False
+    return largest(narrow - value) <= 1e-2 * largest(value)
 
 
 def _along(
@@ -209,8 +249,11 @@ def _along(
 
 
 def _stacked(parts: Sequence[Estimate]) -> Estimate:
-    derivative = np.stack([part.derivative for part in parts])
-    return Estimate(derivative, np.stack([part.error for part in parts]))
+    return Estimate(
+        np.stack([part.derivative for part in parts]),
+        np.stack([part.error for part in parts]),
+        all(part.constant for part in parts),
+    )
 
 
 def _gradient(surface: Surface, point: Point) -> tuple[np.ndarray, ...] | None:

@@ -121,19 +121,20 @@ def _entries(surface: Surface, sizes: Sizes) -> int:
 
 
 def draws(surface: Surface, sizes: Sizes, random: Random) -> Iterator[Point]:
-    """Points at these sizes, without end: as declared first; then at the other places where
+    """Points at these sizes, without end: as declared first; then nearer and nearer to the middle
+    of the declared places, where functions do not saturate; then at the other places where
     functions are defined, the inputs alike and mixed."""
     choices = {entry.name: _choices(entry) for entry in surface.inputs}
     first = {name: places[0] for name, places in choices.items()}
-    for _ in range(3):
-        yield _point(surface, sizes, first, random)
+    for spread in SPREADS:
+        yield _point(surface, sizes, first, random, spread)
     for place in PLACES[1:]:
         places = {name: place if place in choices[name] else first[name] for name in first}
         for _ in range(2 if places != first else 0):
             yield _point(surface, sizes, places, random)
     while True:
         mixed = {name: str(random.choice(places)) for name, places in choices.items()}
-        yield _point(surface, sizes, mixed, random)
+        yield _point(surface, sizes, mixed, random, float(random.choice(SPREADS)))
 
 
 def _choices(entry: Input) -> tuple[str, ...]:
@@ -145,10 +146,16 @@ def _choices(entry: Input) -> tuple[str, ...]:
     return PLACES
 
 
-def _point(surface: Surface, sizes: Sizes, places: Mapping[str, str], random: Random) -> Point:
+def _point(
+    surface: Surface,
+    sizes: Sizes,
+    places: Mapping[str, str],
+    random: Random,
+    spread: float = 1.0,
+) -> Point:
     values = {}
     for entry in surface.inputs:
-        array = _draw(places[entry.name], entry.full(sizes), random)
+        array = _draw(places[entry.name], entry.full(sizes), random, spread)
         values[entry.name] = project(entry.structure, array)
     tangents = {entry.name: weights(entry.full(sizes), random) for entry in surface.wrt}
     cotangent = weights(surface.shape("value", "", sizes), random)
@@ -157,7 +164,8 @@ def _point(surface: Surface, sizes: Sizes, places: Mapping[str, str], random: Ra
         for entry in surface.inputs
         if places[entry.name] != _choices(entry)[0]
     ]
-    label = ", ".join([*(f"{name}={size}" for name, size in sizes.items()), *moved])
+    near = [f"spread {spread:g}"] if spread != 1 else []
+    label = ", ".join([*(f"{name}={size}" for name, size in sizes.items()), *moved, *near])
     return Point(dict(sizes), label or "the declared sizes", values, tangents, cotangent)
 
 
@@ -166,10 +174,16 @@ def weights(shape: Shape, random: Random) -> np.ndarray:
     return np.asarray(random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape))
 
 
-def _draw(place: str, shape: Shape, random: Random) -> np.ndarray:
+def _draw(place: str, shape: Shape, random: Random, spread: float) -> np.ndarray:
+    """An array of the place, moved towards its middle so that `spread` of the way is left."""
     square = len(shape) >= 2 and shape[-1] == shape[-2]
-    draw = _general if place in SQUARE and not square else DRAWS[place]
-    return np.asarray(draw(shape, random))
+    if place in SQUARE and not square:
+        place = "general"
+    array = np.asarray(DRAWS[place](shape, random))
+    if spread == 1 or place not in MIDDLES:
+        return array
+    middle = MIDDLES[place] * (np.eye(shape[-1]) if place in SQUARE else 1.0)
+    return np.asarray(middle + spread * (array - middle))
 
 
 def _general(shape: Shape, random: Random) -> np.ndarray:
@@ -234,6 +248,25 @@ DRAWS: dict[str, Callable[[Shape, Random], np.ndarray]] = {
     "nonneg": _positive,
     "invertible": _invertible,
 }
+MIDDLES = {
+    "general": 0.0,
+    "positive": 1.0,
+    "small": 0.0,
+    "fraction": 0.5,
+    "spd": 2.0,
+    "dominant": 2.0,
+    "above one": 1.9,
+    "lower": 2.0,
+    "upper": 2.0,
+    "diagonal": 2.0,
+    "nonneg": 1.0,
+}
+"""The middle of a place: all entries, or of square matrices those on the diagonal. What lies
+between it and a point of the place is in the place too."""
+
+SPREADS = (1.0, 1.0, 0.1, 0.01, 1.0)
+"""How far from the middle the first points are, in parts of the usual distance."""
+
 SQUARE = ("spd", "dominant", "lower", "upper", "diagonal", "orthogonal", "invertible")
 
 PLACES = ("general", "positive", "small", "fraction", "spd", "dominant", "above one")

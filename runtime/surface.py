@@ -166,6 +166,21 @@ class Surface:
                 raise CallError(f"returns the memory of its argument {name}")
         return {key: np.asarray(array) for key, array in arrays.items()}
 
+    def filled(self, kind: str, point: Point) -> Arrays:
+        """The arrays that the module's kernel fills at a point, by key; float64.
+
+        Raises CallError when there is no kernel or it raises."""
+        arrays = {
+            key: np.full(self.shape(kind, key, point.sizes), np.nan) for key in self.keys(kind)
+        }
+        given = {**point.values, **self.extras(kind, point)}
+        passed = [np.ascontiguousarray(a) if a.ndim else float(a) for a in given.values()]
+        try:
+            getattr(self.module, f"{kind}_kernel")(*passed, *arrays.values())
+        except _failures() as error:
+            raise CallError(f"raises {type(error).__name__}: {error}") from error
+        return arrays
+
     def _arrays(self, kind: str, result: Any) -> dict[str, Any]:
         if kind == "value_and_gradient":
             _require(isinstance(result, tuple) and len(result) == 2, "a tuple (value, gradient)")

@@ -31,7 +31,7 @@ EVERYWHERE = (
 )
 SMALL = (checks.check_formulas,)
 """Left out where sizes are larger: a formula's text need not be a fast way to compute it."""
-ONCE = (checks.check_float32, checks.check_layout)
+ONCE = (checks.check_float32, checks.check_layout, checks.check_kernels)
 
 ADVICE = (
     'give the inputs a structure or domain where the function is defined ("positive", "spd", '
@@ -51,7 +51,8 @@ def verify(
     The checks: the value against the declaration; each derivative against differences, and that
     one off by 1e-4 would be noticed (`control`); the adjoint identity; Jacobian and Hessian
     against their products; the Hessian's symmetry; projection on the inputs' structures; a
-    second run, `out=`, unusual arguments and float32; and the formulas' NumPy texts.
+    second run, `out=`, unusual arguments, kernels called directly and float32; and the formulas'
+    NumPy texts.
 
     sizes: sizes of dimensions by name, where the small ones chosen otherwise do not suit.
     seed: of the random points; the same seed gives the same points.

@@ -3,6 +3,7 @@
 Each function here returns a fresh module, so that a test can spoil it. They are correct.
 """
 
+import inspect
 from collections import namedtuple
 from types import ModuleType
 
@@ -26,7 +27,27 @@ def fake(name, inputs, output, declaration, functions, formulas):
     gradients = namedtuple("Gradients", names)
     for kind, function in functions.items():
         setattr(module, kind, _public(kind, function, gradients))
+        setattr(module, f"{kind}_kernel", _kernel(function))
     return module
+
+
+def _kernel(function):
+    """Fills the arrays given last with what the function returns."""
+    parameters = inspect.signature(function).parameters.values()
+    count = sum(parameter.default is parameter.empty for parameter in parameters)
+
+    def kernel(*arguments):
+        found = _flat(function(*map(np.asarray, arguments[:count])))
+        for target, part in zip(arguments[count:], found, strict=True):
+            target[...] = part
+
+    return kernel
+
+
+def _flat(result):
+    if not isinstance(result, list | tuple):
+        return [result]
+    return [part for each in result for part in _flat(each)]
 
 
 def entry(name, *shape, structure="general", batched=False, wrt=True, domain=""):
