@@ -28,6 +28,8 @@ def load(source: str | os.PathLike[str]) -> ModuleType:
     every process, two versions of a file never mix, and no name that users import is taken.
     Raises LoadError when there is no such module or derivatrix did not generate it.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise LoadError(f"load takes a path or a name, not {_kind(source)}")
     if isinstance(source, str) and not source.endswith(".py") and not _has_separator(source):
         return _load_name(source)
     return _load_file(Path(source))
@@ -68,17 +70,28 @@ def generated_files(directory: str | os.PathLike[str]) -> list[Path]:
     """The files of a directory that derivatrix generated, sorted; hand-written ones are left out.
 
     Raises LoadError when it is not a directory."""
+    if not isinstance(directory, str | os.PathLike):
+        raise LoadError(f"a package is loaded from the path of a directory, not {_kind(directory)}")
     root = Path(directory)
     if not root.is_dir():
         raise LoadError(f"{root}: not a directory")
-    return [path for path in sorted(root.glob("*.py")) if not _missing(_read(path))]
+    files = [path for path in sorted(root.glob("*.py")) if path.is_file()]
+    return [path for path in files if not _missing(_read(path))]
 
 
 def require_generated(module: ModuleType) -> None:
-    """Raise LoadError unless the module has what every generated module has."""
+    """Raise LoadError unless it is a module and has what every generated module has."""
+    if not isinstance(module, ModuleType):
+        raise LoadError(
+            f"a generated module is expected, as `load` returns it, not {_kind(module)}"
+        )
     absent = [name for name in REQUIRED if not hasattr(module, name)]
     if absent:
         raise LoadError(_refusal(module.__name__, absent))
+
+
+def _kind(found: object) -> str:
+    return "None" if found is None else f"{type(found).__name__} {found!r}"
 
 
 def _has_separator(text: str) -> bool:
@@ -90,6 +103,8 @@ def _load_name(name: str) -> ModuleType:
         module = importlib.import_module(name)
     except ImportError as error:
         raise LoadError(f"{name}: cannot be imported: {error}") from error
+    except Exception as error:
+        raise _raised(name, error) from error
     require_generated(module)
     return module
 
@@ -120,10 +135,20 @@ def _execute(name: str, path: Path) -> ModuleType:
     except ImportError as error:
         del sys.modules[name]
         raise LoadError(f"{path}: needs a package that is not here: {error}") from error
+    except Exception as error:
+        del sys.modules[name]
+        raise _raised(str(path), error) from error
     except BaseException:
         del sys.modules[name]
         raise
     return module
+
+
+def _raised(name: str, error: Exception) -> LoadError:
+    return LoadError(
+        f"{name}: raises {type(error).__name__} when it is loaded: {error}; "
+        "it is not as derivatrix wrote it: build it again with `derivatrix build`"
+    )
 
 
 def _read(path: Path) -> bytes:

@@ -80,8 +80,13 @@ class Surface:
             )
             self.output: tuple[str, ...] = module.OUTPUT["shape"]
             self.batched: bool = module.OUTPUT["batched"]
-        except (KeyError, TypeError) as error:
+            _ = self.size_names
+        except (KeyError, SyntaxError, TypeError) as error:
             raise LoadError(f"{self.name}: INPUTS or OUTPUT cannot be read: {error}") from error
+        for name, kind in (("FUNCTIONS", tuple), ("FORMULAS", dict), ("DECLARATION", str)):
+            if not isinstance(getattr(module, name), kind):
+                found = type(getattr(module, name)).__name__
+                raise LoadError(f"{self.name}: {name} is a {found}, expected a {kind.__name__}")
         order = {name: position for position, name in enumerate(getattr(module, "WRT", ()))}
         self.wrt = tuple(
             sorted(

@@ -776,6 +776,52 @@ def test_inputs_that_cannot_be_read_are_refused():
         runtime.verify(module)
 
 
+@pytest.mark.parametrize("wrong", [None, 5, "double.py", Path("double.py"), {}])
+def test_what_is_no_module_is_not_verified(wrong):
+    with pytest.raises(errors.LoadError, match="a generated module is expected"):
+        runtime.verify(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"double.py", ["double.py"]])
+def test_what_is_no_path_is_not_loaded(wrong):
+    with pytest.raises(errors.LoadError, match="not "):
+        runtime.load(wrong)
+    with pytest.raises(errors.LoadError, match="not "):
+        runtime.load_package(wrong)
+
+
+def test_a_module_that_raises_is_refused(package):
+    path = package / "double.py"
+    path.write_text(SOURCE + "\nraise RuntimeError('broken')\n")
+    with pytest.raises(errors.LoadError, match="RuntimeError when it is loaded: broken"):
+        runtime.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("INPUTS", 5),
+        ("INPUTS", ({"name": "x"},)),
+        ("INPUTS", (fakes.entry("x", "n +"),)),
+        ("OUTPUT", None),
+        ("FUNCTIONS", 3),
+        ("FORMULAS", []),
+        ("DECLARATION", None),
+    ],
+)
+def test_a_module_with_a_malformed_table_is_refused(name, wrong):
+    module = fakes.square()
+    setattr(module, name, wrong)
+    with pytest.raises(errors.LoadError, match=name):
+        runtime.verify(module)
+
+
+def test_directories_called_like_modules_are_left_out(package):
+    (package / "folder.py").mkdir()
+    (package / ".#double.py").symlink_to("nowhere")
+    assert list(runtime.load_package(package)) == ["double"]
+
+
 def test_a_package_is_loaded(package):
     assert [path.name for path in runtime.generated_files(package)] == ["double.py"]
     modules = runtime.load_package(package)
