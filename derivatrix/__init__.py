@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from derivatrix.compiler.function import Function as Function
     from derivatrix.compiler.function import derive as derive
     from derivatrix.compiler.function import function as function
+    from derivatrix.compiler.operations import Operation as Operation
+    from derivatrix.compiler.operations import register as register
     from derivatrix.runtime import Report as Report
     from derivatrix.runtime import load as load
     from derivatrix.runtime import load_package as load_package
@@ -50,6 +52,7 @@ _NAMES = {
     "compiler.build": ("BuildResult", "build", "check", "compile"),
     "compiler.frontends.notation": ("parse",),
     "compiler.function": ("Function", "derive", "function"),
+    "compiler.operations": ("Operation", "register"),
     "runtime": ("Report", "load", "load_package", "verify"),
     "runtime.errors": (
         "BuildError",

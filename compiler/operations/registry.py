@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.runtime.errors import DeclarationError
 
 if TYPE_CHECKING:
     from derivatrix.compiler.arrays import Array
@@ -118,8 +119,14 @@ OPERATIONS: dict[str, Operation] = {}
 
 
 def register(operation: Operation) -> Operation:
-    """Add an operation; its name must be new."""
+    """Add an operation: from now on it is `derivatrix.<name>`, and known to every stage.
+
+    Raises DeclarationError when what is given is no Operation, or another has its name."""
+    if not isinstance(operation, Operation):
+        raise DeclarationError(f"register takes an Operation, not {type(operation).__name__}")
     if operation.name in OPERATIONS:
-        raise ValueError(f"operation {operation.name!r} is registered already")
+        raise DeclarationError(
+            f"an operation is called {operation.name!r} already; choose another name"
+        )
     OPERATIONS[operation.name] = operation
     return operation
