@@ -192,6 +192,14 @@ class Derivatives:
         jacobians = simplify([jacobian_of_linear(p, tangent) for p in products], expand=True)
         return simplify([project(jacobian, leaf) for jacobian in jacobians], expand=True)
 
+    def repeated(self, names: Sequence[str]) -> Node:
+        """The derivative by one input after the other: (*value.shape, *each input's shape)."""
+        first, *rest = names
+        node = (self._gradient if self._scalar else self._jacobian)[first,]
+        for name in rest:
+            (node,) = self._jacobians([node], self.inputs[name])
+        return simplify([node], final=True)[0]
+
     @cached_property
     def _hessian(self) -> dict[Key, Node]:
         gradient = self._gradient

@@ -76,6 +76,21 @@ class Function:
         """
         return self.derivatives.formula(kind, wrt, style)
 
+    def derivative(self, *wrt: Any) -> Function:
+        """The derivative by one input, then by the next, and so on, as a function of its own.
+
+        `f.derivative("X", "X", "X")` is the third derivative, of shape (*out.shape, *X.shape,
+        *X.shape, *X.shape), called f_X_X_X. It takes what this function takes, inputs that it
+        does not depend on included, and is projected on the structures of the inputs like every
+        derivative. Raises DeclarationError for what is not among `wrt` of this function.
+        """
+        if not wrt:
+            raise DeclarationError(f"{self.name}: derivative by what? Name one or more inputs")
+        names = [part for each in wrt for part in _names(self.name, "derivative", [each], self.wrt)]
+        node = self.derivatives.repeated(names)
+        title = "_".join([self.name, *names])
+        return Function(title, self.inputs, node, self.wrt, self.batch)
+
     @property
     def requirements(self) -> tuple[str, ...]:
         """Conditions on the dimensions that slices, indices and divisors ask for, as Python texts:
