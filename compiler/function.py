@@ -105,7 +105,8 @@ class Function:
                     bounds[sympy.expand(bound)] = None
             if isinstance(node, Einsum):
                 divisor = sympy.factor(sympy.fraction(node.coefficient)[1])
-                bounds.update((part - 1, None) for part in sympy.Mul.make_args(divisor))
+                parts = [part.as_base_exp()[0] for part in sympy.Mul.make_args(divisor)]
+                bounds.update((part - 1, None) for part in parts if part.is_polynomial())
         return _conditions([bound for bound in bounds if not bound.is_nonnegative])
 
     @property
