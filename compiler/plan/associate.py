@@ -276,8 +276,9 @@ class _Group:
         self.factors = sorted(factors, key=lambda factor: (factor[0].key, factor[1]))
         self.full = (1 << len(self.factors)) - 1
         self._kept = kept
-        self._sizes = sizes
+        self._numbers = [nominal(size) for size in sizes]
         self._shared = shared
+        self._remaining: dict[int, set[int]] = {}
         self._canonical: dict[int, tuple[ir.Einsum, ir.Labels]] = {}
         self._best: dict[int, tuple[float, int]] = {}
         if len(self.factors) <= MOST_EXACT:
@@ -328,8 +329,10 @@ class _Group:
 
     def _labels(self, mask: int) -> set[int]:
         """The labels that a subset's product still has."""
-        inside = self._union(mask)
-        return inside & (self._kept | self._union(self.full ^ mask))
+        if mask not in self._remaining:
+            outside = self._kept | self._union(self.full ^ mask)
+            self._remaining[mask] = self._union(mask) & outside
+        return self._remaining[mask]
 
     def _union(self, mask: int) -> set[int]:
         members = (f for n, f in enumerate(self.factors) if mask >> n & 1)
@@ -362,7 +365,8 @@ class _Group:
                     cost = self._best[part][0] + self._best[mask ^ part][0]
                     options.append((cost + self._cost(part, mask ^ part), part))
             cost, part = min(options)
-            uses = self._shared[self.canonical(mask)[0]] if self._shared else 1
+            shared = self._shared and self._connected(mask)
+            uses = self._shared[self.canonical(mask)[0]] if shared else 1
             self._best[mask] = (cost / max(uses, 1), part)
 
     def _greedy(self) -> None:
@@ -378,8 +382,8 @@ class _Group:
     def _cost(self, left: int, right: int) -> float:
         """Flops of a pairwise product, and the writing of what has more axes than it sums over."""
         union = self._labels(left) | self._labels(right)
-        flops = 2 * math.prod(nominal(self._sizes[label]) for label in union)
-        result = math.prod(nominal(self._sizes[label]) for label in self._labels(left | right))
+        flops = 2 * math.prod([self._numbers[label] for label in union])
+        result = math.prod([self._numbers[label] for label in self._labels(left | right)])
         return flops + 4 * result + self._inversion(left, right) + self._inversion(right, left)
 
     def _inversion(self, mask: int, other: int) -> float:

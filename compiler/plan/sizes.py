@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy
 
 SYMBOLIC = 100
@@ -9,6 +11,7 @@ BATCH = 1000
 SMALL = 8
 
 
+@cache
 def nominal(size: sympy.Expr) -> float:
     """The size as a number: literal ones as they are, `batch` large, the others 100."""
     values = {
