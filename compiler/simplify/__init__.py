@@ -34,7 +34,7 @@ FACTORS = 10
 """A product is spliced into another up to so many factors, which keeps the derivatives of long
 chains of products linear in their length."""
 
-COMPARED_FACTORS = 24
+COMPARED_FACTORS = 40
 """Terms are compared as products of up to so many factors."""
 
 EXPANDED_TERMS = 24
