@@ -392,7 +392,6 @@ AWAITED = {
     "cosm",
     "dare",
     "dlyap",
-    "lambda_max",
     "logm",
     "lyap",
     "sinm",
