@@ -77,7 +77,7 @@ CASES: list[Function] = [
     function("symmetric_vectors", [K, y], y @ dx.eigh(K).eigenvectors),
     function("real_vectors", [S, K, y], y @ derivatrix.eig(S @ K).eigenvectors, wrt=[K]),
     function("spectra", [S, K], dx.eigvalsh(K) + derivatrix.eigvals(S @ K), wrt=[K]),
-    function("extremal", [R, y], dx.norm(R, 2) + dx.norm(R, 1) + dx.max(y), wrt=[R, y]),
+    function("extremal", [R, y], dx.norm(R, 1) * y + dx.max(y)),
     function("singular_vectors", [R, x, y], y @ singular.U + singular.Vh @ x, wrt=[R]),
     function("singular_values", [A], derivatrix.svdvals(A)),
     function("nuclear", [A], derivatrix.nuclear_norm(A) ** 2),

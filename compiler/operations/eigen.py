@@ -11,6 +11,7 @@ from derivatrix.compiler.kernels import eigen
 from derivatrix.compiler.operations.gaps import over_gaps
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import (
+    COLUMNS,
     columns_scaled,
     diagonal_of,
     each_matrix,
@@ -61,7 +62,7 @@ EIGH = register(
         latex=(r"\lambda({0})", r"V({0})"),
         kernel=eigen.symmetric_eigen,
         failure=NOT_CONVERGED,
-        facts=lambda arguments, output: frozenset({"orthogonal"} if output else ()),
+        facts=lambda arguments, output: COLUMNS if output else frozenset(),
         outputs=("eigenvalues", "eigenvectors"),
         notation=("", "eighV"),
         description="""The eigenvalues and eigenvectors of a symmetric matrix: A V = V diag(λ).

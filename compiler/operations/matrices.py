@@ -8,11 +8,13 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.arrays import Array, multiply, scale
-from derivatrix.compiler.facts import facts
+from derivatrix.compiler.facts import ORTHONORMAL, facts
 from derivatrix.compiler.ir import Delta, Triangle, einsum
 from derivatrix.compiler.operations.shapes import square
 
 HALF = sympy.Rational(1, 2)
+COLUMNS = frozenset({"orthogonal", ORTHONORMAL})
+"""The facts of a result with orthonormal columns."""
 
 
 def symmetric_part(name: str, matrix: Array) -> Array:

@@ -10,6 +10,7 @@ from derivatrix.compiler.arrays import Array, apply
 from derivatrix.compiler.dimensions import Shape, shape_text
 from derivatrix.compiler.kernels import factors
 from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.matrices import COLUMNS
 from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.triangles import half_lower
 from derivatrix.runtime.errors import ShapeError
@@ -63,7 +64,7 @@ QR = register(
         latex=(r"\operatorname{{qrQ}}({0})", r"\operatorname{{qrR}}({0})"),
         kernel=factors.thin_qr,
         failure="the columns are linearly dependent",
-        facts=lambda arguments, output: frozenset({"upper"} if output else {"orthogonal"}),
+        facts=lambda arguments, output: frozenset({"upper"}) if output else COLUMNS,
         outputs=("Q", "R"),
         notation=("qrQ", "qrR"),
         description="""The thin decomposition A = Q R with a positive diagonal of R.

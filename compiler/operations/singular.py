@@ -12,6 +12,7 @@ from derivatrix.compiler.dimensions import Dimension, Shape
 from derivatrix.compiler.kernels import singular
 from derivatrix.compiler.operations.gaps import over_gaps, over_sums, reciprocals
 from derivatrix.compiler.operations.matrices import (
+    COLUMNS,
     columns_scaled,
     diagonal_of,
     skew_part,
@@ -92,7 +93,7 @@ SVD = register(
         latex=(r"U({0})", r"\sigma({0})", r"V({0})"),
         kernel=singular.singular_vectors,
         failure=NOT_CONVERGED,
-        facts=lambda arguments, output: frozenset({"orthogonal"} if output != 1 else ()),
+        facts=lambda arguments, output: COLUMNS if output != 1 else frozenset(),
         outputs=("U", "S", "V"),
         notation=("svdU", "", "svdV"),
         description="""The thin singular value decomposition A = U diag(S) Vᵀ.
