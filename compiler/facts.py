@@ -38,6 +38,8 @@ IMPLIED = {
     "diagonal": DIAGONAL,
     "orthogonal": frozenset({"orthogonal"}),
 }
+ORTHONORMAL = "orthonormal columns"
+"""What an operation says of its result of any shape; of a square one "orthogonal" as well."""
 TRANSPOSED = {"lower": "upper", "upper": "lower"}
 ADDED = frozenset({"symmetric", "psd", "lower", "upper", "diagonal"})
 """Facts that a sum has where all its terms have them."""
@@ -78,7 +80,7 @@ def _constant(array: np.ndarray) -> frozenset[str]:
 
 def _applied(node: Apply) -> frozenset[str]:
     known = [facts(argument) for argument, _ in node.arguments]
-    return node.operation.facts(known, node.output)
+    return node.operation.facts(known, node.output) - {ORTHONORMAL}
 
 
 def _sum(node: Sum) -> frozenset[str]:

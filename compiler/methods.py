@@ -35,6 +35,14 @@ class Methods:
         """The standard deviation over `axis` (all axes by default); see `derivatrix.std`."""
         return _function("std")(self, axis, ddof=ddof, keepdims=keepdims)
 
+    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """The largest entry over `axis` (all axes by default); see `derivatrix.max`."""
+        return _function("max")(self, axis, keepdims=keepdims)
+
+    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """The least entry over `axis` (all axes by default); see `derivatrix.max`."""
+        return _function("min")(self, axis, keepdims=keepdims)
+
     def cumsum(self, axis: int = -1) -> Array:
         """The running sum along `axis`."""
         return _function("cumsum")(self, axis)
@@ -118,8 +126,6 @@ class Methods:
 
 HINTS = {
     "I": "use derivatrix.inv",
-    "amax": "derivatrix.maximum takes two arrays; logsumexp is a smooth maximum over axes",
-    "amin": "derivatrix.minimum takes two arrays; -logsumexp(-x) is a smooth minimum over axes",
     "H": "use .T; every array is real",
     "argmax": "positions have no derivative",
     "argmin": "positions have no derivative",
@@ -127,8 +133,6 @@ HINTS = {
     "fill": "use derivatrix.full",
     "imag": "every array is real",
     "item": "index it, as in x[0]",
-    "max": "derivatrix.maximum takes two arrays; logsumexp is a smooth maximum over axes",
-    "min": "derivatrix.minimum takes two arrays; -logsumexp(-x) is a smooth minimum over axes",
     "round": "its derivative is 0; use floor or ceil if that is meant",
     "tolist": "it holds no numbers",
 }

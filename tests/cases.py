@@ -22,6 +22,8 @@ T = dx.tensor("T", n, m, c)
 F = dx.matrix("F", 3, 3, "invertible")
 Ms = sympy.MatrixSymbol("M", n, n)
 v = sympy.MatrixSymbol("v", n, 1)
+singular = dx.svd(R)
+pivotless = derivatrix.lu(X + 4 * dx.eye(n))
 
 CASES: list[Function] = [
     function("square", [X], X @ X),
@@ -68,6 +70,19 @@ CASES: list[Function] = [
     function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
     function("exponential", [X], derivatrix.expm(X / n)),
     function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
+    function("cholesky", [S], dx.cholesky(S)),
+    function("orthonormal", [A, x], x @ dx.qr(A).Q),
+    function("triangular_factors", [A, y], y @ dx.qr(A).R @ y),
+    function("pivotless", [X], pivotless.L + 2 * pivotless.U),
+    function("symmetric_vectors", [K, y], y @ dx.eigh(K).eigenvectors),
+    function("real_vectors", [S, K, y], y @ derivatrix.eig(S @ K).eigenvectors, wrt=[K]),
+    function("spectra", [S, K], dx.eigvalsh(K) + derivatrix.eigvals(S @ K), wrt=[K]),
+    function("extremal", [R, y], dx.norm(R, 1) * y + dx.max(y)),
+    function("singular_vectors", [R, x, y], y @ singular.U + singular.Vh @ x, wrt=[R]),
+    function("singular_values", [A], derivatrix.svdvals(A)),
+    function("nuclear", [A], derivatrix.nuclear_norm(A) ** 2),
+    function("polar", [R], derivatrix.polar_factor(R)),
+    function("pseudoinverse", [A], derivatrix.pinv(A)),
     function("skew", [dx.vector("h", 3), F], derivatrix.skew(dx.vector("h", 3)) @ F),
     function("symmetric", [K, y], dx.tanh(K) @ y),
     function("diagonal", [D, X], dx.trace(D @ X @ D @ X)),

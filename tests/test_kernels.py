@@ -8,6 +8,7 @@ import scipy.special
 
 from derivatrix.compiler.kernels import blas, cholesky, lu, rows, special, sylvester, triangular
 from derivatrix.compiler.kernels.source import Sources
+from derivatrix.compiler.operations import OPERATIONS
 
 PRECISIONS = [(np.float64, 1e-10), (np.float32, 1e-3)]
 
@@ -205,3 +206,84 @@ def test_sources_come_with_all_that_they_need() -> None:
     b = np.ones((1, 1, 1))
     scope["lu_solve_columns"](np.full((1, 1, 1), 2.0), np.ones((1, 1), np.int32), b, False)
     assert b.item() == 0.5
+
+
+def _wide(real: type, stack: int, size: int) -> list[np.ndarray]:
+    tall = _tall(real, stack, size)
+    return [np.ascontiguousarray(array.swapaxes(1, 2)) for array in tall]
+
+
+def _tall(real: type, stack: int, size: int) -> list[np.ndarray]:
+    return [np.random.default_rng(size).normal(size=(stack, size + 2, size)).astype(real)]
+
+
+def _square(real: type, stack: int, size: int) -> list[np.ndarray]:
+    """Matrices with eigenvalues that are real and apart."""
+    noise = np.random.default_rng(size).normal(size=(stack, size, size))
+    return [(np.diag(3.0 + 3 * np.arange(size)) + 0.3 * noise).astype(real)]
+
+
+def _symmetric(real: type, stack: int, size: int) -> list[np.ndarray]:
+    (square,) = _square(real, stack, size)
+    return [(square + square.swapaxes(1, 2)) / 2]
+
+
+def _vector(real: type, stack: int, size: int) -> list[np.ndarray]:
+    return [np.random.default_rng(size).uniform(0.5, 3, (stack, size)).astype(real)]
+
+
+def _two(real: type, stack: int, size: int) -> list[np.ndarray]:
+    return [*_tall(real, stack, size), *_tall(real, stack, size)]
+
+
+RECORDS = {
+    "cholesky": (_symmetric,),
+    "half_lower": (_square,),
+    "lu": (_square,),
+    "eigh": (_symmetric,),
+    "eigvalsh": (_symmetric,),
+    "eig": (_square,),
+    "eigvals": (_square,),
+    "reciprocal_gaps": (_vector,),
+    "reciprocal_sums": (_vector,),
+    "qr": (_tall,),
+    "svd": (_tall, _wide, _square),
+    "svdvals": (_tall, _wide, _square),
+    "nuclear_norm": (_tall, _wide),
+    "polar_factor": (_tall, _wide, _square),
+    "solve_polar": (_two,),
+    "pinv": (_tall, _wide, _square),
+    "max": (_vector,),
+    "shares_of_maximum": (_vector,),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_records_kernel(precision: tuple[type, float], name: str) -> None:
+    """The kernel of a record computes its value, gauge included, and leaves its arguments."""
+    real, tolerance = precision
+    record = OPERATIONS[name]
+    for draw in RECORDS[name]:
+        for size in (1, 2, 5):
+            arguments = draw(real, 3, size)
+            kept = [array.copy() for array in arguments]
+            expected = record.value([array.astype(float) for array in arguments], ())
+            results = [np.full(array.shape, np.nan, real) for array in expected]
+            assert record.kernel is not None
+            assert record.kernel(*arguments, *results) in (None, True)
+            for result, value in zip(results, expected, strict=True):
+                np.testing.assert_allclose(result, value, rtol=tolerance, atol=tolerance)
+            for before, after in zip(kept, arguments, strict=True):
+                np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDS if OPERATIONS[name].failure])
+def test_kernels_that_fail(precision: tuple[type, float], name: str) -> None:
+    """What is not finite is refused by all kernels that can fail, or gives nan."""
+    record = OPERATIONS[name]
+    arguments = RECORDS[name][0](precision[0], 2, 3)
+    results = [np.empty(part.shape, precision[0]) for part in record.value(arguments, ())]
+    arguments[0][1, 0, 0] = np.nan
+    assert record.kernel is not None
+    done = record.kernel(*arguments, *results)
+    assert not done or np.isnan(results[0][1]).any()

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
+from derivatrix import svdvals
 from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.ir import (
@@ -55,6 +56,8 @@ triangle = Triangle(SIZE, SIZE)
 merge, pack, pick = Merge(SIZE, SIZE), Pack(SIZE), Pick((0, 2, 2), SIZE)
 exponential = dx.exp(M).node
 
+thin, vectors = dx.qr(M[:, :2]).Q, dx.eigh(H).eigenvectors
+
 PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.count_free_labels, einsum([(w.node, "i")], "i", sizes={"j": SIZE})),
     (products.eliminate_delta, einsum([(delta, "ij"), (M.node, "jk")], "ik")),
@@ -90,6 +93,13 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.cancel_inverse, einsum([(dx.inv(H).node, "ji"), (H.node, "jk")], "ik")),
     (products.cancel_orthogonal, einsum([(Q.node, "ji"), (Q.node, "jk")], "ik")),
     (products.cancel_orthogonal, einsum([(Q.node, "ij"), (Q.node, "kj")], "ik")),
+    (products.cancel_orthonormal, einsum([(thin.node, "ji"), (thin.node, "jk")], "ik")),
+    (products.cancel_orthonormal, einsum([(vectors.node, "ij"), (vectors.node, "kj")], "ik")),
+    (products.sum_spectrum, einsum([(dx.eigvalsh(H).node, "i")], "")),
+    (products.sum_spectrum, einsum([(dx.eigvalsh(M).node, "i"), (w.node, "j")], "j")),
+    (products.sum_spectrum, einsum([(dx.eigh(M)[0].node, "i")] * 2, "")),
+    (products.sum_spectrum, einsum([(dx.svd(M).S.node, "i")] * 2, "")),
+    (products.sum_spectrum, einsum([(svdvals(M[:2]).node, "i")], "")),
     (products.drop_triangle, einsum([(L.node, "ij"), (triangle, "ij")], "ij")),
     (products.drop_triangle, einsum([(L.node, "ji"), (triangle, "ji")], "ij")),
     (products.drop_triangle, einsum([(M.node, "ii"), (triangle, "ii")], "i")),

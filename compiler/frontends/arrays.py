@@ -1,7 +1,7 @@
 """What users write: symbolic inputs and NumPy's, SciPy's names for functions of them.
 
 The functions themselves are in `declare`, `elementwise`, `reductions`, `rearrange`, `reshape`,
-`products`, `linear` and `implicit`; here they are one namespace.
+`products`, `linear`, `factorisations`, `norms` and `implicit`; here they are one namespace.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from derivatrix.compiler.arrays import Array, asarray
 from derivatrix.compiler.frontends import (
     declare,
     elementwise,
+    factorisations,
     implicit,
     linear,
+    norms,
     products,
     rearrange,
     reductions,
@@ -24,8 +26,10 @@ from derivatrix.compiler.frontends import (
 )
 from derivatrix.compiler.frontends.declare import *
 from derivatrix.compiler.frontends.elementwise import *
+from derivatrix.compiler.frontends.factorisations import *
 from derivatrix.compiler.frontends.implicit import *
 from derivatrix.compiler.frontends.linear import *
+from derivatrix.compiler.frontends.norms import *
 from derivatrix.compiler.frontends.products import *
 from derivatrix.compiler.frontends.rearrange import *
 from derivatrix.compiler.frontends.reductions import *
@@ -34,8 +38,10 @@ from derivatrix.compiler.frontends.reshape import *
 __all__ = ["Array", "asarray"]
 __all__ += declare.__all__
 __all__ += elementwise.__all__
+__all__ += factorisations.__all__
 __all__ += implicit.__all__
 __all__ += linear.__all__
+__all__ += norms.__all__
 __all__ += products.__all__
 __all__ += rearrange.__all__
 __all__ += reductions.__all__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from derivatrix.compiler.arrays import Array, asarray, where
 from derivatrix.compiler.frontends import operations
 from derivatrix.compiler.frontends.arrays import FUNCTIONS
 from derivatrix.compiler.methods import hint
+from derivatrix.compiler.operations.singular import SVDVALS
 from derivatrix.runtime.errors import UnsupportedError
 
 
@@ -37,6 +38,27 @@ def _select(conditions: Sequence[Any], choices: Sequence[Any], default: Any) -> 
     for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
         result = where(condition, choice, result)
     return result
+
+
+class LstsqResult(NamedTuple):
+    """What numpy.linalg.lstsq returns, for a matrix of full rank."""
+
+    x: Array
+    residuals: Array
+    rank: Any
+    s: Array
+
+
+def _lstsq(matrix: Array, right: Array, rcond: Any) -> LstsqResult:
+    """The solution, the columns' sums of squared residuals (over more rows than columns), the
+    rank, which is full, and the singular values."""
+    if rcond is not None:
+        raise UnsupportedError("numpy.linalg.lstsq: rcond has no rule; the matrix has full rank")
+    solution = FUNCTIONS["lstsq"](matrix, right)
+    residuals = FUNCTIONS["sum"]((right - matrix @ solution) ** 2, 0)
+    values = operations.calling(SVDVALS)(matrix)
+    residuals = residuals if right.ndim > 1 else residuals[None]
+    return LstsqResult(solution, residuals, values.shape[-1], values)
 
 
 RENAMED: dict[str, Callable[..., Any]] = {
@@ -77,7 +99,8 @@ RENAMED: dict[str, Callable[..., Any]] = {
     "ndim": lambda array: asarray(array).ndim,
     "size": lambda array: asarray(array).size,
     "result_type": lambda *parts: np.dtype(np.float64),
-    "vector_norm": FUNCTIONS["norm"],
+    "amax": FUNCTIONS["max"],
+    "amin": FUNCTIONS["min"],
     "matrix_norm": lambda array, **options: FUNCTIONS["norm"](array, axis=(-2, -1), **options),
     "matvec": lambda matrix, vector: (asarray(matrix) @ asarray(vector)[..., None])[..., 0],
     "vecmat": lambda vector, matrix: (asarray(vector)[..., None, :] @ asarray(matrix))[..., 0, :],
@@ -103,6 +126,14 @@ RENAMED: dict[str, Callable[..., Any]] = {
     "kv": FUNCTIONS["besselk"],
 }
 """NumPy's and SciPy's names that differ from derivatrix's."""
+
+OTHERWISE: dict[str, Callable[..., Any]] = {
+    "lstsq": lambda matrix, right, rcond=None: _lstsq(asarray(matrix), asarray(right), rcond),
+    "svd": lambda array, full_matrices=True, **options: FUNCTIONS["svd"](
+        array, full_matrices, **options
+    ),
+}
+"""NumPy's functions that return something else, by default, than derivatrix's of the name."""
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]) -> Any:
@@ -221,7 +252,7 @@ def find_public(name: str) -> Callable[..., Any] | None:
 
 def _find(name: str) -> Callable[..., Any]:
     short = name.rpartition(".")[2]
-    function = RENAMED.get(short) or find_public(short)
+    function = OTHERWISE.get(short) or RENAMED.get(short) or find_public(short)
     if function is None:
         raise UnsupportedError(f"{name} has no rule for symbolic arrays{hint(short)}")
     return function

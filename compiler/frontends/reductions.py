@@ -1,4 +1,4 @@
-"""Sums, means, norms and the like over axes."""
+"""Sums, means, extrema and the like over axes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import sympy
 from derivatrix.compiler import arrays, ir
 from derivatrix.compiler.arrays import Array, apply, asarray
 from derivatrix.compiler.broadcasting import Axis, normalise_axes, normalise_axis
-from derivatrix.compiler.frontends.elementwise import abs, sqrt
+from derivatrix.compiler.frontends.elementwise import sqrt
 from derivatrix.compiler.frontends.rearrange import expand_dims, moveaxis
+from derivatrix.compiler.operations.extrema import MAXIMUM
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
@@ -61,21 +62,22 @@ def cumsum(array: Any, axis: int = -1) -> Array:
     return Array(ir.einsum([(operand.node, labels), mask], output))
 
 
-def norm(array: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The 2-norm of a vector, the Frobenius norm of a matrix; ord=1 for a vector's 1-norm.
-
-    The derivative at zero is nan, as there is none. Squares are summed without scaling, so the
-    2-norm is inf above 1e154 and 0 below 1e-162 (1e19 and 1e-23 in float32).
-    """
+def max(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The largest entry over `axis` (all axes by default). Where several are equally large there
+    is no derivative; they share it evenly."""
     operand = asarray(array)
-    axes = normalise_axes(axis, operand.ndim)
-    euclidean = ord is None or (ord == 2 and len(axes) == 1) or (ord == "fro" and len(axes) == 2)
-    if euclidean:
-        return sqrt(sum(operand**2, axes, keepdims=keepdims))
-    if len(axes) == 1 and isinstance(ord, (int, float)) and 1 <= ord < float("inf"):
-        total = sum(abs(operand) ** ord, axes, keepdims=keepdims)
-        return total ** (1 / sympy.nsimplify(ord)) if ord != 1 else total
-    raise UnsupportedError(f"norm: ord={ord!r} over {len(axes)} axes has no rule")
+    axes = sorted(normalise_axes(axis, operand.ndim))
+    result = operand
+    for position in reversed(axes):
+        result = apply(MAXIMUM, moveaxis(result, position, -1))
+    for position in axes if keepdims else ():
+        result = expand_dims(result, position)
+    return result
+
+
+def min(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The least entry over `axis` (all axes by default); see `max`."""
+    return -max(-asarray(array), axis, keepdims=keepdims)
 
 
 def softmax(array: Any, axis: int = -1) -> Array:
@@ -107,8 +109,9 @@ __all__ = [
     "cumsum",
     "log_softmax",
     "logsumexp",
+    "max",
     "mean",
-    "norm",
+    "min",
     "softmax",
     "std",
     "sum",

@@ -15,6 +15,17 @@ import sympy
 from sympy.matrices import expressions as matrices
 from sympy.matrices.expressions.applyfunc import ElementwiseApplyFunction
 from sympy.matrices.expressions.diagonal import DiagMatrix, DiagonalMatrix, DiagonalOf
+from sympy.matrices.expressions.factorizations import (
+    LofCholesky,
+    LofLU,
+    QofQR,
+    RofQR,
+    SofSVD,
+    UofCholesky,
+    UofLU,
+    UofSVD,
+    VofSVD,
+)
 from sympy.matrices.expressions.kronecker import KroneckerProduct
 from sympy.matrices.expressions.matexpr import MatrixElement
 from sympy.matrices.expressions.slice import MatrixSlice
@@ -24,7 +35,9 @@ from derivatrix.compiler.arrays import Array, elementwise
 from derivatrix.compiler.constants import refuse_complex
 from derivatrix.compiler.dimensions import Dimension, shape_text
 from derivatrix.compiler.frontends import arrays as functions
+from derivatrix.compiler.frontends.operations import calling
 from derivatrix.compiler.ir import Node
+from derivatrix.compiler.operations.lu import LU
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
 _embedded: dict[str, Array] = {}
@@ -381,6 +394,19 @@ def _kronecker(expression: Any) -> Array:
     return product[tuple(0 if size == 1 else slice(None) for size in _shape(expression))]
 
 
+def _factor(factor: Callable[[Array], Array]) -> Callable[[Any], Array]:
+    """The rule for a factor of a square matrix; SymPy gives all factors the matrix's shape."""
+
+    def rule(expression: Any) -> Array:
+        if expression.shape[0] != expression.shape[1]:
+            shape = shape_text(_shape(expression))
+            raise ShapeError(f"{expression} is of a matrix of shape {shape}; expected a square one")
+        result = factor(_full_rank(expression.args[0]))
+        return result[tuple(0 if size == 1 else slice(None) for size in _shape(expression))]
+
+    return rule
+
+
 def _dot(expression: Any) -> Array:
     left, right = (_lower(argument) for argument in expression.args)
     return left @ right
@@ -415,6 +441,15 @@ RULES: dict[type, Callable[[Any], Array]] = {
     matrices.BlockMatrix: _block,
     matrices.DotProduct: _dot,
     KroneckerProduct: _kronecker,
+    LofCholesky: _factor(functions.cholesky),
+    UofCholesky: _factor(lambda matrix: functions.cholesky(matrix).mT),
+    LofLU: _factor(lambda matrix: calling(LU)(matrix).L),
+    UofLU: _factor(lambda matrix: calling(LU)(matrix).U),
+    QofQR: _factor(lambda matrix: functions.qr(matrix)[0]),
+    RofQR: _factor(lambda matrix: functions.qr(matrix)[1]),
+    UofSVD: _factor(lambda matrix: functions.svd(matrix)[0]),
+    SofSVD: _factor(lambda matrix: functions.diag(functions.svd(matrix)[1])),
+    VofSVD: _factor(lambda matrix: functions.svd(matrix)[2].mT),
     sympy.NDimArray: lambda expression: arrays.asarray(expression.tolist()),
     sympy.Sum: _sum,
     sympy.Add: _add,

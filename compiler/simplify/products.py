@@ -31,6 +31,7 @@ from derivatrix.compiler.ir import (
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import SOFTMAX
 from derivatrix.compiler.simplify.product import Product
+from derivatrix.compiler.simplify.spectra import cancel_orthonormal, sum_spectrum
 
 Rule = Callable[[Product], Product | None]
 
@@ -342,6 +343,8 @@ RULES: tuple[Rule, ...] = (
     merge_picks,
     merge_powers,
     cancel_inverse,
+    cancel_orthonormal,
+    sum_spectrum,
     drop_triangle,
     recognise_softmax,
 )

@@ -115,6 +115,7 @@ ROWS = {
     "eigvalsh": Row("n n"),
     "eighV": Row("n n"),
     "lambda_max": Row("n n"),
+    "lambda_min": Row("n n"),
     "eigvals": Row("n n"),
     "svdvals": Row("p k"),
     "svdU": Row("p k"),

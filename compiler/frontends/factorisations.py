@@ -1,0 +1,162 @@
+"""Factorisations with NumPy's and SciPy's options, and what is made of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from derivatrix.compiler.arrays import Array, apply, asarray, scale
+from derivatrix.compiler.frontends.linear import solve
+from derivatrix.compiler.frontends.operations import calling
+from derivatrix.compiler.frontends.rearrange import concatenate
+from derivatrix.compiler.messages import disagreement
+from derivatrix.compiler.operations.cholesky import CHOLESKY
+from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
+from derivatrix.compiler.operations.matrices import HALF
+from derivatrix.compiler.operations.polar import POLAR
+from derivatrix.compiler.operations.pseudoinverse import PINV
+from derivatrix.compiler.operations.qr import QR
+from derivatrix.compiler.operations.singular import SVD, SVDVALS
+from derivatrix.runtime.errors import UnsupportedError
+
+
+class QRResult(NamedTuple):
+    """A = Q R."""
+
+    Q: Array
+    R: Array
+
+
+class EighResult(NamedTuple):
+    """A V = V diag(λ), or A V = B V diag(λ)."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class SVDResult(NamedTuple):
+    """A = U diag(S) Vh."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+class PolarResult(NamedTuple):
+    """A = U P or A = P U."""
+
+    U: Array
+    P: Array
+
+
+def cholesky(array: Any, *, upper: bool = False) -> Array:
+    factor: Array = calling(CHOLESKY)(array)
+    return factor.mT if upper else factor
+
+
+def qr(array: Any, mode: str = "reduced") -> QRResult | Array:
+    operand = asarray(array)
+    if mode not in ("reduced", "economic", "r"):
+        raise UnsupportedError(f"qr: mode {mode!r} has no rule; choose reduced or r")
+    p, k = operand.node.shape[-2:] if operand.ndim > 1 else (0, 0)
+    square = operand[..., :p] if operand.ndim > 1 and (k - p).is_positive else operand
+    q, r = calling(QR)(square)
+    if square is not operand:
+        r = concatenate([r, q.mT @ operand[..., p:]], axis=-1)
+    return r if mode == "r" else QRResult(q, r)
+
+
+def eigh(array: Any, other: Any = None) -> EighResult:
+    if other is None:
+        return EighResult(*calling(EIGH)(array))
+    factor, reduced = _reduced("eigh", asarray(array), asarray(other))
+    values, vectors = calling(EIGH)(reduced)
+    return EighResult(values, solve(factor.mT, vectors))
+
+
+def eigvalsh(array: Any, other: Any = None) -> Array:
+    if other is not None:
+        array = _reduced("eigvalsh", asarray(array), asarray(other))[1]
+    values: Array = calling(EIGVALSH)(array)
+    return values
+
+
+def _reduced(name: str, matrix: Array, other: Array) -> tuple[Array, Array]:
+    """B's lower Cholesky factor L, and L⁻¹ A L⁻ᵀ, which has the eigenvalues of A x = λ B x."""
+    if min(matrix.ndim, other.ndim) < 2 or matrix.node.shape[-2:] != other.node.shape[-2:]:
+        raise disagreement(f"{name}({{}}, {{}})", [matrix.node, other.node], "expected equal sizes")
+    factor = cholesky(other)
+    return factor, solve(factor, solve(factor, matrix).mT)
+
+
+def lambda_max(array: Any) -> Array:
+    """The largest eigenvalue of a symmetric matrix, with leading stacked axes if any; where it
+    is repeated there is no derivative, and the one that is given is of one choice of vector."""
+    return eigvalsh(array)[..., -1]
+
+
+def lambda_min(array: Any) -> Array:
+    """The least eigenvalue of a symmetric matrix; see `lambda_max`."""
+    return eigvalsh(array)[..., 0]
+
+
+def svd(array: Any, full_matrices: bool = False, compute_uv: bool = True) -> SVDResult | Array:
+    operand = asarray(array)
+    if not compute_uv:
+        return apply(SVDVALS, operand)
+    if full_matrices and operand.node.shape[-2:-1] != operand.node.shape[-1:]:
+        raise UnsupportedError(
+            "svd: full_matrices=True has no rule, since the further vectors are not determined; "
+            "use full_matrices=False"
+        )
+    u, s, v = calling(SVD)(operand)
+    return SVDResult(u, s, v.mT)
+
+
+def polar(array: Any, side: str = "right") -> PolarResult:
+    """The polar decomposition A = U P (side="right") or A = P U ("left"), with orthonormal columns
+    of U, or rows where there are fewer of them, and a semidefinite P; as scipy.linalg.polar."""
+    if side not in ("right", "left"):
+        raise UnsupportedError(f"polar: side is 'right' or 'left', not {side!r}")
+    operand = asarray(array)
+    factor = apply(POLAR, operand)
+    product = factor.mT @ operand if side == "right" else operand @ factor.mT
+    return PolarResult(factor, scale(product + product.mT, HALF))
+
+
+def lstsq(matrix: Any, right: Any) -> Array:
+    """The x of least length with the least |A x - b|: pinv(A) @ b, for A of full rank, and b a
+    vector or a matrix. LinAlgError where A is not of full rank; see `pinv`."""
+    one, two = asarray(matrix), asarray(right)
+    if one.ndim < 2 or not two.ndim or one.node.shape[-2] != two.node.shape[max(two.ndim - 2, 0)]:
+        problem = "expected a matrix, and as many rows in the second"
+        raise disagreement("lstsq({}, {})", [one.node, two.node], problem)
+    return apply(PINV, one) @ two
+
+
+cholesky.__doc__ = f"{CHOLESKY.description}\n\nupper: whether Lᵀ is wanted instead."
+qr.__doc__ = f"""{QR.description}
+
+mode: "reduced", or "r" for R alone. A matrix that has, by its sizes, fewer rows than columns is
+factored as its first p columns are: Q is (p, p), R (p, k)."""
+eigh.__doc__ = f"""{EIGH.description}
+
+other: a positive definite B for the generalised problem A V = B V diag(λ), where Vᵀ B V = I; the
+signs are those of Lᵀ V for B's Cholesky factor L."""
+eigvalsh.__doc__ = f"""{EIGVALSH.description}
+
+other: a positive definite B for the eigenvalues of A x = λ B x."""
+svd.__doc__ = f"""{SVD.description}
+
+Here the last of the three is Vᵀ, as in NumPy. compute_uv: False for the singular values alone."""
+
+__all__ = [
+    "cholesky",
+    "eigh",
+    "eigvalsh",
+    "lambda_max",
+    "lambda_min",
+    "lstsq",
+    "polar",
+    "qr",
+    "svd",
+]

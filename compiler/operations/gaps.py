@@ -1,0 +1,112 @@
+"""Reciprocals of differences and of sums of the entries of a vector, two by two.
+
+Derivatives of eigenvectors and singular vectors are written with them. Where a difference or sum
+is zero but for rounding there is no such derivative, and the entry is nan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.arrays import Array, apply, multiply
+from derivatrix.compiler.ir import einsum
+from derivatrix.compiler.kernels import gaps
+from derivatrix.compiler.operations.registry import Operation, Point, register
+
+
+def _pairs(vector: Array, sign: int) -> Array:
+    """The matrix x[j] + sign x[i]."""
+    size = vector.node.shape[0]
+    sizes = {"i": size, "j": size}
+    columns = Array(einsum([(vector.node, "j")], "ij", sizes=sizes))
+    rows = Array(einsum([(vector.node, "i")], "ij", sizes=sizes))
+    return columns + rows if sign > 0 else columns - rows
+
+
+def _differential(sign: int) -> Callable[[Point], tuple[Array, ...]]:
+    """d (1/g) = -dg / g²."""
+
+    def differential(at: Point) -> tuple[Array, ...]:
+        squared = multiply(at.result, at.result)
+        return (-multiply(squared, _pairs(at.tangents[0], sign)),)
+
+    return differential
+
+
+def _value(sign: int) -> Callable[..., tuple[np.ndarray, ...]]:
+    def value(arguments: tuple[np.ndarray, ...], parameters: object) -> tuple[np.ndarray, ...]:
+        x = arguments[0]
+        size = x.shape[-1]
+        pairs = x[..., None, :] + sign * x[..., :, None]
+        largest = np.abs(x).max(-1, initial=0.0)[..., None, None]
+        regular = np.abs(pairs) > 10 * size * np.finfo(x.dtype).eps * largest
+        with np.errstate(divide="ignore"):
+            result = np.where(regular, 1 / pairs, np.nan)
+        if sign < 0:
+            result[..., np.arange(size), np.arange(size)] = 0
+        return (result,)
+
+    return value
+
+
+GAPS = register(
+    Operation(
+        name="reciprocal_gaps",
+        ranks=(1,),
+        shapes=lambda cores, parameters: ((cores[0][0], cores[0][0]),),
+        value=_value(-1),
+        differential=_differential(-1),
+        numpy=lambda arguments, *_: (
+            "(lambda x: np.where(np.eye(x.shape[-1]), 0, "
+            f"1 / (x[..., None, :] - x[..., :, None])))({arguments[0]})"
+        ),
+        unicode="recipgaps({0})",
+        latex=r"\left[\tfrac{{1}}{{x_j - x_i}}\right]_{{x = {0}}}",
+        kernel=gaps.reciprocal_gaps,
+        description="""The matrix with entries 1/(x[j] - x[i]), zero on the diagonal.
+
+x: a vector, with leading stacked axes if any. An entry is nan where x[i] and x[j] are equal up to
+rounding.""",
+    )
+)
+"""Antisymmetric."""
+
+SUMS = register(
+    Operation(
+        name="reciprocal_sums",
+        ranks=(1,),
+        shapes=lambda cores, parameters: ((cores[0][0], cores[0][0]),),
+        value=_value(1),
+        differential=_differential(1),
+        numpy=lambda arguments, *_: (
+            f"(lambda x: 1 / (x[..., None, :] + x[..., :, None]))({arguments[0]})"
+        ),
+        unicode="recipsums({0})",
+        latex=r"\left[\tfrac{{1}}{{x_i + x_j}}\right]_{{x = {0}}}",
+        kernel=gaps.reciprocal_sums,
+        facts=lambda arguments, output: frozenset({"symmetric"}),
+        description="""The matrix with entries 1/(x[i] + x[j]).
+
+x: a vector, with leading stacked axes if any. An entry is nan where x[i] + x[j] is zero up to
+rounding.""",
+    )
+)
+
+
+def over_gaps(vector: Array, matrix: Array) -> Array:
+    """The matrix with each entry divided by x[j] - x[i], and zero on the diagonal."""
+    return multiply(apply(GAPS, vector), matrix)
+
+
+def over_sums(vector: Array, matrix: Array) -> Array:
+    """The matrix with each entry divided by x[i] + x[j]."""
+    return multiply(apply(SUMS, vector), matrix)
+
+
+def reciprocals(vector: Array) -> Array:
+    """The entries 1/x[i]; nan where that is zero up to rounding."""
+    sums = apply(SUMS, vector)
+    return Array(einsum([(sums.node, "ii")], "i", sympy.Integer(2)))

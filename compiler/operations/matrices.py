@@ -1,0 +1,72 @@
+"""Parts of matrices that differentials are written with, and what records of matrices share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.arrays import Array, multiply, scale
+from derivatrix.compiler.facts import ORTHONORMAL, facts
+from derivatrix.compiler.ir import Delta, Triangle, einsum
+from derivatrix.compiler.operations.shapes import square
+
+HALF = sympy.Rational(1, 2)
+COLUMNS = frozenset({"orthogonal", ORTHONORMAL})
+"""The facts of a result with orthonormal columns."""
+
+
+def symmetric_part(name: str, matrix: Array) -> Array:
+    """(A + A')/2 of a square matrix; A itself where it is symmetric by construction.
+
+    name: of the operation that takes it, for the ShapeError of another shape.
+    """
+    square(name, matrix.node.shape)
+    if "symmetric" in facts(matrix.node):
+        return matrix
+    return scale(matrix + matrix.mT, HALF)
+
+
+def skew_part(matrix: Array) -> Array:
+    """(A - A')/2 of a square matrix."""
+    return scale(matrix - matrix.mT, HALF)
+
+
+def lower_part(matrix: Array, offset: int = 0) -> Array:
+    """The entries i, j with i >= j + offset; zero above."""
+    rows, columns = matrix.node.shape[-2:]
+    return multiply(matrix, Array(Triangle(rows, columns, offset)))
+
+
+def upper_part(matrix: Array) -> Array:
+    """The entries on and above the diagonal; zero below."""
+    return lower_part(matrix.mT).mT
+
+
+def diagonal_of(matrix: Array) -> Array:
+    """The diagonal of a square matrix as a vector."""
+    return Array(einsum([(matrix.node, "ii")], "i"))
+
+
+def diagonal_matrix(vector: Array) -> Array:
+    """The square matrix with this diagonal."""
+    size = vector.node.shape[0]
+    return Array(einsum([(vector.node, "i"), (Delta(size), "ij")], "ij"))
+
+
+def columns_scaled(matrix: Array, vector: Array) -> Array:
+    """The matrix with each column times its entry of the vector: A diag(v)."""
+    return Array(einsum([(matrix.node, "ij"), (vector.node, "j")], "ij"))
+
+
+def each_matrix(
+    compute: Callable[..., tuple[np.ndarray, ...]], arguments: Sequence[np.ndarray]
+) -> tuple[np.ndarray, ...]:
+    """`compute`, from matrices to arrays, for every matrix of stacks that broadcast."""
+    stack = np.broadcast_shapes(*(argument.shape[:-2] for argument in arguments))
+    full = [np.broadcast_to(a, stack + a.shape[-2:]) for a in arguments]
+    results = [compute(*(array[index] for array in full)) for index in np.ndindex(stack)]
+    return tuple(
+        np.reshape(np.stack(parts), stack + parts[0].shape) for parts in zip(*results, strict=True)
+    )

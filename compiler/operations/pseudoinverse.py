@@ -1,0 +1,56 @@
+"""The pseudoinverse of matrices of full rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.kernels import factors
+from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
+
+
+def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+    u, s, vh = np.linalg.svd(arguments[0], full_matrices=False)
+    if not (s > max(arguments[0].shape[-2:]) * np.finfo(s.dtype).eps * s[..., :1]).all():
+        raise np.linalg.LinAlgError("the matrix is not of full rank")
+    return (np.swapaxes(vh, -1, -2) / s[..., None, :] @ np.swapaxes(u, -1, -2),)
+
+
+def _differential(at: Point) -> tuple[Array, ...]:
+    """dP = -P dA P + P Pᵀ dAᵀ (I - A P) + (I - P A) dAᵀ Pᵀ P (Golub and Pereyra 1973). One of the
+    projections is zero, which one follows from the shape."""
+    (matrix,), (change,), inverse = at.arguments, at.tangents, at.result
+    p, q = matrix.node.shape
+    result = -(inverse @ change @ inverse)
+    if not (q - p).is_nonnegative:
+        moved = inverse @ inverse.mT @ change.mT
+        result = result + moved - moved @ matrix @ inverse
+    if not (p - q).is_nonnegative:
+        moved = change.mT @ inverse.mT @ inverse
+        result = result + moved - inverse @ matrix @ moved
+    return (result,)
+
+
+PINV = register(
+    Operation(
+        name="pinv",
+        ranks=(2,),
+        shapes=lambda cores, parameters: (cores[0][::-1],),
+        value=_value,
+        differential=_differential,
+        numpy=lambda arguments, *_: f"np.linalg.pinv({arguments[0]})",
+        unicode="pinv({0})",
+        latex=r"{0}^{{+}}",
+        kernel=factors.full_rank_pinv,
+        failure="the matrix is not of full rank",
+        facts=lambda arguments, output: arguments[0] & {"symmetric", "spd", "psd"},
+        notation=("pinv",),
+        description="""The pseudoinverse (Moore and Penrose) of a matrix of full rank.
+
+A: a matrix of shape (p, q) whose columns, or rows if there are fewer of them, are linearly
+independent, with leading stacked axes if any. Raises LinAlgError where they are dependent up to
+rounding, since the pseudoinverse is not continuous there.""",
+    )
+)

@@ -1,0 +1,76 @@
+"""The thin QR decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from derivatrix.compiler.arrays import Array, apply
+from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.kernels import factors
+from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.matrices import COLUMNS
+from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
+from derivatrix.compiler.operations.triangles import half_lower
+from derivatrix.runtime.errors import ShapeError
+
+DIAGONAL_SIGNS = "np.sign(np.diagonal(r, axis1=-2, axis2=-1))"
+
+
+def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
+    p, k = cores[0]
+    if (p - k).is_negative:
+        raise ShapeError(f"qr needs at least as many rows as columns, not {shape_text(cores[0])}")
+    return (p, k), (k, k)
+
+
+def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+    matrix = arguments[0]
+    q, r = np.linalg.qr(matrix)
+    diagonal = np.diagonal(r, axis1=-2, axis2=-1)
+    level = matrix.shape[-2] * np.finfo(r.dtype).eps * np.linalg.norm(r, axis=-2)
+    if not (np.abs(diagonal) > level).all():
+        raise np.linalg.LinAlgError("the columns are linearly dependent")
+    signs = np.sign(diagonal)
+    return q * signs[..., None, :], r * signs[..., None]
+
+
+def _differential(at: Point) -> tuple[Array, ...]:
+    """With C = Qᵀ dA R⁻¹ and the upper triangular T = Φ(C + Cᵀ)ᵀ: dR = T R and
+    dQ = dA R⁻¹ - Q T (Walter and Lehmann 2010)."""
+    (q, r), change = at.results, at.tangents[0]
+    moved = change @ apply(INVERSE, r)
+    inner = q.mT @ moved
+    upper = half_lower(inner + inner.mT).mT
+    return moved - q @ upper, upper @ r
+
+
+def _numpy(arguments: Sequence[str], parameters: Parameters, output: int) -> str:
+    chosen = (f"q * {DIAGONAL_SIGNS}[..., None, :]", f"r * {DIAGONAL_SIGNS}[..., None]")[output]
+    return f"(lambda q, r: {chosen})(*np.linalg.qr({arguments[0]}))"
+
+
+QR = register(
+    Operation(
+        name="qr",
+        ranks=(2,),
+        shapes=_shapes,
+        requires=lambda cores: (cores[0][0] - cores[0][1],),
+        value=_value,
+        differential=_differential,
+        numpy=_numpy,
+        unicode=("qrQ({0})", "qrR({0})"),
+        latex=(r"\operatorname{{qrQ}}({0})", r"\operatorname{{qrR}}({0})"),
+        kernel=factors.thin_qr,
+        failure="the columns are linearly dependent",
+        facts=lambda arguments, output: frozenset({"upper"}) if output else COLUMNS,
+        outputs=("Q", "R"),
+        notation=("qrQ", "qrR"),
+        description="""The thin decomposition A = Q R with a positive diagonal of R.
+
+A: a matrix of shape (p, k) with p >= k, with leading stacked axes if any. Q, of shape (p, k), has
+orthonormal columns; R, of shape (k, k), is upper triangular. Raises ShapeError for fewer rows than
+columns, LinAlgError where the columns are linearly dependent up to rounding.""",
+    )
+)

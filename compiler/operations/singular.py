@@ -1,0 +1,158 @@
+"""Singular values and vectors, and the nuclear norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.arrays import Array, apply, multiply, sum_over
+from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.compiler.kernels import singular
+from derivatrix.compiler.operations.gaps import over_gaps, over_sums, reciprocals
+from derivatrix.compiler.operations.matrices import (
+    COLUMNS,
+    columns_scaled,
+    diagonal_of,
+    skew_part,
+    symmetric_part,
+)
+from derivatrix.compiler.operations.polar import POLAR
+from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
+from derivatrix.compiler.operations.signs import SIGNS, signs
+
+NOT_CONVERGED = "the singular values did not converge, or an entry is not finite"
+
+
+def rank(shape: Shape) -> Dimension:
+    """The number of singular values of a matrix."""
+    return sympy.Min(*shape)
+
+
+def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
+    p, q = cores[0]
+    k = rank(cores[0])
+    return (p, k), (k,), (q, k)
+
+
+def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+    u, s, vh = np.linalg.svd(arguments[0], full_matrices=False)
+    sign = signs(u)
+    return u * sign, s, np.swapaxes(vh, -1, -2) * sign
+
+
+def _differential(at: Point) -> tuple[Array, ...]:
+    """With B = Uᵀ dA V: dσ = diag(B),
+    dU = U (F ∘ sym B + G ∘ skew B) + (I - U Uᵀ) dA V Σ⁻¹,
+    dV = V (F ∘ sym B - G ∘ skew B) + (I - V Vᵀ) dAᵀ U Σ⁻¹,
+    F_ij = 1/(σ_j - σ_i), G_ij = 1/(σ_i + σ_j) (from Giles, An extended collection of matrix
+    derivative results, 2008, in partial fractions)."""
+    (u, s, v), change = at.results, at.tangents[0]
+    inner = u.mT @ change @ v
+    even = over_gaps(s, symmetric_part("svd", inner))
+    odd = over_sums(s, skew_part(inner))
+    p, q = at.arguments[0].node.shape
+    d_left, d_right = u @ (even + odd), v @ (even - odd)
+    if not (q - p).is_nonnegative:
+        d_left = d_left + _outside(u, columns_scaled(change @ v, reciprocals(s)))
+    if not (p - q).is_nonnegative:
+        d_right = d_right + _outside(v, columns_scaled(change.mT @ u, reciprocals(s)))
+    return d_left, diagonal_of(inner), d_right
+
+
+def _outside(basis: Array, matrix: Array) -> Array:
+    """The part of the columns of a matrix that is orthogonal to those of a basis."""
+    return matrix - basis @ (basis.mT @ matrix)
+
+
+def _values_differential(at: Point) -> tuple[Array, ...]:
+    """dσ = diag(Uᵀ dA V)."""
+    u = apply(SVD, at.arguments[0])
+    v = apply(SVD, at.arguments[0], output=2)
+    return (diagonal_of(u.mT @ at.tangents[0] @ v),)
+
+
+def _numpy(arguments: Sequence[str], parameters: Parameters, output: int) -> str:
+    values = f"np.linalg.svd({arguments[0]}, full_matrices=False)"
+    chosen = ("u", "s", "np.swapaxes(v, -1, -2)")[output]
+    if output == 1:
+        return f"{values}[1]"
+    return f"(lambda u, s, v: {chosen} * {SIGNS.format('u')})(*{values})"
+
+
+SVD = register(
+    Operation(
+        name="svd",
+        ranks=(2,),
+        shapes=_shapes,
+        value=_value,
+        differential=_differential,
+        numpy=_numpy,
+        unicode=("svdU({0})", "svdvals({0})", "svdV({0})"),
+        latex=(r"U({0})", r"\sigma({0})", r"V({0})"),
+        kernel=singular.singular_vectors,
+        failure=NOT_CONVERGED,
+        facts=lambda arguments, output: COLUMNS if output != 1 else frozenset(),
+        outputs=("U", "S", "V"),
+        notation=("svdU", "", "svdV"),
+        description="""The thin singular value decomposition A = U diag(S) Vᵀ.
+
+A: a matrix of any shape (p, q), with leading stacked axes if any; U is (p, k), S (k,) and V (q, k)
+with k = min(p, q). The singular values descend. Of each column of U the largest entry is positive
+(the first of them, if several are equally large), which also fixes the sign of V's. Where a
+singular value is repeated or, with p != q, zero up to rounding, its vectors have no derivative,
+and what depends on their derivative is nan.""",
+    )
+)
+
+SVDVALS = register(
+    Operation(
+        name="svdvals",
+        ranks=(2,),
+        shapes=lambda cores, parameters: ((rank(cores[0]),),),
+        value=lambda arguments, parameters: (np.linalg.svd(arguments[0], compute_uv=False),),
+        differential=_values_differential,
+        numpy=lambda arguments, *_: f"np.linalg.svd({arguments[0]}, compute_uv=False)",
+        unicode="svdvals({0})",
+        latex=r"\sigma({0})",
+        kernel=singular.singular_values,
+        failure=NOT_CONVERGED,
+        notation=("svdvals",),
+        description="""The singular values of a matrix, descending.
+
+A: a matrix of any shape (p, q), with leading stacked axes if any; there are min(p, q) singular
+values. First derivatives of what does not depend on the order of equal singular values, as their
+sum, are right wherever these are not zero; second derivatives are nan where they depend on a
+singular value that is repeated or zero up to rounding.""",
+    )
+)
+
+
+def _nuclear_differential(at: Point) -> tuple[Array, ...]:
+    """d‖X‖ = ⟨W, dX⟩ with the polar factor W = U Vᵀ."""
+    return (sum_over(multiply(apply(POLAR, at.arguments[0]), at.tangents[0])),)
+
+
+NUCLEAR = register(
+    Operation(
+        name="nuclear_norm",
+        ranks=(2,),
+        shapes=lambda cores, parameters: ((),),
+        value=lambda arguments, parameters: (
+            np.asarray(np.linalg.svd(arguments[0], compute_uv=False).sum(-1)),
+        ),
+        differential=_nuclear_differential,
+        numpy=lambda arguments, *_: f"np.linalg.norm({arguments[0]}, 'nuc', axis=(-2, -1))",
+        unicode="normnuc({0})",
+        latex=r"\left\|{0}\right\|_*",
+        kernel=singular.nuclear_norm,
+        failure=NOT_CONVERGED,
+        notation=("normnuc",),
+        description="""The nuclear norm of a matrix: the sum of its singular values.
+
+X: a matrix of any shape, with leading stacked axes if any. The gradient is the polar factor of X;
+where X is not of full rank, and there is no gradient, it is one of the subgradients U Vᵀ, and
+second derivatives raise LinAlgError.""",
+    )
+)
