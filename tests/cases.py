@@ -68,6 +68,12 @@ CASES: list[Function] = [
     function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
     function("exponential", [X], derivatrix.expm(X / n)),
     function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
+    function("principal", [S], derivatrix.logm(S) - derivatrix.sqrtm(S)),
+    function(
+        "rotation",
+        [X],
+        derivatrix.cosm(X / n) @ derivatrix.sinm(X / n) + derivatrix.tanhm(X / n).T,
+    ),
     function("skew", [dx.vector("h", 3), F], derivatrix.skew(dx.vector("h", 3)) @ F),
     function("symmetric", [K, y], dx.tanh(K) @ y),
     function("diagonal", [D, X], dx.trace(D @ X @ D @ X)),
@@ -101,3 +107,23 @@ CASES: list[Function] = [
     ),
     function("batch_linear", [x, W], W @ x, batch=[x]),
 ]
+
+EVALUATED: list[Function] = [
+    function("trace_of_expm", [X], dx.trace(derivatrix.expm(X))),
+    function("expm_along", [s, X, y], derivatrix.expm(s * X) @ y),
+    function("expm_action", [X, C], dx.sum(C * derivatrix.expm(X @ X / n)), wrt=[X]),
+    function("third", [X, C, y], y @ derivatrix.expm(X / n) @ C @ derivatrix.expm(X / n) @ y),
+    function("matrix_logarithm", [S, X], dx.trace(derivatrix.logm(S) @ X), wrt=[S]),
+    function("logm", [V], derivatrix.logm(V)),
+    function("entropy", [S], dx.trace(S @ derivatrix.logm(S) - S)),
+    function("sqrtm", [V], derivatrix.sqrtm(V)),
+    function("whitened", [S, y], dx.sum(dx.cos(dx.solve(derivatrix.sqrtm(S), y)))),
+    function("trace_of_root", [S], dx.trace(derivatrix.sqrtm(S)) ** 2),
+    function("lower_root", [L, y], dx.sum((derivatrix.sqrtm(L @ L) @ y) ** 2), wrt=[y]),
+    function("cosine", [X, y], y @ derivatrix.cosm(X) @ y),
+    function("sine", [K], dx.trace(derivatrix.sinm(K))),
+    function("tanh", [X], dx.trace(derivatrix.tanhm(X))),
+    function("tanh_action", [X, y], dx.sum((derivatrix.tanhm(X) @ y) ** 2)),
+    function("batch_expm", [X, y], y @ derivatrix.expm(X) @ y, batch=[X]),
+]
+"""Functions whose derivatives are evaluated without compiling them."""

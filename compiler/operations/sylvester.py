@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.linalg
+import sympy
 
-from derivatrix.compiler.arrays import Array, apply
+from derivatrix.compiler.arrays import Array, apply, scale
 from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.ir import Apply, Delta, Node
+from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.registry import (
     Operation,
     Parameters,
@@ -51,6 +54,18 @@ def _transpose(at: Point, cotangent: Array) -> Array:
     return apply(SYLVESTER, at.arguments[0].mT, at.arguments[1].mT, cotangent)
 
 
+def _commuting(node: Apply) -> Node | None:
+    """A X + X A is I for X = A⁻¹ / 2, and A for X = I / 2."""
+    left, right, constant = node.arguments
+    if left != right:
+        return None
+    if constant == left and not node.stack:
+        return scale(Array(Delta(node.shape[0])), sympy.S.Half).node
+    if isinstance(constant[0], Delta) and left[1] == tuple(range(len(node.stack))):
+        return scale(apply(INVERSE, Array(left[0])), sympy.S.Half).node
+    return None
+
+
 SYLVESTER = register(
     Operation(
         name="solve_sylvester",
@@ -63,5 +78,6 @@ SYLVESTER = register(
         unicode="sylvester({0}, {1}, {2})",
         latex=r"\operatorname{{sylvester}}({0}, {1}, {2})",
         domain=("spd", "spd", ""),
+        rules=(_commuting,),
     )
 )
