@@ -66,6 +66,18 @@ CASES: list[Function] = [
     function("logistic", [R, x, y], dx.sum(dx.log(dx.exp(-y * (R @ x)) + 1)), wrt=[x]),
     function("sylvester", [S, B, R], dx.solve_sylvester(S, B, R)),
     function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
+    function(
+        "lyapunov",
+        [V, K],
+        derivatrix.solve_continuous_lyapunov(V, K) - derivatrix.solve_discrete_lyapunov(V / 9, K),
+    ),
+    function(
+        "riccati",
+        [V, R, S, B],
+        derivatrix.solve_continuous_are(V / 9 - dx.eye(n), R / 2, S, B + dx.eye(m))
+        @ derivatrix.solve_discrete_are(V / 9, R, S, B),
+        wrt=[V, R],
+    ),
     function("exponential", [X], derivatrix.expm(X / n)),
     function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
     function("principal", [S], derivatrix.logm(S) - derivatrix.sqrtm(S)),
@@ -109,6 +121,32 @@ CASES: list[Function] = [
 ]
 
 EVALUATED: list[Function] = [
+    function("lyapunov_energy", [V, C], dx.sum(dx.sin(derivatrix.solve_continuous_lyapunov(V, C)))),
+    function("stein_energy", [V, X], dx.sum(derivatrix.solve_discrete_lyapunov(V / 9, X) ** 2)),
+    function("covariance", [V, S, y], y @ derivatrix.solve_discrete_lyapunov(V / 9, S) @ y),
+    function(
+        "regulator",
+        [V, R, S, B],
+        dx.trace(derivatrix.solve_continuous_are(V / 9 - dx.eye(n), R / 2, S, B + dx.eye(m))),
+    ),
+    function(
+        "sampled",
+        [V, R, S, B],
+        dx.trace(derivatrix.solve_discrete_are(V / 9, R, S, B)),
+    ),
+    function(
+        "kalman", [V, R, X, B, y], y @ derivatrix.solve_discrete_are(V.T / 9, R, X @ X.T, B) @ y
+    ),
+    function(
+        "unsymmetric",
+        [V, K, X],
+        dx.sum(derivatrix.solve_continuous_are(V / 9 - dx.eye(n), K / 3, X, dx.eye(n) + X / 9)),
+    ),
+    function(
+        "commuting",
+        [K, X],
+        dx.sum(dx.solve_sylvester(K @ K + dx.eye(n), K @ K + dx.eye(n), X) ** 2),
+    ),
     function("trace_of_expm", [X], dx.trace(derivatrix.expm(X))),
     function("expm_along", [s, X, y], derivatrix.expm(s * X) @ y),
     function("expm_action", [X, C], dx.sum(C * derivatrix.expm(X @ X / n)), wrt=[X]),

@@ -252,7 +252,7 @@ def riccati_step(a, b, q, r, discrete, x, step):
     turned_vectors = np.empty_like(x)
     if not schur(turned, closed, turned_vectors):
         return False
-    return schur_sylvester(closed, turned_vectors, form, vectors, residual, step, False)
+    return schur_sylvester(closed, turned_vectors, form, vectors, residual, step, False, False)
 
 
 @compiled()
