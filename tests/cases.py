@@ -76,7 +76,7 @@ CASES: list[Function] = [
         [V, R, S, B],
         derivatrix.solve_continuous_are(V / 9 - dx.eye(n), R / 2, S, B + dx.eye(m))
         @ derivatrix.solve_discrete_are(V / 9, R, S, B),
-        wrt=[V, R],
+        wrt=[V],
     ),
     function("exponential", [X], derivatrix.expm(X / n)),
     function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
