@@ -179,6 +179,8 @@ class Derivatives:
 
     @cached_property
     def _jacobian(self) -> dict[Key, Node]:
+        if self._scalar:
+            return self._gradient
         return {
             (leaf.name,): jacobian
             for leaf in self.wrt

@@ -382,6 +382,16 @@ def literal(node: Node) -> sympy.Expr | None:
     return sympy.S.Zero if is_zero(node) else None
 
 
+def transposed(node: Node) -> Node | None:
+    """X where `node` is X with its last two axes exchanged."""
+    if not isinstance(node, Einsum) or len(node.factors) != 1 or node.coefficient != 1:
+        return None
+    axes = tuple(range(node.ndim))
+    factor, labels = node.factors[0]
+    exchanged = labels == (*axes[:-2], *axes[:-3:-1])
+    return factor if exchanged and not node.contracted else None
+
+
 def topological(roots: Iterable[Node]) -> list[Node]:
     """Every node below `roots`, children before parents, in a deterministic order."""
     order: list[Node] = []

@@ -68,6 +68,18 @@ CASES: list[Function] = [
     function("logistic", [R, x, y], dx.sum(dx.log(dx.exp(-y * (R @ x)) + 1)), wrt=[x]),
     function("sylvester", [S, B, R], dx.solve_sylvester(S, B, R)),
     function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
+    function(
+        "lyapunov",
+        [V, K],
+        derivatrix.solve_continuous_lyapunov(V, K) - derivatrix.solve_discrete_lyapunov(V / 9, K),
+    ),
+    function(
+        "riccati",
+        [V, R, S, B],
+        derivatrix.solve_continuous_are(V / 9 - dx.eye(n), R / 2, S, B + dx.eye(m))
+        @ derivatrix.solve_discrete_are(V / 9, R, S, B),
+        wrt=[V],
+    ),
     function("exponential", [X], derivatrix.expm(X / n)),
     function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
     function("cholesky", [S], dx.cholesky(S)),
@@ -83,6 +95,12 @@ CASES: list[Function] = [
     function("nuclear", [A], derivatrix.nuclear_norm(A) ** 2),
     function("polar", [R], derivatrix.polar_factor(R)),
     function("pseudoinverse", [A], derivatrix.pinv(A)),
+    function("principal", [S], derivatrix.logm(S) - derivatrix.sqrtm(S)),
+    function(
+        "rotation",
+        [X],
+        derivatrix.cosm(X / n) @ derivatrix.sinm(X / n) + derivatrix.tanhm(X / n).T,
+    ),
     function("skew", [dx.vector("h", 3), F], derivatrix.skew(dx.vector("h", 3)) @ F),
     function("symmetric", [K, y], dx.tanh(K) @ y),
     function("diagonal", [D, X], dx.trace(D @ X @ D @ X)),
@@ -116,3 +134,49 @@ CASES: list[Function] = [
     ),
     function("batch_linear", [x, W], W @ x, batch=[x]),
 ]
+
+EVALUATED: list[Function] = [
+    function("lyapunov_energy", [V, C], dx.sum(dx.sin(derivatrix.solve_continuous_lyapunov(V, C)))),
+    function("stein_energy", [V, X], dx.sum(derivatrix.solve_discrete_lyapunov(V / 9, X) ** 2)),
+    function("covariance", [V, S, y], y @ derivatrix.solve_discrete_lyapunov(V / 9, S) @ y),
+    function(
+        "regulator",
+        [V, R, S, B],
+        dx.trace(derivatrix.solve_continuous_are(V / 9 - dx.eye(n), R / 2, S, B + dx.eye(m))),
+    ),
+    function(
+        "sampled",
+        [V, R, S, B],
+        dx.trace(derivatrix.solve_discrete_are(V / 9, R, S, B)),
+    ),
+    function(
+        "kalman", [V, R, X, B, y], y @ derivatrix.solve_discrete_are(V.T / 9, R, X @ X.T, B) @ y
+    ),
+    function(
+        "unsymmetric",
+        [V, K, X],
+        dx.sum(derivatrix.solve_continuous_are(V / 9 - dx.eye(n), K / 3, X, dx.eye(n) + X / 9)),
+    ),
+    function(
+        "commuting",
+        [K, X],
+        dx.sum(dx.solve_sylvester(K @ K + dx.eye(n), K @ K + dx.eye(n), X) ** 2),
+    ),
+    function("trace_of_expm", [X], dx.trace(derivatrix.expm(X))),
+    function("expm_along", [s, X, y], derivatrix.expm(s * X) @ y),
+    function("expm_action", [X, C], dx.sum(C * derivatrix.expm(X @ X / n)), wrt=[X]),
+    function("third", [X, C, y], y @ derivatrix.expm(X / n) @ C @ derivatrix.expm(X / n) @ y),
+    function("matrix_logarithm", [S, X], dx.trace(derivatrix.logm(S) @ X), wrt=[S]),
+    function("logm", [V], derivatrix.logm(V)),
+    function("entropy", [S], dx.trace(S @ derivatrix.logm(S) - S)),
+    function("sqrtm", [V], derivatrix.sqrtm(V)),
+    function("whitened", [S, y], dx.sum(dx.cos(dx.solve(derivatrix.sqrtm(S), y)))),
+    function("trace_of_root", [S], dx.trace(derivatrix.sqrtm(S)) ** 2),
+    function("lower_root", [L, y], dx.sum((derivatrix.sqrtm(L @ L) @ y) ** 2), wrt=[y]),
+    function("cosine", [X, y], y @ derivatrix.cosm(X) @ y),
+    function("sine", [K], dx.trace(derivatrix.sinm(K))),
+    function("tanh", [X], dx.trace(derivatrix.tanhm(X))),
+    function("tanh_action", [X, y], dx.sum((derivatrix.tanhm(X) @ y) ** 2)),
+    function("batch_expm", [X, y], y @ derivatrix.expm(X) @ y, batch=[X]),
+]
+"""Functions whose derivatives are evaluated without compiling them."""

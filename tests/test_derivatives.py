@@ -7,7 +7,7 @@ import pytest
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.ir import Node
-from tests.cases import CASES
+from tests.cases import CASES, EVALUATED
 from tests.points import SIZES, draw_all
 
 STEP = 2e-3
@@ -51,7 +51,7 @@ class Setting:
         return flat @ tangent.reshape(-1)
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+@pytest.fixture(scope="module", params=[*CASES, *EVALUATED], ids=lambda case: case.name)
 def setting(request: pytest.FixtureRequest) -> Setting:
     return Setting(request.param)
 

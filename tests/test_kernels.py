@@ -121,10 +121,10 @@ def test_sylvester(precision: tuple[type, float]) -> None:
     forms = [np.empty_like(m) for m in (a, a, b, b)]
     assert sylvester.schur(a, forms[0], forms[1])
     assert sylvester.schur(b, forms[2], forms[3])
-    assert sylvester.schur_sylvester(*forms, c, out, False)
+    assert sylvester.schur_sylvester(*forms, c, out, False, False)
     expected = [scipy.linalg.solve_sylvester(*equation) for equation in zip(a, b, c, strict=True)]
     np.testing.assert_allclose(out, expected, atol=tolerance)
-    assert sylvester.schur_sylvester(*forms, c, out, True)
+    assert sylvester.schur_sylvester(*forms, c, out, True, True)
     residual = a.swapaxes(1, 2) @ out + out @ b.swapaxes(1, 2) - c
     np.testing.assert_allclose(residual, 0, atol=10 * tolerance)
 
@@ -161,7 +161,7 @@ def test_kernels_say_where_a_matrix_does_not_do(precision: tuple[type, float]) -
     assert determinant[0] == -np.inf
     forms = [np.empty_like(a) for _ in range(4)]
     assert sylvester.schur(a, forms[0], forms[1]) and sylvester.schur(-a, forms[2], forms[3])
-    assert not sylvester.schur_sylvester(*forms, a, np.empty_like(a), False)
+    assert not sylvester.schur_sylvester(*forms, a, np.empty_like(a), False, False)
 
 
 @pytest.mark.parametrize("name", sorted(set(special.KERNELS.values()) - {"zeta"}))

@@ -127,6 +127,7 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.logarithm, dx.log(1 + dx.exp(w)).node),
     (functions.logistic, ((1 + dx.exp(w)) ** -1).node),
     (functions.linear_in_zero, dx.solve_sylvester(M, M, dx.zeros(3, 3)).node),
+    (functions.scaled_linear, dx.solve_sylvester(M, M, 3 * s * M).node),
     (functions.of_inverse, dx.inv(dx.inv(M)).node),
     (functions.of_inverse, dx.det(dx.inv(M)).node),
     (functions.of_inverse, dx.logabsdet(dx.inv(M)).node),

@@ -7,9 +7,9 @@ import numpy as np
 from derivatrix.compiler.kernels.base import compiled
 from derivatrix.compiler.kernels.jets import (
     jet_combine,
+    jet_divide,
     jet_multiply,
     jet_scale,
-    jet_solve,
     jets,
     largest_column,
     last_entries,
@@ -86,7 +86,7 @@ def jet_expm(x, out):
     jet_combine(weights, terms, out)
     weights[4] = -1.0
     jet_combine(weights, terms, terms[7])
-    jet_solve(terms[7], out)
+    jet_divide(out, terms[7])
     for _ in range(squarings):
         jet_multiply(out, out, terms[4])
         jet_scale(1.0, terms[4], out)

@@ -14,7 +14,7 @@ from numba import literal_unroll
 
 from derivatrix.compiler.kernels.base import compiled
 from derivatrix.compiler.kernels.blas import gemm
-from derivatrix.compiler.kernels.lu import lu_factor, lu_invertible, lu_solve_columns
+from derivatrix.compiler.kernels.lu import lu_factor, lu_invertible, lu_solve_rows
 
 
 @compiled()
@@ -57,19 +57,19 @@ def jet_multiply(x, y, out):
 
 
 @compiled()
-def jet_solve(x, y):
-    """Replace y by inv(x) y and x[0] by its factors. False where x has no inverse."""
+def jet_divide(y, x):
+    """Replace y by y inv(x), and x[0] by its factors. False where x has no inverse."""
     lu = x[:1]
     pivots = np.empty((1, x.shape[1]), np.int32)
     lu_factor(lu, pivots)
+    if not lu_invertible(lu):
+        return False
     for s in range(x.shape[0]):
         t = s
         while t > 0:
-            gemm(-1.0, x[t], False, y[s ^ t], False, 1.0, y[s])
+            gemm(-1.0, y[s ^ t], False, x[t], False, 1.0, y[s])
             t = (t - 1) & s
-        if not lu_invertible(lu):
-            return False
-        lu_solve_columns(lu, pivots, y[s : s + 1], False)
+        lu_solve_rows(lu, pivots, y[s : s + 1], True)
     return True
 
 

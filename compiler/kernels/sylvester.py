@@ -54,8 +54,9 @@ def schur(a, form, vectors):
 
 
 @compiled()
-def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, transposed):
-    """out (stack, n, m) = the X of A X + X B = C, or of A' X + X B' = C, from Schur forms.
+def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, left_turned, right_turned):
+    """out (stack, n, m) = the X of A X + X B = C, from Schur forms of A and B, or of their
+    transposes where these are turned.
 
     False where A and -B share an eigenvalue, so that the equation is singular.
     """
@@ -66,13 +67,12 @@ def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, transposed):
     half = np.empty((n, m), out.dtype)
     for s in range(stack):
         if n > 0 and m > 0:
-            which = TRANSPOSED if transposed else NO
             gemm(real(1), a_vectors[s], False, c[s], False, real(0), half)
             gemm(real(1), half, False, b_vectors[s], True, real(0), out[s])
             lapack_trsyl(
                 (
-                    which,
-                    which,
+                    TRANSPOSED if right_turned else NO,
+                    TRANSPOSED if left_turned else NO,
                     1,
                     m,
                     n,

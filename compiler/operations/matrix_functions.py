@@ -8,15 +8,17 @@ Relton 2014); no eigenvectors are involved, so eigenvalues may be repeated.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from derivatrix.compiler.arrays import Array, apply
+from derivatrix.compiler.arrays import Array, apply, subtract
 from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.ir import is_zero
-from derivatrix.compiler.kernels import exponential
+from derivatrix.compiler.ir import Apply, Delta, Einsum, Node, einsum, is_zero
+from derivatrix.compiler.kernels import exponential, logarithm, trigonometric
+from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import same, square
 
@@ -30,7 +32,8 @@ class MatrixFunction:
 
     value: of one matrix; raises LinAlgError outside the domain. kernel: of (A, E_1, ... E_k,
     out), which returns False there; failure: what is wrong then. domain: where A is drawn.
-    definite: whether f of a symmetric matrix is positive definite.
+    definite: whether f of a symmetric matrix is positive definite. slope: the derivative in the
+    direction of the identity, f'(A).
     """
 
     name: str
@@ -40,6 +43,7 @@ class MatrixFunction:
     failure: str = ""
     domain: str = ""
     definite: bool = False
+    slope: Callable[[Array], Array] | None = None
 
 
 def block_triangular(matrix: np.ndarray, directions: Sequence[np.ndarray]) -> np.ndarray:
@@ -74,7 +78,7 @@ def _text(name: str, arguments: Sequence[str]) -> str:
 def _facts(function: MatrixFunction, arguments: Sequence[frozenset[str]]) -> frozenset[str]:
     shared = frozenset.intersection(*arguments) & KEPT
     positive = function.definite and len(arguments) == 1 and "symmetric" in shared
-    return shared | {"spd"} if positive else shared
+    return shared | {"psd", "spd"} if positive else shared
 
 
 def _differential(function: MatrixFunction, at: Point) -> tuple[Array, ...]:
@@ -101,6 +105,38 @@ def _transpose(function: MatrixFunction, position: int) -> Callable[[Point, Arra
         return apply(derivative(function, len(arguments) - 1), *arguments)
 
     return rule
+
+
+def transposed(node: Apply) -> Node | None:
+    """Dᵏf(Aᵀ)[E_1ᵀ, ... E_kᵀ] = Dᵏf(A)[E_1, ... E_k]ᵀ."""
+    turned = []
+    for argument, labels in node.arguments:
+        if not isinstance(argument, Einsum) or len(argument.factors) != 1:
+            return None
+        (inner, order), factor = argument.factors[0], argument.coefficient
+        depth = len(labels)
+        if argument.contracted or order != (*range(depth), depth + 1, depth):
+            return None
+        turned.append((einsum([(inner, range(depth + 2))], range(depth + 2), factor), labels))
+    result = Apply(node.operation, tuple(turned), node.stack)
+    return Array(result).mT.node
+
+
+def _ordered(node: Apply) -> Node | None:
+    """The directions in one order, since all are equal."""
+    matrix, *directions = node.arguments
+    ordered = sorted(directions, key=lambda argument: (argument[0].key, argument[1]))
+    if ordered == directions:
+        return None
+    return Apply(node.operation, (matrix, *ordered), node.stack)
+
+
+def _along_identity(function: MatrixFunction, node: Apply) -> Node | None:
+    """Df(A)[I] = f'(A)."""
+    matrix, *directions = node.arguments
+    if function.slope is None or len(directions) != 1 or matrix[1] != tuple(range(len(node.stack))):
+        return None
+    return function.slope(Array(matrix[0])).node if isinstance(directions[0][0], Delta) else None
 
 
 @cache
@@ -136,18 +172,88 @@ def derivative(function: MatrixFunction, order: int) -> Operation:
         domain=(function.domain,) + ("",) * order,
         notation=("" if order else name,),
         description=function.description,
+        rules=(transposed, _ordered, partial(_along_identity, function)),
     )
 
 
-EXPM = register(
-    derivative(
-        MatrixFunction(
-            name="expm",
-            value=scipy.linalg.expm,
-            kernel=exponential.expm,
-            definite=True,
-            description="The exponential of a square matrix, I + A + A²/2 + ...",
-        ),
-        0,
-    )
+def require_principal(name: str, matrix: np.ndarray) -> None:
+    """Raise LinAlgError where an eigenvalue lies on the closed negative real axis, within
+    rounding errors."""
+    values = np.linalg.eigvals(matrix)
+    least = len(matrix) * np.finfo(float).eps * np.max(np.abs(matrix), initial=0)
+    if np.any((values.real <= least) & (np.abs(values.imag) <= least)):
+        raise np.linalg.LinAlgError(f"{name}: {NOT_PRINCIPAL}")
+
+
+def _logarithm(matrix: np.ndarray) -> np.ndarray:
+    require_principal("logm", matrix)
+    return np.real(scipy.linalg.logm(matrix))
+
+
+def _slope_of_tanhm(matrix: Array) -> Array:
+    result = apply(TANHM, matrix)
+    return subtract(Array(Delta(matrix.node.shape[-1])), result @ result)
+
+
+NOT_PRINCIPAL = "an eigenvalue lies on the closed negative real axis"
+
+
+FUNCTIONS: dict[str, MatrixFunction] = {}
+
+
+def _record(**fields: Any) -> Operation:
+    function = FUNCTIONS[fields["name"]] = MatrixFunction(**fields)
+    return register(derivative(function, 0))
+
+
+EXPM: Operation = _record(
+    name="expm",
+    value=scipy.linalg.expm,
+    kernel=exponential.expm,
+    definite=True,
+    slope=lambda matrix: apply(EXPM, matrix),
+    description="The exponential of a square matrix, I + A + A²/2 + ...",
+)
+
+LOGM: Operation = _record(
+    name="logm",
+    value=_logarithm,
+    kernel=logarithm.logm,
+    failure=NOT_PRINCIPAL,
+    domain="spd",
+    slope=lambda matrix: apply(INVERSE, matrix),
+    description=(
+        "The principal logarithm of a square matrix: the X with expm(X) = A whose "
+        "eigenvalues have imaginary parts between -pi and pi. LinAlgError where an "
+        "eigenvalue lies on the closed negative real axis, as for a singular matrix."
+    ),
+)
+
+COSM: Operation = _record(
+    name="cosm",
+    value=scipy.linalg.cosm,
+    kernel=trigonometric.cosm,
+    slope=lambda matrix: -apply(SINM, matrix),
+    description="The cosine of a square matrix, I - A²/2 + A⁴/24 - ...",
+)
+
+SINM: Operation = _record(
+    name="sinm",
+    value=scipy.linalg.sinm,
+    kernel=trigonometric.sinm,
+    slope=lambda matrix: apply(COSM, matrix),
+    description="The sine of a square matrix, A - A³/6 + A⁵/120 - ...",
+)
+
+TANHM: Operation = _record(
+    name="tanhm",
+    value=scipy.linalg.tanhm,
+    kernel=trigonometric.tanhm,
+    failure="an eigenvalue is a pole of tanh",
+    slope=_slope_of_tanhm,
+    description=(
+        "The hyperbolic tangent of a square matrix, "
+        "(expm(A) - expm(-A)) @ inv(expm(A) + expm(-A)). LinAlgError where that has "
+        "no inverse, at an eigenvalue (j + 1/2) pi i."
+    ),
 )

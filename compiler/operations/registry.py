@@ -18,7 +18,7 @@ from derivatrix.runtime.errors import DeclarationError
 
 if TYPE_CHECKING:
     from derivatrix.compiler.arrays import Array
-    from derivatrix.compiler.ir import Leaf, Node
+    from derivatrix.compiler.ir import Apply, Leaf, Node
 
 Parameters = tuple[Hashable, ...]
 
@@ -85,6 +85,7 @@ class Operation:
         has no name of its own there.
     description: for users: what it computes, its conventions (sign, order, gauge) and errors.
     equation: of an operation that solves one, which needs no kernel then.
+    rules: what the simplifier tries on a node of it: the node -> its simpler form, or None.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Operation:
     notation: tuple[str, ...] = ()
     description: str = ""
     equation: Equation | None = None
+    rules: tuple[Callable[[Apply], Node | None], ...] = ()
 
     def formula(self, style: str, output: int) -> str:
         """The format string of an output, for the style "unicode" or "latex"."""

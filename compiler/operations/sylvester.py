@@ -4,9 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.linalg
+import sympy
 
-from derivatrix.compiler.arrays import Array, apply
+from derivatrix.compiler.arrays import Array, apply, scale
 from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.facts import facts
+from derivatrix.compiler.ir import Apply, Delta, Node, transposed
+from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.lyapunov import LYAPUNOV
 from derivatrix.compiler.operations.registry import (
     Operation,
     Parameters,
@@ -51,6 +56,29 @@ def _transpose(at: Point, cotangent: Array) -> Array:
     return apply(SYLVESTER, at.arguments[0].mT, at.arguments[1].mT, cotangent)
 
 
+def _commuting(node: Apply) -> Node | None:
+    """A X + X A is I for X = A⁻¹ / 2, and A for X = I / 2."""
+    left, right, constant = node.arguments
+    if left != right:
+        return None
+    if constant == left and not node.stack:
+        return scale(Array(Delta(node.shape[0])), sympy.S.Half).node
+    if isinstance(constant[0], Delta) and left[1] == tuple(range(len(node.stack))):
+        return scale(apply(INVERSE, Array(left[0])), sympy.S.Half).node
+    return None
+
+
+def _lyapunov(node: Apply) -> Node | None:
+    """A X + X Aᵀ = C, also of a symmetric A."""
+    left, right, constant = node.arguments
+    if left[1] != right[1]:
+        return None
+    mirrored = left == right and "symmetric" in facts(left[0])
+    if mirrored or transposed(right[0]) is left[0] or transposed(left[0]) is right[0]:
+        return Apply(LYAPUNOV, (left, constant), node.stack)
+    return None
+
+
 SYLVESTER = register(
     Operation(
         name="solve_sylvester",
@@ -62,6 +90,8 @@ SYLVESTER = register(
         numpy=lambda arguments, *_: f"scipy.linalg.solve_sylvester({', '.join(arguments)})",
         unicode="sylvester({0}, {1}, {2})",
         latex=r"\operatorname{{sylvester}}({0}, {1}, {2})",
+        failure="the first matrix and minus the second share an eigenvalue",
         domain=("spd", "spd", ""),
+        rules=(_commuting, _lyapunov),
     )
 )

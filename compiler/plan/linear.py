@@ -84,6 +84,10 @@ FACTORED = frozenset({"inv", *LU.reductions})
 """Operations that stand on a factorisation of their argument."""
 
 
+BY_SCHUR_FORMS = frozenset({"solve_sylvester", "solve_continuous_lyapunov"})
+"""Operations that stand on the Schur forms of their arguments but the last."""
+
+
 def choose_solver(matrix: ir.Node) -> Solver:
     """The cheapest way that is right for `matrix`."""
     known = facts(matrix)

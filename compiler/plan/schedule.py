@@ -405,7 +405,7 @@ class Scheduler:
         elif name in linear.FACTORED:
             method, factors = self._factorised(node)
             self._call(name, method.reductions[name], *factors, target)
-        elif name == "solve_sylvester":
+        elif name in linear.BY_SCHUR_FORMS:
             self._sylvester(node, target)
         elif node.operation.equation is not None:
             self._newton(node, node.operation.equation, target)
@@ -463,15 +463,17 @@ class Scheduler:
         self._call(operation.name, operation.kernel, *operands, failure=failure)  # type: ignore[arg-type]
 
     def _sylvester(self, node: ir.Apply, target: Operand) -> None:
-        """Schur forms are made once for a matrix and its transpose."""
-        left, right, constant = (_broadcast(*argument, node.stack) for argument in node.arguments)
-        transposed = _transposed(left) is not None and _transposed(right) is not None
-        if transposed:
-            left, right = _transposed(left), _transposed(right)  # type: ignore[assignment]
-        forms = [*self._schur_form(left, node), *self._schur_form(right, node)]
+        """A X + X B = C, where B is Aᵀ if only A is given. Schur forms are made once for a matrix
+        and its transpose."""
+        *matrices, constant = (_broadcast(*argument, node.stack) for argument in node.arguments)
+        bases = [ir.transposed(matrix) or matrix for matrix in matrices]
+        flags = [base is not matrix for base, matrix in zip(bases, matrices, strict=True)]
+        if len(matrices) == 1:
+            bases, flags = bases * 2, [flags[0], not flags[0]]
+        forms = [operand for base in bases for operand in self._schur_form(base, node)]
+        failure = _failure(node, node.operation.failure)
         operands = (*forms, self._stacked(constant, 2), target)
-        failure = _failure(node, "the first matrix and minus the second share an eigenvalue")
-        self._call("solve", sylvester.schur_sylvester, *operands, transposed, failure=failure)
+        self._call("solve", sylvester.schur_sylvester, *operands, *flags, failure=failure)
 
     def _schur_form(self, matrix: ir.Node, node: ir.Apply) -> tuple[Operand, Operand]:
         if matrix not in self._schur:
@@ -548,16 +550,6 @@ def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
     core = range(len(stack), len(stack) + node.ndim - len(labels))
     sizes = dict(enumerate(stack))
     return ir.einsum([(node, (*labels, *core))], (*axes, *core), sizes=sizes)
-
-
-def _transposed(node: ir.Node) -> ir.Node | None:
-    """X where `node` is X with its last two axes exchanged."""
-    if not isinstance(node, ir.Einsum) or len(node.factors) != 1 or node.coefficient != 1:
-        return None
-    axes = tuple(range(node.ndim))
-    exchanged = (*axes[:-2], axes[-1], axes[-2])
-    factor, labels = node.factors[0]
-    return factor if labels == exchanged and not node.contracted else None
 
 
 def _solve_order(node: ir.Node, solve: linear.Solve) -> tuple[int, ...]:

@@ -124,7 +124,7 @@ class _Simplifier:
             case Map():
                 return _first(MAP_RULES, node)
             case Apply():
-                return _first(APPLY_RULES, node)
+                return _first((*APPLY_RULES, *node.operation.rules), node)
         return node
 
     def _inlinable(self, node: Einsum, product: Product) -> bool:

@@ -12,6 +12,7 @@ from derivatrix.compiler.ir import (
     Apply,
     Delta,
     Einsum,
+    Factor,
     Map,
     Node,
     Sum,
@@ -169,6 +170,46 @@ def linear_in_zero(node: Apply) -> Node | None:
     return None
 
 
+def scaled_linear(node: Apply) -> Node | None:
+    """Numbers that multiply an argument in which an operation is linear multiply its result."""
+    for position in node.operation.transposes:
+        argument, labels = node.arguments[position]
+        if not isinstance(argument, Einsum):
+            continue
+        depth = len(labels)
+        outer = [f for f in argument.factors if all(label < depth for label in f[1])]
+        if outer or argument.coefficient != 1:
+            return _pulled(node, position, outer)
+    return None
+
+
+def _pulled(node: Apply, position: int, outer: list[Factor]) -> Node:
+    """The factors `outer` of an argument, which have its stacked axes only, taken out of it."""
+    argument, labels = node.arguments[position]
+    assert isinstance(argument, Einsum)
+    inner = [factor for factor in argument.factors if factor not in outer]
+    used = {label for _, own in inner for label in own}
+    kept = [label for label in range(len(labels)) if label in used]
+    core = range(len(labels), argument.ndim)
+    rest = einsum(inner, [*kept, *core], sizes={label: argument.sizes[label] for label in core})
+    arguments = list(node.arguments)
+    arguments[position] = (rest, tuple(labels[label] for label in kept))
+    stacked = sorted({label for _, own in arguments for label in own})
+    numbers = {label: number for number, label in enumerate(stacked)}
+    result = Apply(
+        node.operation,
+        tuple((part, tuple(numbers[label] for label in own)) for part, own in arguments),
+        tuple(node.stack[label] for label in stacked),
+        node.parameters,
+        node.output,
+    )
+    axes = range(len(node.stack), node.ndim)
+    factors: list[Factor] = [(result, (*stacked, *axes))]
+    factors += [(factor, tuple(labels[label] for label in own)) for factor, own in outer]
+    sizes = dict(enumerate(node.shape))
+    return einsum(factors, range(node.ndim), argument.coefficient, sizes)
+
+
 def of_inverse(node: Apply) -> Node | None:
     """(A⁻¹)⁻¹ = A; det, logdet of A⁻¹ from those of A."""
     inner = node.arguments[0][0]
@@ -239,6 +280,7 @@ MAP_RULES: tuple[Callable[[Map], Node | None], ...] = (
 
 APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
     linear_in_zero,
+    scaled_linear,
     of_inverse,
     of_transpose,
 )

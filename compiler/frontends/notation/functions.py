@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import sympy
 
-from derivatrix.compiler.arrays import Array, elementwise
+from derivatrix.compiler.arrays import Array, apply, elementwise
 from derivatrix.compiler.frontends import arrays as library
 from derivatrix.compiler.frontends.operations import calling, find
 from derivatrix.compiler.ir import slot
 from derivatrix.compiler.operations import OPERATIONS
+from derivatrix.compiler.operations.lyapunov import LYAPUNOV
 
 Function = Callable[..., Array]
 Shapes = tuple[tuple[str, ...], ...]
@@ -63,6 +64,10 @@ def _norm1(array: Array) -> Array:
 
 def _frobenius(array: Array) -> Array:
     return library.sqrt(library.sum(array**2))
+
+
+def _lyapunov(matrix: Array, constant: Array) -> Array:
+    return apply(LYAPUNOV, matrix, -constant)
 
 
 _UNARY = (
@@ -122,7 +127,7 @@ ROWS = {
     "svdV": Row("p k"),
     "polar": Row("p k"),
     "sylvester": Row("n n, m m, n m", "solve_sylvester"),
-    "lyap": Row("n n, n n"),
+    "lyap": Row("n n, n n", _lyapunov),
     "dlyap": Row("n n, n n"),
     "care": Row("n n, n m, n n, m m"),
     "dare": Row("n n, n m, n n, m m"),

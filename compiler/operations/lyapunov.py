@@ -1,0 +1,104 @@
+"""The Lyapunov equations A X + X Aᵀ = Q, in continuous time, and X = A X Aᵀ + Q, in discrete."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.linalg
+import sympy
+
+from derivatrix.compiler.arrays import Array, apply, scale
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.facts import facts
+from derivatrix.compiler.ir import Apply, Delta, Node
+from derivatrix.compiler.kernels import stein
+from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
+from derivatrix.compiler.operations.shapes import same, square
+
+
+def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, ...]]:
+    return lambda cores, parameters: (same(name, [square(name, core) for core in cores]),)
+
+
+def _value(
+    solve: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]:
+    every = np.vectorize(solve, otypes=[float], signature="(n,n),(n,n)->(n,n)")
+    return lambda arguments, parameters: (every(*arguments),)
+
+
+def _facts(arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
+    """The transposed equation has the same solution where Q is symmetric."""
+    return arguments[1] & {"symmetric"}
+
+
+def _continuous(at: Point) -> tuple[Array, ...]:
+    """A dX + dX Aᵀ = dQ - dA X - X dAᵀ."""
+    turned, constant = at.tangents
+    moved = constant - turned @ at.result - at.result @ turned.mT
+    return (apply(LYAPUNOV, at.arguments[0], moved),)
+
+
+def _discrete(at: Point) -> tuple[Array, ...]:
+    """dX = A dX Aᵀ + dA X Aᵀ + A X dAᵀ + dQ."""
+    matrix, _ = at.arguments
+    turned, constant = at.tangents
+    moved = constant + turned @ at.result @ matrix.mT + matrix @ at.result @ turned.mT
+    return (apply(STEIN, matrix, moved),)
+
+
+def _commuting(node: Apply) -> Node | None:
+    """For symmetric A, A X + X A is I for X = A⁻¹ / 2, and A for X = I / 2."""
+    matrix, constant = node.arguments
+    if "symmetric" not in facts(matrix[0]):
+        return None
+    if constant == matrix and not node.stack:
+        return scale(Array(Delta(node.shape[0])), sympy.S.Half).node
+    if isinstance(constant[0], Delta) and matrix[1] == tuple(range(len(node.stack))):
+        return scale(apply(INVERSE, Array(matrix[0])), sympy.S.Half).node
+    return None
+
+
+LYAPUNOV: Operation = register(
+    Operation(
+        name="solve_continuous_lyapunov",
+        ranks=(2, 2),
+        shapes=_shapes("solve_continuous_lyapunov"),
+        value=_value(scipy.linalg.solve_continuous_lyapunov),
+        differential=_continuous,
+        transposes={1: lambda at, cotangent: apply(LYAPUNOV, at.arguments[0].mT, cotangent)},
+        numpy=lambda texts, *_: f"scipy.linalg.solve_continuous_lyapunov({', '.join(texts)})",
+        unicode="lyapunov({0}, {1})",
+        latex=r"\operatorname{{lyapunov}}({0}, {1})",
+        failure="two eigenvalues of the matrix add up to zero",
+        facts=_facts,
+        domain=("spd", ""),
+        description=(
+            "The X with A @ X + X @ A.T = Q, by Schur's form of A (Bartels and Stewart). Q need "
+            "not be symmetric. LinAlgError where two eigenvalues of A add up to zero."
+        ),
+        rules=(_commuting,),
+    )
+)
+
+STEIN: Operation = register(
+    Operation(
+        name="solve_discrete_lyapunov",
+        ranks=(2, 2),
+        shapes=_shapes("solve_discrete_lyapunov"),
+        value=_value(scipy.linalg.solve_discrete_lyapunov),
+        differential=_discrete,
+        transposes={1: lambda at, cotangent: apply(STEIN, at.arguments[0].mT, cotangent)},
+        numpy=lambda texts, *_: f"scipy.linalg.solve_discrete_lyapunov({', '.join(texts)})",
+        unicode="dlyap({0}, {1})",
+        latex=r"\operatorname{{dlyap}}({0}, {1})",
+        kernel=stein.discrete_lyapunov,
+        failure="the product of two eigenvalues of the matrix is 1",
+        facts=_facts,
+        notation=("dlyap",),
+        description=(
+            "The X with A @ X @ A.T - X + Q = 0, by Schur's form of A (Kitagawa). Q need not be "
+            "symmetric. LinAlgError where the product of two eigenvalues of A is 1."
+        ),
+    )
+)

@@ -1,0 +1,137 @@
+"""The stabilising solutions of the algebraic Riccati equations, in continuous and discrete time.
+
+The differential is a Lyapunov equation with the matrix of the closed loop, A - B K (Kao and
+Hennequin 2020, "Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati
+equations").
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.linalg
+import sympy
+
+from derivatrix.compiler.arrays import Array, apply, scale
+from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.facts import facts
+from derivatrix.compiler.kernels import riccati
+from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.lyapunov import LYAPUNOV, STEIN
+from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
+from derivatrix.compiler.operations.shapes import square
+from derivatrix.runtime.errors import ShapeError
+
+
+def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, ...]]:
+    def shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
+        matrix, gain, costs, weight = cores
+        for core in (matrix, costs, weight):
+            square(name, core)
+        if gain[0] != matrix[0] or costs != matrix or weight[0] != gain[1]:
+            texts = ", ".join(shape_text(core) for core in cores)
+            raise ShapeError(
+                f"{name} needs matrices of shapes (n, n), (n, m), (n, n), (m, m), not {texts}"
+            )
+        return (matrix,)
+
+    return shapes
+
+
+def _value(
+    solve: Callable[..., np.ndarray],
+) -> Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]:
+    every = np.vectorize(solve, otypes=[float], signature="(n,n),(n,m),(n,n),(m,m)->(n,n)")
+    return lambda arguments, parameters: (every(*arguments),)
+
+
+def _symmetric_part(matrix: Array) -> Array:
+    square("an algebraic Riccati equation", matrix.node.shape[-2:])
+    if "symmetric" in facts(matrix.node):
+        return matrix
+    return scale(matrix + matrix.mT, sympy.S.Half)
+
+
+def _prepare(arrays: Sequence[Array]) -> Sequence[Array]:
+    matrix, gain, costs, weight = arrays
+    return matrix, gain, _symmetric_part(costs), _symmetric_part(weight)
+
+
+def _facts(arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
+    known = frozenset({"symmetric"})
+    return known | {"psd"} if "psd" in arguments[2] & arguments[3] else known
+
+
+def _continuous(at: Point) -> tuple[Array, ...]:
+    """(A - B K)ᵀ dX + dX (A - B K) + dQ + dAᵀ X + X dA - X dB K - Kᵀ dBᵀ X + Kᵀ dR K = 0 for
+    K = R⁻¹ Bᵀ X."""
+    matrix, gain, _, weight = at.arguments
+    d_matrix, d_gain, d_costs, d_weight = at.tangents
+    control = apply(INVERSE, weight) @ gain.mT @ at.result
+    moved = at.result @ (d_matrix - d_gain @ control)
+    constant = moved + moved.mT + d_costs + control.mT @ d_weight @ control
+    return (apply(LYAPUNOV, (matrix - gain @ control).mT, -constant),)
+
+
+def _discrete(at: Point) -> tuple[Array, ...]:
+    """dX = Fᵀ dX F + dQ + (dA - dB K)ᵀ X F + Fᵀ X (dA - dB K) + Kᵀ dR K for
+    K = (R + Bᵀ X B)⁻¹ Bᵀ X A and F = A - B K."""
+    matrix, gain, _, weight = at.arguments
+    d_matrix, d_gain, d_costs, d_weight = at.tangents
+    costs = at.result @ gain
+    control = apply(INVERSE, weight + gain.mT @ costs) @ costs.mT @ matrix
+    closed = matrix - gain @ control
+    moved = closed.mT @ at.result @ (d_matrix - d_gain @ control)
+    constant = moved + moved.mT + d_costs + control.mT @ d_weight @ control
+    return (apply(STEIN, closed.mT, constant),)
+
+
+FAILURE = "there is no stabilising solution"
+
+CARE = register(
+    Operation(
+        name="solve_continuous_are",
+        ranks=(2, 2, 2, 2),
+        shapes=_shapes("solve_continuous_are"),
+        value=_value(scipy.linalg.solve_continuous_are),
+        differential=_continuous,
+        numpy=lambda texts, *_: f"scipy.linalg.solve_continuous_are({', '.join(texts)})",
+        unicode="care({0}, {1}, {2}, {3})",
+        latex=r"\operatorname{{care}}({0}, {1}, {2}, {3})",
+        kernel=riccati.continuous_riccati,
+        failure=FAILURE,
+        facts=_facts,
+        domain=("", "", "spd", "spd"),
+        prepare=_prepare,
+        notation=("care",),
+        description=(
+            "The stabilising solution X of A.T @ X + X @ A - X @ B @ inv(R) @ B.T @ X + Q = 0: "
+            "that for which the eigenvalues of A - B @ inv(R) @ B.T @ X have negative real parts. "
+            "Of Q and R the symmetric parts are taken. LinAlgError where there is none."
+        ),
+    )
+)
+
+DARE = register(
+    Operation(
+        name="solve_discrete_are",
+        ranks=(2, 2, 2, 2),
+        shapes=_shapes("solve_discrete_are"),
+        value=_value(scipy.linalg.solve_discrete_are),
+        differential=_discrete,
+        numpy=lambda texts, *_: f"scipy.linalg.solve_discrete_are({', '.join(texts)})",
+        unicode="dare({0}, {1}, {2}, {3})",
+        latex=r"\operatorname{{dare}}({0}, {1}, {2}, {3})",
+        kernel=riccati.discrete_riccati,
+        failure=FAILURE,
+        facts=_facts,
+        domain=("", "", "spd", "spd"),
+        prepare=_prepare,
+        notation=("dare",),
+        description=(
+            "The stabilising solution X of A.T @ X @ A - X - A.T @ X @ B @ inv(R + B.T @ X @ B) @ "
+            "B.T @ X @ A + Q = 0: that for which the eigenvalues of A - B @ K, where "
+            "K = inv(R + B.T @ X @ B) @ B.T @ X @ A, lie inside the unit circle. Of Q and R the "
+            "symmetric parts are taken. LinAlgError where there is none."
+        ),
+    )
+)

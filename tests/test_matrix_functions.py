@@ -1,0 +1,199 @@
+"""Functions of a matrix: kernels against SciPy, also where eigenvalues repeat, and failures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler.differentiate import differential
+from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.ir import Leaf, leaves
+from derivatrix.compiler.operations import OPERATIONS, Operation, matrix_functions
+from derivatrix.compiler.simplify import simplify
+from tests.cases import CASES
+
+FUNCTIONS = ["expm", "logm", "sqrtm", "cosm", "sinm", "tanhm"]
+n = dx.dims("n")
+A, B, E = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.matrix("E", n, n)
+
+
+def along(result: dx.Array, direction: dx.Array) -> dx.Array:
+    """The derivative of a function of A or B as these move along a direction."""
+    tangents = dict.fromkeys((A.node, B.node), direction.node)
+    used = {leaf: tangent for leaf, tangent in tangents.items() if leaf in leaves([result.node])}
+    return dx.Array(differential([result.node], used)[0])
+
+
+def matrices(size: int) -> dict[str, np.ndarray]:
+    """Matrices of all kinds, with the eigenvalues of some of them repeated."""
+    draw = np.random.default_rng(size).normal(size=(size, size))
+    eye, shift = np.eye(size), np.eye(size, k=1)
+    basis = np.linalg.qr(draw)[0]
+    return {
+        "general": draw,
+        "triangular": np.triu(draw),
+        "symmetric": draw + draw.T,
+        "definite": draw @ draw.T + eye,
+        "rotation": 3 * (draw - draw.T),
+        "zero": 0 * draw,
+        "identity": eye,
+        "repeated": basis @ np.diag([2.0] * (size - 1) + [1.0]) @ basis.T,
+        "Jordan": 1.5 * eye + shift,
+        "nilpotent": shift,
+        "skewed": 0.1 * eye + 30 * shift,
+        "nearly singular": basis @ np.diag(np.logspace(-8, 0, size)) @ basis.T,
+        "pairs": np.kron(np.eye(size), [[1.0, -2.0], [2.0, 1.0]]) + np.eye(2 * size, k=2),
+    }
+
+
+def computed(operation: Operation, *arrays: np.ndarray) -> np.ndarray | None:
+    """What the kernel makes of stacked arrays; None where it says that there is nothing."""
+    assert operation.kernel is not None
+    out = np.empty_like(arrays[0])
+    return None if operation.kernel(*arrays, out) is False else out
+
+
+def expected(operation: Operation, *arrays: np.ndarray) -> np.ndarray | None:
+    try:
+        return operation.value([array.astype(float) for array in arrays], ())[0]
+    except np.linalg.LinAlgError:
+        return None
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_values(name: str, size: int) -> None:
+    operation = OPERATIONS[name]
+    for kind, matrix in matrices(size).items():
+        found, value = computed(operation, matrix[None]), expected(operation, matrix[None])
+        assert (found is None) == (value is None), kind
+        if found is not None and value is not None:
+            close(found, value, 1e-10 if kind != "nearly singular" else 1e-7, kind)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_stacks_in_single_precision(name: str) -> None:
+    stack = np.stack([matrices(3)[kind] for kind in ("definite", "repeated", "Jordan")])
+    found = computed(OPERATIONS[name], stack.astype(np.float32))
+    assert found is not None and found.dtype == np.float32
+    close(found, expected(OPERATIONS[name], stack), 1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "sqrtm"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_derivatives_in_directions(name: str, order: int) -> None:
+    directions = np.random.default_rng(7).normal(size=(order, 2, 3, 3))
+    operation = matrix_functions.derivative(matrix_functions.FUNCTIONS[name], order)
+    for kind in ("definite", "repeated", "Jordan", "identity"):
+        stack = np.stack([matrices(3)[kind]] * 2)
+        found = computed(operation, stack, *directions)
+        assert found is not None
+        close(found, expected(operation, stack, *directions), 1e-8, kind)
+
+
+def test_a_large_tangent() -> None:
+    """The eigenvalues of tanh are -1 and 1, far out, and next to a pole of a half of the matrix
+    nothing happens."""
+    far = computed(OPERATIONS["tanhm"], 400 * matrices(5)["symmetric"][None])
+    assert far is not None
+    np.testing.assert_allclose(abs(np.linalg.eigvalsh(far[0])), 1, rtol=1e-11)
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    half = computed(OPERATIONS["tanhm"], np.pi * turn[None] * (1 + 1e-3))
+    assert half is not None
+    close(half[0], np.tan(np.pi * 1e-3) * turn, 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "gradient"),
+    [
+        (dx.trace(dx.expm(A)), "expm(A)ᵀ"),
+        (dx.trace(dx.logm(A)), "A⁻ᵀ"),
+        (dx.trace(dx.sinm(A)), "cosm(A)ᵀ"),
+        (dx.trace(dx.cosm(A)), "−sinm(A)ᵀ"),
+        (dx.trace(dx.tanhm(A)), "I − (tanhm(A)ᵀ)²"),
+        (dx.trace(dx.sqrtm(A)), "½ sqrtm(A)⁻ᵀ"),
+        (dx.trace(dx.expm(A.T) @ E), "Dexpm(Aᵀ)[E]"),
+        (dx.trace(dx.expm(3 * A) @ E), "3 Dexpm(3 A)[E]ᵀ"),
+    ],
+)
+def test_gradients_read_well(scalar: dx.Array, gradient: str) -> None:
+    inputs = [A] if "E" not in gradient else [A, E]
+    assert dx.function("f", inputs, scalar, wrt=[A]).formula("gradient") == gradient
+
+
+def test_directions_have_no_order() -> None:
+    tangents = {A.node: Leaf("T", A.node.shape)}, {A.node: Leaf("U", A.node.shape)}
+    one, other = (
+        simplify(differential(differential([dx.expm(A).node], first), second))[0]
+        for first, second in (tangents, tangents[::-1])
+    )
+    assert one is other
+
+
+def test_third_derivatives() -> None:
+    """In a direction three times, against differences of the second derivative."""
+    generator = np.random.default_rng(3)
+    a, e = generator.normal(size=(2, 3, 3))
+    tangent = {A.node: E.node}
+    second = simplify(differential(differential([dx.expm(A).node], tangent), tangent))
+    third = simplify(differential(second, tangent))[0]
+
+    def at(node: dx.Array, step: float = 0.0) -> np.ndarray:
+        return evaluate(node, {"A": a + step * e, "E": e}, {"n": 3})
+
+    near, far = (at(second[0], h) - at(second[0], -h) for h in (1e-2, 2e-2))
+    close(at(third), (8 * near - far) / 0.12, 1e-6)
+
+
+def close(
+    actual: np.ndarray, wanted: np.ndarray | None, tolerance: float, message: str = ""
+) -> None:
+    assert wanted is not None
+    scale = max(1.0, float(np.abs(wanted).max(initial=0)))
+    np.testing.assert_allclose(actual, wanted, rtol=0, atol=tolerance * scale, err_msg=message)
+
+
+@pytest.mark.parametrize("name", ["logm", "sqrtm"])
+@pytest.mark.parametrize(
+    "matrix", [np.diag([1.0, 0.0]), np.diag([1.0, -2.0]), np.full((2, 2), np.nan)]
+)
+def test_outside_the_domain(name: str, matrix: np.ndarray) -> None:
+    assert computed(OPERATIONS[name], matrix[None]) is None
+    with pytest.raises(np.linalg.LinAlgError):
+        OPERATIONS[name].value([matrix], ())
+
+
+def test_a_compiled_logarithm_says_what_is_wrong() -> None:
+    module = dx.compile(next(case for case in CASES if case.name == "principal"))
+    bad = np.diag([1.0, -2.0])
+    for call in (lambda: module.value(bad), lambda: module.vjp(bad, bad)):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^principal: .*closed negative real axis"):
+            call()
+
+
+RULES = [
+    dx.expm(3 * A.T),
+    along(dx.expm(2 * A.T), E.T),
+    along(along(dx.logm(B.T), 2 * E.T), B.T),
+    along(along(dx.expm(A), E), A),
+    along(dx.expm(A), dx.eye(n)),
+    along(dx.logm(B), dx.eye(n)),
+    along(dx.sinm(A), dx.eye(n)),
+    along(dx.cosm(A), dx.eye(n)),
+    along(dx.tanhm(A), dx.eye(n)),
+    dx.sqrtm(B.T),
+    dx.solve_sylvester(B, B, dx.eye(n)),
+    dx.solve_sylvester(B, B, B),
+]
+
+
+@pytest.mark.parametrize("before", RULES, ids=str)
+def test_rules_change_no_value(before: dx.Array) -> None:
+    """Each rule of the records, on functions where it applies."""
+    after = simplify([before.node])[0]
+    assert after is not before.node
+    values = {"A": matrices(3)["general"], "B": matrices(3)["definite"] + np.eye(3, k=1)}
+    values["E"] = np.random.default_rng(1).normal(size=(3, 3))
+    wanted = evaluate(before.node, values, {"n": 3})
+    close(evaluate(after, values, {"n": 3}), wanted, 1e-11)
