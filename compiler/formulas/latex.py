@@ -25,6 +25,7 @@ class Latex(Unicode):
     minus = "-"
     ones = r"\mathbf{1}"
     hadamard_sign = r" \odot "
+    kronecker_sign = r" \otimes "
     relations: ClassVar = {">=": r"\ge", "<=": r"\le", "==": "=", "!=": r"\ne"}
     words: ClassVar = {"and": r" \land ", "or": r" \lor ", "not": r"\lnot "}
 
@@ -86,6 +87,10 @@ class Latex(Unicode):
 
     def dimension(self, size: Dimension) -> str:
         return sympy.latex(size)
+
+    def blocks(self, rows: list[list[str]]) -> str:
+        body = r" \\ ".join(" & ".join(row) for row in rows)
+        return rf"\begin{{bmatrix}} {body} \end{{bmatrix}}"
 
     def unit(self, position: Dimension) -> str:
         return f"e_{{{self.dimension(position)}}}"

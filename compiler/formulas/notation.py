@@ -163,9 +163,9 @@ class Notation(Builder):
 
     def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         tree = super().sum(node, indices, scope)
-        if not isinstance(tree, Add):
-            return chained(tree)
-        return algebra.add([chained(term) for term in tree.terms], tree.rank)
+        if isinstance(tree, Add):
+            tree = algebra.add([chained(term) for term in tree.terms], tree.rank)
+        return algebra.factored(tree) if isinstance(tree, Add) else chained(tree)
 
     # Products
 
