@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
+from derivatrix.compiler import scalars
 from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.ir import (
@@ -55,6 +56,8 @@ triangle = Triangle(SIZE, SIZE)
 merge, pack, pick = Merge(SIZE, SIZE), Pack(SIZE), Pick((0, 2, 2), SIZE)
 exponential = dx.exp(M).node
 
+above = Array(Map((1 + sympy.sign(slot(0))) / 2, (w.node,)))
+
 PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.count_free_labels, einsum([(w.node, "i")], "i", sizes={"j": SIZE})),
     (products.eliminate_delta, einsum([(delta, "ij"), (M.node, "jk")], "ik")),
@@ -85,6 +88,11 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.merge_powers, einsum([(v.node, "i"), ((v**-1).node, "i"), (w.node, "i")], "i")),
     (products.merge_powers, einsum([(dx.sqrt(v).node, "i")] * 3, "i")),
     (products.merge_powers, einsum([(w.node, "i")] * 5, "i")),
+    (products.drop_indicator, einsum([(above.node, "i"), (dx.maximum(0, w).node, "i")], "i")),
+    (
+        products.drop_indicator,
+        einsum([(Map(scalars.step(slot(0)), (w.node,)), "i"), (dx.relu(w).node, "i")], "i"),
+    ),
     (products.cancel_inverse, einsum([(dx.inv(M).node, "ij"), (M.node, "jk")], "ik")),
     (products.cancel_inverse, einsum([(M.node, "ij"), (dx.inv(M).node, "jk")], "ik")),
     (products.cancel_inverse, einsum([(dx.inv(H).node, "ji"), (H.node, "jk")], "ik")),
@@ -117,6 +125,9 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.logarithm, dx.log(1 + dx.exp(w)).node),
     (functions.logistic, ((1 + dx.exp(w)) ** -1).node),
     (functions.linear_in_zero, dx.solve_sylvester(M, M, dx.zeros(3, 3)).node),
+    (functions.scaled_argument, dx.solve_sylvester(M, H, 2 * M).node),
+    (functions.scaled_argument, dx.solve_sylvester(M, H, s * (M @ H)).node),
+    (functions.inverse_of_orthogonal, dx.inv(Q).node),
     (functions.of_inverse, dx.inv(dx.inv(M)).node),
     (functions.of_inverse, dx.det(dx.inv(M)).node),
     (functions.of_inverse, dx.logabsdet(dx.inv(M)).node),
@@ -149,6 +160,7 @@ def simplified_children(node: Node) -> Node:
 def test_every_rule_has_an_example() -> None:
     tested = {rule for rule, _ in PRODUCTS} | {rule for rule, _ in NODES}
     every = {*products.RULES, *products.FINAL_RULES, *functions.MAP_RULES, *functions.APPLY_RULES}
+    every |= {*functions.FINAL_APPLY_RULES}
     assert every == tested
 
 

@@ -95,8 +95,10 @@ class Builder(ABC):
         """The tree of `node`, with an index for each axis that is not None. `scope`: index
         letters in use."""
         if node not in self.known and self.uses[node] > 1 and _compound(node):
-            text = self.measure(self.draft(node)[0])
-            if text > self.limit:
+            draft, _ = self.draft(node)
+            twice = isinstance(node, Einsum) and self.uses[node] == 2
+            limit = 2 * self.limit if twice and "Ones(" not in draft.order else self.limit
+            if self.measure(draft) > limit:
                 self.define(node)
         if node in self.known:
             return indexed(self.known[node], indices)
@@ -208,6 +210,9 @@ def indexed(tree: Tree, indices: Indices) -> Tree:
 
 
 def _compound(node: Node) -> bool:
+    """Whether a node is worth a name: it is no array of zeros and ones, nor a product of such."""
+    if isinstance(node, Einsum):
+        return not all(isinstance(factor, Structural) for factor, _ in node.factors)
     return not isinstance(node, (Leaf, Structural))
 
 

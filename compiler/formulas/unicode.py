@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import ClassVar
 
 import sympy
@@ -69,6 +71,8 @@ FRACTIONS = {
 
 SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
 
 HEADS = {
     "asin": "arcsin",
@@ -161,12 +165,15 @@ class Unicode:
 
     def dimension(self, size: Dimension) -> str:
         """A polynomial in dimensions."""
-        return str(size).replace("**", "^").replace("*", " ").replace("-", self.minus)
+        text = re.sub(r"floor\(([^()]*)\)", r"⌊\1⌋", str(size))
+        text = re.sub(r"Mod\(([^(),]*), ([^(),]*)\)", r"\1 mod \2", text)
+        return text.replace("**", "^").replace("*", " ").replace("-", self.minus)
 
     def unit(self, position: Dimension) -> str:
         if position.is_Integer:
             return f"e{str(position).translate(SUBSCRIPTS)}"
-        return f"e[{self.dimension(position)}]"
+        text = self.dimension(position)
+        return f"e_{text}" if text.isalnum() else f"e[{text}]"
 
     def operation(self, tree: Call, arguments: list[str]) -> str:
         return tree.operation.formula("unicode", tree.output).format(*arguments)
@@ -482,8 +489,12 @@ class Unicode:
         return self.bracket(self.condition(tree)), ATOM
 
     def show_choice(self, tree: Choice) -> Text:
-        if (tree.yes, tree.no) == (Number(sympy.S.One), Number(sympy.S.Zero)):
+        zero, one = Number(sympy.S.Zero), Number(sympy.S.One)
+        if (tree.yes, tree.no) == (one, zero):
             return self.bracket(self.condition(tree.condition)), ATOM
+        opposite = OPPOSITE.get(getattr(tree.condition, "symbol", ""))
+        if isinstance(tree.condition, Relation) and opposite and (tree.yes, tree.no) == (zero, one):
+            return self.bracket(self.condition(replace(tree.condition, symbol=opposite))), ATOM
         return self.choice(tree)
 
     def show_call(self, tree: Call) -> Text:

@@ -8,6 +8,7 @@ import sympy
 
 from derivatrix.compiler import scalars
 from derivatrix.compiler.arrays import Array, apply, elementwise, scale, subtract
+from derivatrix.compiler.facts import facts
 from derivatrix.compiler.ir import (
     Apply,
     Delta,
@@ -169,6 +170,37 @@ def linear_in_zero(node: Apply) -> Node | None:
     return None
 
 
+def scaled_argument(node: Apply) -> Node | None:
+    """An operation that is linear in an argument: L(c A) = c L(A), for numbers c and scalars."""
+    for position in node.operation.transposes:
+        inner, labels = node.arguments[position]
+        if not isinstance(inner, Einsum):
+            continue
+        scalars = [factor for factor in inner.factors if not factor[1]]
+        arrays = tuple(factor for factor in inner.factors if factor[1])
+        if not arrays or (inner.coefficient == 1 and not scalars):
+            continue
+        argument: Node = Einsum(sympy.S.One, arrays, inner.sizes, inner.ndim)
+        if len(arrays) == 1 and arrays[0][1] == tuple(range(len(inner.sizes))):
+            argument = arrays[0][0]
+        before, after = node.arguments[:position], node.arguments[position + 1 :]
+        arguments = (*before, (argument, labels), *after)
+        core = Apply(node.operation, arguments, node.stack, node.parameters, node.output)
+        axes = tuple(range(node.ndim))
+        return einsum([*scalars, (core, axes)], axes, inner.coefficient)
+    return None
+
+
+def inverse_of_orthogonal(node: Apply) -> Node | None:
+    """Q⁻¹ = Qᵀ."""
+    matrix, labels = node.arguments[0]
+    if node.operation is not INVERSE or "orthogonal" not in facts(matrix):
+        return None
+    if labels != tuple(range(len(node.stack))):
+        return None
+    return einsum([(matrix, (*labels, "i", "j"))], (*labels, "j", "i"))
+
+
 def of_inverse(node: Apply) -> Node | None:
     """(A⁻¹)⁻¹ = A; det, logdet of A⁻¹ from those of A."""
     inner = node.arguments[0][0]
@@ -239,6 +271,10 @@ MAP_RULES: tuple[Callable[[Map], Node | None], ...] = (
 
 APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
     linear_in_zero,
+    scaled_argument,
     of_inverse,
     of_transpose,
 )
+
+FINAL_APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (inverse_of_orthogonal,)
+"""True at the points of a curved structure only, not along every direction there."""

@@ -25,6 +25,7 @@ from derivatrix.compiler.formulas.algebra.reductions import (
     norm,
     total,
     trace,
+    triangle,
 )
 from derivatrix.compiler.formulas.algebra.sums import add
 from derivatrix.compiler.formulas.algebra.transposition import transpose
@@ -51,4 +52,5 @@ __all__ = [
     "total",
     "trace",
     "transpose",
+    "triangle",
 ]

@@ -47,7 +47,7 @@ def scale(coefficient: sympy.Expr, scalars: Iterable[Tree], body: Tree | None = 
 
 
 def _scaled(coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None) -> Tree:
-    if coefficient.is_Float and coefficient == int(coefficient):
+    if coefficient.is_Float and float(coefficient).is_integer():
         coefficient = sympy.Integer(int(coefficient))
     kept = [products.raised(base, Number(exponent)) for base, exponent in powers.items()]
     kept.sort(key=order.scalar_order)

@@ -166,10 +166,9 @@ def _common_ends(tree: Add) -> Iterator[Tree]:
             members = [i for i, other in enumerate(ends) if other == factor]
             if factor is None or len(members) < 2 or factor.rank != 2 or _plain(factor):
                 continue
-            alike = [parts[i] for i in members]
-            count = _shared([chain for _, chain in alike], end)
-            rest = [tree.terms[i] for i in range(len(parts)) if i not in members]
-            yield from _taken_out(alike, end, count, rest, tree.rank)
+            longer = [i for i in members if len(parts[i][1]) > 1]
+            for chosen in dict.fromkeys((tuple(members), tuple(longer))):
+                yield from _taken_out(tree, parts, chosen, end)
     if tree.rank == 1:
         yield from _common_columns(tree, parts)
 
@@ -181,12 +180,9 @@ def _common_columns(tree: Add, parts: Sequence[tuple[Tree, list[Tree]]]) -> Iter
         members = [i for i, other in enumerate(ends) if other == factor]
         if factor is None or len(members) < 2 or factor.rank != 1:
             continue
-        alike = [parts[i] for i in members]
-        if any(len(chain) < 2 or chain[-2].rank == 1 for _, chain in alike):
-            continue
-        rest = [tree.terms[i] for i in range(len(parts)) if i not in members]
-        count = _shared([chain for _, chain in alike], -1)
-        yield from _taken_out(alike, -1, count, rest, tree.rank)
+        own = [parts[i][1] for i in members]
+        if all(len(chain) > 1 and chain[-2].rank == 2 for chain in own):
+            yield from _taken_out(tree, parts, members, -1)
 
 
 def _plain(factor: Tree) -> bool:
@@ -214,25 +210,30 @@ def _shared(found: Sequence[list[Tree]], end: int) -> int:
 
 
 def _taken_out(
-    alike: Sequence[tuple[Tree, list[Tree]]], end: int, count: int, rest: Sequence[Tree], rank: int
+    tree: Add, parts: Sequence[tuple[Tree, list[Tree]]], members: Sequence[int], end: int
 ) -> Iterator[Tree]:
     """The sum with the common factors of some terms taken out."""
+    if len(members) < 2:
+        return
+    alike = [parts[i] for i in members]
+    rest = [term for i, term in enumerate(tree.terms) if i not in members]
+    count = _shared([chain for _, chain in alike], end)
     chain = alike[0][1]
     common = chain[:count] if end == 0 else chain[len(chain) - count :]
     inner: list[Tree] = []
     for scalar, own in alike:
         left = own[count:] if end == 0 else own[: len(own) - count]
         if not left:
-            if scalar not in PLUS_MINUS or (end == 0 and rank == 1):
+            if scalar not in PLUS_MINUS or (end == 0 and tree.rank == 1):
                 return
             left = [UNIT]
         inner.append(coefficients.scale(ONE, [scalar], chains.matmul(*left)))
-    if len({tree.rank for tree in inner}) > 1:
+    if len({own.rank for own in inner}) > 1:
         return
     sign, total = _signed(sums.add(inner, inner[0].rank))
-    parts = [*common, total] if end == 0 else [total, *common]
-    product = coefficients.scale(sign, [], chains.matmul(*parts))
-    yield sums.add([*rest, product], rank) if rest else product
+    factors = [*common, total] if end == 0 else [total, *common]
+    product = coefficients.scale(sign, [], chains.matmul(*factors))
+    yield sums.add([*rest, product], tree.rank) if rest else product
 
 
 def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:

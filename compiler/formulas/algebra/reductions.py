@@ -29,6 +29,7 @@ from derivatrix.compiler.formulas.tree import (
     Trace,
     Transpose,
     Tree,
+    Triangle,
     is_row,
 )
 
@@ -53,6 +54,15 @@ def diagonal(matrix: Tree) -> Tree:
     if isinstance(matrix, Transpose):
         return diagonal(matrix.body)
     return matrix.body if isinstance(matrix, Diag) else Diagonal(matrix)
+
+
+def triangle(matrix: Tree, lower: bool, offset: int) -> Tree:
+    """The entries of one triangle, zeros elsewhere."""
+    if isinstance(matrix, Scale) and matrix.body is not None:
+        return coefficients.scale(
+            matrix.coefficient, matrix.scalars, triangle(matrix.body, lower, offset)
+        )
+    return Triangle(matrix, lower, offset)
 
 
 def total(tree: Tree) -> Tree:
