@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
@@ -135,8 +135,12 @@ class Builder(ABC):
         """The length of a tree's text."""
 
     def fresh_name(self, node: Node) -> Name:
-        """An unused name for a definition: T1, T2, ... (t1, ... for vectors and scalars)."""
-        rank = node.ndim - (BATCH in node.shape[:1])
+        """An unused name for a definition."""
+        name = self.new_name(node.ndim - (BATCH in node.shape[:1]))
+        return replace(name, axes=node.ndim, symmetric="symmetric" in facts(node))
+
+    def new_name(self, rank: int) -> Name:
+        """An unused name: T1, T2, ... (t1, ... for vectors and scalars)."""
         candidates = "TUVWZ" if rank > 1 else "tuvwz"
         letters = [letter for letter in candidates if letter not in self.taken] or ["part_"]
         while True:
@@ -144,7 +148,7 @@ class Builder(ABC):
             base, python = f"{letters[0]}{self.number}", f"t{self.number}"
             if not {base, python} & self.taken:
                 break
-        return Name(node.ndim, base, python, symmetric="symmetric" in facts(node))
+        return Name(rank, base, python)
 
     def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A sum's tree."""

@@ -8,6 +8,7 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 
+from derivatrix.compiler import scalars
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas.tree import Number, Size, Tree
 from derivatrix.runtime.errors import UnsupportedError
@@ -47,6 +48,8 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
             return algebra.logic(type(expression).__name__.lower(), parts(ordered))
         case sympy.logic.boolalg.BooleanAtom():
             return Number(ONE if expression else sympy.S.Zero)
+        case scalars.step():
+            return algebra.relation(">", *parts(expression.args), Number(sympy.S.Zero))
         case sympy.Function() | sympy.Max() | sympy.Min():
             arguments = expression.args
             if not isinstance(expression, sympy.Function) or expression.is_commutative is None:

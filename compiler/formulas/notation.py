@@ -26,6 +26,8 @@ from derivatrix.compiler.formulas.build import (
     product,
 )
 from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.rewrite import replaced
+from derivatrix.compiler.formulas.sharing import plain_indicators, shared
 from derivatrix.compiler.formulas.tree import (
     Add,
     Bracket,
@@ -76,6 +78,16 @@ class Notation(Builder):
         self.limit = 30 if by_index else 12
         self.open: set[Node] = set()
         super().__init__(root, names)
+
+    def result(self) -> tuple[Tree, Indices]:
+        tree, indices = super().result()
+        trees = [tree, *(part.tree for part in self.definitions)]
+        table = plain_indicators(trees)
+        self.definitions = [
+            replace(part, tree=replaced(part.tree, table)) for part in self.definitions
+        ]
+        tree, self.definitions = shared(replaced(tree, table), self.definitions, self.new_name)
+        return tree, indices
 
     def measure(self, tree: Tree) -> int:
         return len(UNICODE.text(tree))
