@@ -63,11 +63,8 @@ def render_equation(
         return f"{left} = {_numpy(node, NumPy(sizes))}"
     printer, builder = _notation(node, style, names)
     tree, indices = builder.result()
-    lines = [
-        (_left(printer, left, indices), printer.text(tree)),
-        *_definitions(printer, builder, tree),
-    ]
-    return printer.equations(lines)
+    first = _left(printer, left, indices), printer.text(tree)
+    return printer.equations([first, *_definitions(printer, builder, tree)])
 
 
 def _notation(node: Node, style: str, names: Mapping[str, str] | None) -> tuple[Unicode, Notation]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import sympy
 
 from derivatrix.compiler import dimensions
+from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.facts import facts
 from derivatrix.compiler.formulas import algebra, expressions
 from derivatrix.compiler.formulas.tree import (
@@ -60,11 +61,13 @@ BATCH = dimensions.symbol("batch")
 
 @dataclass(frozen=True)
 class Definition:
-    """`name` stands for `tree`; `indices` are those that the left side shows."""
+    """`name` stands for `tree`; `indices` are those that the left side shows, where it has any for
+    axes of these sizes."""
 
     name: Name
     tree: Tree
     indices: Indices
+    shape: Shape = ()
 
 
 class Builder(ABC):
@@ -113,7 +116,7 @@ class Builder(ABC):
             tree, indices = self.draft(node)
             name = self.fresh_name(node)
             self.known[node] = name
-            self.definitions.append(Definition(name, tree, indices))
+            self.definitions.append(Definition(name, tree, indices, node.shape))
         return self.known[node]
 
     def draft(self, node: Node) -> tuple[Tree, Indices]:

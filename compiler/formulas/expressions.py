@@ -49,7 +49,7 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
         case sympy.logic.boolalg.BooleanAtom():
             return Number(ONE if expression else sympy.S.Zero)
         case scalars.step():
-            return algebra.relation(">", *parts(expression.args), Number(sympy.S.Zero))
+            return algebra.relation(">", parts(expression.args)[0], Number(sympy.S.Zero))
         case sympy.Function() | sympy.Max() | sympy.Min():
             arguments = expression.args
             if not isinstance(expression, sympy.Function) or expression.is_commutative is None:

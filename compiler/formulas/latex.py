@@ -9,7 +9,7 @@ import sympy
 
 from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.formulas.names import latex_name
-from derivatrix.compiler.formulas.tree import Call, Choice, Function, Literal, Name, Relation, Tree
+from derivatrix.compiler.formulas.tree import Call, Choice, Function, Literal, Name, Tree
 from derivatrix.compiler.formulas.unicode import ATOM, POWER, Text, Unicode
 
 COMMANDS = {
@@ -141,12 +141,6 @@ class Latex(Unicode):
         if tree.head == "sigmoid":
             return rf"\sigma\left({arguments[0]}\right)", ATOM
         return super().show_function(tree)
-
-    def condition(self, tree: Tree) -> str:
-        if isinstance(tree, Relation):
-            symbol = self.relations.get(tree.symbol, tree.symbol)
-            return f"{self.text(tree.left)} {symbol} {self.text(tree.right)}"
-        return super().condition(tree)
 
     def delta(self, left: str, right: str) -> str:
         return (

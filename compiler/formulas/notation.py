@@ -27,7 +27,7 @@ from derivatrix.compiler.formulas.build import (
 )
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.rewrite import replaced
-from derivatrix.compiler.formulas.sharing import plain_indicators, shared
+from derivatrix.compiler.formulas.sharing import numbered, plain_indicators, shared
 from derivatrix.compiler.formulas.tree import (
     Add,
     Bracket,
@@ -86,7 +86,8 @@ class Notation(Builder):
         self.definitions = [
             replace(part, tree=replaced(part.tree, table)) for part in self.definitions
         ]
-        tree, self.definitions = shared(replaced(tree, table), self.definitions, self.new_name)
+        tree, parts = shared(replaced(tree, table), self.definitions, self.new_name)
+        tree, self.definitions = numbered(tree, parts)
         return tree, indices
 
     def measure(self, tree: Tree) -> int:

@@ -50,6 +50,22 @@ def shared(tree: Tree, definitions: Sequence[Definition], name: Callable[[int], 
         parts.insert(max(used, default=-1) + 1, Definition(own, part, (None,) * part.rank))
 
 
+def numbered(tree: Tree, definitions: Sequence[Definition]) -> Formula:
+    """The same with the definitions' numbers in the order in which they stand."""
+    numbers = sorted(int(part.name.python[1:]) for part in definitions)
+    table: dict[Tree, Tree] = {}
+    names = []
+    for number, part in zip(numbers, definitions, strict=True):
+        letter = part.name.base.rstrip("0123456789")
+        names.append(replace(part.name, base=f"{letter}{number}", python=f"t{number}"))
+        table[part.name] = names[-1]
+    parts = [
+        replace(part, name=name, tree=replaced(part.tree, table))
+        for name, part in zip(names, definitions, strict=True)
+    ]
+    return replaced(tree, table), parts
+
+
 def _repeated(trees: Sequence[Tree]) -> Tree | None:
     """The part that a name saves most for."""
     counts = occurrences(list(trees))

@@ -474,6 +474,8 @@ class Unicode:
     def condition(self, tree: Tree) -> str:
         """A condition without its bracket."""
         if isinstance(tree, Relation):
+            if tree.symbol in (">", ">=") and tree.right == Number(sympy.S.Zero):
+                return self._order(tree.symbol, tree.left)
             left, right = self.text(tree.left), self.text(tree.right)
             return f"{left} {self.relations.get(tree.symbol, tree.symbol)} {right}"
         if isinstance(tree, Logic):
