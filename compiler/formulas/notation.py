@@ -198,11 +198,12 @@ class Notation(Builder):
         parts = product(node)
         fixed = {i: index for i, index in enumerate(indices) if index is not None}
         output = tuple(i for i, index in enumerate(indices) if index is None)
-        letters: list[str] = []
+        letters: dict[str, sympy.Expr] = {}
         for label in parts.summed:
             if parts.sizes[label] == BATCH:
-                letters.append(next(self.unused(scope | set(letters), batched=True)))
-                fixed[label] = _letter(letters[-1])
+                letter = next(self.unused(scope | set(letters), batched=True))
+                letters[letter] = BATCH
+                fixed[label] = _letter(letter)
         if not _reducible(parts.factors, fixed, output, parts):
             raise NoMatrixNotation
         scope |= set(letters)
@@ -291,7 +292,7 @@ class Notation(Builder):
         inner = {**fixed, label: _letter(letter)}
         items = self._items(factors, inner, parts, scope | {letter})
         body, output = _joined(items, parts)
-        return over([letter], body), output
+        return over({letter: parts.sizes[label]}, body), output
 
     def _entry_of_product(
         self,
@@ -388,7 +389,7 @@ def _reducible(
     return _body(items, output, parts) is not None
 
 
-def over(letters: list[str], body: Tree) -> Tree:
+def over(letters: dict[str, sympy.Expr], body: Tree) -> Tree:
     """The sum of `body` over letters, with what has no indices in front and inner sums joined."""
     if not letters:
         return body
@@ -396,11 +397,12 @@ def over(letters: list[str], body: Tree) -> Tree:
     outside = [part for part in parts.scalars if not part.letters & set(letters)]
     inside = [part for part in parts.scalars if part.letters & set(letters)]
     sums = [part for part in inside if isinstance(part, Over)]
-    inner = [letter for part in sums for letter in part.over]
-    if parts.body is None and len(set(inner)) == len(inner):
+    inner = [pair for part in sums for pair in zip(part.over, part.sizes, strict=True)]
+    if parts.body is None and len(dict(inner)) == len(inner):
         inside = [part.body if isinstance(part, Over) else part for part in inside]
-        letters = [*letters, *inner]
-    total = Over(tuple(letters), algebra.scale(ONE, inside, parts.body))
+        letters = {**letters, **dict(inner)}
+    below = tuple(letters.values())
+    total = Over(tuple(letters), algebra.scale(ONE, inside, parts.body), below)
     return algebra.scale(parts.coefficient, outside, total)
 
 

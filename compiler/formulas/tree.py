@@ -497,10 +497,11 @@ class Bracket(Tree):
 
 @dataclass(frozen=True)
 class Over(Tree):
-    """The sum of `body` over index letters."""
+    """The sum of `body` over index letters, each below its size."""
 
     over: tuple[str, ...]
     body: Tree
+    sizes: Shape
 
     @cached_property
     def letters(self) -> frozenset[str]:

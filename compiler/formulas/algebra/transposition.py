@@ -59,7 +59,7 @@ def transpose(tree: Tree) -> Tree:
         case Triangle():
             return Triangle(transpose(tree.body), not tree.lower, -tree.offset)
         case Over():
-            return Over(tree.over, transpose(tree.body))
+            return Over(tree.over, transpose(tree.body), tree.sizes)
         case Padded():
             return parts.padded(transpose(tree.body), tree.ranges[::-1])
         case Block():
