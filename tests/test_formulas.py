@@ -39,6 +39,7 @@ from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 from derivatrix.compiler.operations.sylvester import SYLVESTER
 from derivatrix.runtime.errors import UnsupportedError
+from tests.trees import formula_value
 
 n, m, batch = dimensions.dims("n m batch")
 SIZES = {"n": 3, "m": 2, "batch": 4}
@@ -468,3 +469,14 @@ def test_random_nodes(node):
         assert balanced(render_equation("Z", node, style))
     if well_conditioned(node):
         check(node)
+        check_trees(node, values_of(node), SIZES)
+
+
+def check_trees(node, values, sizes):
+    """The formulas for reading stand for the node's array."""
+    with np.errstate(all="ignore"):
+        expected = evaluate(node, values, sizes)
+        size = np.abs(expected[np.isfinite(expected)]).max(initial=1.0)
+        for by_index in (False, True):
+            result = np.broadcast_to(formula_value(node, values, sizes, by_index), expected.shape)
+            np.testing.assert_allclose(result, expected, rtol=1e-7, atol=1e-8 * size)

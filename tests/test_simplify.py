@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix import svdvals
+from derivatrix.compiler import scalars
 from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.ir import (
@@ -57,6 +58,7 @@ merge, pack, pick = Merge(SIZE, SIZE), Pack(SIZE), Pick((0, 2, 2), SIZE)
 exponential = dx.exp(M).node
 
 thin, vectors = dx.qr(M[:, :2]).Q, dx.eigh(H).eigenvectors
+above = Array(Map((1 + sympy.sign(slot(0))) / 2, (w.node,)))
 
 PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.count_free_labels, einsum([(w.node, "i")], "i", sizes={"j": SIZE})),
@@ -88,6 +90,11 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.merge_powers, einsum([(v.node, "i"), ((v**-1).node, "i"), (w.node, "i")], "i")),
     (products.merge_powers, einsum([(dx.sqrt(v).node, "i")] * 3, "i")),
     (products.merge_powers, einsum([(w.node, "i")] * 5, "i")),
+    (products.drop_indicator, einsum([(above.node, "i"), (dx.maximum(0, w).node, "i")], "i")),
+    (
+        products.drop_indicator,
+        einsum([(Map(scalars.step(slot(0)), (w.node,)), "i"), (dx.relu(w).node, "i")], "i"),
+    ),
     (products.cancel_inverse, einsum([(dx.inv(M).node, "ij"), (M.node, "jk")], "ik")),
     (products.cancel_inverse, einsum([(M.node, "ij"), (dx.inv(M).node, "jk")], "ik")),
     (products.cancel_inverse, einsum([(dx.inv(H).node, "ji"), (H.node, "jk")], "ik")),
@@ -128,6 +135,7 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.logistic, ((1 + dx.exp(w)) ** -1).node),
     (functions.linear_in_zero, dx.solve_sylvester(M, M, dx.zeros(3, 3)).node),
     (functions.scaled_linear, dx.solve_sylvester(M, M, 3 * s * M).node),
+    (functions.inverse_of_orthogonal, dx.inv(Q).node),
     (functions.of_inverse, dx.inv(dx.inv(M)).node),
     (functions.of_inverse, dx.det(dx.inv(M)).node),
     (functions.of_inverse, dx.logabsdet(dx.inv(M)).node),
@@ -160,6 +168,7 @@ def simplified_children(node: Node) -> Node:
 def test_every_rule_has_an_example() -> None:
     tested = {rule for rule, _ in PRODUCTS} | {rule for rule, _ in NODES}
     every = {*products.RULES, *products.FINAL_RULES, *functions.MAP_RULES, *functions.APPLY_RULES}
+    every |= {*functions.FINAL_APPLY_RULES}
     assert every == tested
 
 

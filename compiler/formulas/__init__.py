@@ -15,7 +15,8 @@ from derivatrix.compiler.formulas.build import Builder
 from derivatrix.compiler.formulas.latex import LATEX
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.numpy import NumPy
-from derivatrix.compiler.formulas.tree import Indices, Number
+from derivatrix.compiler.formulas.sharing import conventions
+from derivatrix.compiler.formulas.tree import Indices, Number, Tree
 from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
 from derivatrix.compiler.ir import Node
 
@@ -41,10 +42,9 @@ def render(
         return _numpy(node, NumPy(sizes))
     printer, builder = _notation(node, style, names)
     tree, _ = builder.result()
+    lines = _definitions(printer, builder, tree)
     text = printer.text(tree)
-    if not builder.definitions:
-        return text
-    return printer.where(text, _definitions(printer, builder))
+    return printer.where(text, lines) if lines else text
 
 
 def render_equation(
@@ -63,8 +63,8 @@ def render_equation(
         return f"{left} = {_numpy(node, NumPy(sizes))}"
     printer, builder = _notation(node, style, names)
     tree, indices = builder.result()
-    lines = [(_left(printer, left, indices), printer.text(tree)), *_definitions(printer, builder)]
-    return printer.equations(lines)
+    first = _left(printer, left, indices), printer.text(tree)
+    return printer.equations([first, *_definitions(printer, builder, tree)])
 
 
 def _notation(node: Node, style: str, names: Mapping[str, str] | None) -> tuple[Unicode, Notation]:
@@ -79,11 +79,13 @@ def _left(printer: Unicode, left: str, indices: Indices) -> str:
     return printer.indices(left, texts) if texts else left
 
 
-def _definitions(printer: Unicode, builder: Builder) -> list[tuple[str, str]]:
-    return [
+def _definitions(printer: Unicode, builder: Builder, tree: Tree) -> list[tuple[str, str]]:
+    trees = [tree, *(part.tree for part in builder.definitions)]
+    lines = [
         (_left(printer, printer.text(part.name), part.indices), printer.text(part.tree))
         for part in builder.definitions
     ]
+    return lines + conventions(printer, trees)
 
 
 def _numpy(node: Node, printer: NumPy) -> str:

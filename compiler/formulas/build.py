@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
 from derivatrix.compiler import dimensions
+from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.facts import facts
 from derivatrix.compiler.formulas import algebra, expressions
 from derivatrix.compiler.formulas.tree import (
@@ -60,11 +61,13 @@ BATCH = dimensions.symbol("batch")
 
 @dataclass(frozen=True)
 class Definition:
-    """`name` stands for `tree`; `indices` are those that the left side shows."""
+    """`name` stands for `tree`; `indices` are those that the left side shows, where it has any for
+    axes of these sizes."""
 
     name: Name
     tree: Tree
     indices: Indices
+    shape: Shape = ()
 
 
 class Builder(ABC):
@@ -95,8 +98,10 @@ class Builder(ABC):
         """The tree of `node`, with an index for each axis that is not None. `scope`: index
         letters in use."""
         if node not in self.known and self.uses[node] > 1 and _compound(node):
-            text = self.measure(self.draft(node)[0])
-            if text > self.limit:
+            draft, _ = self.draft(node)
+            twice = isinstance(node, Einsum) and self.uses[node] == 2
+            limit = 2 * self.limit if twice and "Ones(" not in draft.order else self.limit
+            if self.measure(draft) > limit:
                 self.define(node)
         if node in self.known:
             return indexed(self.known[node], indices)
@@ -111,7 +116,7 @@ class Builder(ABC):
             tree, indices = self.draft(node)
             name = self.fresh_name(node)
             self.known[node] = name
-            self.definitions.append(Definition(name, tree, indices))
+            self.definitions.append(Definition(name, tree, indices, node.shape))
         return self.known[node]
 
     def draft(self, node: Node) -> tuple[Tree, Indices]:
@@ -133,8 +138,12 @@ class Builder(ABC):
         """The length of a tree's text."""
 
     def fresh_name(self, node: Node) -> Name:
-        """An unused name for a definition: T1, T2, ... (t1, ... for vectors and scalars)."""
-        rank = node.ndim - (BATCH in node.shape[:1])
+        """An unused name for a definition."""
+        name = self.new_name(node.ndim - (BATCH in node.shape[:1]))
+        return replace(name, axes=node.ndim, symmetric="symmetric" in facts(node))
+
+    def new_name(self, rank: int) -> Name:
+        """An unused name: T1, T2, ... (t1, ... for vectors and scalars)."""
         candidates = "TUVWZ" if rank > 1 else "tuvwz"
         letters = [letter for letter in candidates if letter not in self.taken] or ["part_"]
         while True:
@@ -142,7 +151,7 @@ class Builder(ABC):
             base, python = f"{letters[0]}{self.number}", f"t{self.number}"
             if not {base, python} & self.taken:
                 break
-        return Name(node.ndim, base, python, symmetric="symmetric" in facts(node))
+        return Name(rank, base, python)
 
     def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A sum's tree."""
@@ -208,6 +217,9 @@ def indexed(tree: Tree, indices: Indices) -> Tree:
 
 
 def _compound(node: Node) -> bool:
+    """Whether a node is worth a name: it is no array of zeros and ones, nor a product of such."""
+    if isinstance(node, Einsum):
+        return not all(isinstance(factor, Structural) for factor, _ in node.factors)
     return not isinstance(node, (Leaf, Structural))
 
 

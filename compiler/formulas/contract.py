@@ -14,7 +14,17 @@ import sympy
 
 from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.formulas import algebra
-from derivatrix.compiler.formulas.tree import Identity, Ones, Transpose, Tree
+from derivatrix.compiler.formulas.tree import (
+    Identity,
+    Kronecker,
+    Mask,
+    Merged,
+    Ones,
+    Transpose,
+    Tree,
+    Unvectorised,
+    Vectorised,
+)
 
 Labels = tuple[int, ...]
 Item = tuple[Tree, Labels]
@@ -56,12 +66,16 @@ def contract(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None
     delta = next((item for item in items if _is_delta(item, output)), None)
     if delta is not None:
         return _on_diagonal([item for item in items if item is not delta], output, sizes)
+    mask = next((item for item in items if _is_mask(item, output)), None)
+    if mask is not None:
+        return _on_triangle(mask, [item for item in items if item is not mask], output, sizes)
     graph = Graph([item for item in items if item[1]], output, sizes, scalars)
-    if any(len(labels) > 2 for _, labels in graph.items) or len(output) > 2:
+    large = [tree for tree, labels in graph.items if len(labels) > 2]
+    if not all(isinstance(tree, Merged) for tree in large) or len(output) > 2:
         return None
     while any(rule(graph) for rule in RULES):
         pass
-    if graph.summed():
+    if graph.summed() or any(len(labels) > 2 for _, labels in graph.items):
         return None
     shape = tuple(sizes[label] for label in output)
     return algebra.scale(sympy.S.One, graph.scalars, _assembled(graph, shape))
@@ -78,6 +92,24 @@ def _on_diagonal(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | 
     merged = [(tree, tuple(first if i == second else i for i in own)) for tree, own in items]
     vector = contract(merged, (first,), sizes)
     return None if vector is None else algebra.diag(vector)
+
+
+def _is_mask(item: Item, output: Labels) -> bool:
+    tree, labels = item
+    return isinstance(tree, Mask) and len(output) == 2 and set(labels) == set(output)
+
+
+def _on_triangle(mask: Item, items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None:
+    """The product of `items` and the mask of a triangle."""
+    tree, labels = mask
+    rest = contract(items, output, sizes)
+    assert isinstance(tree, Mask)
+    lower = labels == output
+    if rest is None:
+        return None
+    if not items:
+        return tree if lower else Transpose(tree)
+    return algebra.triangle(rest, lower, -tree.offset if lower else tree.offset)
 
 
 def _loop(graph: Graph) -> bool:
@@ -128,7 +160,7 @@ def _alone(graph: Graph) -> bool:
     """A summed label that one item has: a product with ones."""
     for label in graph.summed():
         items = graph.having(label)
-        if len(items) == 1:
+        if len(items) == 1 and len(items[0][1]) < 3:
             ones = Ones(graph.sizes[label])
             return _join(graph, items[0], (ones, (label,)), label, [items[0]])
     return False
@@ -153,7 +185,7 @@ def _pair(graph: Graph) -> bool:
     found = []
     for order, label in enumerate(graph.summed()):
         items = graph.having(label)
-        if len(items) == 2:
+        if len(items) == 2 and all(len(labels) < 3 for _, labels in items):
             found.append((sum(len(labels) for _, labels in items), order, label, items))
     if not found:
         return False
@@ -176,7 +208,69 @@ def _weighted(graph: Graph) -> bool:
     return False
 
 
-RULES: tuple[Callable[[Graph], bool], ...] = (_loop, _parallel, _alone, _pair, _weighted)
+def _private(graph: Graph, label: int) -> Item | None:
+    """The one other item that has a summed label which two items have."""
+    items = [item for item in graph.having(label) if not isinstance(item[0], Merged)]
+    alone = label not in graph.output and len(graph.having(label)) == 2
+    return items[0] if alone and len(items) == 1 else None
+
+
+def _vectorised(graph: Graph) -> bool:
+    """A matrix both of whose axes are merged: vec; a vector that is split: its inverse."""
+    for item in graph.items:
+        merge, labels = item
+        if not isinstance(merge, Merged) or len(set(labels)) < 3:
+            continue
+        merged, first, second = labels
+        whole = _private(graph, first)
+        if whole is not None and whole is _private(graph, second):
+            order = labels[1:] if merge.packed else (second, first)
+            vector = Vectorised(_turned(whole, order), merge.packed)
+            return graph.replace([whole, item], vector, (merged,))
+        vector_item = _private(graph, merged)
+        if vector_item is not None and len(vector_item[1]) == 1:
+            order, sizes = labels[1:], (merge.outer, merge.inner)
+            if not merge.packed:
+                order, sizes = order[::-1], sizes[::-1]
+            matrix = Unvectorised(vector_item[0], *sizes, merge.packed)
+            return graph.replace([vector_item, item], matrix, order)
+    return False
+
+
+def _kronecker(graph: Graph) -> bool:
+    """Two pairs of axes merged, of two matrices, or one pair of two vectors."""
+    merges = [item for item in graph.items if isinstance(item[0], Merged) and not item[0].packed]
+    for one in merges:
+        left, right = (_private(graph, label) for label in one[1][1:])
+        if left is None or right is None or left is right:
+            continue
+        if len(left[1]) == len(right[1]) == 1:
+            product = Kronecker(left[0], right[0])
+            return graph.replace([one, left, right], product, one[1][:1])
+        for two in merges:
+            if two is one:
+                continue
+            if (_private(graph, two[1][1]), _private(graph, two[1][2])) != (left, right):
+                continue
+            factors = (
+                _turned(item, (one[1][place], two[1][place]))
+                for place, item in ((1, left), (2, right))
+            )
+            return graph.replace(
+                [one, two, left, right], Kronecker(*factors), (one[1][0], two[1][0])
+            )
+    return False
+
+
+RULES: tuple[Callable[[Graph], bool], ...] = (
+    _loop,
+    _parallel,
+    _alone,
+    _pair,
+    _weighted,
+    _vectorised,
+    _kronecker,
+)
 
 
 def _assembled(graph: Graph, shape: Shape) -> Tree | None:

@@ -8,6 +8,7 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 
+from derivatrix.compiler import scalars
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas.tree import Number, Size, Tree
 from derivatrix.runtime.errors import UnsupportedError
@@ -31,26 +32,61 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
         case sympy.Number() | sympy.NumberSymbol():
             return Number(expression)
         case sympy.Add():
-            return algebra.add(parts(expression.args), rank)
+            found, left = _indicators(expression.args)
+            terms = [_indicator(scale, convert(t, symbols, rank)) for scale, t in found]
+            return algebra.add([*terms, *parts(left)], rank)
         case sympy.Mul():
-            return algebra.hadamard(parts(expression.args), rank)
+            return algebra.hadamard(parts(_with_one_root(expression.args)), rank)
         case sympy.Pow():
             return algebra.raised(*_two(parts(expression.args)))
         case sympy.Piecewise():
             return _piecewise(expression.args, symbols, rank)
         case Relational():
-            return algebra.relation(expression.rel_op, *_two(parts(expression.args)), rank)
+            return algebra.relation(expression.rel_op, *_two(parts(expression.args)))
         case sympy.And() | sympy.Or() | sympy.Not():
             ordered = tuple(sorted(expression.args, key=sympy.default_sort_key))
-            return algebra.logic(type(expression).__name__.lower(), parts(ordered), rank)
+            return algebra.logic(type(expression).__name__.lower(), parts(ordered))
         case sympy.logic.boolalg.BooleanAtom():
             return Number(ONE if expression else sympy.S.Zero)
+        case scalars.step():
+            return algebra.relation(">", parts(expression.args)[0], Number(sympy.S.Zero))
         case sympy.Function() | sympy.Max() | sympy.Min():
             arguments = expression.args
             if not isinstance(expression, sympy.Function) or expression.is_commutative is None:
                 arguments = tuple(sorted(arguments, key=sympy.default_sort_key))
-            return algebra.function(type(expression), parts(arguments), rank)
+            return algebra.function(type(expression), parts(arguments))
     raise UnsupportedError(f"{expression} has no formula: {type(expression).__name__} is unknown")
+
+
+Basics = tuple[sympy.Basic, ...]
+
+
+def _indicators(terms: Basics) -> tuple[list[tuple[sympy.Expr, sympy.Expr]], Basics]:
+    """c + c sign(t) among the terms of a sum, as 2 c and t, and the other terms."""
+    number = next((term for term in terms if term.is_number), sympy.S.Zero)
+    for term in terms:
+        scale, function = term.as_coeff_Mul()
+        if isinstance(function, sympy.sign) and abs(scale) == abs(number):
+            t = function.args[0] if scale == number else -function.args[0]
+            return [(2 * number, t)], tuple(p for p in terms if p not in (term, number))
+    return [], terms
+
+
+def _indicator(scale: sympy.Expr, t: Tree) -> Tree:
+    return algebra.scale(scale, [], algebra.positive(t))
+
+
+def _with_one_root(factors: tuple[sympy.Basic, ...]) -> tuple[sympy.Basic, ...]:
+    """Factors with the square roots of numbers as one: √2 / (2 √π) = 1/√(2 π)."""
+    numbers = [factor for factor in factors if factor.is_number]
+    square = sympy.prod(numbers) ** 2
+    roots = [f for f in numbers if isinstance(f, sympy.Pow) and abs(f.exp) == sympy.S.Half]
+    if len(roots) < 2 or square.atoms(sympy.Pow) - {1 / sympy.pi}:
+        return factors
+    rest = [factor for factor in factors if factor not in numbers]
+    turned = square.as_numer_denom()[0] == 1
+    root = sympy.Pow(1 / square if turned else square, sympy.S.Half, evaluate=False)
+    return (1 / root if turned else root, *rest)
 
 
 def _two(trees: list[Tree]) -> tuple[Tree, Tree]:
@@ -67,7 +103,7 @@ def _piecewise(
     if condition == sympy.true:
         return yes
     no = _piecewise(tuple(rest), symbols, rank) if rest else Number(sympy.S.NaN)
-    return algebra.choice(convert(condition, symbols, rank), yes, no, rank)
+    return algebra.choice(convert(condition, symbols, rank), yes, no)
 
 
 def coefficient(expression: sympy.Expr) -> Tree:

@@ -9,7 +9,7 @@ import sympy
 
 from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.formulas.names import latex_name
-from derivatrix.compiler.formulas.tree import Call, Choice, Function, Literal, Name, Relation, Tree
+from derivatrix.compiler.formulas.tree import Call, Choice, Function, Literal, Name, Tree
 from derivatrix.compiler.formulas.unicode import ATOM, POWER, Text, Unicode
 
 COMMANDS = {
@@ -25,6 +25,7 @@ class Latex(Unicode):
     minus = "-"
     ones = r"\mathbf{1}"
     hadamard_sign = r" \odot "
+    kronecker_sign = r" \otimes "
     relations: ClassVar = {">=": r"\ge", "<=": r"\le", "==": "=", "!=": r"\ne"}
     words: ClassVar = {"and": r" \land ", "or": r" \lor ", "not": r"\lnot "}
 
@@ -87,6 +88,10 @@ class Latex(Unicode):
     def dimension(self, size: Dimension) -> str:
         return sympy.latex(size)
 
+    def blocks(self, rows: list[list[str]]) -> str:
+        body = r" \\ ".join(" & ".join(row) for row in rows)
+        return rf"\begin{{bmatrix}} {body} \end{{bmatrix}}"
+
     def unit(self, position: Dimension) -> str:
         return f"e_{{{self.dimension(position)}}}"
 
@@ -136,12 +141,6 @@ class Latex(Unicode):
         if tree.head == "sigmoid":
             return rf"\sigma\left({arguments[0]}\right)", ATOM
         return super().show_function(tree)
-
-    def condition(self, tree: Tree) -> str:
-        if isinstance(tree, Relation):
-            symbol = self.relations.get(tree.symbol, tree.symbol)
-            return f"{self.text(tree.left)} {symbol} {self.text(tree.right)}"
-        return super().condition(tree)
 
     def delta(self, left: str, right: str) -> str:
         return (

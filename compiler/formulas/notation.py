@@ -7,7 +7,7 @@ every axis carries one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 import sympy
@@ -26,6 +26,8 @@ from derivatrix.compiler.formulas.build import (
     product,
 )
 from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.rewrite import replaced
+from derivatrix.compiler.formulas.sharing import numbered, plain_indicators, shared
 from derivatrix.compiler.formulas.tree import (
     Add,
     Bracket,
@@ -35,6 +37,7 @@ from derivatrix.compiler.formulas.tree import (
     Scale,
     Spread,
     Tree,
+    Unit,
 )
 from derivatrix.compiler.formulas.unicode import UNICODE
 from derivatrix.compiler.ir import (
@@ -75,6 +78,17 @@ class Notation(Builder):
         self.limit = 30 if by_index else 12
         self.open: set[Node] = set()
         super().__init__(root, names)
+
+    def result(self) -> tuple[Tree, Indices]:
+        tree, indices = super().result()
+        trees = [tree, *(part.tree for part in self.definitions)]
+        table = plain_indicators(trees)
+        self.definitions = [
+            replace(part, tree=replaced(part.tree, table)) for part in self.definitions
+        ]
+        tree, parts = shared(replaced(tree, table), self.definitions, self.new_name)
+        tree, self.definitions = numbered(tree, parts)
+        return tree, indices
 
     def measure(self, tree: Tree) -> int:
         return len(UNICODE.text(tree))
@@ -163,9 +177,9 @@ class Notation(Builder):
 
     def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         tree = super().sum(node, indices, scope)
-        if not isinstance(tree, Add):
-            return chained(tree)
-        return algebra.add([chained(term) for term in tree.terms], tree.rank)
+        if isinstance(tree, Add):
+            tree = algebra.add([chained(term) for term in tree.terms], tree.rank)
+        return algebra.factored(tree) if isinstance(tree, Add) else chained(tree)
 
     # Products
 
@@ -173,77 +187,138 @@ class Notation(Builder):
         pairs = zip(node.shape, indices, strict=True)
         if not self.by_index and all(index is None or size == BATCH for size, index in pairs):
             try:
-                return self._reduced(node, indices, scope, by_index=False)
+                return self._reduced(node, indices, scope)
             except NoMatrixNotation:
                 if None in indices:
                     raise
-        return self._reduced(node, indices, scope, by_index=True)
+        return self._indexed(node, indices, scope)
 
-    def _reduced(
-        self, node: Einsum, indices: Indices, scope: frozenset[str], by_index: bool
-    ) -> Tree:
+    def _reduced(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
+        """A product in matrix notation; a batch axis that is summed over gets a letter."""
         parts = product(node)
-        if by_index:
-            parts = replace(parts, factors=ordered(parts.factors, parts.output))
         fixed = {i: index for i, index in enumerate(indices) if index is not None}
         output = tuple(i for i, index in enumerate(indices) if index is None)
-        factors, letters = self._indexed_labels(parts, fixed, scope, by_index)
-        if not by_index and not _reducible(factors, fixed, output, parts):
+        letters: dict[str, sympy.Expr] = {}
+        for label in parts.summed:
+            if parts.sizes[label] == BATCH:
+                letter = next(self.unused(scope | set(letters), batched=True))
+                letters[letter] = BATCH
+                fixed[label] = _letter(letter)
+        if not _reducible(parts.factors, fixed, output, parts):
             raise NoMatrixNotation
         scope |= set(letters)
-        items: list[Item] = []
-        for factor, labels in factors:
-            own = tuple(fixed.get(label) for label in labels)
-            open_labels = tuple(label for label in labels if label not in fixed)
-            tree = self._factor(factor, own, scope)
-            scope |= _summed_over(tree) if letters else set()
-            items.append((tree, open_labels))
+        items = []
+        for factor in parts.factors:
+            items.append(self._single(factor, fixed, scope))
+            scope |= _summed_over(items[-1][0]) if letters else set()
         body = _body([(parts.scalar, ()), *opened(items, parts)], output, parts)
         if body is None:
             raise NoMatrixNotation
         return over(letters, body)
 
+    def _indexed(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
+        """A product of entries."""
+        parts = product(node)
+        parts = replace(parts, factors=ordered(parts.factors, parts.output))
+        fixed = {i: index for i, index in enumerate(indices) if index is not None}
+        fixed |= {i: sympy.S.Zero for i in parts.summed if parts.sizes[i] == 1}
+        output = tuple(i for i, index in enumerate(indices) if index is None)
+        items = self._items(parts.factors, fixed, parts, scope)
+        body = _body([(parts.scalar, ()), *opened(items, parts)], output, parts)
+        if body is None:
+            raise NoMatrixNotation
+        return body
+
+    def _single(
+        self, factor: Factor, fixed: Mapping[int, sympy.Expr], scope: frozenset[str]
+    ) -> Item:
+        node, labels = factor
+        tree = self._factor(node, tuple(fixed.get(label) for label in labels), scope)
+        return tree, tuple(label for label in labels if label not in fixed)
+
     def _factor(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         if not isinstance(node, Structural):
             return self.tree(node, indices, scope)
         given = [index for index in indices if index is not None]
-        if not given and node.ndim == 2 and not isinstance(node, Pick):
+        if not given:
             return matrix(node)
-        if len(given) < node.ndim:
-            raise NoMatrixNotation
-        return _bracket(node, given)
+        if len(given) == node.ndim:
+            return _bracket(node, given)
+        if isinstance(node, Delta):
+            return Unit(node.shape[0], given[0])
+        if isinstance(node, Select) and indices[0] is not None:
+            return Unit(node.shape[1], node.start + node.step * indices[0])
+        raise NoMatrixNotation
 
-    def _indexed_labels(
+    def _items(
         self,
+        factors: Sequence[Factor],
+        fixed: Mapping[int, sympy.Expr],
         parts: Product,
-        fixed: dict[int, sympy.Expr],
         scope: frozenset[str],
-        by_index: bool,
-    ) -> tuple[tuple[Factor, ...], list[str]]:
-        """Put into `fixed` an index for each summed label that needs one (in matrix notation
-        the batch axis). Gives the factors that remain, and the letters summed over."""
-        factors = parts.factors
-        letters: list[str] = []
-        for label in parts.summed:
-            if not by_index and parts.sizes[label] != BATCH:
+    ) -> list[Item]:
+        """The factors with their indices. What is linked by summed labels becomes an entry of one
+        matrix or vector, or else a sum over a letter."""
+        factors, fixed = _solved(factors, fixed, parts)
+        items: list[Item] = []
+        for linked in _components(factors, {*fixed, *parts.output}):
+            summed = [i for i in _labels(linked) if i not in fixed and i not in parts.output]
+            if not summed:
+                items += [self._single(factor, fixed, scope) for factor in linked]
                 continue
-            if by_index and parts.sizes[label] == 1:
-                fixed[label] = sympy.S.Zero
-                continue
-            letter = next(self.unused(scope | set(letters), parts.sizes[label] == BATCH))
-            letters.append(letter)
-            fixed[label] = _letter(letter)
-        for factor in factors if by_index else ():
-            node, own = factor
-            if not isinstance(node, Select):
-                continue
-            row, column = own
-            if column < len(parts.output) or str(fixed[column]) not in letters:
-                continue
-            letters.remove(str(fixed[column]))
-            fixed[column] = node.start + node.step * fixed[row]
-            factors = tuple(other for other in factors if other is not factor)
-        return factors, letters
+            entry = None if self.by_index else self._entry_of_product(linked, fixed, parts, scope)
+            items.append(entry or self._summed(linked, summed, fixed, parts, scope))
+            scope |= _summed_over(items[-1][0])
+        return items
+
+    def _summed(
+        self,
+        factors: Sequence[Factor],
+        summed: Sequence[int],
+        fixed: Mapping[int, sympy.Expr],
+        parts: Product,
+        scope: frozenset[str],
+    ) -> Item:
+        """The sum over a letter for the label that most factors have."""
+        split = _split(factors, fixed, parts)
+        if split is not None:
+            rest = [factor for factor in factors if factor is not split[0]]
+            items = self._items(rest, {**fixed, **split[1]}, parts, scope)
+            return _joined(items, parts)
+        counts = {label: sum(label in own for _, own in factors) for label in summed}
+        single = [label for label in summed if not _is_merged(label, factors)]
+        label = max(single or summed, key=counts.__getitem__)
+        letter = next(self.unused(scope, parts.sizes[label] == BATCH))
+        inner = {**fixed, label: _letter(letter)}
+        items = self._items(factors, inner, parts, scope | {letter})
+        body, output = _joined(items, parts)
+        return over({letter: parts.sizes[label]}, body), output
+
+    def _entry_of_product(
+        self,
+        factors: Sequence[Factor],
+        fixed: Mapping[int, sympy.Expr],
+        parts: Product,
+        scope: frozenset[str],
+    ) -> Item | None:
+        """Linked factors as an entry of their product, where that has matrix notation."""
+        inside = {i: index for i, index in fixed.items() if parts.sizes[i] == BATCH}
+        items: list[Item] = []
+        for node, labels in factors:
+            given = inside if node.ndim < 3 or isinstance(node, Merge | Pack) else fixed
+            try:
+                items.append(self._single((node, labels), given, scope))
+            except NoMatrixNotation:
+                return None
+        open_labels = [label for _, own in items for label in own]
+        outer = tuple(i for i in dict.fromkeys(open_labels) if i in fixed or i in parts.output)
+        if len(outer) > 2 or any(open_labels.count(i) > 1 for i in outer):
+            return None
+        tree = contract(opened(items, parts), outer, parts.sizes)
+        if tree is None:
+            return None
+        index = tuple(fixed.get(label) for label in outer)
+        return entry(tree, index), tuple(i for i in outer if i not in fixed)
 
     # Operations
 
@@ -305,13 +380,16 @@ def _reducible(
 ) -> bool:
     """Whether a product has matrix notation, whatever its factors are."""
     items: list[Item] = []
-    for position, (_, labels) in enumerate(factors):
+    for position, (node, labels) in enumerate(factors):
         left = tuple(label for label in labels if label not in fixed)
-        items.append((Name(len(left), str(position), ""), left))
+        tree: Tree = Name(len(left), str(position), "")
+        if isinstance(node, Structural) and len(left) == node.ndim:
+            tree = matrix(node)
+        items.append((tree, left))
     return _body(items, output, parts) is not None
 
 
-def over(letters: list[str], body: Tree) -> Tree:
+def over(letters: dict[str, sympy.Expr], body: Tree) -> Tree:
     """The sum of `body` over letters, with what has no indices in front and inner sums joined."""
     if not letters:
         return body
@@ -319,11 +397,12 @@ def over(letters: list[str], body: Tree) -> Tree:
     outside = [part for part in parts.scalars if not part.letters & set(letters)]
     inside = [part for part in parts.scalars if part.letters & set(letters)]
     sums = [part for part in inside if isinstance(part, Over)]
-    inner = [letter for part in sums for letter in part.over]
-    if parts.body is None and len(set(inner)) == len(inner):
+    inner = [pair for part in sums for pair in zip(part.over, part.sizes, strict=True)]
+    if parts.body is None and len(dict(inner)) == len(inner):
         inside = [part.body if isinstance(part, Over) else part for part in inside]
-        letters = [*letters, *inner]
-    total = Over(tuple(letters), algebra.scale(ONE, inside, parts.body))
+        letters = {**letters, **dict(inner)}
+    below = tuple(letters.values())
+    total = Over(tuple(letters), algebra.scale(ONE, inside, parts.body), below)
     return algebra.scale(parts.coefficient, outside, total)
 
 
@@ -332,6 +411,88 @@ def _summed_over(tree: Tree) -> set[str]:
     if isinstance(tree, Scale):
         return set().union(*(_summed_over(part) for part in tree.scalars))
     return set(tree.over) if isinstance(tree, Over) else set()
+
+
+def _labels(factors: Sequence[Factor]) -> list[int]:
+    return list(dict.fromkeys(label for _, own in factors for label in own))
+
+
+def _is_merged(label: int, factors: Sequence[Factor]) -> bool:
+    return any(isinstance(node, Merge | Pack) and own[0] == label for node, own in factors)
+
+
+def _solved(
+    factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
+) -> tuple[list[Factor], dict[int, sympy.Expr]]:
+    """Summed labels that a selection or a merge of axes determines, as indices."""
+    left, known = list(factors), dict(fixed)
+    progress = True
+    while progress:
+        progress = False
+        for factor in left:
+            node, own = factor
+            target = own[1] if isinstance(node, Select) else own[0] if own else -1
+            if target in known or target in parts.output:
+                continue
+            if isinstance(node, Select) and own[0] in known:
+                known[target] = node.start + node.step * known[own[0]]
+            elif isinstance(node, Merge) and own[1] in known and own[2] in known:
+                known[target] = node.shape[2] * known[own[1]] + known[own[2]]
+            else:
+                continue
+            left.remove(factor)
+            progress = True
+            break
+    return left, known
+
+
+def _split(
+    factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
+) -> tuple[Factor, dict[int, sympy.Expr]] | None:
+    """A merge of axes whose merged index is known, and the indices of the others."""
+    for factor in factors:
+        node, own = factor
+        known = own[0] in fixed and not any(i in fixed or i in parts.output for i in own[1:])
+        if isinstance(node, Merge) and known and own[1] != own[2]:
+            index, inner = fixed[own[0]], node.shape[2]
+            return factor, {own[1]: sympy.floor(index / inner), own[2]: sympy.Mod(index, inner)}
+    return None
+
+
+def _joined(items: list[Item], parts: Product) -> Item:
+    """Items as one, by the output's labels that they have."""
+    output = tuple(i for i in parts.output if any(i in own for _, own in items))
+    body = _body(items, output, parts)
+    if body is None:
+        raise NoMatrixNotation
+    return body, output
+
+
+def _components(factors: Sequence[Factor], apart: Set[int]) -> list[list[Factor]]:
+    """The factors in groups linked by labels that are not in `apart`, in their order."""
+    groups: list[list[Factor]] = []
+    for factor in factors:
+        own = set(factor[1]) - apart
+        linked = [group for group in groups if own & set(_labels(group))]
+        groups = [group for group in groups if group not in linked]
+        groups.append([*(other for group in linked for other in group), factor])
+    place = {id(factor): position for position, factor in enumerate(factors)}
+    for group in groups:
+        group.sort(key=lambda factor: place[id(factor)])
+    return sorted(groups, key=lambda group: place[id(group[0])])
+
+
+def entry(tree: Tree, indices: Indices) -> Tree:
+    """An entry of a matrix or vector (or, where an index is None, a row or column)."""
+    if isinstance(tree, Scale) and tree.body is not None:
+        return algebra.scale(tree.coefficient, tree.scalars, entry(tree.body, indices))
+    if not indices:
+        return tree
+    if len(indices) == 2:
+        turned = algebra.transpose(tree)
+        if turned.order.count("Transpose(") < tree.order.count("Transpose("):
+            return indexed(turned, indices[::-1])
+    return indexed(tree, indices)
 
 
 def _letter(letter: str) -> sympy.Symbol:

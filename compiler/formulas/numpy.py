@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import sympy
 from sympy.printing.codeprinter import PrintMethodNotImplementedError
 
 from derivatrix.compiler import scalars
 from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.compiler.formulas.divisors import divisor, split_divisors
 from derivatrix.compiler.formulas.tree import (
     Add,
     Arranged,
+    Block,
     Call,
     Choice,
     Contraction,
@@ -22,6 +25,7 @@ from derivatrix.compiler.formulas.tree import (
     Function,
     Hadamard,
     Identity,
+    Kronecker,
     Literal,
     Logic,
     Mask,
@@ -31,8 +35,10 @@ from derivatrix.compiler.formulas.tree import (
     Norm,
     Number,
     Ones,
+    Padded,
     Part,
     Picked,
+    Positive,
     Power,
     Raise,
     Relation,
@@ -46,10 +52,11 @@ from derivatrix.compiler.formulas.tree import (
     Tree,
     Triangle,
     Unit,
+    Unvectorised,
+    Vectorised,
     Zeros,
     is_row,
 )
-from derivatrix.compiler.formulas.unicode import inverted, is_negative, split_divisors
 from derivatrix.compiler.ir import slot
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -244,7 +251,7 @@ class NumPy:
     def _factor(self, factor: Tree, least: int) -> Text:
         if isinstance(factor, Diag) and least:
             return f"{self.text(factor.body, ATOM)}[:, None]", ATOM
-        body = factor.body if is_row(factor) else factor  # type: ignore[attr-defined]
+        body = factor.body if is_row(factor) else factor
         text, holds = self._exactly(body)
         return (text, holds) if holds >= least else (f"({text})", ATOM)
 
@@ -275,6 +282,45 @@ class NumPy:
         to_end = stop == size if step > 0 else stop.is_negative
         last = "" if to_end else self.size(stop)
         return f"{first}:{last}" + (f":{step}" if step != 1 else "")
+
+    def show_padded(self, tree: Padded) -> Text:
+        widths = []
+        for taken in tree.ranges:
+            start, count, _, size = taken or (sympy.S.Zero,) * 4
+            after = sympy.expand(size - start - count)
+            widths.append(f"({self.size(start)}, {self.size(after)})")
+        width = widths[0] if len(widths) == 1 else f"({', '.join(widths)})"
+        return f"np.pad({self.text(tree.body)}, {width})", ATOM
+
+    def show_block(self, tree: Block) -> Text:
+        cells = [cell for row in tree.rows for cell in row]
+        if any(isinstance(cell, Zeros) and cell.rank < tree.rank for cell in cells):
+            return " + ".join(self.show_padded(cell)[0] for cell in tree.cells), SUM
+        if tree.rank == 1:
+            return f"np.concatenate([{', '.join(map(self.text, cells))}])", ATOM
+        rows = (f"[{', '.join(map(self.text, row))}]" for row in tree.rows)
+        return f"np.block([{', '.join(rows)}])", ATOM
+
+    def show_kronecker(self, tree: Kronecker) -> Text:
+        return f"np.kron({self.text(tree.left)}, {self.text(tree.right)})", ATOM
+
+    def show_vectorised(self, tree: Vectorised) -> Text:
+        if tree.packed:
+            body = self.text(tree.body, ATOM)
+            return f"{body}[np.tril_indices_from({self.text(tree.body)})]", ATOM
+        if isinstance(tree.body, Transpose):
+            return f"{self.text(tree.body.body, ATOM)}.ravel()", ATOM
+        return f"{self.text(tree.body, ATOM)}.T.ravel()", ATOM
+
+    def show_unvectorised(self, tree: Unvectorised) -> Text:
+        rows, columns = self.size(tree.rows), self.size(tree.columns)
+        if not tree.packed:
+            return f"{self.text(tree.body, ATOM)}.reshape({columns}, {rows}).T", ATOM
+        merged, _ = self.show_merged(Merged(tree.rows, tree.columns, True))
+        return f"np.tensordot({self.text(tree.body)}, {merged}, 1)", ATOM
+
+    def show_positive(self, tree: Positive) -> Text:
+        return f"np.heaviside({self.loose(tree.body)}, 0.5)", ATOM
 
     def show_diag(self, tree: Diag) -> Text:
         return f"np.diag({self.text(tree.body)})", ATOM
@@ -328,8 +374,9 @@ class NumPy:
 
     def show_raise(self, tree: Raise) -> Text:
         exponent = tree.exponent
-        if is_negative(exponent):
-            return f"1 / {self.loose(inverted(tree), POWER)}", PRODUCT
+        under = divisor(tree)
+        if under is not None:
+            return f"1 / {self.loose(under, POWER)}", PRODUCT
         if exponent == Number(sympy.S.Half):
             return f"np.sqrt({self.loose(tree.body)})", ATOM
         if isinstance(tree.body, Norm) and exponent == Number(sympy.Integer(2)):
@@ -420,14 +467,15 @@ def _prepared(factors: list[Tree]) -> list[Tree]:
     """Products with ones as sums, and with inverses as solves of what follows."""
     if len(factors) > 1 and isinstance(factors[-1], Ones) and factors[-2].rank == 2:
         factors[-2:] = _summed(factors[-2], 1) or factors[-2:]
-    if len(factors) > 1 and is_row(factors[0]) and isinstance(factors[0].body, Ones):  # type: ignore[attr-defined]
+    first = factors[0]
+    if len(factors) > 1 and is_row(first) and isinstance(first.body, Ones):
         summed = _summed(factors[1], 0) if factors[1].rank == 2 else []
         factors[:2] = [Transpose(tree) for tree in summed] or factors[:2]
     for position, factor in enumerate(factors[:-1]):
         if _inverts(factor):
             rest = factors[position + 1 :]
             right = Matmul(tuple(rest)) if len(rest) > 1 else rest[0]
-            return [*factors[:position], Solve(factor.body, right)]  # type: ignore[attr-defined]
+            return [*factors[:position], Solve(factor.body, right)]
     return factors
 
 
@@ -441,7 +489,7 @@ def _summed(matrix: Tree, axis: int) -> list[Tree]:
     return [AxisSum(matrix, axis)]
 
 
-def _inverts(tree: Tree) -> bool:
+def _inverts(tree: Tree) -> TypeGuard[Power]:
     return isinstance(tree, Power) and tree.exponent == -1
 
 

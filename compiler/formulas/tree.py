@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import sympy
@@ -208,6 +208,67 @@ class Part(Tree):
 
 
 @dataclass(frozen=True)
+class Padded(Tree):
+    """Zeros with `body` in them: along each axis all of it (None) or the range (start, count, 1,
+    size of the axis)."""
+
+    body: Tree
+    ranges: tuple[Range | None, ...]
+
+    @property
+    def rank(self) -> int:
+        return self.body.rank
+
+
+@dataclass(frozen=True)
+class Block(Ranked):
+    """A matrix of blocks, row by row, or a vector of parts, one a row: the sum of `cells`. Zeros
+    have no size where that is the size of their neighbours."""
+
+    rows: tuple[tuple[Tree, ...], ...]
+    cells: tuple[Padded, ...]
+
+
+@dataclass(frozen=True)
+class Kronecker(Tree):
+    """The Kronecker product of two matrices or two vectors."""
+
+    left: Tree
+    right: Tree
+
+    @property
+    def rank(self) -> int:
+        return self.left.rank
+
+
+@dataclass(frozen=True)
+class Vectorised(Tree):
+    """A matrix as a vector, column by column; `packed`: its lower triangle, row by row."""
+
+    body: Tree
+    packed: bool
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class Unvectorised(Tree):
+    """The matrix (rows, columns) that a vector holds column by column; `packed`: the lower
+    triangular one whose triangle it holds row by row."""
+
+    body: Tree
+    rows: Dimension
+    columns: Dimension
+    packed: bool
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True)
 class Transpose(Tree):
     """A matrix transposed; of a vector: a row, which only occurs inside a `Matmul`."""
 
@@ -367,6 +428,13 @@ class Relation(Ranked):
 
 
 @dataclass(frozen=True)
+class Positive(Ranked):
+    """1 where `body` > 0, 1/2 where it is 0, 0 where it is less."""
+
+    body: Tree
+
+
+@dataclass(frozen=True)
 class Logic(Ranked):
     """ "and", "or" or "not" of conditions, entry by entry."""
 
@@ -429,10 +497,11 @@ class Bracket(Tree):
 
 @dataclass(frozen=True)
 class Over(Tree):
-    """The sum of `body` over index letters."""
+    """The sum of `body` over index letters, each below its size."""
 
     over: tuple[str, ...]
     body: Tree
+    sizes: Shape
 
     @cached_property
     def letters(self) -> frozenset[str]:
@@ -464,6 +533,6 @@ def _names(index: sympy.Expr) -> frozenset[str]:
     return frozenset(symbol.name for symbol in index.free_symbols)
 
 
-def is_row(tree: Tree) -> bool:
+def is_row(tree: Tree) -> TypeGuard[Transpose]:
     """Whether a factor of a `Matmul` is a row."""
     return isinstance(tree, Transpose) and tree.body.rank == 1

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import ClassVar
 
 import sympy
 
 from derivatrix.compiler.dimensions import Dimension
+from derivatrix.compiler.formulas.divisors import divisor, split_divisors
+from derivatrix.compiler.formulas.layout import surrounded
 from derivatrix.compiler.formulas.names import unicode_name
 from derivatrix.compiler.formulas.tree import (
     Add,
     Arranged,
+    Block,
     Bracket,
     Call,
     Choice,
@@ -21,6 +26,7 @@ from derivatrix.compiler.formulas.tree import (
     Hadamard,
     Identity,
     Indexed,
+    Kronecker,
     Literal,
     Logic,
     Mask,
@@ -31,8 +37,10 @@ from derivatrix.compiler.formulas.tree import (
     Number,
     Ones,
     Over,
+    Padded,
     Part,
     Picked,
+    Positive,
     Power,
     Raise,
     Relation,
@@ -46,6 +54,8 @@ from derivatrix.compiler.formulas.tree import (
     Tree,
     Triangle,
     Unit,
+    Unvectorised,
+    Vectorised,
     Zeros,
 )
 
@@ -61,6 +71,8 @@ FRACTIONS = {
 
 SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
 
 HEADS = {
     "asin": "arcsin",
@@ -86,6 +98,7 @@ class Unicode:
     ones = "𝟏"
     identity = "I"
     hadamard_sign = " ⊙ "
+    kronecker_sign = " ⊗ "
     relations: ClassVar = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
     words: ClassVar = {"and": " ∧ ", "or": " ∨ ", "not": "¬"}
 
@@ -152,12 +165,15 @@ class Unicode:
 
     def dimension(self, size: Dimension) -> str:
         """A polynomial in dimensions."""
-        return str(size).replace("**", "^").replace("*", " ").replace("-", self.minus)
+        text = re.sub(r"floor\(([^()]*)\)", r"⌊\1⌋", str(size))
+        text = re.sub(r"Mod\(([^(),]*), ([^(),]*)\)", r"\1 mod \2", text)
+        return text.replace("**", "^").replace("*", " ").replace("-", self.minus)
 
     def unit(self, position: Dimension) -> str:
         if position.is_Integer:
             return f"e{str(position).translate(SUBSCRIPTS)}"
-        return f"e[{self.dimension(position)}]"
+        text = self.dimension(position)
+        return f"e_{text}" if text.isalnum() else f"e[{text}]"
 
     def operation(self, tree: Call, arguments: list[str]) -> str:
         return tree.operation.formula("unicode", tree.output).format(*arguments)
@@ -245,6 +261,46 @@ class Unicode:
         taken = self._range((tree.start, tree.count, tree.step, tree.size))
         return f"{self.identity}[{taken}, :]", ATOM
 
+    def show_padded(self, tree: Padded) -> Text:
+        return self.show_block(surrounded(tree))
+
+    def show_block(self, tree: Block) -> Text:
+        return self.blocks([[self.text(cell) for cell in row] for row in tree.rows]), ATOM
+
+    def blocks(self, rows: list[list[str]]) -> str:
+        return f"[{'; '.join(', '.join(row) for row in rows)}]"
+
+    def show_kronecker(self, tree: Kronecker) -> Text:
+        return (
+            f"{self.text(tree.left, POWER)}{self.kronecker_sign}{self.text(tree.right, POWER)}",
+            HADAMARD,
+        )
+
+    def show_vectorised(self, tree: Vectorised) -> Text:
+        return self.call("vech" if tree.packed else "vec", [self.text(tree.body)]), ATOM
+
+    def show_unvectorised(self, tree: Unvectorised) -> Text:
+        return self.call("unvech" if tree.packed else "unvec", [self.text(tree.body)]), ATOM
+
+    def show_positive(self, tree: Positive) -> Text:
+        return self.bracket(self._order(">", tree.body)), ATOM
+
+    def _order(self, symbol: str, difference: Tree) -> str:
+        """`difference` > 0, with what is subtracted on the right."""
+        terms = difference.terms if isinstance(difference, Add) else (difference,)
+        right = [t for t in terms if self.text(t).startswith(self.minus)]
+        left = [t for t in terms if t not in right]
+        if not left:
+            turned = {">": "<", ">=": "<="}[symbol]
+            return self._compared(turned, self._negated(right), "0")
+        return self._compared(symbol, " + ".join(map(self.text, left)), self._negated(right) or "0")
+
+    def _negated(self, terms: list[Tree]) -> str:
+        return " + ".join(self.text(term).removeprefix(self.minus) for term in terms)
+
+    def _compared(self, symbol: str, left: str, right: str) -> str:
+        return f"{left} {self.relations.get(symbol, symbol)} {right}"
+
     def show_part(self, tree: Part) -> Text:
         ranges = [self._range(part) for part in tree.ranges]
         body = self.text(tree.body, ATOM)
@@ -271,6 +327,10 @@ class Unicode:
         return " ".join(self.text(factor, POWER) for factor in tree.factors), PRODUCT
 
     def show_transpose(self, tree: Transpose) -> Text:
+        if isinstance(tree.body, Rows):
+            rows = tree.body
+            taken = self._range((rows.start, rows.count, rows.step, rows.size))
+            return f"{self.identity}[:, {taken}]", ATOM
         return self.transposed(self.text(tree.body, ATOM)), POWER
 
     def show_power(self, tree: Power) -> Text:
@@ -287,12 +347,25 @@ class Unicode:
             under = ([Number(sympy.Integer(coefficient.q))] if coefficient.q != 1 else []) + under
         elif coefficient != 1:
             numbers = [self.text(Number(coefficient), POWER)]
-        upper = self._numerator(numbers, over, tree.body, bool(under))
+        inverted = None if under else self._inverted(tree.body)
+        if inverted:
+            upper = self._numerator(numbers, over, None, True)
+            upper = self.entrywise_quotient(upper, *inverted)
+        else:
+            upper = self._numerator(numbers, over, tree.body, bool(under))
         if under:
             upper = self.fraction(upper, self._denominator(under))
         loose = isinstance(tree.body, Hadamard) or "Over(" in tree.order
-        holds = HADAMARD if loose and not under else PRODUCT
+        holds = HADAMARD if (loose or inverted) and not under else PRODUCT
         return (self.minus + upper, SUM) if tree.coefficient.is_negative else (upper, holds)
+
+    def _inverted(self, body: Tree | None) -> tuple[str, bool] | None:
+        """What an array that is nothing but divisors divides by, and whether these are several."""
+        if body is None or not body.rank:
+            return None
+        over, under = split_divisors(body.factors if isinstance(body, Hadamard) else (body,))
+        lower = self.hadamard_sign.join(self.text(factor, POWER) for factor in under)
+        return None if over else (lower, len(under) > 1)
 
     def _numerator(
         self, numbers: list[str], over: list[Tree], body: Tree | None, divided: bool
@@ -329,8 +402,8 @@ class Unicode:
 
     def show_raise(self, tree: Raise) -> Text:
         exponent = tree.exponent
-        if is_negative(exponent):
-            under = inverted(tree)
+        under = divisor(tree)
+        if under is not None:
             if tree.rank:
                 return self.entrywise_quotient("", self.text(under, POWER), False), HADAMARD
             return self.fraction("1", self.text(under, POWER)), PRODUCT
@@ -401,6 +474,8 @@ class Unicode:
     def condition(self, tree: Tree) -> str:
         """A condition without its bracket."""
         if isinstance(tree, Relation):
+            if tree.symbol in (">", ">=") and tree.right == Number(sympy.S.Zero):
+                return self._order(tree.symbol, tree.left)
             left, right = self.text(tree.left), self.text(tree.right)
             return f"{left} {self.relations.get(tree.symbol, tree.symbol)} {right}"
         if isinstance(tree, Logic):
@@ -416,8 +491,12 @@ class Unicode:
         return self.bracket(self.condition(tree)), ATOM
 
     def show_choice(self, tree: Choice) -> Text:
-        if (tree.yes, tree.no) == (Number(sympy.S.One), Number(sympy.S.Zero)):
+        zero, one = Number(sympy.S.Zero), Number(sympy.S.One)
+        if (tree.yes, tree.no) == (one, zero):
             return self.bracket(self.condition(tree.condition)), ATOM
+        opposite = OPPOSITE.get(getattr(tree.condition, "symbol", ""))
+        if isinstance(tree.condition, Relation) and opposite and (tree.yes, tree.no) == (zero, one):
+            return self.bracket(self.condition(replace(tree.condition, symbol=opposite))), ATOM
         return self.choice(tree)
 
     def show_call(self, tree: Call) -> Text:
@@ -448,29 +527,6 @@ class Unicode:
 
     def delta(self, left: str, right: str) -> str:
         return f"δ[{left},{right}]"
-
-
-def is_negative(exponent: Tree) -> bool:
-    """Whether an exponent makes a divisor."""
-    return isinstance(exponent, Number) and bool(exponent.value.is_negative)
-
-
-def inverted(tree: Raise) -> Tree:
-    """1 / tree, for a negative exponent."""
-    exponent = -tree.exponent.value  # type: ignore[attr-defined]
-    return tree.body if exponent == 1 else Raise(tree.axes, tree.body, Number(exponent))
-
-
-def split_divisors(factors: tuple[Tree, ...]) -> tuple[list[Tree], list[Tree]]:
-    """The factors of a product, and what it is divided by."""
-    over: list[Tree] = []
-    under: list[Tree] = []
-    for factor in factors:
-        if isinstance(factor, Raise) and is_negative(factor.exponent):
-            under.append(inverted(factor))
-        else:
-            over.append(factor)
-    return over, under
 
 
 UNICODE = Unicode()

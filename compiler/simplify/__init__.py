@@ -25,7 +25,11 @@ from derivatrix.compiler.ir import (
     zeros,
 )
 from derivatrix.compiler.simplify.canonical import canonical_labels
-from derivatrix.compiler.simplify.functions import APPLY_RULES, MAP_RULES
+from derivatrix.compiler.simplify.functions import (
+    APPLY_RULES,
+    FINAL_APPLY_RULES,
+    MAP_RULES,
+)
 from derivatrix.compiler.simplify.product import Product, is_trivial
 from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, Rule, simplify_product
 
@@ -45,6 +49,7 @@ EXPANDED_TERMS = 24
 class _Options:
     expand: bool
     rules: tuple[Rule, ...]
+    apply_rules: tuple[Callable[[Apply], Node | None], ...]
 
 
 def simplify(roots: Sequence[Node], expand: bool = False, final: bool = False) -> list[Node]:
@@ -56,11 +61,17 @@ def simplify(roots: Sequence[Node], expand: bool = False, final: bool = False) -
     """
     current = list(roots)
     for _ in range(PASSES):
-        simpler = _pass(current, _Options(expand, RULES + FINAL_RULES if final else RULES))
+        simpler = _pass(current, _options(expand, final))
         if simpler == current:
             return current
         current = simpler
     return current
+
+
+def _options(expand: bool, final: bool) -> _Options:
+    if final:
+        return _Options(expand, RULES + FINAL_RULES, APPLY_RULES + FINAL_APPLY_RULES)
+    return _Options(expand, RULES, APPLY_RULES)
 
 
 def _pass(roots: list[Node], options: _Options) -> list[Node]:
@@ -113,6 +124,7 @@ class _Simplifier:
         self.uses = uses
         self.expand = options.expand
         self.rules = options.rules
+        self.apply_rules = options.apply_rules
         self.expanded: dict[Node, Node] = {}
 
     def simplify(self, node: Node) -> Node:
@@ -124,7 +136,7 @@ class _Simplifier:
             case Map():
                 return _first(MAP_RULES, node)
             case Apply():
-                return _first((*APPLY_RULES, *node.operation.rules), node)
+                return _first((*self.apply_rules, *node.operation.rules), node)
         return node
 
     def _inlinable(self, node: Einsum, product: Product) -> bool:

@@ -8,6 +8,7 @@ import sympy
 
 from derivatrix.compiler import scalars
 from derivatrix.compiler.arrays import Array, apply, elementwise, scale, subtract
+from derivatrix.compiler.facts import facts
 from derivatrix.compiler.ir import (
     Apply,
     Delta,
@@ -210,6 +211,16 @@ def _pulled(node: Apply, position: int, outer: list[Factor]) -> Node:
     return einsum(factors, range(node.ndim), argument.coefficient, sizes)
 
 
+def inverse_of_orthogonal(node: Apply) -> Node | None:
+    """Q⁻¹ = Qᵀ."""
+    matrix, labels = node.arguments[0]
+    if node.operation is not INVERSE or "orthogonal" not in facts(matrix):
+        return None
+    if labels != tuple(range(len(node.stack))):
+        return None
+    return einsum([(matrix, (*labels, "i", "j"))], (*labels, "j", "i"))
+
+
 def of_inverse(node: Apply) -> Node | None:
     """(A⁻¹)⁻¹ = A; det, logdet of A⁻¹ from those of A."""
     inner = node.arguments[0][0]
@@ -284,3 +295,6 @@ APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
     of_inverse,
     of_transpose,
 )
+
+FINAL_APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (inverse_of_orthogonal,)
+"""True at the points of a curved structure only, not along every direction there."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import sympy
 
+from derivatrix.compiler import scalars
 from derivatrix.compiler.facts import facts
 from derivatrix.compiler.ir import (
     Apply,
@@ -231,6 +232,24 @@ def _power(node: Node) -> tuple[Node, sympy.Expr]:
     return node, sympy.S.One
 
 
+INDICATORS = ((1 + sympy.sign(slot(0))) / 2, scalars.step(slot(0)))
+POSITIVE_PARTS = (sympy.Max(0, slot(0)), scalars.relu(slot(0)))
+
+
+def drop_indicator(product: Product) -> Product | None:
+    """[t > 0] max(0, t) = max(0, t), whatever the indicator is at 0."""
+    for one, (node, labels) in enumerate(product.factors):
+        if not isinstance(node, Map) or node.expression not in INDICATORS:
+            continue
+        for other, others in product.factors:
+            base, exponent = _power(other)
+            positive = isinstance(base, Map) and base.expression in POSITIVE_PARTS
+            alike = others == labels and base.children == node.children
+            if positive and alike and exponent.is_positive:
+                return product.without(one)
+    return None
+
+
 def cancel_inverse(product: Product) -> Product | None:
     """A⁻¹ A = A A⁻¹ = I."""
     for one, (node, labels) in enumerate(product.factors):
@@ -342,6 +361,7 @@ RULES: tuple[Rule, ...] = (
     drop_merge,
     merge_picks,
     merge_powers,
+    drop_indicator,
     cancel_inverse,
     cancel_orthonormal,
     sum_spectrum,

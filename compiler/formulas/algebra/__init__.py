@@ -1,0 +1,56 @@
+"""Trees in normal form: one constructor a kind, with the rewriting that a writer would do.
+
+Scalars come to the front, transposes are pushed to the names where that leaves fewer of them,
+equal neighbours become powers, and broadcasting (`Spread`) is taken out of whatever works entry
+by entry.
+"""
+
+from derivatrix.compiler.formulas.algebra.chains import matmul, power
+from derivatrix.compiler.formulas.algebra.coefficients import scale
+from derivatrix.compiler.formulas.algebra.entrywise import (
+    choice,
+    function,
+    logic,
+    positive,
+    relation,
+    spread,
+)
+from derivatrix.compiler.formulas.algebra.factoring import factored
+from derivatrix.compiler.formulas.algebra.parts import part
+from derivatrix.compiler.formulas.algebra.products import hadamard, raised
+from derivatrix.compiler.formulas.algebra.reductions import (
+    contracted,
+    diag,
+    diagonal,
+    norm,
+    total,
+    trace,
+    triangle,
+)
+from derivatrix.compiler.formulas.algebra.sums import add
+from derivatrix.compiler.formulas.algebra.transposition import transpose
+
+__all__ = [
+    "add",
+    "choice",
+    "contracted",
+    "diag",
+    "diagonal",
+    "factored",
+    "function",
+    "hadamard",
+    "logic",
+    "matmul",
+    "norm",
+    "part",
+    "positive",
+    "power",
+    "raised",
+    "relation",
+    "scale",
+    "spread",
+    "total",
+    "trace",
+    "transpose",
+    "triangle",
+]

@@ -1,0 +1,93 @@
+"""What works entry by entry; broadcasting (`Spread`) is taken out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.formulas.tree import (
+    Choice,
+    Function,
+    Logic,
+    Positive,
+    Relation,
+    Spread,
+    Transpose,
+    Tree,
+)
+
+Entrywise = Callable[[Sequence[Tree], int], Tree]
+
+
+def spread(body: Tree, along: Sequence[int], shape: Shape) -> Tree:
+    """`body`, whose axes are the axes `along` of the result, constant along the others."""
+    if len(along) == len(shape):
+        return body
+    if isinstance(body, Spread):
+        return spread(body.body, [along[axis] for axis in body.along], shape)
+    return Spread(body, tuple(along), shape)
+
+
+def entrywise(build: Entrywise, children: Sequence[Tree], rank: int) -> Tree:
+    """`build` of children of this rank or scalars, with broadcasting taken out."""
+    spreads = [child for child in children if isinstance(child, Spread)]
+    if not spreads:
+        return build(children, rank)
+    every = range(rank)
+    axes = {
+        axis
+        for child in children
+        if child.rank
+        for axis in (child.along if isinstance(child, Spread) else every)
+    }
+    along = sorted(axes)
+    shape = spreads[0].shape
+    inner = tuple(shape[axis] for axis in along)
+    children = [_restrict(child, along, inner) for child in children]
+    return spread(build(children, len(along)), along, shape)
+
+
+def _rank(children: Sequence[Tree]) -> int:
+    return max((child.rank for child in children), default=0)
+
+
+def _restrict(tree: Tree, along: Sequence[int], shape: Shape) -> Tree:
+    if not isinstance(tree, Spread):
+        return tree
+    if not tree.along:
+        return tree.body
+    return spread(tree.body, [along.index(axis) for axis in tree.along], shape)
+
+
+def function(head: type, arguments: Sequence[Tree]) -> Tree:
+    """A SymPy function, entry by entry."""
+
+    def build(parts: Sequence[Tree], axes: int) -> Tree:
+        if len(parts) == 1 and isinstance(parts[0], Transpose):
+            return Transpose(build([parts[0].body], axes))
+        return Function(axes, head.__name__, tuple(parts), head)
+
+    return entrywise(build, arguments, _rank(arguments))
+
+
+def positive(tree: Tree) -> Tree:
+    """1 where the tree is positive, 1/2 where it is 0, else 0."""
+    return entrywise(lambda parts, axes: Positive(axes, parts[0]), [tree], tree.rank)
+
+
+def relation(symbol: str, left: Tree, right: Tree) -> Tree:
+    """A comparison, entry by entry."""
+    parts = (left, right)
+    return entrywise(lambda both, axes: Relation(axes, symbol, *both), parts, _rank(parts))
+
+
+def logic(word: str, conditions: Sequence[Tree]) -> Tree:
+    """Conditions joined by "and" or "or", or one negated by "not"."""
+    rank = _rank(conditions)
+    return entrywise(lambda parts, axes: Logic(axes, word, tuple(parts)), conditions, rank)
+
+
+def choice(condition: Tree, yes: Tree, no: Tree) -> Tree:
+    """`yes` where the condition holds, else `no`."""
+    parts = (condition, yes, no)
+    return entrywise(lambda all_three, axes: Choice(axes, *all_three), parts, _rank(parts))

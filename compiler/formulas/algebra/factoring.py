@@ -1,0 +1,257 @@
+"""What the terms of a sum have in common, written once, where the text becomes shorter; for
+reading only, since the sizes of identity matrices are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import sympy
+
+from derivatrix.compiler.formulas.algebra import (
+    chains,
+    coefficients,
+    products,
+    sums,
+)
+from derivatrix.compiler.formulas.tree import (
+    Add,
+    Diag,
+    Hadamard,
+    Identity,
+    Matmul,
+    Number,
+    Over,
+    Scale,
+    Spread,
+    Tree,
+)
+from derivatrix.compiler.formulas.unicode import UNICODE
+
+ONE = sympy.S.One
+UNIT = Identity(sympy.Symbol("size"))
+"""The identity of the size that fits, which is not written."""
+
+PLUS_MINUS = (Number(ONE), Scale(-ONE, (), None))
+
+MOST = 12
+"""Sums of more terms are left as they are."""
+
+LEAST = 2
+"""How much shorter a matrix taken out must make a sum."""
+
+AHEAD = 6
+"""Two steps are looked ahead for sums of up to so many terms."""
+
+Term = tuple[sympy.Expr, dict[Tree, sympy.Expr], Tree | None]
+"""A coefficient, the powers of scalars, and the array."""
+
+
+def factored(tree: Add) -> Tree:
+    """A sum with common factors taken out."""
+    if len(tree.terms) > MOST:
+        return tree
+    best: Tree = tree
+    while isinstance(best, Add):
+        found = list(_candidates(best))
+        if len(best.terms) <= AHEAD:
+            found += [
+                (after, cost + further)
+                for other, cost in found
+                if isinstance(other, Add)
+                for after, further in _candidates(other)
+            ]
+        costs = [(_length(other) + cost, other.order, other) for other, cost in found]
+        least = min(costs, default=None)
+        if least is None or least[0] >= _length(best):
+            return best
+        best = least[2]
+    return best
+
+
+def _length(tree: Tree) -> int:
+    """The length of the text; an identity matrix that came in makes it longer."""
+    return len(UNICODE.text(tree)) + 6 * tree.order.count(UNIT.order)
+
+
+def _candidates(tree: Add) -> Iterator[tuple[Tree, int]]:
+    """The sum with something taken out, and how much shorter that must make it."""
+    yield from ((other, 0) for other in _common_scalars(tree))
+    if tree.rank:
+        yield from ((other, 0) for other in _common_entries(tree))
+    if tree.rank in (1, 2):
+        yield from ((other, LEAST) for other in _common_ends(tree))
+
+
+# Scalars
+
+
+def _common_scalars(tree: Add) -> Iterator[Tree]:
+    terms = [_parted(term) for term in tree.terms]
+    bases = [base for base in terms[0][1] if all(base in powers for _, powers, _ in terms)]
+    common: dict[Tree, sympy.Expr] = {}
+    for base in bases:
+        exponents = [powers[base] for _, powers, _ in terms]
+        if all(exponent.is_positive for exponent in exponents):
+            common[base] = min(exponents)
+        elif all(exponent.is_negative for exponent in exponents):
+            common[base] = max(exponents)
+    sizes = {abs(coefficient) for coefficient, _, _ in terms}
+    number = sizes.pop() if len(sizes) == 1 else ONE
+    if any(body is None for _, _, body in terms) and tree.rank:
+        return
+    if all(coefficient.is_negative for coefficient, _, _ in terms):
+        number = -number
+    if not common and number == 1:
+        return
+    divided = [
+        _multiplied(
+            coefficient / number,
+            {base: exponent - common.get(base, 0) for base, exponent in powers.items()},
+            body,
+        )
+        for coefficient, powers, body in terms
+    ]
+    yield _multiplied(number, common, sums.add(divided, tree.rank))
+
+
+def _parted(term: Tree) -> Term:
+    powers: dict[Tree, sympy.Expr] = {}
+    if isinstance(term, Number) and term.value.is_Rational:
+        return term.value, powers, None
+    if not isinstance(term, Scale):
+        if term.rank:
+            return ONE, powers, term
+        coefficients.multiply_in(powers, term)
+        return ONE, powers, None
+    for scalar in term.scalars:
+        coefficients.multiply_in(powers, scalar)
+    return term.coefficient, powers, term.body
+
+
+def _multiplied(coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None) -> Tree:
+    scalars = [products.raised(base, Number(power)) for base, power in powers.items() if power != 0]
+    return coefficients.scale(coefficient, scalars, body)
+
+
+# Products entry by entry
+
+
+def _common_entries(tree: Add) -> Iterator[Tree]:
+    parts = [_parted(term) for term in tree.terms]
+    bodies = [body for _, _, body in parts if isinstance(body, Hadamard)]
+    if len(bodies) < len(parts):
+        return
+    common = [f for f in bodies[0].factors if all(f in body.factors for body in bodies[1:])]
+    if not common:
+        return
+    rest = []
+    for (coefficient, powers, _), body in zip(parts, bodies, strict=True):
+        left = list(body.factors)
+        for factor in common:
+            left.remove(factor)
+        inner = products.hadamard(left, tree.rank) if left else None
+        rest.append(_multiplied(coefficient, powers, inner))
+    yield products.hadamard([*common, sums.add(rest, tree.rank)], tree.rank)
+
+
+# Products of matrices
+
+
+def _common_ends(tree: Add) -> Iterator[Tree]:
+    """Terms with a common last factor, or first one, as one term."""
+    parts = [_chain(term) for term in tree.terms]
+    for end in (0, -1):
+        ends = [chain[end] if chain else None for _, chain in parts]
+        for factor in dict.fromkeys(ends):
+            members = [i for i, other in enumerate(ends) if other == factor]
+            if factor is None or len(members) < 2 or factor.rank != 2 or _plain(factor):
+                continue
+            longer = [i for i in members if len(parts[i][1]) > 1]
+            for chosen in dict.fromkeys((tuple(members), tuple(longer))):
+                yield from _taken_out(tree, parts, chosen, end)
+    if tree.rank == 1:
+        yield from _common_columns(tree, parts)
+
+
+def _common_columns(tree: Add, parts: Sequence[tuple[Tree, list[Tree]]]) -> Iterator[Tree]:
+    """As `_common_ends`, for the vector that several matrices are multiplied by."""
+    ends = [chain[-1] if chain else None for _, chain in parts]
+    for factor in dict.fromkeys(ends):
+        members = [i for i, other in enumerate(ends) if other == factor]
+        if factor is None or len(members) < 2 or factor.rank != 1:
+            continue
+        own = [parts[i][1] for i in members]
+        if all(len(chain) > 1 and chain[-2].rank == 2 for chain in own):
+            yield from _taken_out(tree, parts, members, -1)
+
+
+def _plain(factor: Tree) -> bool:
+    return isinstance(factor, (Identity, Diag, Spread))
+
+
+def _chain(term: Tree) -> tuple[Tree, list[Tree]]:
+    """A term as a scalar and the factors of a product of matrices; no factors: no such product."""
+    scalar: Tree = Number(ONE)
+    if isinstance(term, Scale) and term.body is not None:
+        scalar, term = Scale(term.coefficient, term.scalars, None), term.body
+    if isinstance(term, Over) or not term.rank:
+        return scalar, []
+    return scalar, list(term.factors) if isinstance(term, Matmul) else [term]
+
+
+def _shared(found: Sequence[list[Tree]], end: int) -> int:
+    """How many factors chains have in common, from their start (0) or end (-1)."""
+    count = 0
+    for together in zip(*(chain if end == 0 else chain[::-1] for chain in found), strict=False):
+        if any(factor != together[0] for factor in together):
+            break
+        count += 1
+    return count
+
+
+def _taken_out(
+    tree: Add, parts: Sequence[tuple[Tree, list[Tree]]], members: Sequence[int], end: int
+) -> Iterator[Tree]:
+    """The sum with the common factors of some terms taken out."""
+    if len(members) < 2:
+        return
+    alike = [parts[i] for i in members]
+    rest = [term for i, term in enumerate(tree.terms) if i not in members]
+    count = _shared([chain for _, chain in alike], end)
+    chain = alike[0][1]
+    common = chain[:count] if end == 0 else chain[len(chain) - count :]
+    inner: list[Tree] = []
+    for scalar, own in alike:
+        left = own[count:] if end == 0 else own[: len(own) - count]
+        if not left:
+            if scalar not in PLUS_MINUS or (end == 0 and tree.rank == 1):
+                return
+            left = [UNIT]
+        inner.append(coefficients.scale(ONE, [scalar], chains.matmul(*left)))
+    if len({own.rank for own in inner}) > 1:
+        return
+    sign, total = _signed(sums.add(inner, inner[0].rank))
+    factors = [*common, total] if end == 0 else [total, *common]
+    product = coefficients.scale(sign, [], chains.matmul(*factors))
+    yield sums.add([*rest, product], tree.rank) if rest else product
+
+
+def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
+    """A sum or its negative, such that a sum and its negative give the same, with common factors
+    taken out."""
+    if not isinstance(total, Add):
+        return ONE, total
+    texts = {term: UNICODE.text(term) for term in total.terms}
+    first = min(texts.values(), key=lambda text: (len(text.strip("−")), text.strip("−")))
+    if not first.startswith("−"):
+        return ONE, _freed(total)
+    negative = [coefficients.scale(-ONE, [], term) for term in total.terms]
+    turned = sums.add(negative, total.rank)
+    return -ONE, _freed(turned) if isinstance(turned, Add) else turned
+
+
+def _freed(total: Add) -> Tree:
+    """A sum in parentheses with common factors taken out; what is the same in all terms stands
+    before the parentheses."""
+    tree = factored(total)
+    return next(_common_scalars(tree), tree) if isinstance(tree, Add) else tree

@@ -1,0 +1,73 @@
+"""Sort keys: in which order factors and terms are written."""
+
+from __future__ import annotations
+
+from derivatrix.compiler.formulas.divisors import divisor
+from derivatrix.compiler.formulas.tree import (
+    Bracket,
+    Matmul,
+    Name,
+    Number,
+    Power,
+    Raise,
+    Size,
+    Transpose,
+    Tree,
+)
+from derivatrix.compiler.formulas.unicode import UNICODE
+
+
+def _accent_position(tree: Tree) -> int | None:
+    """How many names stand before the first cotangent or tangent."""
+    found = [tree.order.find(f"accent='{accent}'") for accent in ("bar", "dot")]
+    found = [position for position in found if position >= 0]
+    return tree.order.count("Name(", 0, min(found)) if found else None
+
+
+def scalar_order(tree: Tree) -> tuple[int, str]:
+    """Numbers, sizes, cotangents, others; entries of arrays stay as they come."""
+    if isinstance(tree, Number):
+        return 0, tree.order
+    if isinstance(tree, Size) or (isinstance(tree, Raise) and isinstance(tree.body, Size)):
+        return 1, tree.order
+    if isinstance(tree, Bracket):
+        return 4, tree.order
+    if "Indexed(" in tree.order:
+        return 5, ""
+    return (2 if isinstance(tree, Name) and tree.accent else 3), tree.order
+
+
+def term_order(tree: Tree) -> tuple[int, bool, int, str]:
+    """The term whose cotangent stands leftmost first, positive before negative, then shorter."""
+    position = _accent_position(tree)
+    text = UNICODE.text(tree)
+    return (position if position is not None else 1 << 20), is_negative(tree), len(text), text
+
+
+def is_negative(term: Tree) -> bool:
+    """Whether a term is written with a minus sign."""
+    return UNICODE.text(term).startswith(UNICODE.minus)
+
+
+def factor_order(tree: Tree) -> tuple[bool, bool, bool, str]:
+    """Cotangents first, then names, divisors last."""
+    plain = isinstance(tree, Name)
+    return divisor(tree) is not None, _accent_position(tree) is None, not plain, tree.order
+
+
+def chain_order(chain: list[Tree]) -> tuple[int, bool, list[str]]:
+    """Few transposes, a cotangent first."""
+    count = sum(transposes(factor) for factor in chain)
+    return count, _accent_position(chain[0]) is None, [factor.order for factor in chain]
+
+
+def trace_order(tree: Tree) -> tuple[int, int, bool, str]:
+    factors = tree.factors if isinstance(tree, Matmul) else (tree,)
+    first = factors[0]
+    inverse = isinstance(first, Power) and first.exponent < 0
+    leads = inverse or isinstance(first, Transpose)
+    return len(factors), transposes(tree), not leads, tree.order
+
+
+def transposes(tree: Tree) -> int:
+    return tree.order.count("Transpose(")

@@ -1,0 +1,113 @@
+"""Transposes, pushed to the names where that leaves fewer of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from derivatrix.compiler.formulas.algebra import (
+    chains,
+    coefficients,
+    entrywise,
+    order,
+    parts,
+    products,
+    sums,
+)
+from derivatrix.compiler.formulas.tree import (
+    Add,
+    Block,
+    Diag,
+    Function,
+    Hadamard,
+    Identity,
+    Indexed,
+    Kronecker,
+    Matmul,
+    Over,
+    Padded,
+    Power,
+    Raise,
+    Rows,
+    Scale,
+    Spread,
+    Transpose,
+    Tree,
+    Triangle,
+    Zeros,
+    is_row,
+)
+
+
+def transpose(tree: Tree) -> Tree:
+    """A matrix transposed."""
+    match tree:
+        case Identity() | Diag():
+            return tree
+        case Transpose():
+            return tree.body
+        case Matmul():
+            return chains.matmul(*flipped(tree.factors))
+        case Power():
+            return Power(transpose(tree.body), tree.exponent)
+        case Scale() if tree.body is not None:
+            return coefficients.scale(tree.coefficient, tree.scalars, transpose(tree.body))
+        case Spread():
+            along = sorted(1 - axis for axis in tree.along)
+            return entrywise.spread(tree.body, along, tree.shape[::-1])
+        case Zeros():
+            return Zeros(tree.shape[::-1])
+        case Triangle():
+            return Triangle(transpose(tree.body), not tree.lower, -tree.offset)
+        case Over():
+            return Over(tree.over, transpose(tree.body), tree.sizes)
+        case Padded():
+            return parts.padded(transpose(tree.body), tree.ranges[::-1])
+        case Block():
+            return _block(tree)
+        case Kronecker():
+            return Kronecker(transpose(tree.left), transpose(tree.right))
+        case Rows() if tree.step == -1 and tree.count == tree.size:
+            return tree
+    if getattr(tree, "symmetric", False):
+        return tree
+    if isinstance(tree, Indexed) and getattr(tree.body, "symmetric", False):
+        return tree
+    pushed = _pushed(tree)
+    return pushed if pushed is not None else Transpose(tree)
+
+
+def _block(tree: Block) -> Block:
+    cells = [Padded(transpose(cell.body), cell.ranges[::-1]) for cell in tree.cells]
+    rows = [tuple(map(transpose, column)) for column in zip(*tree.rows, strict=True)]
+    return Block(2, tuple(rows), tuple(cells))
+
+
+def _pushed(tree: Tree) -> Tree | None:
+    """The transpose taken inside, where that leaves no more transposes than before."""
+    match tree:
+        case Add():
+            result = sums.add([_turned(term) for term in tree.terms], 2)
+        case Hadamard():
+            result = products.hadamard([_turned(factor) for factor in tree.factors], 2)
+        case Raise():
+            result = products.raised(_turned(tree.body), tree.exponent)
+        case Function() if len(tree.arguments) == 1:
+            result = Function(2, tree.head, (_turned(tree.arguments[0]),), tree.function)
+        case _:
+            return None
+    return result if order.transposes(result) <= order.transposes(tree) else None
+
+
+def _turned(tree: Tree) -> Tree:
+    return transpose(tree) if tree.rank == 2 else tree
+
+
+def _flip(factor: Tree) -> Tree:
+    if is_row(factor):
+        return factor.body
+    return Transpose(factor) if factor.rank == 1 else transpose(factor)
+
+
+def flipped(factors: Sequence[Tree]) -> list[Tree]:
+    """The factors of a product's transpose."""
+    return [_flip(factor) for factor in reversed(factors)]

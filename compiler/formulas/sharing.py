@@ -1,0 +1,106 @@
+"""What a formula repeats, given a name; and conventions that a reader has to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import sympy
+
+from derivatrix.compiler.formulas.build import Definition
+from derivatrix.compiler.formulas.rewrite import occurrences, replaced
+from derivatrix.compiler.formulas.tree import (
+    Add,
+    Call,
+    Function,
+    Hadamard,
+    Matmul,
+    Name,
+    Number,
+    Positive,
+    Power,
+    Relation,
+    Scale,
+    Tree,
+)
+from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
+
+SHORTEST = 6
+"""Texts shorter than this are repeated."""
+
+GAIN = 12
+"""How many characters a name must save."""
+
+NAMED = (Call, Function, Hadamard, Matmul, Power)
+
+Formula = tuple[Tree, list[Definition]]
+
+
+def shared(tree: Tree, definitions: Sequence[Definition], name: Callable[[int], Name]) -> Formula:
+    """A formula with names for the parts that it repeats. `name`: a new name for a rank."""
+    parts = list(definitions)
+    while True:
+        part = _repeated([tree, *(definition.tree for definition in parts)])
+        if part is None:
+            return tree, parts
+        own = name(part.rank)
+        tree = replaced(tree, {part: own})
+        parts = [replace(old, tree=replaced(old.tree, {part: own})) for old in parts]
+        used = [i for i, old in enumerate(parts) if old.name in occurrences([part])]
+        parts.insert(max(used, default=-1) + 1, Definition(own, part, (None,) * part.rank))
+
+
+def numbered(tree: Tree, definitions: Sequence[Definition]) -> Formula:
+    """The same with the definitions' numbers in the order in which they stand."""
+    numbers = sorted(int(part.name.python[1:]) for part in definitions)
+    table: dict[Tree, Tree] = {}
+    names = []
+    for number, part in zip(numbers, definitions, strict=True):
+        letter = part.name.base.rstrip("0123456789")
+        names.append(replace(part.name, base=f"{letter}{number}", python=f"t{number}"))
+        table[part.name] = names[-1]
+    parts = [
+        replace(part, name=name, tree=replaced(part.tree, table))
+        for name, part in zip(names, definitions, strict=True)
+    ]
+    return replaced(tree, table), parts
+
+
+def _repeated(trees: Sequence[Tree]) -> Tree | None:
+    """The part that a name saves most for."""
+    counts = occurrences(list(trees))
+    best: tuple[int, str, Tree] | None = None
+    for part, count in counts.items():
+        if count < 2 or not isinstance(part, NAMED) or part.letters or part.rank > 2:
+            continue
+        length = len(UNICODE.text(part))
+        saved = (count - 1) * (length - 2) - 6
+        if length < SHORTEST or saved < GAIN:
+            continue
+        if best is None or (saved, part.order) > best[:2]:
+            best = saved, part.order, part
+    return None if best is None else best[2]
+
+
+def conventions(printer: Unicode, trees: Sequence[Tree]) -> list[tuple[str, str]]:
+    """What has to be said of a formula's signs: as equations."""
+    if any(isinstance(part, Positive) for part in occurrences(list(trees))):
+        zero = Positive(0, Number(sympy.S.Zero))
+        return [(printer.text(zero), printer.text(Number(sympy.S.Half)))]
+    return []
+
+
+def plain_indicators(trees: Sequence[Tree]) -> dict[Tree, Tree]:
+    """Where strict comparisons occur as well: for each `Positive` the same in their terms."""
+    parts = occurrences(list(trees))
+    if not any(isinstance(part, Relation) for part in parts):
+        return {}
+    return {part: _halves(part) for part in parts if isinstance(part, Positive)}
+
+
+def _halves(part: Positive) -> Tree:
+    zero = Number(sympy.S.Zero)
+    both = tuple(Relation(part.axes, symbol, part.body, zero) for symbol in (">", ">="))
+    total = Add(part.axes, both)
+    half = sympy.S.Half
+    return Scale(half, (), total) if part.axes else Scale(half, (total,), None)

@@ -1,0 +1,286 @@
+"""A NumPy interpreter of formula trees, so that what is printed for reading can be checked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from derivatrix.compiler import dimensions, scalars
+from derivatrix.compiler.formulas import tree as kinds
+from derivatrix.compiler.formulas.algebra.factoring import UNIT
+from derivatrix.compiler.formulas.notation import Notation
+from derivatrix.compiler.formulas.tree import Tree, is_row
+from derivatrix.compiler.ir import Node, slot
+
+Array = np.ndarray
+RELATIONS: dict[str, Callable[..., Any]] = {
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+def formula_value(
+    node: Node, values: Mapping[str, Array], sizes: Mapping[str, int], by_index: bool
+) -> Array:
+    """The array that the formula of `node` stands for."""
+    builder = Notation(node, by_index=by_index)
+    root, indices = builder.result()
+    reader = Reader(values, sizes)
+    for part in builder.definitions:
+        shape = tuple(reader.size(size) for size in part.shape)
+        reader.names[part.name] = reader.array(part.tree, part.indices, shape)
+    shape = tuple(reader.size(size) for size in node.shape)
+    return reader.array(root, indices, shape)
+
+
+class Reader:
+    """Evaluates trees; `names`: the arrays of definitions. Each method is named after a kind."""
+
+    def __init__(self, values: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
+        self.values = values
+        self.sizes = sizes
+        self.names: dict[Tree, Array] = {}
+        self.ranges: dict[str, int] = {}
+
+    def size(self, size: Any) -> int:
+        return int(dimensions.evaluate(size, self.sizes))
+
+    def array(self, tree: Tree, indices: kinds.Indices, shape: Any) -> Array:
+        """The array of a right side, over all values of the left side's indices."""
+        letters = [str(index) for index in indices if index is not None]
+        if not letters:
+            return np.asarray(self.value(tree, {}))
+        places = [axis for axis, index in enumerate(indices) if index is not None]
+        result = np.zeros(shape)
+        for position in product(*(range(shape[axis]) for axis in places)):
+            at: list[Any] = [slice(None)] * len(shape)
+            for axis, value in zip(places, position, strict=True):
+                at[axis] = value
+            result[tuple(at)] = self.value(tree, dict(zip(letters, position, strict=True)))
+        return result
+
+    def value(self, tree: Tree, at: Mapping[str, int]) -> Any:
+        return getattr(self, f"of_{type(tree).__name__.lower()}")(tree, at)
+
+    def index(self, index: Any, at: Mapping[str, int]) -> int:
+        known = {**self.sizes, **at}
+        return int(index.subs({s: known[s.name] for s in index.free_symbols}))
+
+    def all(self, trees: Sequence[Tree], at: Mapping[str, int]) -> list[Any]:
+        return [self.value(tree, at) for tree in trees]
+
+    def of_name(self, tree: kinds.Name, at: Mapping[str, int]) -> Any:
+        return self.names[tree] if tree in self.names else self.values[tree.python]
+
+    def of_number(self, tree: kinds.Number, at: Mapping[str, int]) -> Any:
+        return float(tree.value)
+
+    def of_size(self, tree: kinds.Size, at: Mapping[str, int]) -> Any:
+        return self.sizes[tree.name]
+
+    def of_literal(self, tree: kinds.Literal, at: Mapping[str, int]) -> Any:
+        return tree.array
+
+    def of_zeros(self, tree: kinds.Zeros, at: Mapping[str, int]) -> Any:
+        return np.zeros([self.size(size) for size in tree.shape])
+
+    def of_identity(self, tree: kinds.Identity, at: Mapping[str, int]) -> Any:
+        return np.eye(self.size(tree.size))
+
+    def of_ones(self, tree: kinds.Ones, at: Mapping[str, int]) -> Any:
+        return np.ones(self.size(tree.size))
+
+    def of_unit(self, tree: kinds.Unit, at: Mapping[str, int]) -> Any:
+        return np.eye(self.size(tree.size))[self.index(tree.position, at)]
+
+    def of_mask(self, tree: kinds.Mask, at: Mapping[str, int]) -> Any:
+        return np.tri(self.size(tree.rows), self.size(tree.columns), -tree.offset)
+
+    def of_rows(self, tree: kinds.Rows, at: Mapping[str, int]) -> Any:
+        return np.eye(self.size(tree.size))[self.places((tree.start, tree.count, tree.step, 0))]
+
+    def of_picked(self, tree: kinds.Picked, at: Mapping[str, int]) -> Any:
+        return np.eye(self.size(tree.size))[list(tree.table)]
+
+    def places(self, taken: Any) -> Any:
+        start, count, step, _ = taken
+        return self.size(start) + step * np.arange(self.size(count))
+
+    def of_part(self, tree: kinds.Part, at: Mapping[str, int]) -> Any:
+        value = self.value(tree.body, at)
+        axis = 0
+        for taken in tree.ranges:
+            if isinstance(taken, tuple):
+                value = value.take(self.places(taken), axis)
+            elif taken is not None:
+                value = value.take(self.index(taken, at), axis)
+            axis += taken is None or isinstance(taken, tuple)
+        return value
+
+    def of_padded(self, tree: kinds.Padded, at: Mapping[str, int]) -> Any:
+        body = self.value(tree.body, at)
+        whole = zip(tree.ranges, body.shape, strict=True)
+        result = np.zeros([n if taken is None else self.size(taken[3]) for taken, n in whole])
+        every = zip(tree.ranges, body.shape, strict=True)
+        places = [np.arange(n) if taken is None else self.places(taken) for taken, n in every]
+        result[np.ix_(*places)] = body
+        return result
+
+    def of_block(self, tree: kinds.Block, at: Mapping[str, int]) -> Any:
+        """By the layout; zeros take their neighbours' sizes."""
+        rows = [[self.value(cell, at) for cell in row] for row in tree.rows]
+        if tree.rank == 1:
+            return np.concatenate([row[0] for row in rows])
+        total = sum(self.of_padded(cell, at) for cell in tree.cells)
+        top = 0
+        for row, cells in zip(rows, tree.rows, strict=True):
+            left = 0
+            sizes = [cell.shape for cell in row if cell.ndim == 2]
+            height = sizes[0][0] if sizes else self.size(cells[0].shape[0])  # type: ignore[attr-defined]
+            for column, cell in enumerate(row):
+                own = [r[column].shape[1] for r in rows if r[column].ndim == 2]
+                width = own[0] if own else total.shape[1]
+                inside = total[top : top + height, left : left + width]
+                np.testing.assert_array_equal(inside, cell if cell.ndim == 2 else 0 * inside)
+                left += width
+            top += height
+        return total
+
+    def of_kronecker(self, tree: kinds.Kronecker, at: Mapping[str, int]) -> Any:
+        return np.kron(*self.all([tree.left, tree.right], at))
+
+    def of_vectorised(self, tree: kinds.Vectorised, at: Mapping[str, int]) -> Any:
+        body = self.value(tree.body, at)
+        return body[np.tril_indices(len(body))] if tree.packed else body.ravel(order="F")
+
+    def of_unvectorised(self, tree: kinds.Unvectorised, at: Mapping[str, int]) -> Any:
+        body, shape = self.value(tree.body, at), (self.size(tree.rows), self.size(tree.columns))
+        if not tree.packed:
+            return body.reshape(shape, order="F")
+        result = np.zeros(shape)
+        result[np.tril_indices(shape[0])] = body
+        return result
+
+    def of_transpose(self, tree: kinds.Transpose, at: Mapping[str, int]) -> Any:
+        return self.value(tree.body, at).T
+
+    def of_power(self, tree: kinds.Power, at: Mapping[str, int]) -> Any:
+        return np.linalg.matrix_power(self.value(tree.body, at), tree.exponent)
+
+    def of_matmul(self, tree: kinds.Matmul, at: Mapping[str, int]) -> Any:
+        """Rows and columns as matrices with one row or column."""
+        result: Any = None
+        scalar = 1.0
+        for factor in tree.factors:
+            value = self.value(factor, at)
+            if is_row(factor):
+                value = value[None, :]
+            elif value.ndim == 1:
+                value = value[:, None]
+            result = value if result is None else result @ value
+            if result.shape == (1, 1) and factor is not tree.factors[-1] and not is_row(factor):
+                scalar, result = scalar * result[0, 0], None
+        if tree.rank == 2:
+            return scalar * result
+        if tree.rank == 1:
+            return scalar * result[:, 0]
+        return scalar * (1.0 if result is None else result[0, 0])
+
+    def of_diag(self, tree: kinds.Diag, at: Mapping[str, int]) -> Any:
+        return np.diag(self.value(tree.body, at))
+
+    def of_diagonal(self, tree: kinds.Diagonal, at: Mapping[str, int]) -> Any:
+        return np.diagonal(self.value(tree.body, at))
+
+    def of_triangle(self, tree: kinds.Triangle, at: Mapping[str, int]) -> Any:
+        return (np.tril if tree.lower else np.triu)(self.value(tree.body, at), tree.offset)
+
+    def of_trace(self, tree: kinds.Trace, at: Mapping[str, int]) -> Any:
+        return np.trace(self.value(tree.body, at))
+
+    def of_total(self, tree: kinds.Total, at: Mapping[str, int]) -> Any:
+        return np.sum(self.value(tree.body, at))
+
+    def of_norm(self, tree: kinds.Norm, at: Mapping[str, int]) -> Any:
+        return np.linalg.norm(self.value(tree.body, at))
+
+    def of_scale(self, tree: kinds.Scale, at: Mapping[str, int]) -> Any:
+        result: Any = float(tree.coefficient)
+        for value in self.all(tree.scalars, at):
+            result = result * value
+        return result if tree.body is None else result * self.value(tree.body, at)
+
+    def of_hadamard(self, tree: kinds.Hadamard, at: Mapping[str, int]) -> Any:
+        result: Any = 1.0
+        for value in self.all(tree.factors, at):
+            result = result * value
+        return result
+
+    def of_raise(self, tree: kinds.Raise, at: Mapping[str, int]) -> Any:
+        return np.asarray(self.value(tree.body, at)) ** self.value(tree.exponent, at)
+
+    def of_add(self, tree: kinds.Add, at: Mapping[str, int]) -> Any:
+        """The sum; an identity matrix without a size has that of the others."""
+        units = [term for term in tree.terms if UNIT in (term, getattr(term, "body", None))]
+        result: Any = sum(self.value(term, at) for term in tree.terms if term not in units)
+        for term in units:
+            result = result + float(getattr(term, "coefficient", 1)) * np.eye(len(result))
+        return result
+
+    def of_spread(self, tree: kinds.Spread, at: Mapping[str, int]) -> Any:
+        shape = [self.size(size) for size in tree.shape]
+        wide = [n if axis in tree.along else 1 for axis, n in enumerate(shape)]
+        return np.broadcast_to(np.reshape(self.value(tree.body, at), wide), shape)
+
+    def of_function(self, tree: kinds.Function, at: Mapping[str, int]) -> Any:
+        slots = [slot(i) for i in range(len(tree.arguments))]
+        arguments = self.all(tree.arguments, at)
+        numbers = {
+            own: part.value
+            for own, part in zip(slots, tree.arguments, strict=True)
+            if isinstance(part, kinds.Number)
+        }
+        expression = tree.function(*(numbers.get(own, own) for own in slots))
+        return scalars.evaluate(expression, arguments)
+
+    def of_positive(self, tree: kinds.Positive, at: Mapping[str, int]) -> Any:
+        return np.heaviside(self.value(tree.body, at), 0.5)
+
+    def of_relation(self, tree: kinds.Relation, at: Mapping[str, int]) -> Any:
+        return 1.0 * RELATIONS[tree.symbol](*self.all([tree.left, tree.right], at))
+
+    def of_logic(self, tree: kinds.Logic, at: Mapping[str, int]) -> Any:
+        parts = [np.asarray(part) != 0 for part in self.all(tree.parts, at)]
+        if tree.word == "not":
+            return 1.0 * ~parts[0]
+        join = np.logical_and if tree.word == "and" else np.logical_or
+        return 1.0 * join.reduce(parts)
+
+    def of_choice(self, tree: kinds.Choice, at: Mapping[str, int]) -> Any:
+        condition, yes, no = self.all([tree.condition, tree.yes, tree.no], at)
+        return np.where(condition != 0, yes, no)
+
+    def of_call(self, tree: kinds.Call, at: Mapping[str, int]) -> Any:
+        return tree.operation.value(self.all(tree.arguments, at), tree.parameters)[tree.output]
+
+    def of_indexed(self, tree: kinds.Indexed, at: Mapping[str, int]) -> Any:
+        body = self.value(tree.body, at)
+        return body[tuple(slice(None) if i is None else self.index(i, at) for i in tree.indices)]
+
+    def of_bracket(self, tree: kinds.Bracket, at: Mapping[str, int]) -> Any:
+        symbol = "==" if tree.symbol == "δ" else tree.symbol
+        left, right = (self.index(i, at) for i in (tree.left, tree.right))
+        return float(RELATIONS[symbol](left, right))
+
+    def of_over(self, tree: kinds.Over, at: Mapping[str, int]) -> Any:
+        letters = tree.over
+        ranges = [range(self.size(size)) for size in tree.sizes]
+        return sum(
+            self.value(tree.body, {**at, **dict(zip(letters, place, strict=True))})
+            for place in product(*ranges)
+        )
