@@ -93,8 +93,8 @@ class Function:
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """Conditions on the dimensions that slices, indices and divisors ask for, as Python texts:
-        "n >= 2", "n >= k"."""
+        """Conditions on the dimensions that slices, indices, divisors and operations ask for, as
+        Python texts: "n >= 2", "n >= k"."""
         bounds: dict[sympy.Expr, None] = {}
         for node in topological([self.expression]):
             if isinstance(node, Select):
@@ -107,6 +107,9 @@ class Function:
                 divisor = sympy.factor(sympy.fraction(node.coefficient)[1])
                 parts = [part.as_base_exp()[0] for part in sympy.Mul.make_args(divisor)]
                 bounds.update((part - 1, None) for part in parts if part.is_polynomial())
+            if isinstance(node, Apply):
+                cores = [argument.shape[len(labels) :] for argument, labels in node.arguments]
+                bounds.update((bound, None) for bound in node.operation.requires(cores))
         return _conditions([bound for bound in bounds if not bound.is_nonnegative])
 
     @property

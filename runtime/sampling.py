@@ -233,6 +233,14 @@ def _invertible(shape: Shape, random: Random) -> np.ndarray:
     return (_orthogonal(shape, random) * stretch) @ _orthogonal(shape, random)
 
 
+def _real_spectrum(shape: Shape, random: Random) -> np.ndarray:
+    """Real eigenvalues that are apart, of either sign; eigenvectors that are not orthogonal."""
+    size = shape[-1]
+    apart = np.arange(size) - size / 2 + random.uniform(0.1, 0.4, (*shape[:-2], 1, size))
+    vectors = _dominant(shape, random)
+    return np.asarray((vectors * apart) @ np.linalg.inv(vectors))
+
+
 DRAWS: dict[str, Callable[[Shape, Random], np.ndarray]] = {
     "general": _general,
     "positive": _positive,
@@ -247,6 +255,7 @@ DRAWS: dict[str, Callable[[Shape, Random], np.ndarray]] = {
     "orthogonal": _orthogonal,
     "nonneg": _positive,
     "invertible": _invertible,
+    "real spectrum": _real_spectrum,
 }
 MIDDLES = {
     "general": 0.0,
@@ -267,7 +276,10 @@ between it and a point of the place is in the place too."""
 SPREADS = (1.0, 1.0, 0.1, 0.01, 1.0)
 """How far from the middle the first points are, in parts of the usual distance."""
 
-SQUARE = ("spd", "dominant", "lower", "upper", "diagonal", "orthogonal", "invertible")
+SQUARE = (
+    *("spd", "dominant", "lower", "upper", "diagonal", "orthogonal", "invertible"),
+    "real spectrum",
+)
 
 PLACES = ("general", "positive", "small", "fraction", "spd", "dominant", "above one")
 """Where an input that declares nothing is drawn, in the order tried."""
@@ -276,6 +288,7 @@ NARROWER = {
     "positive": ("fraction", "above one"),
     "nonneg": ("fraction", "above one"),
     "invertible": ("dominant", "spd"),
+    "real spectrum": ("spd",),
 }
 """Smaller places inside a declared one, for functions that need more than it says."""
 

@@ -372,6 +372,12 @@ def test_the_polar_factor_of_a_deficient_matrix_has_no_derivative() -> None:
         evaluate(declared.derivatives.results("hvp")[("A",)], point, size)
 
 
+def test_sizes_that_qr_asks_for() -> None:
+    assert function_of(dx.qr(A).Q).requirements == ("p >= k",)
+    with pytest.raises(np.linalg.LinAlgError):
+        evaluate(dx.qr(A).Q.node, {"A": np.ones((2, 3))}, {"p": 2, "k": 3})
+
+
 W = dx.matrix("W", 2, 3)
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: dx.cholesky(W), ShapeError, r"cholesky needs a square matrix, not shape \(2, 3\)"),

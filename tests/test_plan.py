@@ -359,7 +359,7 @@ def square(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     [
         (np.ones((2, 3)), ValueError, r"X has shape \(2, 3\); expected \(n, n\) with n = 2"),
         (np.ones(3), ValueError, r"argument X has shape \(3,\); expected \(n, n\)"),
-        (np.ones((1, 1)), ValueError, "n = 1; its slices and indices need n >= 2"),
+        (np.ones((1, 1)), ValueError, "n = 1; it needs n >= 2"),
         (np.ones((2, 2)) * 1j, TypeError, "square: argument X is ndarray of dtype complex128"),
         ("text", TypeError, "X is 'text'"),
         (None, TypeError, "X is None"),

@@ -595,6 +595,8 @@ def test_points_and_directions_keep_the_structure(structure, batched):
         np.testing.assert_allclose(
             np.swapaxes(array, -1, -2) @ array, np.eye(4) + 0 * array, atol=1e-14
         )
+    if structure == "real spectrum":
+        assert not np.iscomplex(np.linalg.eigvals(array)).any()
     if structure in ("lower", "upper", "diagonal", "invertible", "dominant"):
         assert np.linalg.cond(array).max() < 20
     for most in (100, 2):

@@ -93,7 +93,7 @@ def _refuse(function, expected, values):
                 for size, length in sizes.items()
                 if re.search(rf"\b{size}\b", requirement)
             )
-            raise ValueError(f"{function}: {given}; its slices and indices need {requirement}")
+            raise ValueError(f"{function}: {given}; it needs {requirement}")
     given = ", ".join(
         f"{name} has shape {_shape_text(array.shape)} for {_shape_text(shape)}"
         for (name, shape), array in zip(shapes, arrays, strict=True)

@@ -65,6 +65,8 @@ def thin_qr(a, q, r):
     LAPACK sees A transposed, and factors it as R' Q'.
     """
     stack, p, k = a.shape
+    if p < k:
+        return False
     info = np.zeros(1, np.int32)
     factors = np.empty(k, a.dtype)
     size = 64 * k + 1

@@ -29,8 +29,9 @@ def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.
     matrix = arguments[0]
     q, r = np.linalg.qr(matrix)
     diagonal = np.diagonal(r, axis1=-2, axis2=-1)
+    wide = matrix.shape[-2] < matrix.shape[-1]
     level = matrix.shape[-2] * np.finfo(r.dtype).eps * np.linalg.norm(r, axis=-2)
-    if not (np.abs(diagonal) > level).all():
+    if wide or not (np.abs(diagonal) > level).all():
         raise np.linalg.LinAlgError("the columns are linearly dependent")
     signs = np.sign(diagonal)
     return q * signs[..., None, :], r * signs[..., None]
@@ -70,7 +71,8 @@ QR = register(
         description="""The thin decomposition A = Q R with a positive diagonal of R.
 
 A: a matrix of shape (p, k) with p >= k, with leading stacked axes if any. Q, of shape (p, k), has
-orthonormal columns; R, of shape (k, k), is upper triangular. Raises ShapeError for fewer rows than
-columns, LinAlgError where the columns are linearly dependent up to rounding.""",
+orthonormal columns; R, of shape (k, k), is upper triangular. Raises ShapeError where there are,
+by the declared sizes, fewer rows than columns, and LinAlgError where the columns are linearly
+dependent, up to rounding.""",
     )
 )
