@@ -13,6 +13,7 @@ from typing import Any
 
 import sympy
 
+from derivatrix.compiler import spectral
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import LENGTH, Shape, readings
 from derivatrix.compiler.facts import facts
@@ -174,7 +175,7 @@ class Derivatives:
 
     def _pushed_forward(self, results: Mapping[Key, Node]) -> dict[Key, Node]:
         tangents: dict[Node, Node] = {leaf: self.tangent(leaf) for leaf in self.wrt}
-        products = simplify(differential(list(results.values()), tangents))
+        products = simplify(_differentials(list(results.values()), tangents))
         return dict(zip(results, products, strict=True))
 
     @cached_property
@@ -190,7 +191,7 @@ class Derivatives:
     def _jacobians(self, nodes: Sequence[Node], leaf: Leaf) -> list[Node]:
         """d node / d leaf of shape (*node.shape, *leaf.shape), projected on the structure."""
         tangent = self.tangent(leaf)
-        products = simplify(differential(nodes, {leaf: tangent}))
+        products = simplify(_differentials(nodes, {leaf: tangent}))
         jacobians = simplify([jacobian_of_linear(p, tangent) for p in products], expand=True)
         return simplify([project(jacobian, leaf) for jacobian in jacobians], expand=True)
 
@@ -298,6 +299,10 @@ def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:
         text = f"{leaves[reading.position].name}.shape[{reading.axis}]"
         found[symbol] = reading.value.xreplace({LENGTH: sympy.Symbol(text), **found})
     return {str(symbol): index(value) for symbol, value in found.items()}
+
+
+def _differentials(nodes: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
+    return spectral.spread(differential(spectral.gathered(nodes), tangents))
 
 
 def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:

@@ -281,6 +281,13 @@ def test_wide_qr() -> None:
 
 X, H = dx.matrix("A", 5, 3), dx.matrix("K", 3, 3, "symmetric")
 WEIGHTS = dx.constant(np.random.default_rng(5).normal(size=(5, 3)))
+
+
+def root_by_vectors(matrix: Array) -> Array:
+    values, vectors = dx.eigh(matrix)
+    return vectors * dx.sqrt(values) @ vectors.mT
+
+
 REPEATED = {
     "nuclear": dx.norm(X, "nuc"),
     "sum of singular values": dx.sum(dx.svdvals(X)),
@@ -293,11 +300,15 @@ REPEATED = {
     "exponential": dx.trace(dx.expm(X.T @ X / 10)),
     "sum of eigenvalues": dx.sum(dx.eigvalsh(H)) ** 2,
     "sum of squares": dx.sum(dx.eigvalsh(H) ** 2),
+    "sum of cubes": dx.sum(dx.eigvalsh(H) ** 3),
+    "sum of exponentials": dx.sum(dx.exp(dx.eigvalsh(H))) ** 2,
+    "entropy": dx.sum(dx.log(dx.eigvalsh(H)) * dx.eigvalsh(H)),
+    "sum of inverses": dx.sum(1 / (1 + dx.eigvalsh(H))),
     "exponential of a symmetric matrix": dx.trace(dx.expm(H)),
 }
 FIRST = {
-    "sum of cubes": dx.sum(dx.eigvalsh(H) ** 3),
-    "sum of exponentials": dx.sum(dx.exp(dx.eigvalsh(H))),
+    "root by vectors": dx.sum(WEIGHTS[:3] * root_by_vectors(H)),
+    "softmax": dx.logsumexp(dx.eigvalsh(H)),
     "schatten 3": dx.schatten_norm(X, 3),
     "logarithms": dx.sum(dx.log(dx.svdvals(X))),
 }
