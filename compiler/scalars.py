@@ -281,5 +281,10 @@ def _compiled(expression: sympy.Expr, count: int) -> Callable[..., np.ndarray]:
 
 
 def evaluate(expression: sympy.Expr, arguments: Sequence[np.ndarray]) -> np.ndarray:
-    """The values of an expression of the slots at NumPy arrays."""
-    return _compiled(expression, len(arguments))(*arguments)
+    """The values of an expression of the slots at NumPy arrays. What NumPy says of branches of a
+    Piecewise that are not taken is no matter."""
+    function = _compiled(expression, len(arguments))
+    if not expression.has(sympy.Piecewise):
+        return function(*arguments)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return function(*arguments)

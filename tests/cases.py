@@ -84,7 +84,7 @@ CASES: list[Function] = [
     function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
     function("cholesky", [S], dx.cholesky(S)),
     function("orthonormal", [A, x], x @ dx.qr(A).Q),
-    function("triangular_factors", [A, y], y @ dx.qr(A).R @ y),
+    function("triangular_factors", [A, y], dx.qr(A).R @ y),
     function("pivotless", [X], pivotless.L + 2 * pivotless.U),
     function("symmetric_vectors", [K, y], y @ dx.eigh(K).eigenvectors),
     function("real_vectors", [S, K, y], y @ derivatrix.eig(S @ K).eigenvectors, wrt=[K]),
