@@ -173,6 +173,15 @@ EVALUATED: list[Function] = [
     function("whitened", [S, y], dx.sum(dx.cos(dx.solve(derivatrix.sqrtm(S), y)))),
     function("trace_of_root", [S], dx.trace(derivatrix.sqrtm(S)) ** 2),
     function("lower_root", [L, y], dx.sum((derivatrix.sqrtm(L @ L) @ y) ** 2), wrt=[y]),
+    function("root_of_a_power", [V], derivatrix.fractional_matrix_power(V, 0.3)),
+    function(
+        "powers_by_a_number",
+        [S, t],
+        dx.sum(derivatrix.fractional_matrix_power(S, t))
+        + dx.trace(derivatrix.fractional_matrix_power(S, -1.5) @ S @ S),
+    ),
+    function("swish", [K, y], y @ derivatrix.funm(lambda z: z / (1 + sympy.exp(-z)), K) @ y),
+    function("absolute", [K], dx.sum(derivatrix.funm(K, abs(sympy.Symbol("z"))) ** 2) + K[0, 1]),
     function("cosine", [X, y], y @ derivatrix.cosm(X) @ y),
     function("sine", [K], dx.trace(derivatrix.sinm(K))),
     function("tanh", [X], dx.trace(derivatrix.tanhm(X))),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+import scipy.linalg
+import sympy
 
 import derivatrix as dx
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.ir import Leaf, leaves
 from derivatrix.compiler.operations import OPERATIONS, Operation, matrix_functions
+from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.simplify import simplify
 from tests.cases import CASES
 
@@ -18,9 +23,13 @@ n = dx.dims("n")
 A, B, E = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.matrix("E", n, n)
 
 
+z = sympy.Symbol("z")
+C = dx.matrix("C", n, n, "symmetric")
+
+
 def along(result: dx.Array, direction: dx.Array) -> dx.Array:
-    """The derivative of a function of A or B as these move along a direction."""
-    tangents = dict.fromkeys((A.node, B.node), direction.node)
+    """The derivative of a function of A, B or C as these move along a direction."""
+    tangents = dict.fromkeys((A.node, B.node, C.node), direction.node)
     used = {leaf: tangent for leaf, tangent in tangents.items() if leaf in leaves([result.node])}
     return dx.Array(differential([result.node], used)[0])
 
@@ -146,6 +155,80 @@ def test_third_derivatives() -> None:
     close(at(third), (8 * near - far) / 0.12, 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("scalar", "gradient"),
+    [
+        (dx.trace(A @ dx.logm(A) - A), "logm(A)ᵀ"),
+        (dx.trace(dx.expm(A) @ dx.expm(A)), "2 (expm(A)ᵀ)²"),
+        (dx.trace(dx.fractional_matrix_power(A, 0.3)), "0.3 A⁻ᵀ expm(0.3 logm(A))ᵀ"),
+        (dx.trace(dx.funm(sympy.sinh, C)), "½ expm(C) + ½ expm(−C)"),
+    ],
+)
+def test_derivatives_along_functions_of_the_matrix(scalar: dx.Array, gradient: str) -> None:
+    inputs = leaves([scalar.node])
+    assert dx.function("f", [leaf.name for leaf in inputs], scalar).formula("gradient") == gradient
+
+
+def test_what_commutes() -> None:
+    for one, other in ((A @ A.T, dx.expm(A @ A.T)), (dx.inv(A).T, 2 * A.T @ A.T), (A, dx.eye(n))):
+        assert commute(*simplify([one.node, other.node]))
+    for one, other in ((A, A.T), (A, C), (A @ A.T, A), (A @ C, C @ A), (A, dx.exp(A)), (C, A + C)):
+        assert not commute(*simplify([one.node, other.node]))
+
+
+@pytest.mark.parametrize("power", [-2, -1.5, -0.5, 0, 0.5, 1, 2.5, 0.3, -1.7])
+def test_powers(power: float) -> None:
+    for kind in ("definite", "Jordan", "pairs"):
+        matrix = matrices(3)[kind]
+        found = evaluate(dx.fractional_matrix_power(dx.constant(matrix), power).node, {}, {})
+        close(found, scipy.linalg.fractional_matrix_power(matrix, power), 1e-9, kind)
+
+
+ELEMENTARY = [
+    (sympy.exp, np.exp),
+    (3 - z**3 / 4 + 2 * z, lambda x: 3 - x**3 / 4 + 2 * x),
+    (sympy.exp(-(z**2)), lambda x: np.exp(-(x**2))),
+    (sympy.sin(2 * z) / (2 + sympy.cos(z)), lambda x: np.sin(2 * x) / (2 + np.cos(x))),
+    (lambda x: x / (1 + dx.exp(-x)), lambda x: x / (1 + np.exp(-x))),
+    (sympy.tan(z / 9), lambda x: np.tan(x / 9)),
+    (sympy.asinh, np.arcsinh),
+    (sympy.log(4 + z**2), lambda x: np.log(4 + x**2)),
+    (sympy.sqrt(1 + z**2), lambda x: np.sqrt(1 + x**2)),
+    (abs(z), np.abs),
+    (sympy.sign, np.sign),
+    (sympy.Integer(2), lambda x: 2 + 0 * x),
+]
+
+
+@pytest.mark.parametrize(("function", "scalar"), ELEMENTARY)
+def test_elementary_functions(function: object, scalar: Callable) -> None:
+    matrix = matrices(3)["symmetric"]
+    values, vectors = np.linalg.eigh(matrix)
+    wanted = vectors @ np.diag(scalar(values)) @ vectors.T
+    for call in (dx.funm(function, C), dx.funm(C, function)):
+        close(evaluate(call.node, {"C": matrix}, {"n": 3}), wanted, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "text"),
+    [
+        (sympy.erf, dx.UnsupportedError, "no erf of a matrix"),
+        (sympy.asin, dx.UnsupportedError, "no asin of a matrix"),
+        (sympy.I * z, dx.UnsupportedError, "I is complex"),
+        (z * sympy.Symbol("y"), dx.DeclarationError, "one variable, not of y, z"),
+        ("z", dx.DeclarationError, "one SymPy symbol, not 'z'"),
+        (lambda x: dx.exp(x) * A, dx.DeclarationError, "one SymPy symbol"),
+    ],
+)
+def test_functions_that_there_are_not(function: object, error: type, text: str) -> None:
+    with pytest.raises(error, match=text):
+        dx.funm(C, function)
+    with pytest.raises(dx.ShapeError, match="square"):
+        dx.funm(dx.matrix("M", 2, 3), sympy.exp)
+    with pytest.raises(dx.DeclarationError, match="a number or a scalar"):
+        dx.fractional_matrix_power(C, A)
+
+
 def close(
     actual: np.ndarray, wanted: np.ndarray | None, tolerance: float, message: str = ""
 ) -> None:
@@ -182,6 +265,11 @@ RULES = [
     along(dx.sinm(A), dx.eye(n)),
     along(dx.cosm(A), dx.eye(n)),
     along(dx.tanhm(A), dx.eye(n)),
+    along(dx.expm(2 * A.T), A.T @ A.T),
+    along(dx.logm(B), B @ dx.sqrtm(B) + dx.inv(B)),
+    along(dx.expm(C @ C), 2 * C - C @ C @ C),
+    along(dx.sqrtm(B), B @ B),
+    along(dx.sqrtm(C @ C), dx.cosm(C) + 2 * dx.eye(n)),
     dx.sqrtm(B.T),
     dx.solve_sylvester(B, B, dx.eye(n)),
     dx.solve_sylvester(B, B, B),
@@ -193,7 +281,8 @@ def test_rules_change_no_value(before: dx.Array) -> None:
     """Each rule of the records, on functions where it applies."""
     after = simplify([before.node])[0]
     assert after is not before.node
-    values = {"A": matrices(3)["general"], "B": matrices(3)["definite"] + np.eye(3, k=1)}
+    values = {"A": matrices(3)["general"], "C": matrices(3)["symmetric"]}
+    values["B"] = matrices(3)["definite"] + np.eye(3, k=1)
     values["E"] = np.random.default_rng(1).normal(size=(3, 3))
     wanted = evaluate(before.node, values, {"n": 3})
     close(evaluate(after, values, {"n": 3}), wanted, 1e-11)

@@ -1,7 +1,8 @@
 """What users write: symbolic inputs and NumPy's, SciPy's names for functions of them.
 
 The functions themselves are in `declare`, `elementwise`, `reductions`, `rearrange`, `reshape`,
-`products`, `linear`, `factorisations`, `norms` and `implicit`; here they are one namespace.
+`products`, `linear`, `matrices`, `factorisations`, `norms` and `implicit`; here they are one
+namespace.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from derivatrix.compiler.frontends import (
     factorisations,
     implicit,
     linear,
+    matrices,
     norms,
     products,
     rearrange,
@@ -29,6 +31,7 @@ from derivatrix.compiler.frontends.elementwise import *
 from derivatrix.compiler.frontends.factorisations import *
 from derivatrix.compiler.frontends.implicit import *
 from derivatrix.compiler.frontends.linear import *
+from derivatrix.compiler.frontends.matrices import *
 from derivatrix.compiler.frontends.norms import *
 from derivatrix.compiler.frontends.products import *
 from derivatrix.compiler.frontends.rearrange import *
@@ -41,6 +44,7 @@ __all__ += elementwise.__all__
 __all__ += factorisations.__all__
 __all__ += implicit.__all__
 __all__ += linear.__all__
+__all__ += matrices.__all__
 __all__ += norms.__all__
 __all__ += products.__all__
 __all__ += rearrange.__all__

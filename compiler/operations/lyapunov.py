@@ -9,8 +9,9 @@ import sympy
 from derivatrix.compiler.arrays import Array, apply, scale
 from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.facts import facts
-from derivatrix.compiler.ir import Apply, Delta, Node
+from derivatrix.compiler.ir import Apply, Delta, Factor, Node
 from derivatrix.compiler.kernels import stein
+from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import same, square
@@ -47,16 +48,18 @@ def _discrete(at: Point) -> tuple[Array, ...]:
     return (apply(STEIN, matrix, moved),)
 
 
+def halved(node: Apply, matrix: Factor, constant: Factor) -> Node | None:
+    """X = A⁻¹ C / 2, which solves A X + X A = C for C that commutes with A."""
+    (base, labels), (right, _) = matrix, constant
+    inverse = scale(apply(INVERSE, Array(base)), sympy.S.Half)
+    if isinstance(right, Delta) and labels == tuple(range(len(node.stack))):
+        return inverse.node
+    return None if node.stack or not commute(right, base) else (inverse @ Array(right)).node
+
+
 def _commuting(node: Apply) -> Node | None:
-    """For symmetric A, A X + X A is I for X = A⁻¹ / 2, and A for X = I / 2."""
     matrix, constant = node.arguments
-    if "symmetric" not in facts(matrix[0]):
-        return None
-    if constant == matrix and not node.stack:
-        return scale(Array(Delta(node.shape[0])), sympy.S.Half).node
-    if isinstance(constant[0], Delta) and matrix[1] == tuple(range(len(node.stack))):
-        return scale(apply(INVERSE, Array(matrix[0])), sympy.S.Half).node
-    return None
+    return halved(node, matrix, constant) if "symmetric" in facts(matrix[0]) else None
 
 
 LYAPUNOV: Operation = register(

@@ -16,8 +16,9 @@ import scipy.linalg
 
 from derivatrix.compiler.arrays import Array, apply, subtract
 from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.ir import Apply, Delta, Einsum, Node, einsum, is_zero
+from derivatrix.compiler.ir import Apply, Delta, Einsum, Factor, Node, einsum, is_zero
 from derivatrix.compiler.kernels import exponential, logarithm, trigonometric
+from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import same, square
@@ -111,15 +112,31 @@ def transposed(node: Apply) -> Node | None:
     """Dᵏf(Aᵀ)[E_1ᵀ, ... E_kᵀ] = Dᵏf(A)[E_1, ... E_k]ᵀ."""
     turned = []
     for argument, labels in node.arguments:
-        if not isinstance(argument, Einsum) or len(argument.factors) != 1:
+        inner = _without_transposition(argument, len(labels))
+        if inner is None:
             return None
-        (inner, order), factor = argument.factors[0], argument.coefficient
-        depth = len(labels)
-        if argument.contracted or order != (*range(depth), depth + 1, depth):
-            return None
-        turned.append((einsum([(inner, range(depth + 2))], range(depth + 2), factor), labels))
+        turned.append((inner, labels))
     result = Apply(node.operation, tuple(turned), node.stack)
     return Array(result).mT.node
+
+
+def _without_transposition(node: Node, depth: int) -> Node | None:
+    """X where `node` is a multiple of Xᵀ, times that, after `depth` stacked axes."""
+    if not isinstance(node, Einsum) or node.contracted:
+        return None
+    factors: list[Factor] = []
+    found = 0
+    for factor, labels in node.factors:
+        if labels == (*range(depth), depth + 1, depth):
+            labels = (*range(depth), depth, depth + 1)
+            found += 1
+        elif any(label >= depth for label in labels):
+            return None
+        factors.append((factor, labels))
+    if found != 1:
+        return None
+    sizes = {label: size for label, size in enumerate(node.sizes) if label < depth}
+    return einsum(factors, range(node.ndim), node.coefficient, sizes)
 
 
 def _ordered(node: Apply) -> Node | None:
@@ -131,12 +148,17 @@ def _ordered(node: Apply) -> Node | None:
     return Apply(node.operation, (matrix, *ordered), node.stack)
 
 
-def _along_identity(function: MatrixFunction, node: Apply) -> Node | None:
-    """Df(A)[I] = f'(A)."""
-    matrix, *directions = node.arguments
-    if function.slope is None or len(directions) != 1 or matrix[1] != tuple(range(len(node.stack))):
+def _along_itself(function: MatrixFunction, node: Apply) -> Node | None:
+    """Df(A)[C] = f'(A) C for C that commutes with A, as the identity."""
+    (matrix, labels), *directions = node.arguments
+    if function.slope is None or len(directions) != 1:
         return None
-    return function.slope(Array(matrix[0])).node if isinstance(directions[0][0], Delta) else None
+    direction = directions[0][0]
+    if isinstance(direction, Delta) and labels == tuple(range(len(node.stack))):
+        return function.slope(Array(matrix)).node
+    if node.stack or not commute(direction, matrix):
+        return None
+    return (function.slope(Array(matrix)) @ Array(direction)).node
 
 
 @cache
@@ -172,7 +194,7 @@ def derivative(function: MatrixFunction, order: int) -> Operation:
         domain=(function.domain,) + ("",) * order,
         notation=("" if order else name,),
         description=function.description,
-        rules=(transposed, _ordered, partial(_along_identity, function)),
+        rules=(transposed, _ordered, partial(_along_itself, function)),
     )
 
 

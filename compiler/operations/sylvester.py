@@ -4,14 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.linalg
-import sympy
 
-from derivatrix.compiler.arrays import Array, apply, scale
+from derivatrix.compiler.arrays import Array, apply
 from derivatrix.compiler.dimensions import Shape, shape_text
 from derivatrix.compiler.facts import facts
-from derivatrix.compiler.ir import Apply, Delta, Node, transposed
-from derivatrix.compiler.operations.inverse import INVERSE
-from derivatrix.compiler.operations.lyapunov import LYAPUNOV
+from derivatrix.compiler.ir import Apply, Node, transposed
+from derivatrix.compiler.operations.lyapunov import LYAPUNOV, halved
 from derivatrix.compiler.operations.registry import (
     Operation,
     Parameters,
@@ -57,15 +55,8 @@ def _transpose(at: Point, cotangent: Array) -> Array:
 
 
 def _commuting(node: Apply) -> Node | None:
-    """A X + X A is I for X = A⁻¹ / 2, and A for X = I / 2."""
     left, right, constant = node.arguments
-    if left != right:
-        return None
-    if constant == left and not node.stack:
-        return scale(Array(Delta(node.shape[0])), sympy.S.Half).node
-    if isinstance(constant[0], Delta) and left[1] == tuple(range(len(node.stack))):
-        return scale(apply(INVERSE, Array(left[0])), sympy.S.Half).node
-    return None
+    return halved(node, left, constant) if left == right else None
 
 
 def _lyapunov(node: Apply) -> Node | None:

@@ -1,0 +1,53 @@
+"""Which matrices commute, as functions of one and the same matrix."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from derivatrix.compiler.facts import facts
+from derivatrix.compiler.ir import Apply, Delta, Einsum, Node, Sum
+
+FUNCTIONS = frozenset({"inv", "expm", "logm", "sqrtm", "cosm", "sinm", "tanhm"})
+"""Operations that make a function of a matrix of it."""
+
+
+Origin = tuple[Node, bool]
+"""A matrix, and whether its transpose is meant."""
+
+
+def commute(one: Node, other: Node) -> bool:
+    """Whether both are, as they are written, functions of one matrix: made of it and the identity
+    by sums, products, multiples and functions of a matrix."""
+    return len(_origins(one, False) | _origins(other, False)) <= 1
+
+
+@lru_cache(maxsize=65536)
+def _origins(node: Node, turned: bool) -> frozenset[Origin]:
+    """The one matrix of which `node`, or its transpose, is made so; none for the identity."""
+    if isinstance(node, Delta):
+        return frozenset()
+    parts: Sequence[Origin] = []
+    if isinstance(node, Apply) and not node.stack and node.operation.name in FUNCTIONS:
+        parts = [(node.arguments[0][0], False)]
+    elif isinstance(node, Sum) and node.ndim == 2:
+        parts = [(term, False) for term in node.terms]
+    elif isinstance(node, Einsum) and node.ndim == 2:
+        parts = _chain(node)
+    found = frozenset().union(*(_origins(part, turned ^ own) for part, own in parts))
+    if parts and len(found) <= 1:
+        return found
+    return frozenset({(node, turned and "symmetric" not in facts(node))})
+
+
+def _chain(node: Einsum) -> Sequence[Origin]:
+    """The matrices of a matrix product, in which numbers may be; nothing for other products."""
+    links = [(factor, labels) for factor, labels in node.factors if labels]
+    end, chain = 0, []
+    while links:
+        touching = [link for link in links if end in link[1]]
+        if len(touching) != 1 or len(set(touching[0][1])) != 2 or touching[0][0].ndim != 2:
+            return []
+        factor, (row, column) = touching[0]
+        chain.append((factor, row != end))
+        links.remove(touching[0])
+        end = column if row == end else row
+    return chain if end == 1 else []
