@@ -184,6 +184,12 @@ def test_powers(power: float) -> None:
         close(found, scipy.linalg.fractional_matrix_power(matrix, power), 1e-9, kind)
 
 
+def test_a_size_as_a_power() -> None:
+    matrix = matrices(3)["definite"]
+    found = evaluate(dx.fractional_matrix_power(B, n).node, {"B": matrix}, {"n": 3})
+    close(found, np.linalg.matrix_power(matrix, 3), 1e-9)
+
+
 ELEMENTARY = [
     (sympy.exp, np.exp),
     (3 - z**3 / 4 + 2 * z, lambda x: 3 - x**3 / 4 + 2 * x),

@@ -33,7 +33,7 @@ def fractional_matrix_power(array: Any, exponent: Any) -> Array:
             f"fractional_matrix_power needs a number or a scalar as exponent, not {exponent!r}"
         )
     number = literal(power.node)
-    if number is None or int(2 * number) != 2 * number:
+    if number is None or not number.is_number or int(2 * number) != 2 * number:
         return apply(EXPM, multiply(power, apply(LOGM, base)))
     whole, halves = divmod(int(2 * number), 2)
     if not halves:
