@@ -181,6 +181,7 @@ EVALUATED: list[Function] = [
         + dx.trace(derivatrix.fractional_matrix_power(S, -1.5) @ S @ S),
     ),
     function("swish", [K, y], y @ derivatrix.funm(lambda z: z / (1 + sympy.exp(-z)), K) @ y),
+    function("error_function", [K, X], dx.sum(derivatrix.funm(K, sympy.erf) * X)),
     function("absolute", [K], dx.sum(derivatrix.funm(K, abs(sympy.Symbol("z"))) ** 2) + K[0, 1]),
     function("cosine", [X, y], y @ derivatrix.cosm(X) @ y),
     function("sine", [K], dx.trace(derivatrix.sinm(K))),

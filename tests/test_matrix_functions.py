@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.special
 import sympy
 
 import derivatrix as dx
@@ -203,6 +204,8 @@ ELEMENTARY = [
     (abs(z), np.abs),
     (sympy.sign, np.sign),
     (sympy.Integer(2), lambda x: 2 + 0 * x),
+    (sympy.erf, scipy.special.erf),
+    (z * sympy.atan(z), lambda x: x * np.arctan(x)),
 ]
 
 
@@ -220,7 +223,7 @@ def test_elementary_functions(function: object, scalar: Callable) -> None:
     [
         (sympy.erf, dx.UnsupportedError, "no erf of a matrix"),
         (sympy.asin, dx.UnsupportedError, "no asin of a matrix"),
-        (sympy.I * z, dx.UnsupportedError, "I is complex"),
+        (sympy.I * z, dx.UnsupportedError, "I\\*z is complex"),
         (z * sympy.Symbol("y"), dx.DeclarationError, "one variable, not of y, z"),
         ("z", dx.DeclarationError, "one SymPy symbol, not 'z'"),
         (lambda x: dx.exp(x) * A, dx.DeclarationError, "one SymPy symbol"),
@@ -228,11 +231,23 @@ def test_elementary_functions(function: object, scalar: Callable) -> None:
 )
 def test_functions_that_there_are_not(function: object, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
-        dx.funm(C, function)
+        dx.funm(A, function)
     with pytest.raises(dx.ShapeError, match="square"):
         dx.funm(dx.matrix("M", 2, 3), sympy.exp)
     with pytest.raises(dx.DeclarationError, match="a number or a scalar"):
         dx.fractional_matrix_power(C, A)
+
+
+def test_a_derivative_by_divided_differences() -> None:
+    """Of erf, at a matrix with repeated eigenvalues, against that of eigenvalues a bit apart."""
+    function = dx.function("f", [C, A], dx.sum(dx.funm(C, sympy.erf) * A), wrt=[C])
+    gradient = function.derivatives.results("gradient")[("C",)]
+    found, wanted = (
+        evaluate(gradient, {"C": np.diag([2.0, 2 + gap, 1]), "A": matrices(3)["general"]}, {"n": 3})
+        for gap in (0, 1e-5)
+    )
+    close(found, wanted, 1e-5)
+    assert np.isfinite(found).all()
 
 
 def close(

@@ -7,8 +7,10 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.arrays import Array, apply, asarray, multiply
+from derivatrix.compiler.arrays import Array, apply, asarray, elementwise, multiply
+from derivatrix.compiler.facts import facts
 from derivatrix.compiler.frontends.declare import eye
+from derivatrix.compiler.frontends.factorisations import eigh
 from derivatrix.compiler.frontends.linear import inv, matrix_power
 from derivatrix.compiler.frontends.products import multi_dot
 from derivatrix.compiler.ir import Einsum, Leaf, Map, Node, Sum, literal, slot
@@ -59,12 +61,22 @@ def funm(matrix: Any, function: Any) -> Array:
     `sympy.exp` or `lambda x: x / (1 + dx.exp(-x))`. It is made of the functions that there are:
     sums, products, powers, exp, log, sin, cos, tan, tanh, abs, sign and what SymPy writes with
     these (sinh, atanh, ...). So eigenvalues may be repeated in every derivative. LinAlgError
-    where one of the parts is not defined. Raises UnsupportedError, which names another function.
+    where one of the parts is not defined. Another function, of a matrix that is symmetric by
+    construction, is made of the eigenvalues and eigenvectors: its second derivatives are nan
+    where eigenvalues are repeated. Raises UnsupportedError, which names it, for other matrices.
     """
     if _is_function(matrix) and not _is_function(function):
         matrix, function = function, matrix
     expression, variable = _expression(function)
-    return _of_matrix(expression, variable, _square("funm", matrix))
+    base = _square("funm", matrix)
+    try:
+        return _of_matrix(expression, variable, base)
+    except UnsupportedError:
+        if "symmetric" not in facts(base.node):
+            raise
+    values, vectors = eigh(base)
+    results = elementwise(expression.xreplace({variable: slot(0)}), values)
+    return multiply(vectors, results[..., None, :]) @ vectors.mT
 
 
 def _is_function(argument: Any) -> bool:
@@ -82,6 +94,8 @@ def _expression(function: Any) -> tuple[sympy.Expr, sympy.Symbol]:
         function = _scalar(function.node)
     if not isinstance(function, sympy.Expr) or isinstance(function, sympy.MatrixExpr):
         raise DeclarationError(f"funm needs an expression of one SymPy symbol, not {function!r}")
+    if function.has(sympy.I):
+        raise UnsupportedError(f"funm: {function} is complex; every array here is real")
     symbols = sorted(function.free_symbols, key=str)
     if len(symbols) > 1:
         names = ", ".join(map(str, symbols))
