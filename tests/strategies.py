@@ -3,7 +3,8 @@ construction, for Hypothesis."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import sympy
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.frontends.operations import calling
 from derivatrix.compiler.ir import (
     Apply,
     Delta,
@@ -24,6 +26,7 @@ from derivatrix.compiler.ir import (
     einsum,
     slot,
 )
+from derivatrix.compiler.operations import OPERATIONS, Operation
 from derivatrix.compiler.operations.inverse import INVERSE
 
 SIZE = sympy.Integer(3)
@@ -118,9 +121,15 @@ def expressions(draw: Any, depth: int = 3) -> Array:
     if depth == 0 or draw(st.integers(0, 5)) == 0:
         return Array(draw(st.sampled_from(list(LEAVES.values()))))
     inner = expressions(depth=depth - 1)
-    rule = draw(st.sampled_from(RULES))
-    operands = [draw(inner) for _ in range(rule.__code__.co_argcount)]
+    rules = REGISTRY if draw(st.integers(0, 3)) == 0 else RULES
+    rule = draw(st.sampled_from(rules))
+    operands = [draw(inner) for _ in range(arity(rule))]
     return rule(*operands)
+
+
+def arity(rule: Callable[..., Array]) -> int:
+    """How many arrays a rule takes."""
+    return len(rule.operation.ranks) if isinstance(rule, Recorded) else rule.__code__.co_argcount
 
 
 def _matrix(array: Array) -> Array:
@@ -136,6 +145,36 @@ def _vector(array: Array) -> Array:
 def _definite(array: Array) -> Array:
     return _matrix(array).T @ _matrix(array) + dx.eye(3)
 
+
+def _separated(array: Array) -> Array:
+    """A positive definite matrix without eigenvalues near each other or near 1, at which every
+    operation of the registry is smooth; of a matrix or scalar the diagonal of one for a vector."""
+    apart = dx.constant([0.4, 1.2, 2.0])
+    bounded = dx.tanh(_matrix(array))
+    return dx.diag(apart) + 0.05 * (bounded + bounded.T)
+
+
+class Recorded(NamedTuple):
+    """A rule made of an output of a record of the registry, at arguments where it is smooth."""
+
+    operation: Operation
+    output: int
+
+    def __call__(self, *arrays: Array) -> Array:
+        arguments = [_separated(array) for array in arrays]
+        ranked = [
+            matrix if rank == 2 else dx.diagonal(matrix)
+            for matrix, rank in zip(arguments, self.operation.ranks, strict=True)
+        ]
+        result = calling(self.operation)(*ranked)
+        return result[self.output] if self.operation.outputs else result
+
+
+REGISTRY = [
+    Recorded(operation, output)
+    for operation in OPERATIONS.values()
+    for output in range(max(len(operation.outputs), 1))
+]
 
 RULES = (
     lambda a, b: a + 0.5 * b,

@@ -11,16 +11,19 @@ import pytest
 import scipy.linalg
 import scipy.special
 from hypothesis import HealthCheck, assume, given, seed, settings
+from hypothesis import strategies as st
 
+import derivatrix.compiler.frontends.arrays as dx
 from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.derivatives import project
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.function import Function, function
 from derivatrix.compiler.ir import Leaf, Node, leaves
-from tests.strategies import expressions, leaf_values
+from tests.strategies import LEAVES, REGISTRY, arity, expressions, leaf_values
 
 STEP = 1e-3
+ANY = expressions()
 
 
 def declared(expression: Array) -> Function:
@@ -125,14 +128,24 @@ def examples(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--examples"))
 
 
-def run(check: Any, count: int) -> None:
+def run(check: Any, count: int, drawn: st.SearchStrategy[Array] = ANY) -> None:
     quiet = [HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large]
     with np.errstate(all="ignore"):
         seed(0)(
             settings(max_examples=count, deadline=None, suppress_health_check=quiet)(
-                given(expressions())(check)
+                given(drawn)(check)
             )
         )()
+
+
+@pytest.mark.parametrize("rule", REGISTRY, ids=lambda rule: f"{rule.operation.name}{rule.output}")
+def test_every_operation_of_the_registry(rule: Any) -> None:
+    """Each output of each record, so that none waits to be drawn."""
+    arrays = [Array(LEAVES[name]) for name in "MHLO"[: arity(rule)]]
+    found = rule(*arrays)
+    weights = Array(LEAVES["w"]) if found.ndim else Array(LEAVES["s"])
+    run(check_derivatives, 1, st.just(dx.sum(dx.tanh(found) * weights)))
+    run(check_formulas, 1, st.just(found))
 
 
 def test_derivatives_of_random_expressions(examples: int) -> None:
