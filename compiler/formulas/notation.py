@@ -72,12 +72,16 @@ class Notation(Builder):
     """Trees for the styles unicode and latex, and, with `by_index`, for index."""
 
     def __init__(
-        self, root: Node, names: Mapping[str, str] | None = None, by_index: bool = False
+        self,
+        root: Node,
+        names: Mapping[str, str] | None = None,
+        by_index: bool = False,
+        differentials: Mapping[str, Node] | None = None,
     ) -> None:
         self.by_index = by_index
         self.limit = 30 if by_index else 12
         self.open: set[Node] = set()
-        super().__init__(root, names)
+        super().__init__(root, names, differentials)
 
     def result(self) -> tuple[Tree, Indices]:
         tree, indices = super().result()
@@ -135,7 +139,7 @@ class Notation(Builder):
         `strict`, NoMatrixNotation is raised instead."""
         match node:
             case Leaf():
-                return indexed(self.leaf(node), indices)
+                return indexed(self.input(node), indices)
             case Constant():
                 return indexed(self.constant(node), indices)
             case Map():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from derivatrix.compiler.formulas.divisors import divisor
 from derivatrix.compiler.formulas.tree import (
     Bracket,
+    Differential,
     Matmul,
     Name,
     Number,
@@ -61,12 +62,14 @@ def chain_order(chain: list[Tree]) -> tuple[int, bool, list[str]]:
     return count, _accent_position(chain[0]) is None, [factor.order for factor in chain]
 
 
-def trace_order(tree: Tree) -> tuple[int, int, bool, str]:
+def trace_order(tree: Tree) -> tuple[int, bool, int, bool, str]:
+    """Few factors, a differential last, few transposes, an inverse or transpose first."""
     factors = tree.factors if isinstance(tree, Matmul) else (tree,)
     first = factors[0]
     inverse = isinstance(first, Power) and first.exponent < 0
     leads = inverse or isinstance(first, Transpose)
-    return len(factors), transposes(tree), not leads, tree.order
+    moves = "Differential(" in tree.order and not isinstance(factors[-1], Differential)
+    return len(factors), moves, transposes(tree), not leads, tree.order
 
 
 def transposes(tree: Tree) -> int:
