@@ -215,7 +215,6 @@ class _Derivation:
         self.scalar = not derivatives.function.expression.shape
         self.printer = LATEX if style == "latex" else UNICODE
         self.by_index = style == "index"
-        (self.root,) = derivatives.results("value").values()
 
     def steps(self) -> Iterator[Step]:
         root = self._simple()
@@ -232,7 +231,7 @@ class _Derivation:
         previous: Tree = Number(sympy.S.Zero)
         for position, line in enumerate(found[1:]):
             tree, where = self._tree(line.node, line.parts)
-            shown = _turned(tree, previous)
+            shown = turned(tree, previous)
             yield Step(self._equation("" if position else start, shown, where), line.reason)
             previous = shown
         text = self._equation("", previous, where)
@@ -317,7 +316,7 @@ class _Derivation:
         return self.printer.where(text, where) if where else text
 
 
-def _turned(tree: Tree, previous: Tree) -> Tree:
+def turned(tree: Tree, previous: Tree) -> Tree:
     """The trace of a product, turned to start as the line before."""
     first, second = _trace(previous), _trace(tree)
     if first is None or second is None or first[0] not in second:

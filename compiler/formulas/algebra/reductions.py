@@ -113,6 +113,8 @@ def trace(matrix: Tree) -> Tree:
             return total(diagonal(matrix))
         case Matmul():
             return _trace_of_product(matrix)
+        case Power(body=Transpose() as body):
+            return Trace(Power(body.body, matrix.exponent))
     return Trace(matrix)
 
 
