@@ -288,7 +288,7 @@ class Notation(Builder):
         if split is not None:
             rest = [factor for factor in factors if factor is not split[0]]
             items = self._items(rest, {**fixed, **split[1]}, parts, scope)
-            return _joined(items, parts)
+            return _joined([*split[2], *items], parts)
         counts = {label: sum(label in own for _, own in factors) for label in summed}
         single = [label for label in summed if not _is_merged(label, factors)]
         label = max(single or summed, key=counts.__getitem__)
@@ -452,14 +452,21 @@ def _solved(
 
 def _split(
     factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
-) -> tuple[Factor, dict[int, sympy.Expr]] | None:
-    """A merge of axes whose merged index is known, and the indices of the others."""
+) -> tuple[Factor, dict[int, sympy.Expr], list[Item]] | None:
+    """A merge of axes whose merged index is known: the indices of the others, and what has to
+    hold where these are known as well."""
     for factor in factors:
         node, own = factor
-        known = own[0] in fixed and not any(i in fixed or i in parts.output for i in own[1:])
-        if isinstance(node, Merge) and known and own[1] != own[2]:
-            index, inner = fixed[own[0]], node.shape[2]
-            return factor, {own[1]: sympy.floor(index / inner), own[2]: sympy.Mod(index, inner)}
+        free = [i for i in own[1:] if i not in fixed]
+        if not isinstance(node, Merge) or own[0] not in fixed or own[1] == own[2]:
+            continue
+        if not free or any(i in parts.output for i in free):
+            continue
+        index, inner = fixed[own[0]], node.shape[2]
+        values = {own[1]: sympy.floor(index / inner), own[2]: sympy.Mod(index, inner)}
+        known = [(value, fixed[i]) for i, value in values.items() if i in fixed]
+        brackets: list[Item] = [(Bracket(one, "==", other), ()) for one, other in known]
+        return factor, {i: values[i] for i in free}, brackets
     return None
 
 

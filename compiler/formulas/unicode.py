@@ -516,7 +516,7 @@ class Unicode:
 
     def show_indexed(self, tree: Indexed) -> Text:
         letters = [":" if i is None else self.dimension(i) for i in tree.indices]
-        while letters and letters[-1] == ":":
+        while letters[-1] == ":" and len(tree.indices) - tree.rank == 1:
             letters.pop()
         return self.entry(tree.body, letters), ATOM
 

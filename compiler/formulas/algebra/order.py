@@ -26,16 +26,19 @@ def _accent_position(tree: Tree) -> int | None:
 
 
 def scalar_order(tree: Tree) -> tuple[int, str]:
-    """Numbers, sizes, cotangents, others; entries of arrays stay as they come."""
+    """Numbers, sizes, cotangents, names, others; entries of arrays stay as they come."""
     if isinstance(tree, Number):
         return 0, tree.order
     if isinstance(tree, Size) or (isinstance(tree, Raise) and isinstance(tree.body, Size)):
         return 1, tree.order
     if isinstance(tree, Bracket):
-        return 4, tree.order
+        return 5, tree.order
     if "Indexed(" in tree.order:
-        return 5, ""
-    return (2 if isinstance(tree, Name) and tree.accent else 3), tree.order
+        return 6, ""
+    base = tree.body if isinstance(tree, Raise) else tree
+    if not isinstance(base, Name):
+        return 4, tree.order
+    return (2 if base.accent else 3), tree.order
 
 
 def term_order(tree: Tree) -> tuple[int, bool, int, str]:
