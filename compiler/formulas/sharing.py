@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import sympy
@@ -38,16 +39,23 @@ Formula = tuple[Tree, list[Definition]]
 
 def shared(tree: Tree, definitions: Sequence[Definition], name: Callable[[int], Name]) -> Formula:
     """A formula with names for the parts that it repeats. `name`: a new name for a rank."""
-    parts = list(definitions)
+    names = [part.name for part in definitions]
+    known = {part.name: part for part in definitions}
+    trees: dict[Name | None, Tree] = {None: tree, **{part.name: part.tree for part in definitions}}
+    counts = {key: occurrences([own]) for key, own in trees.items()}
     while True:
-        part = _repeated([tree, *(definition.tree for definition in parts)])
+        part = _repeated(counts.values())
         if part is None:
-            return tree, parts
+            break
         own = name(part.rank)
-        tree = replaced(tree, {part: own})
-        parts = [replace(old, tree=replaced(old.tree, {part: own})) for old in parts]
-        used = [i for i, old in enumerate(parts) if old.name in occurrences([part])]
-        parts.insert(max(used, default=-1) + 1, Definition(own, part, (None,) * part.rank))
+        known[own] = Definition(own, part, (None,) * part.rank)
+        for key in [key for key, found in counts.items() if part in found]:
+            trees[key] = replaced(trees[key], {part: own})
+            counts[key] = occurrences([trees[key]])
+        trees[own], counts[own] = part, occurrences([part])
+        used = [i for i, old in enumerate(names) if old in counts[own]]
+        names.insert(max(used, default=-1) + 1, own)
+    return trees[None], [replace(known[own], tree=trees[own]) for own in names]
 
 
 def numbered(tree: Tree, definitions: Sequence[Definition]) -> Formula:
@@ -66,11 +74,13 @@ def numbered(tree: Tree, definitions: Sequence[Definition]) -> Formula:
     return replaced(tree, table), parts
 
 
-def _repeated(trees: Sequence[Tree]) -> Tree | None:
+def _repeated(counts: Iterable[Counter[Tree]]) -> Tree | None:
     """The part that a name saves most for."""
-    counts = occurrences(list(trees))
+    total: Counter[Tree] = Counter()
+    for found in counts:
+        total.update(found)
     best: tuple[int, str, Tree] | None = None
-    for part, count in counts.items():
+    for part, count in total.items():
         if count < 2 or not isinstance(part, NAMED) or part.letters or part.rank > 2:
             continue
         length = len(UNICODE.text(part))
