@@ -11,6 +11,7 @@ from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.algebra.factoring import UNIT
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.notation import Notation
+from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import Tree, is_row
 from derivatrix.compiler.ir import Node, slot
 
@@ -54,7 +55,9 @@ class Reader:
         self.direction = direction or {}
         self.names: dict[Tree, Array] = {}
         for part in definitions:
-            if self.direction or "Differential(" not in part.tree.order:
+            moving = {kinds.Differential} & {type(own) for own in occurrences([part.tree])}
+            later = {own.name for own in definitions} - set(self.names)
+            if self.direction or not (moving or later & set(occurrences([part.tree]))):
                 shape = tuple(self.size(size) for size in part.shape)
                 self.names[part.name] = self.array(part.tree, part.indices, shape)
 

@@ -149,11 +149,19 @@ class Builder(ABC):
 
     def fresh_name(self, node: Node) -> Name:
         """An unused name for a definition."""
-        name = self.new_name(node.ndim - (BATCH in node.shape[:1]))
+        name = self.new_name(node.ndim - (BATCH in node.shape[:1]), self.letter(node))
         return replace(name, axes=node.ndim, symmetric="symmetric" in facts(node))
 
-    def new_name(self, rank: int) -> Name:
-        """An unused name: T1, T2, ... (t1, ... for vectors and scalars)."""
+    def letter(self, node: Node) -> str:
+        """The letter that a definition should have."""
+        return ""
+
+    def new_name(self, rank: int, letter: str = "") -> Name:
+        """An unused name: the letter, if it is free, or T1, T2, ... (t1, ... for vectors and
+        scalars)."""
+        if letter and letter not in self.taken:
+            self.taken.add(letter)
+            return Name(rank, letter, letter)
         candidates = "TUVWZ" if rank > 1 else "tuvwz"
         letters = [letter for letter in candidates if letter not in self.taken] or ["part_"]
         while True:

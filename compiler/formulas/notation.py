@@ -27,7 +27,7 @@ from derivatrix.compiler.formulas.build import (
 )
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.rewrite import replaced
-from derivatrix.compiler.formulas.sharing import numbered, plain_indicators, shared
+from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indicators, shared
 from derivatrix.compiler.formulas.tree import (
     Add,
     Bracket,
@@ -81,9 +81,16 @@ class Notation(Builder):
         self.by_index = by_index
         self.limit = 30 if by_index else 12
         self.open: set[Node] = set()
+        self.finished: tuple[Tree, Indices] | None = None
         super().__init__(root, names, differentials)
 
     def result(self) -> tuple[Tree, Indices]:
+        if self.finished is None:
+            self.finished = self._finished()
+        return self.finished
+
+    def _finished(self) -> tuple[Tree, Indices]:
+        """The root's tree, with names for what is repeated."""
         tree, indices = super().result()
         trees = [tree, *(part.tree for part in self.definitions)]
         table = plain_indicators(trees)
@@ -93,6 +100,9 @@ class Notation(Builder):
         tree, parts = shared(replaced(tree, table), self.definitions, self.new_name)
         tree, self.definitions = numbered(tree, parts)
         return tree, indices
+
+    def letter(self, node: Node) -> str:
+        return letter_of(self.draft(node)[0])
 
     def measure(self, tree: Tree) -> int:
         return len(UNICODE.text(tree))

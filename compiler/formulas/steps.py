@@ -8,6 +8,7 @@ own rule makes of it (`differentiate.rule`), so a line says what the compiler do
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -169,10 +170,13 @@ class _Places:
 
 
 def _operation(node: Apply) -> str:
+    """The operation, and the first sentence of its rule's docstring, if it is a formula."""
     name = node.operation.name
-    about = (node.operation.differential.__doc__ or "").strip().split("\n")[0].rstrip(".")
+    paragraph = (node.operation.differential.__doc__ or "").strip().split("\n\n")[0]
+    sentence = re.split(r"\.(?= [A-Z]|$)", " ".join(paragraph.split()))[0]
     reason = f"differential of {PHRASES.get(name, name)}"
-    return f"{reason}: {about.replace('-', '−')}" if about.startswith("d") else reason
+    formula = re.match(r"d\S* .*=", sentence) or sentence.startswith("dX solves")
+    return f"{reason}: {sentence.replace('-', '−')}" if formula else reason
 
 
 def _product(node: Einsum, varying: set[Node]) -> str:
