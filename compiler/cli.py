@@ -261,8 +261,15 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
 )
 @click.option("--dims", help='The inputs of a text: "A: p m, S: n n spd, s:".')
 @click.option("--wrt", multiple=True, metavar="NAME", help="Differentiate a text by this input.")
+@click.option("--steps", is_flag=True, help="Show how each gradient or VJP is derived, by line.")
 def explain(
-    file: str, stage: str | None, style: str, target: str, dims: str | None, wrt: Sequence[str]
+    file: str,
+    stage: str | None,
+    style: str,
+    target: str,
+    dims: str | None,
+    wrt: Sequence[str],
+    steps: bool,
 ) -> None:
     """Show the functions in FILE: declaration, formulas, plan and generated module.
 
@@ -274,10 +281,14 @@ def explain(
         derivatrix explain functions.py:square
         derivatrix explain functions.py:square --stage plan
         derivatrix explain "tr(A*X*B)" --dims "A: p m, X: m n, B: n p" --wrt X
+        derivatrix explain "tr(A*inv(X))" --dims "A: n n, X: n n" --wrt X --steps
     """
     from derivatrix.compiler.pipeline import dump
 
     for function in _explained(file, dims, wrt):
+        if steps:
+            _print_steps(function, style)
+            continue
         if stage is not None:
             click.echo(dump(function, stage, target))
             continue
@@ -287,6 +298,18 @@ def explain(
         for name in () if dims is not None else ("plan", "emit"):
             _heading(f"{function.name}: {name}")
             click.echo(dump(function, name, target))
+
+
+def _print_steps(function: Function, style: str) -> None:
+    from derivatrix.compiler.formulas.steps import derivation
+
+    for name in function.wrt:
+        _heading(f"{function.name}: derivation by {name}")
+        found = derivation(function, name, style)
+        width = min(60, max(len(step.text) for step in found))
+        for step in found:
+            gap = " " * max(2, width + 2 - len(step.text))
+            click.echo(f"{step.text}{gap}[{step.reason}]")
 
 
 def _explained(file: str, dims: str | None, wrt: Sequence[str]) -> Sequence[Function]:

@@ -231,14 +231,16 @@ class Derivatives:
             raise DeclarationError(f"no style {style!r}; choose from {', '.join(STYLES)}")
         results = self.kernel(kind)[1] if style in ("numpy", "index") else self.results(kind)
         node = results[self._key(kind, wrt, results)]
-        return render(node, style, self._display_names(), self._size_texts())
+        return render(node, style, self.display_names(), self._size_texts())
 
     def equations(self, style: str = "unicode") -> list[str]:
         """Every formula with its left-hand side, for one sample where there is a batch axis; the
         Jacobian of a scalar function is its gradient."""
-        names = self._display_names()
+        names = self.display_names()
         return [
-            render_equation(self._left(kind, key, style), node, style, names, self._size_texts())
+            render_equation(
+                self.left_side(kind, key, style), node, style, names, self._size_texts()
+            )
             for kind in self.kinds
             if kind != "value_and_gradient" and not (kind == "jacobian" and self._scalar)
             for key, node in self.results(kind).items()
@@ -253,14 +255,19 @@ class Derivatives:
         taken = {leaf.name.upper() for leaf in self.function.inputs}
         return next(letter for letter in (*"YZFGHPQRUVW", "Value") if letter.upper() not in taken)
 
-    def _display_names(self) -> dict[str, str]:
+    def display_names(self) -> dict[str, str]:
         letter = self._result_letter
         shown = letter if self.function.expression.ndim > 1 else letter.lower()
         return {"cotangent": shown, **{self.tangent(leaf).name: leaf.name for leaf in self.wrt}}
 
-    def _left(self, kind: str, key: Key, style: str) -> str:
+    @property
+    def value_letter(self) -> str:
+        """What stands for the value in formulas."""
+        return self.display_names()["cotangent"]
+
+    def left_side(self, kind: str, key: Key, style: str) -> str:
         """The left-hand side of an equation, as text for people."""
-        value = self._display_names()["cotangent"]
+        value = self.value_letter
         show = latex_name if style == "latex" else unicode_name
         if kind == "vjp":
             return show(key[0], "bar")

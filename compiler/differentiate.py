@@ -38,11 +38,12 @@ def differential(roots: Sequence[Node], tangents: Mapping[Node, Node]) -> list[N
     known: dict[Node, Node] = dict(tangents)
     for node in topological(roots):
         if node not in known:
-            known[node] = _differential(node, known)
+            known[node] = rule(node, known)
     return [known[root] for root in roots]
 
 
-def _differential(node: Node, known: Mapping[Node, Node]) -> Node:
+def rule(node: Node, known: Mapping[Node, Node]) -> Node:
+    """The tangent of a node, from those of its children."""
     if all(is_zero(known[child]) for child in node.children):
         return zeros(node.shape)
     match node:

@@ -17,6 +17,8 @@ from derivatrix.compiler import arrays, dimensions, scalars
 from derivatrix.compiler.arrays import Array, apply, elementwise
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.formulas import STYLES, render, render_equation
+from derivatrix.compiler.formulas.algebra import factoring
+from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir import (
     Apply,
     Constant,
@@ -39,10 +41,12 @@ from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 from derivatrix.compiler.operations.sylvester import SYLVESTER
 from derivatrix.runtime.errors import UnsupportedError
+from tests.cases import CASES
+from tests.points import draw_all
 from tests.trees import formula_value
 
 n, m, batch = dimensions.dims("n m batch")
-SIZES = {"n": 3, "m": 2, "batch": 4}
+SIZES = {"n": 3, "m": 2, "q": 2, "batch": 4}
 
 
 def leaf(name, *shape, structure="general", role="input"):
@@ -168,6 +172,107 @@ ys = leaf("cotangent", batch, m, role="cotangent")
 batched = apply(SOFTMAX, xs @ W.T)
 quadratic = Array(einsum([(B.node, "ij"), (y.node, "j"), (x.node, "i")], ""))
 pulled = Array(einsum([(ys.node, "bi"), (xs.node, "bj")], "ij"))
+
+
+def formula(text, dims, kind, by=None):
+    inputs = ", ".join(f"{name}: {sizes}" for name, sizes in dims.items())
+    return text_function(text, inputs, [by or next(iter(dims))]).formula(kind)
+
+
+SQUARE = {"X": "n n", "A": "n n"}
+WELL_KNOWN = [
+    # Petersen and Pedersen's Matrix Cookbook, Magnus and Neudecker, matrixcalculus.org
+    ("a'*X*b", {"X": "m n", "a": "m", "b": "n"}, "gradient", "a bᵀ"),
+    ("A*X*B", {"X": "m n", "A": "q m", "B": "n p"}, "vjp", "Aᵀ Ȳ Bᵀ"),
+    ("A*X*B", {"X": "m n", "A": "q m", "B": "n p"}, "jacobian", "A[i,k] B[l,j]"),
+    ("A*exp(x)", {"x": "n", "A": "m n"}, "jacobian", "A diag(exp(x))"),
+    ("sum(X)^2", {"X": "m n"}, "gradient", "2 sum(X) 𝟏 𝟏ᵀ"),
+    ("exp(0.1*x'*A*x)", {"x": "n", "A": "n n"}, "gradient",
+     "0.1 t₁ (A x + Aᵀ x)  where t₁ = exp(0.1 xᵀ A x)"),
+    ("tr(X^2*A)", SQUARE, "gradient", "Aᵀ Xᵀ + Xᵀ Aᵀ"),
+    ("tr(B'*X'*C*X*B)", {"X": "m n", "B": "n p", "C": "m m"}, "gradient", "(C + Cᵀ) X B Bᵀ"),
+    ("tr(X^4)", {"X": "n n"}, "gradient", "4 (Xᵀ)³"),
+    ("tr(inv(X'*C*X)*A)", {"X": "p k", "C": "p p spd", "A": "k k"}, "gradient",
+     "−C X (Xᵀ C X)⁻¹ (A + Aᵀ) (Xᵀ C X)⁻¹"),
+    ("det(X)", {"X": "n n"}, "gradient", "det(X) X⁻ᵀ"),
+    ("det(X)", {"X": "n n"}, "hessian",
+     "det(X) ((X⁻¹)[j,i] (X⁻¹)[l,k] − (X⁻¹)[l,i] (X⁻¹)[j,k])"),
+    ("det(X'*A*X)", {"X": "p k", "A": "p p spd"}, "gradient",
+     "2 det(Xᵀ A X) A X (Xᵀ A X)⁻¹"),
+    ("logdet(eye+X*X')", {"X": "n m"}, "gradient", "2 (I + X Xᵀ)⁻¹ X"),
+    ("a'*inv(X)*b", {"X": "n n", "a": "n", "b": "n"}, "gradient", "−X⁻ᵀ a bᵀ X⁻ᵀ"),
+    ("a'*inv(X)*b", {"X": "n n", "a": "n", "b": "n"}, "hessian",
+     "(X⁻¹)[l,i] (X⁻ᵀ a)[k] (X⁻¹ b)[j] + (X⁻ᵀ a)[i] (X⁻¹ b)[l] (X⁻¹)[j,k]"),
+    ("a'*inv(S)*a", {"S": "n n spd", "a": "n"}, "gradient", "−S⁻¹ a aᵀ S⁻¹"),
+    ("inv(X)", {"X": "n n"}, "vjp", "−X⁻ᵀ Ȳ X⁻ᵀ"),
+    ("inv(Q)", {"Q": "n n orthogonal"}, "value", "Qᵀ"),
+    ("norm2(A*x-y)", {"x": "k", "A": "p k", "y": "p"}, "gradient",
+     "Aᵀ (A x − y) / ‖A x − y‖"),
+    ("(x'*A*x)/(x'*x)", {"x": "n", "A": "n n"}, "gradient",
+     "(A x + Aᵀ x − 2 (xᵀ A x) x / (xᵀ x)) / (xᵀ x)"),
+    ("sum(log(exp(-y.*(X*w)) + ones))", {"w": "d", "X": "N d", "y": "N"}, "gradient",
+     "−Xᵀ (y ⊙ sigmoid(−y ⊙ (X w)))"),
+    ("sum(max(0, 1 - y.*(X*w)).^2)", {"w": "d", "X": "N d", "y": "N"}, "gradient",
+     "−2 Xᵀ (y ⊙ max(0, 1 − y ⊙ (X w)))"),
+    ("sum(max(0, x))", {"x": "n"}, "gradient", "[x > 0]  where [0 > 0] = ½"),
+    ("sum(relu(x))", {"x": "n"}, "gradient", "[x > 0]"),
+    ("softmax(x)", {"x": "n"}, "jacobian", "diag(softmax(x)) − softmax(x) softmax(x)ᵀ"),
+    ("kron(A,X)", {"X": "n p", "A": "q m"}, "jvp", "A ⊗ Ẋ"),
+    ("kron(A,X)", {"X": "n p", "A": "q m"}, "jacobian",
+     "[i mod n = k] [j mod p = l] A[⌊i/n⌋,⌊j/p⌋]"),
+    ("vec(A*X*B)", {"X": "m n", "A": "q m", "B": "n p"}, "vjp", "Aᵀ unvec(ȳ) Bᵀ"),
+    ("vech(S)", {"S": "n n"}, "vjp", "unvech(ȳ)"),
+    ("norm2([A, X]*b)^2", {"X": "m p", "A": "m n", "b": "n+p"}, "gradient",
+     "2 [A, X] b b[n:]ᵀ"),
+    ("sum(exp(X[0:2, 1:]))", {"X": "m n"}, "gradient", "[0, exp(X[:2, 1:]); 0, 0]"),
+    ("[x; 2*x]", {"x": "n"}, "value", "[x; 2 x]"),
+    ("solve(L, y)", {"L": "n n lower", "y": "n"}, "vjp", "−tril(L⁻ᵀ z̄ yᵀ L⁻ᵀ)"),
+    ("expm(0.5*X)", {"X": "n n"}, "jacobian", "½ Dexpm(½ X)[e_k e_lᵀ][i,j]"),
+    ("inv(X'*diag(w)*X)*X'*diag(w)*y", {"w": "p positive", "X": "p k", "y": "p"}, "vjp",
+     "(X T₁ z̄) ⊙ (y − X T₁ Xᵀ (w ⊙ y))  where T₁ = (Xᵀ diag(w) X)⁻¹"),
+    ("P - P*H'*inv(H*P*H'+R)*H*P", {"P": "n n", "H": "q n", "R": "q q spd"}, "vjp",
+     "(I − Hᵀ T₁ᵀ H Pᵀ) Ȳ (I − Pᵀ Hᵀ T₁ᵀ H)  where T₁ = (R + H P Hᵀ)⁻¹"),
+    ("normF(T - U*V')^2", {"U": "m k", "T": "m n", "V": "n k"}, "gradient",
+     "−2 (T − U Vᵀ) V"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text, dims, kind, expected",
+    WELL_KNOWN,
+    ids=[f"{kind} {text}" for text, _, kind, _ in WELL_KNOWN],
+)
+def test_well_known_derivatives(text, dims, kind, expected):
+    assert formula(text, dims, kind) == expected
+
+
+def test_greek_names():
+    function = text_function(
+        "theta_1'*inv(Sigma)*theta_1", "theta_1: n, Sigma: n n spd", ["theta_1"]
+    )
+    assert function.formula("gradient") == "2 Sigma⁻¹ theta₁"
+    assert function.formula("gradient", style="latex") == r"2 \Sigma^{-1} \theta_{1}"
+
+
+SMALL = {"n": 2, "m": 3, "c": 2, "k": 2, "batch": 2}
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda function: function.name)
+def test_formulas_for_reading_stand_for_the_derivatives(function):
+    values = draw_all(function, sizes=SMALL)
+    for kind in function.kinds:
+        for node in function.derivatives.batched(kind).values():
+            check_trees(node, values, SMALL)
+
+
+def test_a_false_formula_is_found(monkeypatch):
+    text, dims, _, _ = WELL_KNOWN[-2]
+    inputs = ", ".join(f"{name}: {sizes}" for name, sizes in dims.items())
+    node = text_function(text, inputs, ["P"]).derivatives.results("vjp")[("P",)]
+    values, sizes = values_of(node), SIZES
+    monkeypatch.setattr(factoring, "_signed", lambda total: (-sympy.S.One, total))
+    with pytest.raises(AssertionError):
+        check_trees(node, values, sizes)
 
 
 def test_jacobian_by_index():
@@ -343,7 +448,7 @@ PAIRS = [
     slot(0) - 3 * slot(1) ** 2,
     sympy.Max(slot(0), slot(1)),
     slot(0) / (1 + slot(1) ** 2),
-    sympy.atan2(slot(0), slot(1)),
+    sympy.atan2(slot(0), 1 + slot(1) ** 2),
     sympy.Piecewise((slot(0), slot(0) < slot(1)), (-slot(1), True)),
 ]
 SHAPE_SIZES = [n, m, sympy.Integer(2), batch]

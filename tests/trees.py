@@ -9,11 +9,14 @@ import numpy as np
 from derivatrix.compiler import dimensions, scalars
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.algebra.factoring import UNIT
+from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.notation import Notation
+from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import Tree, is_row
 from derivatrix.compiler.ir import Node, slot
 
 Array = np.ndarray
+STEP = 1e-5
 RELATIONS: dict[str, Callable[..., Any]] = {
     ">": np.greater,
     ">=": np.greater_equal,
@@ -30,22 +33,42 @@ def formula_value(
     """The array that the formula of `node` stands for."""
     builder = Notation(node, by_index=by_index)
     root, indices = builder.result()
-    reader = Reader(values, sizes)
-    for part in builder.definitions:
-        shape = tuple(reader.size(size) for size in part.shape)
-        reader.names[part.name] = reader.array(part.tree, part.indices, shape)
+    reader = Reader(values, sizes, builder.definitions)
     shape = tuple(reader.size(size) for size in node.shape)
     return reader.array(root, indices, shape)
 
 
 class Reader:
-    """Evaluates trees; `names`: the arrays of definitions. Each method is named after a kind."""
+    """Evaluates trees. Each method is named after a kind. `direction`: how inputs move where
+    there are differentials, which are taken by central differences."""
 
-    def __init__(self, values: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Array],
+        sizes: Mapping[str, int],
+        definitions: Sequence[Definition] = (),
+        direction: Mapping[str, Array] | None = None,
+    ) -> None:
         self.values = values
         self.sizes = sizes
+        self.definitions = definitions
+        self.direction = direction or {}
         self.names: dict[Tree, Array] = {}
-        self.ranges: dict[str, int] = {}
+        for part in definitions:
+            moving = {kinds.Differential} & {type(own) for own in occurrences([part.tree])}
+            later = {own.name for own in definitions} - set(self.names)
+            if self.direction or not (moving or later & set(occurrences([part.tree]))):
+                shape = tuple(self.size(size) for size in part.shape)
+                self.names[part.name] = self.array(part.tree, part.indices, shape)
+
+    def of_differential(self, tree: kinds.Differential, at: Mapping[str, int]) -> Any:
+        moved = []
+        for step in (STEP, -STEP):
+            values = dict(self.values)
+            for name, direction in self.direction.items():
+                values[name] = values[name] + step * direction
+            moved.append(Reader(values, self.sizes, self.definitions).value(tree.body, at))
+        return (moved[0] - moved[1]) / (2 * STEP)
 
     def size(self, size: Any) -> int:
         return int(dimensions.evaluate(size, self.sizes))

@@ -19,6 +19,7 @@ from derivatrix.compiler.facts import facts
 from derivatrix.compiler.formulas import algebra, expressions
 from derivatrix.compiler.formulas.tree import (
     Call,
+    Differential,
     Identity,
     Indexed,
     Indices,
@@ -56,6 +57,8 @@ from derivatrix.compiler.ir import (
 DEPTH = 20
 """Trees are cut into definitions where nodes lie deeper than this."""
 
+SYMMETRIC = ("symmetric", "spd", "diagonal")
+
 BATCH = dimensions.symbol("batch")
 
 
@@ -72,19 +75,26 @@ class Definition:
 
 class Builder(ABC):
     """Builds the tree of `root`. `names`: what is shown for a leaf's name (for a cotangent or
-    tangent: the name that gets the accent)."""
+    tangent: the name that gets the accent). `differentials`: for a leaf's name, the node whose
+    differential it is."""
 
     limit = 16
 
-    def __init__(self, root: Node, names: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Node,
+        names: Mapping[str, str] | None = None,
+        differentials: Mapping[str, Node] | None = None,
+    ) -> None:
         self.root = root
         self.names = dict(names or {})
+        self.differentials = dict(differentials or {})
         self.definitions: list[Definition] = []
         self.known: dict[Node, Name] = {}
         self.drafts: dict[Node, tuple[Tree, Indices]] = {}
         self.written: dict[tuple[Node, Indices, frozenset[str]], Tree] = {}
         self.number = 0
-        self.order = topological([root])
+        self.order = topological([*self.differentials.values(), root])
         self.uses = _uses(self.order)
         self.taken = self._taken()
         for node in self._deep():
@@ -139,11 +149,19 @@ class Builder(ABC):
 
     def fresh_name(self, node: Node) -> Name:
         """An unused name for a definition."""
-        name = self.new_name(node.ndim - (BATCH in node.shape[:1]))
+        name = self.new_name(node.ndim - (BATCH in node.shape[:1]), self.letter(node))
         return replace(name, axes=node.ndim, symmetric="symmetric" in facts(node))
 
-    def new_name(self, rank: int) -> Name:
-        """An unused name: T1, T2, ... (t1, ... for vectors and scalars)."""
+    def letter(self, node: Node) -> str:
+        """The letter that a definition should have."""
+        return ""
+
+    def new_name(self, rank: int, letter: str = "") -> Name:
+        """An unused name: the letter, if it is free, or T1, T2, ... (t1, ... for vectors and
+        scalars)."""
+        if letter and letter not in self.taken:
+            self.taken.add(letter)
+            return Name(rank, letter, letter)
         candidates = "TUVWZ" if rank > 1 else "tuvwz"
         letters = [letter for letter in candidates if letter not in self.taken] or ["part_"]
         while True:
@@ -169,9 +187,17 @@ class Builder(ABC):
         tree = expressions.convert(node.expression, symbols, len(shape))
         return tree if tree.rank else algebra.spread(tree, (), shape)
 
+    def input(self, node: Leaf) -> Tree:
+        """The tree of a leaf."""
+        body = self.differentials.get(node.name)
+        if body is None:
+            return self.leaf(node)
+        tree = self.tree(body, (None,) * body.ndim, frozenset())
+        return Differential(node.ndim, tree, node.structure in SYMMETRIC)
+
     def leaf(self, node: Leaf) -> Name:
         """The name of a leaf."""
-        symmetric = node.structure in ("symmetric", "spd", "diagonal")
+        symmetric = node.structure in SYMMETRIC
         accent = {"cotangent": "bar", "tangent": "dot"}.get(node.role, "")
         base = self.names.get(node.name)
         if base is None:
@@ -189,8 +215,9 @@ class Builder(ABC):
 
     def _taken(self) -> set[str]:
         """Names that stand for something already."""
-        shown = {self.leaf(leaf).base for leaf in leaves([self.root])}
-        written = {leaf.name for leaf in leaves([self.root])}
+        known = leaves(self.order)
+        shown = {self.leaf(leaf).base for leaf in known}
+        written = {leaf.name for leaf in known}
         expressions = {size for node in self.order for size in node.shape}
         for node in self.order:
             if isinstance(node, Einsum):

@@ -36,7 +36,9 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
             terms = [_indicator(scale, convert(t, symbols, rank)) for scale, t in found]
             return algebra.add([*terms, *parts(left)], rank)
         case sympy.Mul():
-            return algebra.hadamard(parts(_with_one_root(expression.args)), rank)
+            roots, left = _root(expression.args)
+            factors = [algebra.raised(convert(own, {}, 0), half) for own, half in roots]
+            return algebra.hadamard([*factors, *parts(left)], rank)
         case sympy.Pow():
             return algebra.raised(*_two(parts(expression.args)))
         case sympy.Piecewise():
@@ -76,17 +78,18 @@ def _indicator(scale: sympy.Expr, t: Tree) -> Tree:
     return algebra.scale(scale, [], algebra.positive(t))
 
 
-def _with_one_root(factors: tuple[sympy.Basic, ...]) -> tuple[sympy.Basic, ...]:
-    """Factors with the square roots of numbers as one: √2 / (2 √π) = 1/√(2 π)."""
+def _root(factors: Basics) -> tuple[list[tuple[sympy.Expr, Number]], Basics]:
+    """Square roots of numbers among factors as one, √2 / (2 √π) = 1/√(2 π), and the others."""
     numbers = [factor for factor in factors if factor.is_number]
-    square = sympy.prod(numbers) ** 2
     roots = [f for f in numbers if isinstance(f, sympy.Pow) and abs(f.exp) == sympy.S.Half]
-    if len(roots) < 2 or square.atoms(sympy.Pow) - {1 / sympy.pi}:
-        return factors
-    rest = [factor for factor in factors if factor not in numbers]
-    turned = square.as_numer_denom()[0] == 1
-    root = sympy.Pow(1 / square if turned else square, sympy.S.Half, evaluate=False)
-    return (1 / root if turned else root, *rest)
+    over, under = sympy.fraction(sympy.prod(numbers) ** 2)
+    if len(roots) < 2 or (over * under).atoms(sympy.Pow):
+        return [], factors
+    rest = tuple(factor for factor in factors if factor not in numbers)
+    sign = sympy.sign(sympy.prod(numbers))
+    half = sympy.S.Half
+    root = (under, Number(-half)) if over == 1 else (over / under, Number(half))
+    return [root], (sign, *rest)
 
 
 def _two(trees: list[Tree]) -> tuple[Tree, Tree]:

@@ -88,6 +88,9 @@ class Latex(Unicode):
     def dimension(self, size: Dimension) -> str:
         return sympy.latex(size)
 
+    def differential(self, body: str) -> str:
+        return rf"\mathrm{{d}}{body}"
+
     def blocks(self, rows: list[list[str]]) -> str:
         body = r" \\ ".join(" & ".join(row) for row in rows)
         return rf"\begin{{bmatrix}} {body} \end{{bmatrix}}"

@@ -13,6 +13,12 @@ GREEK = {
     "Pi": "Π", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
 }  # fmt: skip
 
+SPELLED = {letter: name for name, letter in GREEK.items()}
+
+LATIN = {"Chi": "X", "Eta": "H", "Rho": "P"}
+"""Capitals that look like other Latin letters than their names start with; TeX has no commands
+for those that look like Latin ones."""
+
 ACCENTS = {"bar": "\N{COMBINING MACRON}", "dot": "\N{COMBINING DOT ABOVE}"}
 
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -26,9 +32,9 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def unicode_name(name: str, accent: str) -> str:
-    """A name in Unicode; longer names get the accent as a suffix (weights_bar)."""
+    """A name in Unicode, as it was written but for numbers, which become subscripts; longer names
+    get the accent as a suffix (weights_bar)."""
     base, subscript = split_name(name)
-    base = GREEK.get(base, base)
     suffix = ""
     if accent and len(base) == 1:
         base = unicodedata.normalize("NFC", base + ACCENTS[accent])
@@ -44,7 +50,8 @@ def latex_name(name: str, accent: str) -> str:
     base, subscript = split_name(name)
     text = _latex_word(base)
     if accent:
-        text = rf"\{accent}{{{text}}}" if len(base) == 1 or base in GREEK else _wide(text, accent)
+        short = len(base) == 1 or base in GREEK
+        text = rf"\{accent}{{{text}}}" if short else _wide(text, accent)
     return f"{text}_{{{_latex_word(subscript)}}}" if subscript else text
 
 
@@ -53,8 +60,11 @@ def _wide(text: str, accent: str) -> str:
 
 
 def _latex_word(word: str) -> str:
+    word = SPELLED.get(word, word)
     if word in GREEK:
         return f"\\{word}"
+    if word.lower() in GREEK and word[0].isupper():
+        return rf"\mathrm{{{LATIN.get(word, word[0])}}}"
     if len(word) <= 1 or word.isdigit():
         return word
     escaped = word.replace("_", r"\_")

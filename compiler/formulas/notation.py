@@ -7,7 +7,7 @@ every axis carries one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import sympy
@@ -26,16 +26,30 @@ from derivatrix.compiler.formulas.build import (
     product,
 )
 from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.indexing import (
+    NoMatrixNotation,
+    bracket,
+    chained,
+    components,
+    contracted,
+    entry_of,
+    index_of,
+    is_merged,
+    joined,
+    labels_of,
+    letters_of,
+    letters_summed,
+    reducible,
+    solved,
+    split_merge,
+    summed_over,
+    writes_whole,
+)
 from derivatrix.compiler.formulas.rewrite import replaced
-from derivatrix.compiler.formulas.sharing import numbered, plain_indicators, shared
+from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indicators, shared
 from derivatrix.compiler.formulas.tree import (
     Add,
-    Bracket,
     Indices,
-    Name,
-    Over,
-    Scale,
-    Spread,
     Tree,
     Unit,
 )
@@ -51,11 +65,9 @@ from derivatrix.compiler.ir import (
     Merge,
     Node,
     Pack,
-    Pick,
     Select,
     Structural,
     Sum,
-    Triangle,
     einsum,
 )
 
@@ -64,22 +76,29 @@ BATCH_LETTERS = "brsqz"
 ONE = sympy.S.One
 
 
-class NoMatrixNotation(Exception):
-    """A node that has no matrix notation."""
-
-
 class Notation(Builder):
     """Trees for the styles unicode and latex, and, with `by_index`, for index."""
 
     def __init__(
-        self, root: Node, names: Mapping[str, str] | None = None, by_index: bool = False
+        self,
+        root: Node,
+        names: Mapping[str, str] | None = None,
+        by_index: bool = False,
+        differentials: Mapping[str, Node] | None = None,
     ) -> None:
         self.by_index = by_index
         self.limit = 30 if by_index else 12
         self.open: set[Node] = set()
-        super().__init__(root, names)
+        self.finished: tuple[Tree, Indices] | None = None
+        super().__init__(root, names, differentials)
 
     def result(self) -> tuple[Tree, Indices]:
+        if self.finished is None:
+            self.finished = self._finished()
+        return self.finished
+
+    def _finished(self) -> tuple[Tree, Indices]:
+        """The root's tree, with names for what is repeated."""
         tree, indices = super().result()
         trees = [tree, *(part.tree for part in self.definitions)]
         table = plain_indicators(trees)
@@ -89,6 +108,9 @@ class Notation(Builder):
         tree, parts = shared(replaced(tree, table), self.definitions, self.new_name)
         tree, self.definitions = numbered(tree, parts)
         return tree, indices
+
+    def letter(self, node: Node) -> str:
+        return letter_of(self.draft(node)[0])
 
     def measure(self, tree: Tree) -> int:
         return len(UNICODE.text(tree))
@@ -100,11 +122,13 @@ class Notation(Builder):
         if not self.by_index:
             indices = self.letters(node, matrices=True)
             try:
-                return chained(self.expand(node, indices, _scope(indices), strict=True)), indices
+                return chained(
+                    self.expand(node, indices, letters_of(indices), strict=True)
+                ), indices
             except NoMatrixNotation:
                 pass
         indices = self.letters(node, matrices=False)
-        return self.expand(node, indices, _scope(indices)), indices
+        return self.expand(node, indices, letters_of(indices)), indices
 
     def letters(self, node: Node, matrices: bool) -> Indices:
         """Index letters for the axes of a left side; open axes get None."""
@@ -117,7 +141,7 @@ class Notation(Builder):
                 continue
             letter = next(self.unused(frozenset(scope), batched))
             scope.add(letter)
-            indices.append(_letter(letter))
+            indices.append(index_of(letter))
         return tuple(indices)
 
     def unused(self, scope: frozenset[str], batched: bool = False) -> Iterator[str]:
@@ -135,7 +159,7 @@ class Notation(Builder):
         `strict`, NoMatrixNotation is raised instead."""
         match node:
             case Leaf():
-                return indexed(self.leaf(node), indices)
+                return indexed(self.input(node), indices)
             case Constant():
                 return indexed(self.constant(node), indices)
             case Map():
@@ -203,18 +227,18 @@ class Notation(Builder):
             if parts.sizes[label] == BATCH:
                 letter = next(self.unused(scope | set(letters), batched=True))
                 letters[letter] = BATCH
-                fixed[label] = _letter(letter)
-        if not _reducible(parts.factors, fixed, output, parts):
+                fixed[label] = index_of(letter)
+        if not reducible(parts.factors, fixed, output, parts):
             raise NoMatrixNotation
         scope |= set(letters)
         items = []
         for factor in parts.factors:
             items.append(self._single(factor, fixed, scope))
-            scope |= _summed_over(items[-1][0]) if letters else set()
-        body = _body([(parts.scalar, ()), *opened(items, parts)], output, parts)
+            scope |= letters_summed(items[-1][0]) if letters else set()
+        body = contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
         if body is None:
             raise NoMatrixNotation
-        return over(letters, body)
+        return summed_over(letters, body)
 
     def _indexed(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A product of entries."""
@@ -224,7 +248,7 @@ class Notation(Builder):
         fixed |= {i: sympy.S.Zero for i in parts.summed if parts.sizes[i] == 1}
         output = tuple(i for i, index in enumerate(indices) if index is None)
         items = self._items(parts.factors, fixed, parts, scope)
-        body = _body([(parts.scalar, ()), *opened(items, parts)], output, parts)
+        body = contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
         if body is None:
             raise NoMatrixNotation
         return body
@@ -243,7 +267,7 @@ class Notation(Builder):
         if not given:
             return matrix(node)
         if len(given) == node.ndim:
-            return _bracket(node, given)
+            return bracket(node, given)
         if isinstance(node, Delta):
             return Unit(node.shape[0], given[0])
         if isinstance(node, Select) and indices[0] is not None:
@@ -259,16 +283,16 @@ class Notation(Builder):
     ) -> list[Item]:
         """The factors with their indices. What is linked by summed labels becomes an entry of one
         matrix or vector, or else a sum over a letter."""
-        factors, fixed = _solved(factors, fixed, parts)
+        factors, fixed = solved(factors, fixed, parts)
         items: list[Item] = []
-        for linked in _components(factors, {*fixed, *parts.output}):
-            summed = [i for i in _labels(linked) if i not in fixed and i not in parts.output]
+        for linked in components(factors, {*fixed, *parts.output}):
+            summed = [i for i in labels_of(linked) if i not in fixed and i not in parts.output]
             if not summed:
                 items += [self._single(factor, fixed, scope) for factor in linked]
                 continue
             entry = None if self.by_index else self._entry_of_product(linked, fixed, parts, scope)
             items.append(entry or self._summed(linked, summed, fixed, parts, scope))
-            scope |= _summed_over(items[-1][0])
+            scope |= letters_summed(items[-1][0])
         return items
 
     def _summed(
@@ -280,19 +304,19 @@ class Notation(Builder):
         scope: frozenset[str],
     ) -> Item:
         """The sum over a letter for the label that most factors have."""
-        split = _split(factors, fixed, parts)
+        split = split_merge(factors, fixed, parts)
         if split is not None:
             rest = [factor for factor in factors if factor is not split[0]]
             items = self._items(rest, {**fixed, **split[1]}, parts, scope)
-            return _joined(items, parts)
+            return joined([*split[2], *items], parts)
         counts = {label: sum(label in own for _, own in factors) for label in summed}
-        single = [label for label in summed if not _is_merged(label, factors)]
+        single = [label for label in summed if not is_merged(label, factors)]
         label = max(single or summed, key=counts.__getitem__)
         letter = next(self.unused(scope, parts.sizes[label] == BATCH))
-        inner = {**fixed, label: _letter(letter)}
+        inner = {**fixed, label: index_of(letter)}
         items = self._items(factors, inner, parts, scope | {letter})
-        body, output = _joined(items, parts)
-        return over({letter: parts.sizes[label]}, body), output
+        body, output = joined(items, parts)
+        return summed_over({letter: parts.sizes[label]}, body), output
 
     def _entry_of_product(
         self,
@@ -318,7 +342,7 @@ class Notation(Builder):
         if tree is None:
             return None
         index = tuple(fixed.get(label) for label in outer)
-        return entry(tree, index), tuple(i for i in outer if i not in fixed)
+        return entry_of(tree, index), tuple(i for i in outer if i not in fixed)
 
     # Operations
 
@@ -327,7 +351,7 @@ class Notation(Builder):
         vectors that can be written whole."""
         depth = len(node.stack)
         pushed = list(indices[:depth])
-        if _writes_whole(node):
+        if writes_whole(node):
             pushed = [
                 pushed[label] if node.stack[label] == BATCH else None for label in range(depth)
             ]
@@ -348,175 +372,3 @@ class Notation(Builder):
         if self.by_index and None in indices and isinstance(node, (Einsum, Sum, Map)):
             return indexed(self.define(node), indices)
         return self.tree(node, indices, scope)
-
-
-def _writes_whole(node: Apply) -> bool:
-    """Whether all arguments have all stacked axes, in order, and are at most matrices."""
-    every = tuple(range(len(node.stack)))
-    most = 2 + (BATCH in node.stack[:1])
-    return all(labels == every and part.ndim <= most for part, labels in node.arguments)
-
-
-def chained(tree: Tree) -> Tree:
-    """What is constant along one axis of a matrix as a product with ones."""
-    if isinstance(tree, Spread) and tree.rank == 2 and len(tree.along) == 1:
-        return algebra.matmul(tree)
-    return tree
-
-
-def _body(items: list[Item], output: tuple[int, ...], parts: Product) -> Tree | None:
-    """The product of items; None: no matrix notation."""
-    arrays = [labels for _, labels in items if labels]
-    if arrays and all(labels == output for labels in arrays):
-        return algebra.hadamard([tree for tree, _ in items], len(output))
-    return contract(items, output, parts.sizes)
-
-
-def _reducible(
-    factors: tuple[Factor, ...],
-    fixed: Mapping[int, sympy.Expr],
-    output: tuple[int, ...],
-    parts: Product,
-) -> bool:
-    """Whether a product has matrix notation, whatever its factors are."""
-    items: list[Item] = []
-    for position, (node, labels) in enumerate(factors):
-        left = tuple(label for label in labels if label not in fixed)
-        tree: Tree = Name(len(left), str(position), "")
-        if isinstance(node, Structural) and len(left) == node.ndim:
-            tree = matrix(node)
-        items.append((tree, left))
-    return _body(items, output, parts) is not None
-
-
-def over(letters: dict[str, sympy.Expr], body: Tree) -> Tree:
-    """The sum of `body` over letters, with what has no indices in front and inner sums joined."""
-    if not letters:
-        return body
-    parts = body if isinstance(body, Scale) else Scale(ONE, (body,), None)
-    outside = [part for part in parts.scalars if not part.letters & set(letters)]
-    inside = [part for part in parts.scalars if part.letters & set(letters)]
-    sums = [part for part in inside if isinstance(part, Over)]
-    inner = [pair for part in sums for pair in zip(part.over, part.sizes, strict=True)]
-    if parts.body is None and len(dict(inner)) == len(inner):
-        inside = [part.body if isinstance(part, Over) else part for part in inside]
-        letters = {**letters, **dict(inner)}
-    below = tuple(letters.values())
-    total = Over(tuple(letters), algebra.scale(ONE, inside, parts.body), below)
-    return algebra.scale(parts.coefficient, outside, total)
-
-
-def _summed_over(tree: Tree) -> set[str]:
-    """The letters of the sums that are factors of `tree`."""
-    if isinstance(tree, Scale):
-        return set().union(*(_summed_over(part) for part in tree.scalars))
-    return set(tree.over) if isinstance(tree, Over) else set()
-
-
-def _labels(factors: Sequence[Factor]) -> list[int]:
-    return list(dict.fromkeys(label for _, own in factors for label in own))
-
-
-def _is_merged(label: int, factors: Sequence[Factor]) -> bool:
-    return any(isinstance(node, Merge | Pack) and own[0] == label for node, own in factors)
-
-
-def _solved(
-    factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
-) -> tuple[list[Factor], dict[int, sympy.Expr]]:
-    """Summed labels that a selection or a merge of axes determines, as indices."""
-    left, known = list(factors), dict(fixed)
-    progress = True
-    while progress:
-        progress = False
-        for factor in left:
-            node, own = factor
-            target = own[1] if isinstance(node, Select) else own[0] if own else -1
-            if target in known or target in parts.output:
-                continue
-            if isinstance(node, Select) and own[0] in known:
-                known[target] = node.start + node.step * known[own[0]]
-            elif isinstance(node, Merge) and own[1] in known and own[2] in known:
-                known[target] = node.shape[2] * known[own[1]] + known[own[2]]
-            else:
-                continue
-            left.remove(factor)
-            progress = True
-            break
-    return left, known
-
-
-def _split(
-    factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
-) -> tuple[Factor, dict[int, sympy.Expr]] | None:
-    """A merge of axes whose merged index is known, and the indices of the others."""
-    for factor in factors:
-        node, own = factor
-        known = own[0] in fixed and not any(i in fixed or i in parts.output for i in own[1:])
-        if isinstance(node, Merge) and known and own[1] != own[2]:
-            index, inner = fixed[own[0]], node.shape[2]
-            return factor, {own[1]: sympy.floor(index / inner), own[2]: sympy.Mod(index, inner)}
-    return None
-
-
-def _joined(items: list[Item], parts: Product) -> Item:
-    """Items as one, by the output's labels that they have."""
-    output = tuple(i for i in parts.output if any(i in own for _, own in items))
-    body = _body(items, output, parts)
-    if body is None:
-        raise NoMatrixNotation
-    return body, output
-
-
-def _components(factors: Sequence[Factor], apart: Set[int]) -> list[list[Factor]]:
-    """The factors in groups linked by labels that are not in `apart`, in their order."""
-    groups: list[list[Factor]] = []
-    for factor in factors:
-        own = set(factor[1]) - apart
-        linked = [group for group in groups if own & set(_labels(group))]
-        groups = [group for group in groups if group not in linked]
-        groups.append([*(other for group in linked for other in group), factor])
-    place = {id(factor): position for position, factor in enumerate(factors)}
-    for group in groups:
-        group.sort(key=lambda factor: place[id(factor)])
-    return sorted(groups, key=lambda group: place[id(group[0])])
-
-
-def entry(tree: Tree, indices: Indices) -> Tree:
-    """An entry of a matrix or vector (or, where an index is None, a row or column)."""
-    if isinstance(tree, Scale) and tree.body is not None:
-        return algebra.scale(tree.coefficient, tree.scalars, entry(tree.body, indices))
-    if not indices:
-        return tree
-    if len(indices) == 2:
-        turned = algebra.transpose(tree)
-        if turned.order.count("Transpose(") < tree.order.count("Transpose("):
-            return indexed(turned, indices[::-1])
-    return indexed(tree, indices)
-
-
-def _letter(letter: str) -> sympy.Symbol:
-    return sympy.Symbol(letter, integer=True)
-
-
-def _scope(indices: Indices) -> frozenset[str]:
-    return frozenset(str(index) for index in indices if index is not None)
-
-
-def _bracket(node: Structural, indices: Sequence[sympy.Expr]) -> Tree:
-    *first, row, column = indices
-    match node:
-        case Merge():
-            return Bracket(first[0], "==", node.shape[2] * row + column)
-        case Pack():
-            place = Bracket(first[0], "==", row * (row + 1) / 2 + column)
-            return algebra.scale(sympy.S.One, [place, Bracket(row, ">=", column)], None)
-        case Pick():
-            return Bracket(column, "==", sympy.Function(f"pick{list(node.table)}")(row))
-        case Delta():
-            return Bracket(row, "δ", column)
-        case Select():
-            return Bracket(column, "==", node.start + node.step * row)
-        case Triangle():
-            return Bracket(row, ">=", column + node.offset)
-    raise TypeError(f"no formula for {node!r}")

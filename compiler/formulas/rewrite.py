@@ -11,8 +11,19 @@ from derivatrix.compiler.formulas.tree import Tree
 
 def children(tree: Tree) -> Iterator[Tree]:
     """The trees that a tree is built of."""
-    for part in fields(tree):
-        yield from _trees(getattr(tree, part.name))
+    for name in _names(tree):
+        yield from _trees(getattr(tree, name))
+
+
+_fields: dict[type[Tree], tuple[str, ...]] = {}
+
+
+def _names(tree: Tree) -> tuple[str, ...]:
+    """The names of a kind's fields, looked up once for each."""
+    kind = type(tree)
+    if kind not in _fields:
+        _fields[kind] = tuple(part.name for part in fields(kind))
+    return _fields[kind]
 
 
 def _trees(value: object) -> Iterator[Tree]:
@@ -35,7 +46,7 @@ def replaced(tree: Tree, table: Mapping[Tree, Tree]) -> Tree:
         return tuple(map(new, value)) if isinstance(value, tuple) else value
 
     def rebuilt(own: Tree) -> Tree:
-        values = {part.name: getattr(own, part.name) for part in fields(own)}
+        values = {name: getattr(own, name) for name in _names(own)}
         changed = {name: new(value) for name, value in values.items()}
         same = all(
             changed[name] is value or changed[name] == value for name, value in values.items()

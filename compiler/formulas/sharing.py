@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import sympy
@@ -36,28 +37,55 @@ NAMED = (Call, Function, Hadamard, Matmul, Power)
 Formula = tuple[Tree, list[Definition]]
 
 
-def shared(tree: Tree, definitions: Sequence[Definition], name: Callable[[int], Name]) -> Formula:
-    """A formula with names for the parts that it repeats. `name`: a new name for a rank."""
-    parts = list(definitions)
+def shared(
+    tree: Tree, definitions: Sequence[Definition], name: Callable[[int, str], Name]
+) -> Formula:
+    """A formula with names for the parts that it repeats. `name`: a new name for a rank,
+    if possible this letter."""
+    names = [part.name for part in definitions]
+    known = {part.name: part for part in definitions}
+    trees: dict[Name | None, Tree] = {None: tree, **{part.name: part.tree for part in definitions}}
+    counts = {key: occurrences([own]) for key, own in trees.items()}
     while True:
-        part = _repeated([tree, *(definition.tree for definition in parts)])
+        part = _repeated(counts.values())
         if part is None:
-            return tree, parts
-        own = name(part.rank)
-        tree = replaced(tree, {part: own})
-        parts = [replace(old, tree=replaced(old.tree, {part: own})) for old in parts]
-        used = [i for i, old in enumerate(parts) if old.name in occurrences([part])]
-        parts.insert(max(used, default=-1) + 1, Definition(own, part, (None,) * part.rank))
+            break
+        own = name(part.rank, letter_of(part))
+        known[own] = Definition(own, part, (None,) * part.rank)
+        for key in [key for key, found in counts.items() if part in found]:
+            trees[key] = replaced(trees[key], {part: own})
+            counts[key] = occurrences([trees[key]])
+        trees[own], counts[own] = part, occurrences([part])
+        used = [i for i, old in enumerate(names) if old in counts[own]]
+        names.insert(max(used, default=-1) + 1, own)
+    return trees[None], [replace(known[own], tree=trees[own]) for own in names]
+
+
+def letter_of(part: Tree) -> str:
+    """The letter that a factor of a matrix has in books: its operation's name in the text notation
+    ends in it, as in qrQ; "" for others."""
+    if not isinstance(part, Call):
+        return ""
+    if part.name == "cholesky":
+        return "L"
+    names = part.operation.notation
+    name = names[part.output] if part.output < len(names) else ""
+    return name[-1] if name[-1:].isupper() else ""
 
 
 def numbered(tree: Tree, definitions: Sequence[Definition]) -> Formula:
     """The same with the definitions' numbers in the order in which they stand."""
-    numbers = sorted(int(part.name.python[1:]) for part in definitions)
+    texts = [part.name.python[1:] for part in definitions]
+    numbers = iter(sorted(int(text) for text in texts if text.isdigit()))
     table: dict[Tree, Tree] = {}
     names = []
-    for number, part in zip(numbers, definitions, strict=True):
-        letter = part.name.base.rstrip("0123456789")
-        names.append(replace(part.name, base=f"{letter}{number}", python=f"t{number}"))
+    for text, part in zip(texts, definitions, strict=True):
+        if not text.isdigit():
+            names.append(part.name)
+            continue
+        number = next(numbers)
+        base = part.name.base.rstrip("0123456789")
+        names.append(replace(part.name, base=f"{base}{number}", python=f"t{number}"))
         table[part.name] = names[-1]
     parts = [
         replace(part, name=name, tree=replaced(part.tree, table))
@@ -66,16 +94,18 @@ def numbered(tree: Tree, definitions: Sequence[Definition]) -> Formula:
     return replaced(tree, table), parts
 
 
-def _repeated(trees: Sequence[Tree]) -> Tree | None:
+def _repeated(counts: Iterable[Counter[Tree]]) -> Tree | None:
     """The part that a name saves most for."""
-    counts = occurrences(list(trees))
+    total: Counter[Tree] = Counter()
+    for found in counts:
+        total.update(found)
     best: tuple[int, str, Tree] | None = None
-    for part, count in counts.items():
+    for part, count in total.items():
         if count < 2 or not isinstance(part, NAMED) or part.letters or part.rank > 2:
             continue
         length = len(UNICODE.text(part))
         saved = (count - 1) * (length - 2) - 6
-        if length < SHORTEST or saved < GAIN:
+        if length < SHORTEST or (saved < GAIN and not letter_of(part)):
             continue
         if best is None or (saved, part.order) > best[:2]:
             best = saved, part.order, part

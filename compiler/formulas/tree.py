@@ -72,6 +72,14 @@ class Name(Ranked):
 
 
 @dataclass(frozen=True)
+class Differential(Ranked):
+    """dY for a part Y of a derivation."""
+
+    body: Tree
+    symmetric: bool
+
+
+@dataclass(frozen=True)
 class Number(Tree):
     """A number without dimensions, as SymPy has it: 1/2, 0.1, pi, ..."""
 

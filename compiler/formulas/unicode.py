@@ -22,6 +22,7 @@ from derivatrix.compiler.formulas.tree import (
     Contraction,
     Diag,
     Diagonal,
+    Differential,
     Function,
     Hadamard,
     Identity,
@@ -204,6 +205,13 @@ class Unicode:
 
     def show_name(self, tree: Name) -> Text:
         return self.name(tree), ATOM
+
+    def show_differential(self, tree: Differential) -> Text:
+        return self.differential(self.text(tree.body, ATOM)), ATOM
+
+    def differential(self, body: str) -> str:
+        word = re.match(r"\w{2,}", body)
+        return f"d {body}" if word else f"d{body}"
 
     def show_number(self, tree: Number) -> Text:
         value = tree.value
@@ -429,7 +437,8 @@ class Unicode:
         return text, SUM
 
     def show_spread(self, tree: Spread) -> Text:
-        body = self.text(tree.body, POWER)
+        plain = isinstance(tree.body, Scale) and not split_divisors(tree.body.scalars)[1]
+        body = self.text(tree.body, PRODUCT if plain else POWER)
         row = self.transposed(self.ones)
         if tree.rank > 2:
             return self.call("broadcast", [self.text(tree.body)]), ATOM
@@ -507,7 +516,7 @@ class Unicode:
 
     def show_indexed(self, tree: Indexed) -> Text:
         letters = [":" if i is None else self.dimension(i) for i in tree.indices]
-        while letters and letters[-1] == ":":
+        while letters[-1] == ":" and len(tree.indices) - tree.rank == 1:
             letters.pop()
         return self.entry(tree.body, letters), ATOM
 

@@ -209,7 +209,7 @@ class _Simplifier:
     def _flat(self, terms: Sequence[Node]) -> list[Node]:
         flat: list[Node] = []
         for term in terms:
-            if isinstance(term, Sum) and self.uses[term] <= 1:
+            if isinstance(term, Sum) and (self.uses[term] <= 1 or len(term.terms) < 2):
                 flat.extend(self._flat(term.terms))
             else:
                 flat.append(term)

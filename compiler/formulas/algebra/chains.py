@@ -10,9 +10,11 @@ from derivatrix.compiler.formulas.algebra import (
     parts,
     products,
     reductions,
+    sums,
     transposition,
 )
 from derivatrix.compiler.formulas.tree import (
+    Add,
     Diag,
     Identity,
     Indexed,
@@ -78,6 +80,9 @@ def _opened(factor: Tree) -> tuple[Tree, list[Tree]] | None:
             return Scale(factor.coefficient, factor.scalars, None), [factor.body]
         case Padded():
             return one, parts.selections(factor)
+        case Add() if all(map(order.is_negative, factor.terms)):
+            negative = [coefficients.scale(-ONE, [], term) for term in factor.terms]
+            return Number(-ONE), [sums.add(negative, factor.rank)]
         case Spread():
             rows, columns = Ones(factor.shape[0]), Ones(factor.shape[-1])
             if factor.rank == 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from derivatrix.compiler.formulas.divisors import divisor
 from derivatrix.compiler.formulas.tree import (
     Bracket,
+    Differential,
     Matmul,
     Name,
     Number,
@@ -25,16 +26,19 @@ def _accent_position(tree: Tree) -> int | None:
 
 
 def scalar_order(tree: Tree) -> tuple[int, str]:
-    """Numbers, sizes, cotangents, others; entries of arrays stay as they come."""
+    """Numbers, sizes, cotangents, names, others; entries of arrays stay as they come."""
     if isinstance(tree, Number):
         return 0, tree.order
     if isinstance(tree, Size) or (isinstance(tree, Raise) and isinstance(tree.body, Size)):
         return 1, tree.order
     if isinstance(tree, Bracket):
-        return 4, tree.order
+        return 5, tree.order
     if "Indexed(" in tree.order:
-        return 5, ""
-    return (2 if isinstance(tree, Name) and tree.accent else 3), tree.order
+        return 6, ""
+    base = tree.body if isinstance(tree, Raise) else tree
+    if not isinstance(base, Name):
+        return 4, tree.order
+    return (2 if base.accent else 3), tree.order
 
 
 def term_order(tree: Tree) -> tuple[int, bool, int, str]:
@@ -61,12 +65,14 @@ def chain_order(chain: list[Tree]) -> tuple[int, bool, list[str]]:
     return count, _accent_position(chain[0]) is None, [factor.order for factor in chain]
 
 
-def trace_order(tree: Tree) -> tuple[int, int, bool, str]:
+def trace_order(tree: Tree) -> tuple[int, bool, int, bool, str]:
+    """Few factors, a differential last, few transposes, an inverse or transpose first."""
     factors = tree.factors if isinstance(tree, Matmul) else (tree,)
     first = factors[0]
     inverse = isinstance(first, Power) and first.exponent < 0
     leads = inverse or isinstance(first, Transpose)
-    return len(factors), transposes(tree), not leads, tree.order
+    moves = "Differential(" in tree.order and not isinstance(factors[-1], Differential)
+    return len(factors), moves, transposes(tree), not leads, tree.order
 
 
 def transposes(tree: Tree) -> int:

@@ -9,6 +9,7 @@ from derivatrix.compiler.formulas.algebra import (
     coefficients,
     entrywise,
     order,
+    parts,
     transposition,
 )
 from derivatrix.compiler.formulas.divisors import divisor
@@ -21,6 +22,7 @@ from derivatrix.compiler.formulas.tree import (
     Norm,
     Number,
     Ones,
+    Padded,
     Power,
     Raise,
     Scale,
@@ -84,6 +86,9 @@ def total(tree: Tree) -> Tree:
 
 def contracted(first: Tree, second: Tree) -> Tree:
     """The sum of the products of the entries of two vectors or matrices."""
+    for one, other in ((first, second), (second, first)):
+        if isinstance(one, Padded):
+            return contracted(one.body, parts.part(other, one.ranges))
     if first.rank == 1:
         return chains.matmul(Transpose(first), second)
     return trace(chains.matmul(transposition.transpose(first), second))
@@ -108,6 +113,8 @@ def trace(matrix: Tree) -> Tree:
             return total(diagonal(matrix))
         case Matmul():
             return _trace_of_product(matrix)
+        case Power(body=Transpose() as body):
+            return Trace(Power(body.body, matrix.exponent))
     return Trace(matrix)
 
 

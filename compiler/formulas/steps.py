@@ -1,0 +1,345 @@
+"""A derivation, line by line: the differentials of the parts of a function, outermost first, put
+in one after the other, and what they come to.
+
+Each line is an expression that is linear in differentials: dX of the input, and those of parts
+whose rule has not been used yet. A step replaces the outermost of these by what its operation's
+own rule makes of it (`differentiate.rule`), so a line says what the compiler does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import sympy
+
+from derivatrix.compiler import scalars
+from derivatrix.compiler.differentiate import rule
+from derivatrix.compiler.facts import facts
+from derivatrix.compiler.formulas import algebra, expressions
+from derivatrix.compiler.formulas.latex import LATEX
+from derivatrix.compiler.formulas.notation import Notation
+from derivatrix.compiler.formulas.sharing import conventions
+from derivatrix.compiler.formulas.tree import Indices, Matmul, Name, Number, Scale, Trace, Tree
+from derivatrix.compiler.formulas.unicode import ATOM, UNICODE
+from derivatrix.compiler.ir import (
+    Apply,
+    Einsum,
+    Leaf,
+    Map,
+    Node,
+    Structural,
+    Sum,
+    einsum,
+    full,
+    is_zero,
+    leaves,
+    slot,
+    topological,
+    zeros,
+)
+from derivatrix.compiler.simplify import simplify
+from derivatrix.compiler.substitute import substitute
+from derivatrix.compiler.transpose import transpose
+from derivatrix.runtime.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.derivatives import Derivatives
+    from derivatrix.compiler.function import Function
+
+STYLES = ("unicode", "latex", "index")
+
+PHRASES = {
+    "inv": "an inverse",
+    "det": "a determinant",
+    "logdet": "the logarithm of a determinant (Jacobi's formula: d log det A = tr(A⁻¹ dA))",
+    "logabsdet": "the logarithm of a determinant (Jacobi's formula: d log|det A| = tr(A⁻¹ dA))",
+}
+PROJECTED = {
+    "symmetric": "symmetric",
+    "spd": "symmetric",
+    "lower": "lower triangular",
+    "upper": "upper triangular",
+    "diagonal": "diagonal",
+}
+
+LONG = 40
+"""A function whose text is longer is named in the first line."""
+
+LINES = 400
+"""Derivations are cut off after so many lines."""
+
+
+class Step(NamedTuple):
+    """A line of a derivation, and the rule that leads to it."""
+
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """An expression in differentials, and why it equals the one before. `parts`: by the name of a
+    differential in it, the node whose differential it is."""
+
+    node: Node
+    reason: str
+    parts: Mapping[str, Node] = field(repr=False)
+
+
+def derivation(function: Function, wrt: str | None = None, style: str = "unicode") -> list[Step]:
+    """How the gradient (of a scalar function) or the VJP by the input `wrt` comes about.
+
+    With a batch axis: for one sample. Raises DeclarationError for another style than unicode,
+    latex or index, or for an input by which the function is not differentiated.
+    """
+    if style not in STYLES:
+        raise DeclarationError(f"steps have no style {style!r}; choose from {', '.join(STYLES)}")
+    names = function.wrt
+    if wrt is None and len(names) > 1:
+        raise DeclarationError(f"{function.name}: by which input? {', '.join(names)}")
+    name = names[0] if wrt is None else wrt
+    if name not in names:
+        raise DeclarationError(f"{function.name}: {name!r} is not in wrt: {', '.join(names)}")
+    return list(_Derivation(function.derivatives, name, style).steps())
+
+
+def lines(root: Node, leaf: Leaf) -> Iterator[Line]:
+    """The differential of `root` where only `leaf` moves: first d root, at last one of d leaf."""
+    places = _Places(root, leaf)
+    expression: Node = places.differential(root)
+    yield Line(expression, "", places.parts)
+    for _ in range(LINES):
+        pending = [part for part in leaves([expression]) if part in places.open]
+        if not pending:
+            return
+        outermost = max(pending, key=lambda part: places.order[places.open[part]])
+        reason = places.reason(places.open[outermost])
+        chosen = [part for part in pending if places.reason(places.open[part]) == reason]
+        new = {part: places.expanded(places.open[part]) for part in chosen}
+        expression = simplify(substitute([expression], new))[0]
+        yield Line(expression, reason, places.parts)
+
+
+class _Places:
+    """The differentials of nodes, as leaves. `open`: those whose rule can still be used."""
+
+    def __init__(self, root: Node, leaf: Leaf) -> None:
+        nodes = topological([root])
+        self.leaf = leaf
+        self.order = {node: position for position, node in enumerate(nodes)}
+        self.varying: set[Node] = {leaf}
+        for node in nodes:
+            if any(child in self.varying for child in node.children):
+                self.varying.add(node)
+        self.open: dict[Node, Node] = {}
+        self.parts: dict[str, Node] = {}
+
+    def differential(self, node: Node) -> Node:
+        """The leaf that stands for the differential of a node; zeros where it does not vary."""
+        if node not in self.varying:
+            return zeros(node.shape)
+        known = facts(node)
+        kinds = ("diagonal", "symmetric", "lower", "upper")
+        structure = next((kind for kind in kinds if kind in known), "general")
+        place = Leaf(f"d{node.key}", node.shape, structure, role="tangent")
+        self.parts[place.name] = node
+        if node is not self.leaf:
+            self.open[place] = node
+        return place
+
+    def expanded(self, node: Node) -> Node:
+        """The differential of a node by its rule, in terms of its children's."""
+        return rule(node, {child: self.differential(child) for child in node.children})
+
+    def reason(self, node: Node) -> str:
+        match node:
+            case Sum():
+                constant = any(term not in self.varying for term in node.terms)
+                return "differential of a sum" + ("; constants drop out" if constant else "")
+            case Map():
+                return f"chain rule, entry by entry: {_slopes(node, self.varying)}"
+            case Apply():
+                return _operation(node)
+            case Einsum():
+                return _product(node, self.varying)
+        return "differential"
+
+
+def _operation(node: Apply) -> str:
+    """The operation, and the first sentence of its rule's docstring, if it is a formula."""
+    name = node.operation.name
+    paragraph = (node.operation.differential.__doc__ or "").strip().split("\n\n")[0]
+    sentence = re.split(r"\.(?= [A-Z]|$)", " ".join(paragraph.split()))[0]
+    reason = f"differential of {PHRASES.get(name, name)}"
+    formula = re.match(r"d\S* .*=", sentence) or sentence.startswith("dX solves")
+    return f"{reason}: {sentence.replace('-', '−')}" if formula else reason
+
+
+def _product(node: Einsum, varying: set[Node]) -> str:
+    moving = [factor for factor, _ in node.factors if factor in varying]
+    arrays = [factor for factor, _ in node.factors if not isinstance(factor, Structural)]
+    if len(moving) > 1:
+        return "differential of a product"
+    places = Counter(label for _, labels in node.factors for label in labels)
+    matrices = all(factor.ndim == 2 for factor, _ in node.factors)
+    if node.ndim == 0 and matrices and set(places.values()) == {2}:
+        return "the trace is linear"
+    if len(arrays) == 1:
+        return "a sum is linear" if node.contracted else "moving entries is linear"
+    return "a product with constants is linear"
+
+
+def _slopes(node: Map, varying: set[Node]) -> str:
+    """The derivatives of an entrywise function, as of t (and u, v, ...)."""
+    letters = "tuvwabcdefgh"
+    symbols: dict[sympy.Symbol, Tree] = {
+        slot(i): Name(0, letters[i % len(letters)], letters[i % len(letters)])
+        for i in range(len(node.arguments))
+    }
+    texts = []
+    whole = UNICODE.text(expressions.convert(node.expression, symbols, 0), ATOM)
+    for i, argument in enumerate(node.arguments):
+        if argument in varying:
+            slope = scalars.derivative(node.expression, slot(i))
+            text = UNICODE.text(expressions.convert(slope, symbols, 0))
+            texts.append(f"∂{whole}/∂{UNICODE.text(symbols[slot(i)])} = {text}")
+    return ", ".join(texts).replace("∂", "d" if len(node.arguments) == 1 else "∂")
+
+
+class _Derivation:
+    """The lines of one derivation as text."""
+
+    def __init__(self, derivatives: Derivatives, name: str, style: str) -> None:
+        self.derivatives = derivatives
+        self.leaf = derivatives.inputs[name]
+        self.scalar = not derivatives.function.expression.shape
+        self.printer = LATEX if style == "latex" else UNICODE
+        self.by_index = style == "index"
+
+    def steps(self) -> Iterator[Step]:
+        root = self._simple()
+        found = list(lines(root, self.leaf))
+        letter = self.derivatives.value_letter
+        tree, where = self._tree(root, {})
+        own = self.printer.text(tree, ATOM)
+        if len(own) > LONG or where or isinstance(root, Leaf):
+            yield Step(self._equation(letter, tree, where), "the function")
+            own = letter
+        start = self.printer.differential(own)
+        if len(found) == 1 and not isinstance(root, Leaf):
+            yield Step(f"{start} = 0", f"it does not depend on {self.leaf.name}")
+        previous: Tree = Number(sympy.S.Zero)
+        for position, line in enumerate(found[1:]):
+            tree, where = self._tree(line.node, line.parts)
+            shown = turned(tree, previous)
+            yield Step(self._equation("" if position else start, shown, where), line.reason)
+            previous = shown
+        text = self._equation("", previous, where)
+        yield from self._collected(found[-1], text)
+
+    def _simple(self) -> Node:
+        return simplify([self.derivatives.function.expression])[0]
+
+    def _collected(self, last: Line, before: str) -> Iterator[Step]:
+        """The gradient, or the VJP, from the differential; `before`: the text of the last line."""
+        place = next(
+            (part for part in leaves([last.node]) if last.parts.get(part.name) is self.leaf),
+            Leaf("d", self.leaf.shape, role="tangent"),
+        )
+        cotangent = full(1) if self.scalar else self.derivatives.cotangent
+        kind = "gradient" if self.scalar else "vjp"
+        result = self.derivatives.results(kind)[(self.leaf.name,)]
+        (pulled,) = simplify(transpose(last.node, [place], cotangent), final=True)
+        left = self.derivatives.left_side(kind, (self.leaf.name,), self.printer.style)
+        reason = f"collected: {self._pairing()}"
+        if self.scalar and 0 < self.leaf.ndim < 3 and not is_zero(pulled):
+            labels = tuple(range(self.leaf.ndim))
+            product = einsum([(pulled, labels), (place, labels)], ())
+            tree, where = self._tree(product, {place.name: self.leaf})
+            text = self._equation("", tree, where)
+            if text != before:
+                yield Step(text, self._gathered())
+        if self.leaf.structure in PROJECTED and pulled is not result:
+            tree, where = self._tree(pulled, {})
+            own = reason.replace(left, "G").replace("∇", "G")
+            yield Step(self._equation("G", tree, where), own)
+            reason = f"the part of G that is {PROJECTED[self.leaf.structure]}"
+        tree, where = self._tree(result, {})
+        yield Step(self._equation(left, tree, where), reason)
+
+    def _pairing(self) -> str:
+        """What the gradient or VJP is defined by."""
+        letter = self.derivatives.value_letter
+        value, own = (self.printer.name(Name(0, name, "")) for name in (letter, self.leaf.name))
+        moved, moving = map(self.printer.differential, (own, value))
+        if self.scalar:
+            return f"{moving} = {self._product(moved)}"
+        bars = [self.printer.name(Name(0, name, "", "bar")) for name in (letter, self.leaf.name)]
+        return f"⟨{bars[0]}, {moving}⟩ = ⟨{bars[1]}, {moved}⟩"
+
+    def _gathered(self) -> str:
+        if self.leaf.ndim == 1:
+            return "a scalar is its own transpose"
+        return "the trace is cyclic, and tr(Aᵀ) = tr(A)"
+
+    def _product(self, moved: str) -> str:
+        match self.leaf.ndim:
+            case 0:
+                return f"∇ {moved}"
+            case 1:
+                return f"∇ᵀ {moved}"
+            case 2:
+                return f"tr(∇ᵀ {moved})"
+        return f"⟨∇, {moved}⟩"
+
+    def _tree(self, node: Node, parts: Mapping[str, Node]) -> tuple[Tree, list[tuple[str, str]]]:
+        used = {part.name for part in leaves([node])}
+        moving = {name: part for name, part in parts.items() if name in used}
+        names = self.derivatives.display_names()
+        builder = Notation(node, names, self.by_index, moving)
+        text = self.printer.text
+        tree, self.indices = builder.result()
+        where = [
+            (self._indexed(text(part.name), part.indices), text(part.tree))
+            for part in builder.definitions
+        ]
+        trees = [tree, *(part.tree for part in builder.definitions)]
+        return tree, where + conventions(self.printer, trees)
+
+    def _indexed(self, text: str, indices: Indices) -> str:
+        shown = [self.printer.dimension(index) for index in indices if index is not None]
+        return self.printer.indices(text, shown) if shown else text
+
+    def _equation(self, left: str, tree: Tree, where: list[tuple[str, str]]) -> str:
+        text = f"{self._indexed(left, self.indices) if left else left} = {self.printer.text(tree)}"
+        text = text.strip()
+        return self.printer.where(text, where) if where else text
+
+
+def turned(tree: Tree, previous: Tree) -> Tree:
+    """The trace of a product, turned to start as the line before."""
+    first, second = _trace(previous), _trace(tree)
+    if first is None or second is None or first[0] not in second:
+        return tree
+    turn = second.index(first[0])
+    if not turn:
+        return tree
+    product = algebra.matmul(*second[turn:], *second[:turn])
+    if not isinstance(product, Matmul):
+        return tree
+    if isinstance(tree, Scale):
+        return algebra.scale(tree.coefficient, tree.scalars[:-1], Trace(product))
+    return Trace(product)
+
+
+def _trace(tree: Tree) -> tuple[Tree, ...] | None:
+    """The factors of the product whose trace a tree is, up to a number."""
+    if isinstance(tree, Scale) and tree.body is None and len(tree.scalars) == 1:
+        tree = tree.scalars[0]
+    if isinstance(tree, Trace) and isinstance(tree.body, Matmul):
+        return tree.body.factors
+    return None
