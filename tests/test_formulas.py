@@ -265,6 +265,12 @@ def test_formulas_for_reading_stand_for_the_derivatives(function):
             check_trees(node, values, SMALL)
 
 
+def test_both_axes_of_a_product_stay_open():
+    function = text_function("w'*axial(A*skew(w))", "w: 3, A: 3 3", ["w"])
+    (node,) = function.derivatives.results("hessian").values()
+    check_trees(node, values_of(node), SIZES)
+
+
 def test_a_false_formula_is_found(monkeypatch):
     text, dims, _, _ = WELL_KNOWN[-2]
     inputs = ", ".join(f"{name}: {sizes}" for name, sizes in dims.items())

@@ -189,7 +189,7 @@ def entry_of(tree: Tree, indices: Indices) -> Tree:
     """An entry of a matrix or vector (or, where an index is None, a row or column)."""
     if isinstance(tree, Scale) and tree.body is not None:
         return algebra.scale(tree.coefficient, tree.scalars, entry_of(tree.body, indices))
-    if not indices:
+    if all(index is None for index in indices):
         return tree
     if len(indices) == 2:
         turned = algebra.transpose(tree)
