@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import jinja2
@@ -116,7 +116,7 @@ class FunctionText:
 def emit(module: ModuleDescription) -> str:
     """The text of the generated module. Raises DeclarationError for an input whose name is
     one that the module itself needs."""
-    kernels = [kernel_text(f.plan, module.name, _kernel_summary(f)) for f in module.functions]
+    kernels, aliases = _kernels(module)
     equations = _equations([function.plan for function in module.functions])
     plans = [f.plan for f in module.functions]
     plans += [plan for equation in equations for plan in (equation.residual, equation.jacobian)]
@@ -150,6 +150,7 @@ def emit(module: ModuleDescription) -> str:
             inner=inner,
             equations=[newton_text(equation) for equation in equations],
             kernels=kernels,
+            aliases=aliases,
             expected=expected,
             functions=functions,
             module=module.name,
@@ -223,6 +224,19 @@ def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]
                     f"{module.name}: an input cannot be called {argument.name}; "
                     "the generated module needs this name"
                 )
+
+
+def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[str, str]]]:
+    """The kernels, and the names of those that do the same as one before, each with that one's
+    name: as the gradient of a scalar function, which is its Jacobian."""
+    kernels: dict[KernelText, KernelText] = {}
+    aliases = []
+    for function in module.functions:
+        text = kernel_text(function.plan, module.name, _kernel_summary(function))
+        first = kernels.setdefault(replace(text, name="", summary=""), text)
+        if first is not text:
+            aliases.append((text.name, first.name))
+    return list(kernels.values()), aliases
 
 
 def _kernel_summary(function: FunctionDescription) -> str:

@@ -160,15 +160,16 @@ def _pairs(trial: Trial) -> Iterator[Pair]:
             elif kind == "vjp":
                 yield _cotangents(trial, key, array)
             elif key:
-                part = (expected.second if kind == "hessian" else expected.first)[key]
+                second = kind == "hessian"
+                part = (expected.second if second else expected.first)[key]
                 name = key.split(", ")[-1]
-                yield Pair(kind, key, _coordinates(trial, name, array), part.derivative, part.error)
+                stack = (expected.turned if second else expected.directions)[name]
+                yield Pair(kind, key, _coordinates(stack, array), part.derivative, part.error)
 
 
-def _coordinates(trial: Trial, name: str, array: np.ndarray) -> np.ndarray:
-    """An array contracted over its last axes, those of an input, with the input's directions:
-    shape (K, *rest)."""
-    stack = trial.expected.directions[name]
+def _coordinates(stack: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """An array contracted over its last axes, those of an input, with directions of the input,
+    stacked: shape (K, *rest)."""
     rest = array.shape[: array.ndim - (stack.ndim - 1)]
     return np.moveaxis(array.reshape(*rest, -1) @ stack.reshape(len(stack), -1).T, -1, 0)
 
@@ -181,7 +182,8 @@ def _cotangents(trial: Trial, name: str, array: np.ndarray) -> Pair:
     axes = tuple(range(2 if per_sample else 1, cotangent.ndim + 1))
     expected = (first.derivative * cotangent).sum(axis=axes)
     error = (first.error * np.abs(cotangent)).sum(axis=axes)
-    return Pair("vjp", name, _coordinates(trial, name, array), expected, error)
+    stack = trial.expected.directions[name]
+    return Pair("vjp", name, _coordinates(stack, array), expected, error)
 
 
 def check_adjoint(trial: Trial) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from derivatrix.runtime import sampling
 from derivatrix.runtime.differences import Estimate, differentiate
 from derivatrix.runtime.reference import OutOfDomain, Text
-from derivatrix.runtime.surface import Arrays, CallError, Point, Sizes, Surface
+from derivatrix.runtime.surface import Arrays, CallError, Input, Point, Sizes, Surface
 
 ACCURATE = 5e-9
 """The relative error of differences that a point should have; the best one is taken if none has."""
@@ -33,10 +33,12 @@ REPRESENTABLE = 1e30
 class Measurement:
     """The declared value and the differences at a point.
 
-    directions: for each `wrt` input, K directions for one sample, stacked.
+    directions: for each `wrt` input, K directions for one sample, stacked; turned: the same for
+    second derivatives, which are tangential at orthogonal matrices.
     first: for each `wrt` input, the differences of the value along them: shape (K, *value.shape).
     along: those along the point's tangents, each projected on its input's structure.
-    second: for each pair "X, Y" the differences of the gradient by X along the directions of Y.
+    second: for each pair "X, Y" the differences of the gradient by X along the turned directions
+    of Y.
     second_along: for each `wrt` input X, those of the gradient by X along the tangents.
     The last two are empty where there is no gradient that can be called.
     single: whether the declaration has nearly that value in float32 too.
@@ -45,6 +47,7 @@ class Measurement:
     point: Point
     value: np.ndarray
     directions: Arrays
+    turned: Arrays
     first: dict[str, Estimate]
     along: Estimate
     second: dict[str, Estimate]
@@ -191,6 +194,10 @@ def _measure(
         entry.name: sampling.directions(entry.structure, entry.core(point.sizes), most, random)
         for entry in surface.wrt
     }
+    turned = {
+        entry.name: _turned(entry, point.values[entry.name], stacks[entry.name])
+        for entry in surface.wrt
+    }
     tangents = {
         entry.name: sampling.project(entry.structure, point.tangents[entry.name])
         for entry in surface.wrt
@@ -209,14 +216,21 @@ def _measure(
     gradient = _gradient(surface, point)
     if gradient is not None:
         slopes = partial(_slopes, surface)
-        for name, stack in stacks.items():
+        for name, stack in turned.items():
             columns = [_along(slopes, gradient, point, {name: step}) for step in stack]
             for entry, parts in zip(surface.wrt, zip(*columns, strict=True), strict=True):
                 second[f"{entry.name}, {name}"] = _stacked(parts)
         parts = _along(slopes, gradient, point, tangents)
         second_along = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}
     single = _single(surface, declared, point, value)
-    return Measurement(point, value, stacks, first, along, second, second_along, single)
+    return Measurement(point, value, stacks, turned, first, along, second, second_along, single)
+
+
+def _turned(entry: Input, value: np.ndarray, stack: np.ndarray) -> np.ndarray:
+    """The directions that are tangential and not zero, at the value of the first sample."""
+    sample = value[0] if entry.batched else value
+    found = sampling.tangential(entry.structure, sample, stack)
+    return found[[bool(direction.any()) for direction in found]]
 
 
 def _single(surface: Surface, declared: Text, point: Point, value: np.ndarray) -> bool:

@@ -157,7 +157,12 @@ def _point(
     for entry in surface.inputs:
         array = _draw(places[entry.name], entry.full(sizes), random, spread)
         values[entry.name] = project(entry.structure, array)
-    tangents = {entry.name: weights(entry.full(sizes), random) for entry in surface.wrt}
+    tangents = {
+        entry.name: tangential(
+            entry.structure, values[entry.name], weights(entry.full(sizes), random)
+        )
+        for entry in surface.wrt
+    }
     cotangent = weights(surface.shape("value", "", sizes), random)
     moved = [
         f"{entry.name} {places[entry.name]}"
@@ -227,6 +232,11 @@ def _orthogonal(shape: Shape, random: Random) -> np.ndarray:
     return np.asarray(factor * signs[..., None, :])
 
 
+def _one_orthogonal(shape: Shape, random: Random) -> np.ndarray:
+    """The same for every sample, so that one direction is tangential for all of them."""
+    return np.broadcast_to(_orthogonal(shape[-2:], random), shape).copy()
+
+
 def _invertible(shape: Shape, random: Random) -> np.ndarray:
     """Singular values between 1 and 2, either sign of the determinant."""
     stretch = random.uniform(1.0, 2.0, (*shape[:-2], 1, shape[-1]))
@@ -252,7 +262,7 @@ DRAWS: dict[str, Callable[[Shape, Random], np.ndarray]] = {
     "lower": _triangular,
     "upper": _triangular,
     "diagonal": _dominant,
-    "orthogonal": _orthogonal,
+    "orthogonal": _one_orthogonal,
     "nonneg": _positive,
     "invertible": _invertible,
     "real spectrum": _real_spectrum,
@@ -308,6 +318,17 @@ def project(structure: str, array: np.ndarray) -> np.ndarray:
     if structure == "diagonal":
         return array * np.eye(array.shape[-1])
     return array
+
+
+def tangential(structure: str, value: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Directions at a value; those at an orthogonal matrix Q turned into ones along which it
+    stays orthogonal to first order, Q (D - D').
+
+    Only along these do second derivatives agree with differences of a gradient that is written
+    with what holds at orthogonal matrices, as Q'Q = I."""
+    if structure != "orthogonal":
+        return directions
+    return np.asarray(value @ (directions - np.swapaxes(directions, -1, -2)))
 
 
 PROJECTED = ("symmetric", "spd", "lower", "upper", "diagonal")

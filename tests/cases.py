@@ -1,4 +1,4 @@
-"""Functions that the tests drive through every stage: one list, each operation in it twice."""
+"""Functions that the tests drive through every stage."""
 
 import sympy
 
@@ -67,40 +67,14 @@ CASES: list[Function] = [
     function("logsumexp", [X], dx.logsumexp(X, axis=0) @ dx.log(dx.sum(dx.exp(X), axis=1))),
     function("logistic", [R, x, y], dx.sum(dx.log(dx.exp(-y * (R @ x)) + 1)), wrt=[x]),
     function("sylvester", [S, B, R], dx.solve_sylvester(S, B, R)),
-    function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
-    function(
-        "lyapunov",
-        [V, K],
-        derivatrix.solve_continuous_lyapunov(V, K) - derivatrix.solve_discrete_lyapunov(V / 9, K),
-    ),
-    function(
-        "riccati",
-        [V, R, S, B],
-        derivatrix.solve_continuous_are(V / 9 - dx.eye(n), R / 2, S, B + dx.eye(m))
-        @ derivatrix.solve_discrete_are(V / 9, R, S, B),
-        wrt=[V],
-    ),
     function("exponential", [X], derivatrix.expm(X / n)),
-    function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
     function("cholesky", [S], dx.cholesky(S)),
     function("orthonormal", [A, x], x @ dx.qr(A).Q),
-    function("triangular_factors", [A, y], dx.qr(A).R @ y),
     function("pivotless", [X], pivotless.L + 2 * pivotless.U),
     function("symmetric_vectors", [K, y], y @ dx.eigh(K).eigenvectors),
-    function("real_vectors", [S, K, y], y @ derivatrix.eig(S @ K).eigenvectors, wrt=[K]),
-    function("spectra", [S, K], dx.eigvalsh(K) + derivatrix.eigvals(S @ K), wrt=[K]),
     function("extremal", [R, y], dx.norm(R, 1) * y + dx.max(y)),
-    function("singular_vectors", [R, x, y], y @ singular.U + singular.Vh @ x, wrt=[R]),
-    function("singular_values", [A], derivatrix.svdvals(A)),
-    function("nuclear", [A], derivatrix.nuclear_norm(A) ** 2),
     function("polar", [R], derivatrix.polar_factor(R)),
     function("pseudoinverse", [A], derivatrix.pinv(A)),
-    function("principal", [S], derivatrix.logm(S) - derivatrix.sqrtm(S)),
-    function(
-        "rotation",
-        [X],
-        derivatrix.cosm(X / n) @ derivatrix.sinm(X / n) + derivatrix.tanhm(X / n).T,
-    ),
     function("skew", [dx.vector("h", 3), F], derivatrix.skew(dx.vector("h", 3)) @ F),
     function("symmetric", [K, y], dx.tanh(K) @ y),
     function("diagonal", [D, X], dx.trace(D @ X @ D @ X)),
@@ -136,6 +110,32 @@ CASES: list[Function] = [
 ]
 
 EVALUATED: list[Function] = [
+    function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
+    function(
+        "lyapunov",
+        [V, K],
+        derivatrix.solve_continuous_lyapunov(V, K) - derivatrix.solve_discrete_lyapunov(V / 9, K),
+    ),
+    function(
+        "riccati",
+        [V, R, S, B],
+        derivatrix.solve_continuous_are(V / 9 - dx.eye(n), R / 2, S, B + dx.eye(m))
+        @ derivatrix.solve_discrete_are(V / 9, R, S, B),
+        wrt=[V],
+    ),
+    function("exponential_trace", [K], dx.log(dx.trace(derivatrix.expm(K / 4)))),
+    function("triangular_factors", [A, y], dx.qr(A).R @ y),
+    function("real_vectors", [S, K, y], y @ derivatrix.eig(S @ K).eigenvectors, wrt=[K]),
+    function("spectra", [S, K], dx.eigvalsh(K) + derivatrix.eigvals(S @ K), wrt=[K]),
+    function("singular_vectors", [R, x, y], y @ singular.U + singular.Vh @ x, wrt=[R]),
+    function("singular_values", [A], derivatrix.svdvals(A)),
+    function("nuclear", [A], derivatrix.nuclear_norm(A) ** 2),
+    function("principal", [S], derivatrix.logm(S) - derivatrix.sqrtm(S)),
+    function(
+        "rotation",
+        [X],
+        derivatrix.cosm(X / n) @ derivatrix.sinm(X / n) + derivatrix.tanhm(X / n).T,
+    ),
     function("lyapunov_energy", [V, C], dx.sum(dx.sin(derivatrix.solve_continuous_lyapunov(V, C)))),
     function("stein_energy", [V, X], dx.sum(derivatrix.solve_discrete_lyapunov(V / 9, X) ** 2)),
     function("covariance", [V, S, y], y @ derivatrix.solve_discrete_lyapunov(V / 9, S) @ y),
@@ -189,4 +189,5 @@ EVALUATED: list[Function] = [
     function("tanh_action", [X, y], dx.sum((derivatrix.tanhm(X) @ y) ** 2)),
     function("batch_expm", [X, y], y @ derivatrix.expm(X) @ y, batch=[X]),
 ]
-"""Functions whose derivatives are evaluated without compiling them."""
+"""Functions whose kernels are compiled with --thorough only, since that takes long; their
+derivatives and formulas are evaluated in every run."""

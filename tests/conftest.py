@@ -7,6 +7,18 @@ import pytest
 
 def pytest_addoption(parser):
     parser.addoption("--examples", default=300, type=int, help="how many random expressions to try")
+    parser.addoption("--thorough", action="store_true", help="compile every case and identity too")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "thorough: takes long; runs with --thorough only")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--thorough"):
+        late = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=late)
+        items[:] = [item for item in items if item not in set(late)]
 
 
 @pytest.fixture(scope="session", autouse=True)

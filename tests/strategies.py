@@ -121,7 +121,7 @@ def expressions(draw: Any, depth: int = 3) -> Array:
     if depth == 0 or draw(st.integers(0, 5)) == 0:
         return Array(draw(st.sampled_from(list(LEAVES.values()))))
     inner = expressions(depth=depth - 1)
-    rules = REGISTRY if draw(st.integers(0, 3)) == 0 else RULES
+    rules = REGISTRY if draw(st.integers(0, 9)) == 0 else RULES
     rule = draw(st.sampled_from(rules))
     operands = [draw(inner) for _ in range(arity(rule))]
     return rule(*operands)

@@ -143,10 +143,10 @@ def test_arrays_in_lists() -> None:
 
 def test_registry_is_complete() -> None:
     """Every operation has a value, differential, spellings and a test case."""
-    from tests.cases import CASES
+    from tests.cases import CASES, EVALUATED
 
     used = set()
-    for case in CASES:
+    for case in (*CASES, *EVALUATED):
         for kind in case.kinds:
             for node in case.derivatives.results(kind).values():
                 used |= operations_below(node)

@@ -13,7 +13,6 @@ from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.ir import leaves
 from derivatrix.compiler.kernels import riccati, stein, sylvester
 from derivatrix.compiler.simplify import simplify
-from tests.cases import CASES
 
 RICCATI = [
     (riccati.continuous_riccati, scipy.linalg.solve_continuous_are),
@@ -196,19 +195,9 @@ def test_wrong_shapes(build: Callable, text: str) -> None:
         build()
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "text"),
-    [
-        ("lyapunov", [np.diag([1.0, -1.0]), np.eye(2)], "add up to zero"),
-        ("lyapunov", [9 * np.eye(2), np.eye(2)], "product of two eigenvalues"),
-        ("riccati", [1e3 * np.eye(2), np.zeros((2, 1)), np.eye(2), np.eye(1)], "no stabilising"),
-    ],
-)
-def test_compiled_equations_say_what_is_wrong(
-    name: str, arguments: list[np.ndarray], text: str
-) -> None:
-    module = dx.compile(next(case for case in CASES if case.name == name))
-    with pytest.raises(np.linalg.LinAlgError, match=f"^{name}: .*{text}"):
-        module.value(*arguments)
-    with pytest.raises(np.linalg.LinAlgError, match=f"^{name}: .*{text}"):
-        module.vjp(*arguments, np.eye(2))
+def test_a_compiled_equation_says_what_is_wrong() -> None:
+    module = dx.compile(dx.function("lyapunov", [A, Q], dx.solve_continuous_lyapunov(A, Q)))
+    unsolvable = np.diag([1.0, -1.0]), np.eye(2)
+    for call in (lambda: module.value(*unsolvable), lambda: module.vjp(*unsolvable, np.eye(2))):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^lyapunov: .*add up to zero"):
+            call()

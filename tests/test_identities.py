@@ -146,10 +146,16 @@ COMPILED = (
 )
 
 
-@pytest.mark.parametrize("text", COMPILED)
-def test_kernels(text: str) -> None:
+@pytest.mark.parametrize(
+    "identity",
+    [
+        row if row.text in COMPILED else pytest.param(row, marks=pytest.mark.thorough)
+        for row in IDENTITIES
+    ],
+    ids=lambda row: f"{row.text} by {row.wrt}",
+)
+def test_kernels(identity: Identity) -> None:
     """Kernels of a few; those of all operations are tested with the operations."""
-    identity = next(row for row in IDENTITIES if row.text == text)
     function = text_function(identity.text, identity.dims, identity.wrt.split())
     report = dx.verify(dx.compile(function))
     assert report.passed, str(report)

@@ -19,13 +19,16 @@ from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import STAGES, dump, generate
 from derivatrix.runtime import load, verify
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
-from tests.cases import CASES
+from tests.cases import CASES, EVALUATED
 from tests.points import SIZES, draw_all, numbers
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+LATE = [pytest.param(case, marks=pytest.mark.thorough) for case in EVALUATED]
+
+
+@pytest.mark.parametrize("case", [*CASES, *LATE], ids=lambda case: case.name)
 def test_module(case: Function, tmp_path: Path) -> None:
     path = tmp_path / f"{case.name}.py"
     path.write_text(generate(case).text, encoding="utf-8")

@@ -32,9 +32,11 @@ def declared(expression: Array) -> Function:
     return function("f", [Array(leaf) for leaf in used], expression)
 
 
-def directions(fn: Function) -> dict[str, np.ndarray]:
-    """The cotangent and a tangent of each input, within its structure."""
+def directions(fn: Function, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The cotangent and a tangent of each input, within its structure; at an orthogonal matrix one
+    that is tangential, since a gradient may use what holds there only."""
     generator = np.random.default_rng(5)
+    turned = {fn.derivatives.tangent(leaf).name for leaf in fn.inputs if leaf.name == "O"}
     found = {}
     for leaf in (*fn.derivatives.arguments("vjp"), *fn.derivatives.arguments("jvp")):
         if leaf.role == "input":
@@ -43,6 +45,8 @@ def directions(fn: Function) -> dict[str, np.ndarray]:
         general = Leaf("general", leaf.shape)
         array = {"general": np.asarray(generator.normal(size=shape))}
         found[leaf.name] = evaluate(project(general, leaf), array, {})
+        if leaf.name in turned:
+            found[leaf.name] = values["O"] @ (found[leaf.name] - found[leaf.name].T)
     return found
 
 
@@ -53,7 +57,7 @@ class Point:
         self.fn = fn
         given_values = leaf_values(3)
         self.values = {leaf.name: given_values[leaf.name] for leaf in fn.inputs}
-        self.values |= directions(fn)
+        self.values |= directions(fn, self.values)
         self.tangents = {
             leaf.name: self.values[fn.derivatives.tangent(leaf).name] for leaf in fn.inputs
         }

@@ -20,9 +20,7 @@ s, t = dx.scalar("s"), dx.scalar("t")
         dx.function("matrix_root", [S], dx.root(P @ P - S, P, S)),
         dx.function("kepler", [s], dx.root(t - 0.3 * dx.sin(t) - s, t, s)),
         dx.function("sample", [b], dx.root(x + 0.1 * x**3 - b, x, b), batch=[b]),
-        dx.function(
-            "fixed", [A, b], dx.sum(dx.fixed_point(dx.tanh(0.1 * A @ x + b), x, b) ** 2), wrt=[b]
-        ),
+        dx.function("fixed", [A, b], dx.fixed_point(dx.tanh(0.1 * A @ x + b), x, b), wrt=[b]),
         dx.function(
             "least",
             [A, b],
