@@ -4,21 +4,26 @@ import os
 
 import pytest
 
+LATE = {"thorough": "takes long", "peers": "needs JAX and PyTorch"}
+"""The markers of tests that run only when they are asked for."""
+
 
 def pytest_addoption(parser):
     parser.addoption("--examples", default=300, type=int, help="how many random expressions to try")
     parser.addoption("--thorough", action="store_true", help="compile every case and identity too")
+    parser.addoption("--peers", action="store_true", help="compare with JAX and PyTorch too")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "thorough: takes long; runs with --thorough only")
+    for option, reason in LATE.items():
+        config.addinivalue_line("markers", f"{option}: {reason}; runs with --{option} only")
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--thorough"):
-        late = [item for item in items if item.get_closest_marker("thorough")]
-        config.hook.pytest_deselected(items=late)
-        items[:] = [item for item in items if item not in set(late)]
+    left_out = [option for option in LATE if not config.getoption(f"--{option}")]
+    late = [item for item in items if any(map(item.get_closest_marker, left_out))]
+    config.hook.pytest_deselected(items=late)
+    items[:] = [item for item in items if item not in set(late)]
 
 
 @pytest.fixture(scope="session", autouse=True)
