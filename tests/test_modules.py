@@ -58,7 +58,7 @@ def flat(result: object) -> list[np.ndarray]:
     return [np.asarray(result)]
 
 
-@pytest.mark.parametrize("name", ["square", "nll", "classifier", "entries", "sylvester"])
+@pytest.mark.parametrize("name", ["square", "nll", "classifier", "entries", "batch_solve"])
 def test_text_is_the_same_in_every_process(name: str) -> None:
     program = (
         "import sys; from tests.cases import CASES; from derivatrix.compiler.pipeline import "

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.evaluate import evaluate
+from tests.points import draw_all
 
 n = dx.dims("n")
 P, S = dx.matrix("P", n, n), dx.matrix("S", n, n, "spd")
@@ -14,25 +16,58 @@ A = dx.matrix("A", n, n)
 s, t = dx.scalar("s"), dx.scalar("t")
 
 
+MATRIX_ROOT = dx.function("matrix_root", [S], dx.root(P @ P - S, P, S))
+KEPLER = dx.function("kepler", [s], dx.root(t - 0.3 * dx.sin(t) - s, t, s))
+SAMPLE = dx.function("sample", [b], dx.root(x + 0.1 * x**3 - b, x, b), batch=[b])
+FIXED = dx.function("fixed", [A, b], dx.fixed_point(dx.tanh(0.1 * A @ x + b), x, b), wrt=[b])
+LEAST = dx.function(
+    "least",
+    [A, b],
+    dx.argmin(dx.sum((A @ x - b) ** 2) + dx.sum(x**4 + x**2), x, dx.zeros(n)),
+    wrt=[b],
+)
+LATE = pytest.mark.thorough
+
+
 @pytest.mark.parametrize(
     "function",
     [
-        dx.function("matrix_root", [S], dx.root(P @ P - S, P, S)),
-        dx.function("kepler", [s], dx.root(t - 0.3 * dx.sin(t) - s, t, s)),
-        dx.function("sample", [b], dx.root(x + 0.1 * x**3 - b, x, b), batch=[b]),
-        dx.function("fixed", [A, b], dx.fixed_point(dx.tanh(0.1 * A @ x + b), x, b), wrt=[b]),
-        dx.function(
-            "least",
-            [A, b],
-            dx.argmin(dx.sum((A @ x - b) ** 2) + dx.sum(x**4 + x**2), x, dx.zeros(n)),
-            wrt=[b],
-        ),
+        KEPLER,
+        SAMPLE,
+        *(pytest.param(case, marks=LATE) for case in (MATRIX_ROOT, FIXED, LEAST)),
     ],
     ids=lambda function: function.name,
 )
-def test_derivatives_of_roots(function: dx.Function) -> None:
+def test_modules_of_roots(function: dx.Function) -> None:
     report = dx.verify(dx.compile(function))
     assert report.passed, str(report)
+
+
+@pytest.mark.parametrize(
+    "function", [MATRIX_ROOT, KEPLER, FIXED, LEAST], ids=lambda function: function.name
+)
+def test_derivatives_of_roots(function: dx.Function) -> None:
+    """Evaluated: the tangent against differences, and the adjoint."""
+    sizes = {"n": 3}
+    values = draw_all(function, 0, sizes)
+    name = function.wrt[0]
+    tangent = np.random.default_rng(1).normal(size=values[name].shape)
+    values["tangent"] = tangent + tangent.T if tangent.ndim == 2 else tangent
+
+    def moved(step: float) -> np.ndarray:
+        shifted = {**values, name: values[name] + step * values["tangent"]}
+        return evaluate(function.expression, shifted, sizes)
+
+    near, far = moved(1e-3) - moved(-1e-3), moved(2e-3) - moved(-2e-3)
+    (jvp,) = (
+        evaluate(node, values, sizes) for node in function.derivatives.results("jvp").values()
+    )
+    np.testing.assert_allclose(jvp, (8 * near - far) / 12e-3, rtol=0, atol=1e-8)
+    values["cotangent"] = np.random.default_rng(2).normal(size=jvp.shape)
+    (vjp,) = (
+        evaluate(node, values, sizes) for node in function.derivatives.results("vjp").values()
+    )
+    assert np.sum(vjp * values["tangent"]) == pytest.approx(np.sum(jvp * values["cotangent"]))
 
 
 def test_a_root_that_is_not_there() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
+import sympy
 
 from derivatrix.compiler.arrays import Array, divide
 from derivatrix.compiler.dimensions import LENGTH, Shape, evaluate, readings, shape_text
@@ -129,7 +130,7 @@ class _Root:
     def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
         sizes: dict[str, int] = {}
         for symbol, reading in readings([leaf.shape for leaf in self.given]).items():
-            length = shapes[reading.position][reading.axis]
+            length = sympy.Integer(shapes[reading.position][reading.axis])
             value = reading.value.xreplace({LENGTH: length})
             sizes[symbol.name] = int(evaluate(value, sizes))
         return sizes
