@@ -284,12 +284,19 @@ def _load(load: Load) -> str:
     return f"{load.buffer.name}[{indices or '()'}]"
 
 
+class _Coefficients(PythonCodePrinter):
+    """Arithmetic of sizes in floating point: Numba computes integer ** -2 as an integer, 0."""
+
+    def _print_Symbol(self, symbol: sympy.Symbol) -> str:
+        return f"float({symbol.name})"
+
+
 def number(value: sympy.Expr) -> str:
     """A number in the precision of the outputs."""
     if value.free_symbols:
         numbers = [part for part in value.atoms(sympy.Function) if part.is_number]
         value = value.xreplace({part: part.evalf(17) for part in numbers})
-        text = PythonCodePrinter({"fully_qualified_modules": True}).doprint(value)
+        text = _Coefficients({"fully_qualified_modules": True}).doprint(value)
     elif value in (sympy.nan, sympy.oo, -sympy.oo):
         text = {sympy.nan: "np.nan", sympy.oo: "np.inf", -sympy.oo: "-np.inf"}[value]
     elif value.is_Rational and not value.is_Integer and value.q & (value.q - 1):

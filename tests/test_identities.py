@@ -137,6 +137,7 @@ def check_formulas(setting: Setting) -> None:
 
 
 COMPILED = (
+    "sqrt(var(A*x))",
     "[A, x; y', s]",
     "softmax(Q*K'/sqrt(d))*V",
     "-N/2*log(2*pi) - x'*x/2",
