@@ -48,12 +48,21 @@ def differentiate(
             estimates = _estimates(line, centre, step / length)
         except OutOfDomain:
             continue
+        if step > max(STEPS[:USUAL]):
+            estimates = list(map(_agreeing, best, estimates))
         ranked = [sorted(parts, key=_worst) for parts in zip(best, second, estimates, strict=True)]
         best, second = [parts[0] for parts in ranked], [parts[1] for parts in ranked]
         enough = EXACT if number < USUAL else ACCURATE
         if all(_relative(estimate) <= enough for estimate in best):
             break
     return tuple(map(_confirmed, best, second))
+
+
+def _agreeing(best: Estimate, wide: Estimate) -> Estimate:
+    """The estimate of a wide step if it is within what is known, else the best again: far away a
+    function may be flat, or the same on both sides."""
+    apart = np.abs(wide.derivative - best.derivative)
+    return wide if (apart <= 4 * best.error).all() else best
 
 
 def _confirmed(best: Estimate, second: Estimate) -> Estimate:

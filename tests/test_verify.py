@@ -637,6 +637,11 @@ def test_differences_know_how_good_they_are():
         )
         assert abs(found.derivative[0] - exact) <= 4 * found.error[0] + 1e-15
         assert found.error[0] < 1e-9
+    (flat,) = differentiate(
+        lambda t: (1 / np.cosh([4.6 + t]) ** 2,), (1 / np.cosh([4.6]) ** 2,), 1.0
+    )
+    exact = -2 * np.tanh(4.6) / np.cosh(4.6) ** 2
+    assert abs(flat.derivative[0] - exact) <= 1e-9 * abs(exact)
     (kink,) = differentiate(lambda t: (np.array([abs(t - 1e-9)]),), (np.array([1e-9]),), 1.0)
     assert kink.error[0] > 0.1 * abs(kink.derivative[0])
 
