@@ -73,9 +73,9 @@ def normalise_axes(axis: Axis, rank: int) -> tuple[int, ...]:
     """One axis, several, or None for all, as a tuple; raises ShapeError where one is repeated."""
     if axis is None:
         return tuple(range(rank))
-    if isinstance(axis, (tuple, list)):
+    if isinstance(axis, Sequence):
         axes = tuple(normalise_axis(part, rank) for part in axis)
         if len(set(axes)) != len(axes):
             raise ShapeError(f"axes {tuple(axis)} name an axis twice")
         return axes
-    return (normalise_axis(axis, rank),)  # type: ignore[arg-type]
+    return (normalise_axis(axis, rank),)

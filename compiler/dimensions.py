@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import sympy
 
-from derivatrix.runtime.errors import DeclarationError, ShapeError
+from derivatrix.runtime.errors import DeclarationError
 
 Dimension: TypeAlias = sympy.Expr
 Shape: TypeAlias = tuple[Dimension, ...]
@@ -69,12 +69,6 @@ def shape_text(shape: Shape) -> str:
     """The shape as Python prints a tuple: (n, 3), (n,), ()."""
     inner = ", ".join(str(size) for size in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
-
-
-def require_equal(left: Dimension, right: Dimension, message: str) -> None:
-    """Raise ShapeError unless both dimensions are the same."""
-    if left != right:
-        raise ShapeError(message)
 
 
 def evaluate(expression: sympy.Expr, sizes: Mapping[str, int]) -> float | int:

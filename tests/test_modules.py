@@ -158,7 +158,7 @@ def test_kernels_take_contiguous_arrays_of_one_type() -> None:
         module.value_kernel(x.astype(int), out)
 
     @numba.njit
-    def inside(kernel, x, out):  # type: ignore[no-untyped-def]
+    def inside(kernel, x, out):
         kernel(x, out)
 
     inside(module.value_kernel, x, out)

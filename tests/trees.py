@@ -164,7 +164,7 @@ class Reader:
         for row, cells in zip(rows, tree.rows, strict=True):
             left = 0
             sizes = [cell.shape for cell in row if cell.ndim == 2]
-            height = sizes[0][0] if sizes else self.size(cells[0].shape[0])  # type: ignore[attr-defined]
+            height = sizes[0][0] if sizes else self.size(cells[0].shape[0])
             for column, cell in enumerate(row):
                 own = [r[column].shape[1] for r in rows if r[column].ndim == 2]
                 width = own[0] if own else total.shape[1]

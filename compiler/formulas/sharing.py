@@ -62,15 +62,10 @@ def shared(
 
 
 def letter_of(part: Tree) -> str:
-    """The letter that a factor of a matrix has in books: its operation's name in the text notation
-    ends in it, as in qrQ; "" for others."""
-    if not isinstance(part, Call):
+    """The letter that a factor of a matrix has in books; "" for what has none."""
+    if not isinstance(part, Call) or part.output >= len(part.operation.letters):
         return ""
-    if part.name == "cholesky":
-        return "L"
-    names = part.operation.notation
-    name = names[part.output] if part.output < len(names) else ""
-    return name[-1] if name[-1:].isupper() else ""
+    return part.operation.letters[part.output]
 
 
 def numbered(tree: Tree, definitions: Sequence[Definition]) -> Formula:

@@ -52,12 +52,6 @@ if TYPE_CHECKING:
 
 STYLES = ("unicode", "latex", "index")
 
-PHRASES = {
-    "inv": "an inverse",
-    "det": "a determinant",
-    "logdet": "the logarithm of a determinant (Jacobi's formula: d log det A = tr(A⁻¹ dA))",
-    "logabsdet": "the logarithm of a determinant (Jacobi's formula: d log|det A| = tr(A⁻¹ dA))",
-}
 PROJECTED = {
     "symmetric": "symmetric",
     "spd": "symmetric",
@@ -171,10 +165,10 @@ class _Places:
 
 def _operation(node: Apply) -> str:
     """The operation, and the first sentence of its rule's docstring, if it is a formula."""
-    name = node.operation.name
+    title = node.operation.title or node.operation.name
     paragraph = (node.operation.differential.__doc__ or "").strip().split("\n\n")[0]
     sentence = re.split(r"\.(?= [A-Z]|$)", " ".join(paragraph.split()))[0]
-    reason = f"differential of {PHRASES.get(name, name)}"
+    reason = f"differential of {title}"
     formula = re.match(r"d\S* .*=", sentence) or sentence.startswith("dX solves")
     return f"{reason}: {sentence.replace('-', '−')}" if formula else reason
 

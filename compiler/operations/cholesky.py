@@ -36,6 +36,7 @@ CHOLESKY = register(
         facts=lambda arguments, output: frozenset({"lower"}),
         domain=("spd",),
         notation=("chol",),
+        letters=("L",),
         description="""The lower triangular L with L Lᵀ = A and a positive diagonal.
 
 A: a symmetric positive definite matrix, with leading stacked axes if any. Of any other square

@@ -21,6 +21,16 @@ def _relative(at: Point) -> Array:
     return sum_over(multiply(inverse.mT, at.tangents[0]))
 
 
+def _of_determinant(at: Point) -> tuple[Array, ...]:
+    """d det A = det(A) tr(A⁻¹ dA) (Jacobi's formula)."""
+    return (multiply(at.result, _relative(at)),)
+
+
+def _of_logarithm(at: Point) -> tuple[Array, ...]:
+    """d log det A = tr(A⁻¹ dA) (Jacobi's formula), also of the absolute value."""
+    return (_relative(at),)
+
+
 def _log_of_determinant(
     arguments: Sequence[np.ndarray], parameters: Parameters
 ) -> tuple[np.ndarray, ...]:
@@ -37,6 +47,7 @@ def _record(
     unicode: str,
     latex: str,
     domain: str,
+    title: str,
 ) -> Operation:
     return register(
         Operation(
@@ -49,6 +60,7 @@ def _record(
             unicode=unicode,
             latex=latex,
             domain=(domain,),
+            title=title,
         )
     )
 
@@ -56,31 +68,34 @@ def _record(
 DETERMINANT = _record(
     name="det",
     value=lambda arguments, parameters: (np.asarray(np.linalg.det(arguments[0])),),
-    differential=lambda at: (multiply(at.result, _relative(at)),),
+    differential=_of_determinant,
     numpy="np.linalg.det({0})",
     unicode="det({0})",
     latex=r"\det({0})",
     domain="invertible",
+    title="a determinant",
 )
 """Where A is singular the differential needs A⁻¹, and raises LinAlgError."""
 
 LOG_DETERMINANT = _record(
     name="logdet",
     value=_log_of_determinant,
-    differential=lambda at: (_relative(at),),
+    differential=_of_logarithm,
     numpy="(np.linalg.slogdet({0})[1] + np.log(np.linalg.slogdet({0})[0]))",
     unicode="logdet({0})",
     latex=r"\log\det({0})",
     domain="spd",
+    title="the logarithm of a determinant",
 )
 """log(det(A)), nan where the determinant is negative."""
 
 LOG_ABSOLUTE_DETERMINANT = _record(
     name="logabsdet",
     value=lambda arguments, parameters: (np.asarray(np.linalg.slogdet(arguments[0])[1]),),
-    differential=lambda at: (_relative(at),),
+    differential=_of_logarithm,
     numpy="np.linalg.slogdet({0})[1]",
     unicode="log|det({0})|",
     latex=r"\log|\det({0})|",
     domain="invertible",
+    title="the logarithm of a determinant",
 )

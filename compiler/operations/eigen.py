@@ -65,6 +65,7 @@ EIGH = register(
         facts=lambda arguments, output: COLUMNS if output else frozenset(),
         outputs=("eigenvalues", "eigenvectors"),
         notation=("", "eighV"),
+        letters=("", "V"),
         description="""The eigenvalues and eigenvectors of a symmetric matrix: A V = V diag(λ).
 
 A: a symmetric matrix, with leading stacked axes if any; of any other square matrix the symmetric
@@ -163,6 +164,7 @@ EIG = register(
         domain=("real spectrum",),
         outputs=("eigenvalues", "eigenvectors"),
         notation=("", "eigV"),
+        letters=("", "V"),
         description="""Eigenvalues and vectors of a matrix with a real spectrum: A V = V diag(λ).
 
 A: a square matrix, with leading stacked axes if any. The eigenvalues ascend. The eigenvectors are

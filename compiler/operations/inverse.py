@@ -25,6 +25,7 @@ def _differential(at: Point) -> tuple[Array, ...]:
 INVERSE = register(
     Operation(
         name="inv",
+        title="an inverse",
         ranks=(2,),
         shapes=lambda cores, parameters: (square("inv", cores[0]),),
         value=lambda arguments, parameters: (np.linalg.inv(arguments[0]),),

@@ -65,6 +65,7 @@ LU = register(
         domain=("dominant",),
         outputs=("L", "U"),
         notation=("luL", "luU"),
+        letters=("L", "U"),
         description="""The factors of A = L U without exchange of rows.
 
 A: a square matrix, with leading stacked axes if any. L is lower triangular with ones on its

@@ -9,7 +9,7 @@ import sympy
 
 from derivatrix.compiler.arrays import Array, multiply, scale
 from derivatrix.compiler.facts import ORTHONORMAL, facts
-from derivatrix.compiler.ir import Delta, Triangle, einsum
+from derivatrix.compiler.ir import Triangle, einsum
 from derivatrix.compiler.operations.shapes import square
 
 HALF = sympy.Rational(1, 2)
@@ -47,12 +47,6 @@ def upper_part(matrix: Array) -> Array:
 def diagonal_of(matrix: Array) -> Array:
     """The diagonal of a square matrix as a vector."""
     return Array(einsum([(matrix.node, "ii")], "i"))
-
-
-def diagonal_matrix(vector: Array) -> Array:
-    """The square matrix with this diagonal."""
-    size = vector.node.shape[0]
-    return Array(einsum([(vector.node, "i"), (Delta(size), "ij")], "ij"))
 
 
 def columns_scaled(matrix: Array, vector: Array) -> Array:

@@ -68,6 +68,7 @@ QR = register(
         facts=lambda arguments, output: frozenset({"upper"}) if output else COLUMNS,
         outputs=("Q", "R"),
         notation=("qrQ", "qrR"),
+        letters=("Q", "R"),
         description="""The thin decomposition A = Q R with a positive diagonal of R.
 
 A: a matrix of shape (p, k) with p >= k, with leading stacked axes if any. Q, of shape (p, k), has

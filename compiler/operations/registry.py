@@ -83,6 +83,8 @@ class Operation:
     outputs: the names of the outputs, where there are several.
     notation: how the text notation calls it, one name for each output; "" or nothing where it
         has no name of its own there.
+    title: what derivations call it, as "an inverse"; its name if it is left out.
+    letters: the letters that its outputs have in books, as "Q" and "R"; "" for none.
     description: for users: what it computes, its conventions (sign, order, gauge) and errors.
     equation: of an operation that solves one, which needs no kernel then.
     rules: what the simplifier tries on a node of it: the node -> its simpler form, or None.
@@ -107,6 +109,8 @@ class Operation:
     requires: Callable[[Sequence[Shape]], Sequence[Dimension]] = lambda cores: ()
     outputs: tuple[str, ...] = ()
     notation: tuple[str, ...] = ()
+    title: str = ""
+    letters: tuple[str, ...] = ()
     description: str = ""
     equation: Equation | None = None
     rules: tuple[Callable[[Apply], Node | None], ...] = ()

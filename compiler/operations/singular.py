@@ -96,6 +96,7 @@ SVD = register(
         facts=lambda arguments, output: COLUMNS if output != 1 else frozenset(),
         outputs=("U", "S", "V"),
         notation=("svdU", "", "svdV"),
+        letters=("U", "", "V"),
         description="""The thin singular value decomposition A = U diag(S) Vᵀ.
 
 A: a matrix of any shape (p, q), with leading stacked axes if any; U is (p, k), S (k,) and V (q, k)

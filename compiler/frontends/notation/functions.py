@@ -156,22 +156,20 @@ def names() -> list[str]:
     return sorted({*ROWS, *SPECIAL, *FITTING, *_recorded()})
 
 
-def rule(name: str) -> Rule | None:
-    """The rule of a function; None where nothing computes it."""
-    recorded = _recorded().get(name)
+def rule(name: str) -> Rule:
+    """The rule of one of `names` that is neither special nor fitting."""
+    recorded = _recorded()
     row = ROWS.get(name)
     if row is None:
-        return recorded
-    function: Function | None
+        return recorded[name]
     if callable(row.function):
-        function = row.function
-    elif recorded:
-        function = recorded.function
+        function: Function | None = row.function
+    elif name in recorded:
+        function = recorded[name].function
     else:
         called = row.function or name
         function = library.FUNCTIONS.get(called) or find(called)
-    if function is None:
-        return None
+    assert function is not None, f"nothing computes {name}"
     return Rule(function, () if row.signature == ANY else shapes(row.signature), row.kind)
 
 

@@ -167,8 +167,6 @@ class Meaning(Algebra):
         if name not in functions.names():
             raise self.unknown(tree.function, functions.names())
         rule = functions.rule(name)
-        if rule is None:
-            raise self.error(f"{name} is not available here", tree.function.span)
         values = self.arguments(tree, rule.arity)
         if rule.choices:
             self.fitted(tree, values, rule.choices)
