@@ -27,6 +27,7 @@ from derivatrix.compiler.plan.steps import (
     Newton,
     Operand,
     Plan,
+    Require,
     Scalar,
     Start,
     Statement,
@@ -196,7 +197,7 @@ def _step(step: Step, output: str, owner: str) -> StepText:
         case Fill(buffer):
             return StepText(f"{buffer.name}[...] = 0", (_zeroed(buffer),))
         case Nest(comment, body):
-            return StepText(comment, tuple(_statements(body)))
+            return StepText(comment, tuple(_statements(body, owner)))
         case Gemm():
             return StepText(step.comment, tuple(_gemm(step)))
         case Call(comment, kernel, arguments, failure):
@@ -255,11 +256,11 @@ def _operand(operand: Operand) -> str:
     return f"{text}.reshape({_shape(operand.shape)})"
 
 
-def _statements(body: Iterable[Statement]) -> list[str]:
-    return [line for statement in body for line in _statement(statement)]
+def _statements(body: Iterable[Statement], owner: str) -> list[str]:
+    return [line for statement in body for line in _statement(statement, owner)]
 
 
-def _statement(statement: Statement) -> list[str]:
+def _statement(statement: Statement, owner: str) -> list[str]:
     match statement:
         case Let(name, value):
             return [f"{name} = {_scalar(value)}"]
@@ -270,13 +271,17 @@ def _statement(statement: Statement) -> list[str]:
         case Store(target, value, accumulate):
             return [f"{_load(target)} {'+=' if accumulate else '='} {_scalar(value)}"]
         case Loop(symbol, extent, _, inside):
-            return [f"for {symbol} in range({index(extent)}):", *_indented(inside)]
+            return [f"for {symbol} in range({index(extent)}):", *_indented(inside, owner)]
         case Guard(condition, inside):
-            return [f"if {index(condition)}:", *_indented(inside)]
+            return [f"if {index(condition)}:", *_indented(inside, owner)]
+        case Require(condition, failure):
+            message = repr(f"{owner}: {failure}")
+            raised = f"    raise np.linalg.LinAlgError({message})"
+            return [f"if not ({_scalar(condition)}):", raised]
 
 
-def _indented(body: Iterable[Statement]) -> list[str]:
-    return [f"    {line}" for line in _statements(body)]
+def _indented(body: Iterable[Statement], owner: str) -> list[str]:
+    return [f"    {line}" for line in _statements(body, owner)]
 
 
 def _load(load: Load) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from derivatrix.compiler.arrays import Array, apply
-from derivatrix.compiler.kernels import factors
+from derivatrix.compiler.kernels import factors, unrolled
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import symmetric_part
 from derivatrix.compiler.operations.registry import Operation, Point, register
@@ -32,6 +32,7 @@ CHOLESKY = register(
         unicode="chol({0})",
         latex=r"\operatorname{{chol}}({0})",
         kernel=factors.lower_factor,
+        unrolled=unrolled.cholesky,
         failure="the matrix is not positive definite",
         facts=lambda arguments, output: frozenset({"lower"}),
         domain=("spd",),

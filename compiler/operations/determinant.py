@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from derivatrix.compiler.arrays import Array, apply, multiply, sum_over
+from derivatrix.compiler.kernels import unrolled
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.registry import (
     Operation,
@@ -48,6 +49,7 @@ def _record(
     latex: str,
     domain: str,
     title: str,
+    entries: unrolled.Unrolled,
 ) -> Operation:
     return register(
         Operation(
@@ -61,6 +63,7 @@ def _record(
             latex=latex,
             domain=(domain,),
             title=title,
+            unrolled=entries,
         )
     )
 
@@ -74,6 +77,7 @@ DETERMINANT = _record(
     latex=r"\det({0})",
     domain="invertible",
     title="a determinant",
+    entries=unrolled.determinant,
 )
 """Where A is singular the differential needs A⁻¹, and raises LinAlgError."""
 
@@ -86,6 +90,7 @@ LOG_DETERMINANT = _record(
     latex=r"\log\det({0})",
     domain="spd",
     title="the logarithm of a determinant",
+    entries=unrolled.log_determinant,
 )
 """log(det(A)), nan where the determinant is negative."""
 
@@ -98,4 +103,5 @@ LOG_ABSOLUTE_DETERMINANT = _record(
     latex=r"\log|\det({0})|",
     domain="invertible",
     title="the logarithm of a determinant",
+    entries=unrolled.log_absolute_determinant,
 )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.kernels import unrolled
 from derivatrix.compiler.operations.registry import Operation, Point, register
 from derivatrix.compiler.operations.shapes import square
 
@@ -35,5 +36,6 @@ INVERSE = register(
         latex=r"{0}^{{-1}}",
         facts=_facts,
         domain=("invertible",),
+        unrolled=unrolled.inverse,
     )
 )

@@ -19,6 +19,7 @@ from derivatrix.runtime.errors import DeclarationError
 if TYPE_CHECKING:
     from derivatrix.compiler.arrays import Array
     from derivatrix.compiler.ir import Apply, Leaf, Node
+    from derivatrix.compiler.kernels.unrolled import Unrolled
 
 Parameters = tuple[Hashable, ...]
 
@@ -75,6 +76,8 @@ class Operation:
     kernel: a Python function that Numba compiles, computing the outputs; see `compiler.kernels`.
     failure: what is wrong with an argument for which the kernel returns False; "" where it cannot
         fail and returns nothing.
+    unrolled: the outputs entry by entry, for small arguments whose sizes are numbers; None where
+        only the kernel computes them.
     facts: structure facts of an output, given the facts of each argument and its number.
     domain: for each argument the structure its points need when it is an input ("" for any).
     prepare: what its public function does with the arrays it is given before all else, as taking
@@ -101,6 +104,7 @@ class Operation:
     transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
     kernel: Callable[..., bool | None] | None = None
     failure: str = ""
+    unrolled: Unrolled | None = None
     facts: Callable[[Sequence[frozenset[str]], int], frozenset[str]] = lambda arguments, output: (
         frozenset()
     )

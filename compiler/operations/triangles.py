@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from derivatrix.compiler.arrays import Array, apply
-from derivatrix.compiler.kernels import factors
+from derivatrix.compiler.kernels import factors, unrolled
 from derivatrix.compiler.operations.registry import Operation, register
 from derivatrix.compiler.operations.shapes import square
 
@@ -23,6 +23,7 @@ HALF_LOWER = register(
         unicode="Φ({0})",
         latex=r"\Phi({0})",
         kernel=factors.half_lower,
+        unrolled=unrolled.half_lower,
         facts=lambda arguments, output: frozenset({"lower"}),
         description="""Φ(A): the lower triangle of a square matrix with half of its diagonal, zero
 above, so that a symmetric matrix is Φ(A) + Φ(A)ᵀ.""",

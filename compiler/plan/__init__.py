@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
 import sympy
 
 from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import readings
+from derivatrix.compiler.facts import facts
 from derivatrix.compiler.plan.associate import associate
 from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.steps import Allocate, Argument, Buffer, Plan, Size, Step
+from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan"]
@@ -32,7 +36,7 @@ def plan(
     No local name is one of `taken`. Raises DeclarationError where a size does not follow from
     the arguments' shapes, UnsupportedError for what no kernel computes.
     """
-    nodes = associate([node for _, node in outputs])
+    nodes, structure = associate([node for _, node in outputs])
     names = Names([*taken, *helper_names(nodes)])
     parameters = tuple(
         Argument(leaf.name, names.exact(leaf.name), leaf.shape) for leaf in arguments
@@ -47,19 +51,35 @@ def plan(
         )
         for leaf, parameter in zip(arguments, parameters, strict=True)
     }
-    scheduler = Scheduler(names, views, nodes, plan)
-    for node, (_, buffer) in zip(nodes, buffers, strict=True):
-        scheduler.output(node, buffer)
+    places = [
+        (node, View(buffer, tuple(range(node.ndim))))
+        for node, (_, buffer) in zip(nodes, buffers, strict=True)
+    ]
+    known = partial(_facts, structure)
+    constants: dict[str, np.ndarray] = {}
+    nest = unroll(places, views, names, known)
+    if nest is not None:
+        computed: list[Step] = [nest]
+    else:
+        scheduler = Scheduler(names, views, nodes, known, plan)
+        for node, view in places:
+            scheduler.output(node, view)
+        computed, constants = scheduler.steps, scheduler.constants
     renames = {_symbol(size.name): _symbol(size.local) for size in sizes if size.name != size.local}
-    steps = tuple(_allocated(scheduler.steps))
+    steps = tuple(_allocated(computed))
     return Plan(
         name,
         parameters,
         tuple(buffers),
         sizes,
-        tuple(sorted(scheduler.constants.items())),
+        tuple(sorted(constants.items())),
         _renamed(steps, renames) if renames else steps,
     )
+
+
+def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozenset[str]:
+    """What is known of a node: from before products were associated, and as it is now."""
+    return structure.get(node, frozenset()) | facts(node)
 
 
 def _symbol(name: str) -> sympy.Symbol:

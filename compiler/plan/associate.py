@@ -25,21 +25,24 @@ MOST_PERMUTED = 4
 INVERSE = "inv"
 
 
-def associate(roots: Sequence[ir.Node]) -> list[ir.Node]:
-    """`roots`, with products of at most two factors wherever something is contracted."""
+def associate(roots: Sequence[ir.Node]) -> tuple[list[ir.Node], dict[ir.Node, frozenset[str]]]:
+    """`roots`, with products of at most two factors wherever something is contracted; and the
+    structure facts of the nodes within, which products of two factors no longer show."""
     sharing: Counter[ir.Node] = Counter()
     _Associator(sharing, Counter()).rebuild(roots)
-    return _Associator(Counter(), sharing).rebuild(roots)
+    associator = _Associator(Counter(), sharing)
+    rebuilt = associator.rebuild(roots)
+    return rebuilt, {new: facts(old) for old, new in associator.known.items()}
 
 
 class _Associator:
     """One pass. `seen` collects the partial products met; `shared` says how many terms of the
-    kernel have one."""
+    kernel have one. `known`: each node met, with what it has become."""
 
     def __init__(self, seen: Counter[ir.Node], shared: Counter[ir.Node]) -> None:
         self._seen = seen
         self._shared = shared
-        self._known: dict[ir.Node, ir.Node] = {}
+        self.known: dict[ir.Node, ir.Node] = {}
         self._needed: set[ir.Node] = set()
         self._built: dict[ir.Node, ir.Node] = {}
 
@@ -50,17 +53,17 @@ class _Associator:
             if not isinstance(node, ir.Einsum):
                 self._needed.update(node.children)
         for node in nodes:
-            self._known[node] = self._rebuilt(node)
-        return [self._known[root] for root in roots]
+            self.known[node] = self._rebuilt(node)
+        return [self.known[root] for root in roots]
 
     def _rebuilt(self, node: ir.Node) -> ir.Node:
         match node:
             case ir.Sum():
-                return _grouped(ir.Sum(tuple(self._known[t] for t in node.terms), node.shape))
+                return _grouped(ir.Sum(tuple(self.known[t] for t in node.terms), node.shape))
             case ir.Map():
-                return ir.Map(node.expression, tuple(self._known[a] for a in node.arguments))
+                return ir.Map(node.expression, tuple(self.known[a] for a in node.arguments))
             case ir.Apply():
-                arguments = tuple((self._known[a], labels) for a, labels in node.arguments)
+                arguments = tuple((self.known[a], labels) for a, labels in node.arguments)
                 return ir.Apply(node.operation, arguments, node.stack, node.parameters, node.output)
             case ir.Einsum():
                 coefficient = node.coefficient
@@ -74,7 +77,7 @@ class _Associator:
 
     def _peeled(self, factor: ir.Node, labels: ir.Labels) -> tuple[sympy.Expr, ir.Node, ir.Labels]:
         """A factor without its own coefficient and transposition."""
-        node = self._known[factor]
+        node = self.known[factor]
         coefficient: sympy.Expr = sympy.S.One
         while isinstance(node, ir.Einsum):
             inner = node.factors[0] if len(node.factors) == 1 and not node.contracted else None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from derivatrix.compiler import ir
-from derivatrix.compiler.facts import facts
 from derivatrix.compiler.kernels import blas, cholesky, lu, sylvester, triangular
 from derivatrix.compiler.plan.associate import is_inverse
 
@@ -88,9 +87,8 @@ BY_SCHUR_FORMS = frozenset({"solve_sylvester", "solve_continuous_lyapunov"})
 """Operations that stand on the Schur forms of their arguments but the last."""
 
 
-def choose_solver(matrix: ir.Node) -> Solver:
-    """The cheapest way that is right for `matrix`."""
-    known = facts(matrix)
+def choose_solver(known: frozenset[str]) -> Solver:
+    """The cheapest way that is right for a matrix, by the facts about it."""
     for fact in ("lower", "upper"):
         if fact in known:
             return TRIANGULAR[fact]

@@ -11,10 +11,10 @@ import sympy
 
 from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.formulas import render
 from derivatrix.compiler.kernels import sylvester
 from derivatrix.compiler.operations.registry import Equation
 from derivatrix.compiler.plan import linear, matrices
+from derivatrix.compiler.plan.failures import failure_text, written
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import Builder, View
 from derivatrix.compiler.plan.sizes import product
@@ -24,8 +24,6 @@ from derivatrix.compiler.plan.uses import is_elementwise, stored
 from derivatrix.runtime.errors import UnsupportedError
 
 Factorisation = tuple[linear.Solver, tuple[Operand, ...]]
-LONGEST = 40
-"""The longest formula of an argument that goes into a message."""
 
 
 class Scheduler:
@@ -36,9 +34,11 @@ class Scheduler:
         names: Names,
         arguments: dict[ir.Node, View],
         roots: list[ir.Node],
+        facts: Callable[[ir.Node], frozenset[str]],
         plan: Callable[..., Plan],
     ) -> None:
-        """plan: of a kernel that is called on the way."""
+        """facts: of a matrix; plan: of a kernel that is called on the way."""
+        self._facts = facts
         self._plan = plan
         self.steps: list[Step] = []
         self.constants: dict[str, np.ndarray] = {}
@@ -56,9 +56,8 @@ class Scheduler:
         self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
 
-    def output(self, node: ir.Node, buffer: Buffer) -> None:
+    def output(self, node: ir.Node, view: View) -> None:
         """Compute `node` into an output; later readers find it there."""
-        view = View(buffer, tuple(range(node.ndim)))
         self._compute(node, view)
         self._views.setdefault(node, view)
 
@@ -329,7 +328,7 @@ class Scheduler:
         """The factorisation of the argument of an inverse or a determinant, made once."""
         matrix = _broadcast(*node.arguments[0], node.stack)
         if matrix not in self._factored:
-            method = linear.choose_solver(matrix)
+            method = linear.choose_solver(self._facts(matrix))
             if method.factor is None:
                 operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
             else:
@@ -340,7 +339,7 @@ class Scheduler:
                     shape = matrix.shape[:-1]
                     pivots = self._fresh(shape, range(len(shape)), kind="integer")
                     operands = (*operands, _operand(pivots.buffer, shape, 1))
-                failure = "" if method.invertible else _failure(node, method.failure)
+                failure = "" if method.invertible else failure_text(node, method.failure)
                 self._call("factorise", method.factor, *operands, failure=failure)
             self._factored[matrix] = method, operands
         return self._factored[matrix]
@@ -351,7 +350,7 @@ class Scheduler:
         matrix = _broadcast(*node.arguments[0], node.stack)
         if method.invertible is not None and matrix not in self._invertible:
             self._invertible.add(matrix)
-            failure = _failure(node, method.failure)
+            failure = failure_text(node, method.failure)
             self._call("is there an inverse?", method.invertible, operands[0], failure=failure)
         return method, operands
 
@@ -459,7 +458,7 @@ class Scheduler:
             sibling = ir.Apply(operation, node.arguments, node.stack, node.parameters, position)
             self._views.setdefault(sibling, view)
         operands = (*arguments, *outputs, *node.parameters)
-        failure = _failure(node, operation.failure) if operation.failure else ""
+        failure = failure_text(node, operation.failure) if operation.failure else ""
         self._call(operation.name, operation.kernel, *operands, failure=failure)  # type: ignore[arg-type]
 
     def _sylvester(self, node: ir.Apply, target: Operand) -> None:
@@ -471,7 +470,7 @@ class Scheduler:
         if len(matrices) == 1:
             bases, flags = bases * 2, [flags[0], not flags[0]]
         forms = [operand for base in bases for operand in self._schur_form(base, node)]
-        failure = _failure(node, node.operation.failure)
+        failure = failure_text(node, node.operation.failure)
         operands = (*forms, self._stacked(constant, 2), target)
         self._call("solve", sylvester.schur_sylvester, *operands, *flags, failure=failure)
 
@@ -479,7 +478,7 @@ class Scheduler:
         if matrix not in self._schur:
             views = [self._fresh(matrix.shape, range(matrix.ndim)) for _ in range(2)]
             form, vectors = (_operand(view.buffer, matrix.shape, 2) for view in views)
-            failure = _failure(node, f"no Schur form of {_written(matrix)} was found")
+            failure = failure_text(node, f"no Schur form of {written(matrix)} was found")
             operands = (self._stacked(matrix, 2), form, vectors)
             self._call("factorise", sylvester.schur, *operands, failure=failure)
             self._schur[matrix] = form, vectors
@@ -496,18 +495,6 @@ def _covered(node: ir.Einsum, constraints: Sequence[Constraint], loops: Sequence
         for label in ((axis,) if axis in loops else merged.get(axis, (axis,)))
     ]
     return len(set(sources)) == len(sources) and set(sources) <= set(loops)
-
-
-def _failure(node: ir.Apply, problem: str) -> str:
-    """A message that names the operation and its arguments."""
-    arguments = ", ".join(_written(argument) for argument, _ in node.arguments)
-    return f"{node.operation.name}({arguments}): {problem}"
-
-
-def _written(node: ir.Node) -> str:
-    """The formula of a node, if it is short."""
-    text = render(node, "unicode")
-    return text if len(text) <= LONGEST else "..."
 
 
 def _references(node: ir.Node) -> list[ir.Node]:

@@ -155,7 +155,18 @@ class Guard:
         return [f"if {self.condition}", *_indented(self.body)]
 
 
-Statement = Let | Start | Accumulate | Store | Loop | Guard
+@dataclass(frozen=True)
+class Require:
+    """Raise unless the condition holds; `failure` says what is wrong."""
+
+    condition: Scalar
+    failure: str
+
+    def lines(self) -> list[str]:
+        return [f"require {self.condition} or raise {self.failure!r}"]
+
+
+Statement = Let | Start | Accumulate | Store | Loop | Guard | Require
 
 
 def _indented(body: tuple[Statement, ...]) -> list[str]:

@@ -1,0 +1,221 @@
+"""Operations on small matrices written out entry by entry, for matrices whose sizes are numbers.
+
+Arrays are NumPy arrays of objects: what has Python's arithmetic, and the functions of an `Algebra`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+Entries = np.ndarray
+Facts = frozenset[str]
+
+
+class Algebra(Protocol):
+    """What is done with entries, apart from arithmetic."""
+
+    def number(self, value: float) -> Any: ...
+    def sqrt(self, x: Any) -> Any: ...
+    def exp(self, x: Any) -> Any: ...
+    def log(self, x: Any) -> Any: ...
+    def absolute(self, x: Any) -> Any: ...
+    def maximum(self, x: Any, y: Any) -> Any: ...
+    def greater(self, x: Any, y: Any) -> Any: ...
+    def choose(self, condition: Any, x: Any, y: Any) -> Any: ...
+    def require(self, kind: str, x: Any) -> None:
+        """What is computed is right only where x is "positive", or "nonzero"."""
+
+
+Unrolled = Callable[[Algebra, Sequence[Entries], Sequence[Facts]], tuple[Entries, ...]]
+"""(algebra, the arguments without stacked axes, facts of each) -> the outputs."""
+
+
+def _zeros(algebra: Algebra, shape: tuple[int, ...]) -> Entries:
+    return np.full(shape, algebra.number(0), dtype=object)
+
+
+def lower_factor(algebra: Algebra, a: Entries) -> Entries:
+    """L with L L' = A, from the lower triangle of A."""
+    n = len(a)
+    lower = _zeros(algebra, a.shape)
+    for j in range(n):
+        pivot = a[j, j]
+        for k in range(j):
+            pivot = pivot - lower[j, k] * lower[j, k]
+        algebra.require("positive", pivot)
+        lower[j, j] = algebra.sqrt(pivot)
+        for i in range(j + 1, n):
+            entry = a[i, j]
+            for k in range(j):
+                entry = entry - lower[i, k] * lower[j, k]
+            lower[i, j] = entry / lower[j, j]
+    return lower
+
+
+def lower_inverse(algebra: Algebra, lower: Entries) -> Entries:
+    """The inverse of a lower triangular matrix, by substitution."""
+    n = len(lower)
+    inverse = _zeros(algebra, lower.shape)
+    for i in range(n):
+        reciprocal = algebra.number(1) / lower[i, i]
+        for j in range(i):
+            entry = lower[i, j] * inverse[j, j]
+            for k in range(j + 1, i):
+                entry = entry + lower[i, k] * inverse[k, j]
+            inverse[i, j] = -(entry * reciprocal)
+        inverse[i, i] = reciprocal
+    return inverse
+
+
+def eliminated(algebra: Algebra, a: Entries) -> tuple[Entries, Any]:
+    """The rows of (A, anything) made upper triangular in their first columns, by elimination with
+    partial pivoting, and the sign of the exchanges; comparisons choose entries, not branches."""
+    n = len(a)
+    rows = a.copy()
+    sign = algebra.number(1)
+    for k in range(n):
+        for i in range(k + 1, n):
+            larger = algebra.greater(algebra.absolute(rows[i, k]), algebra.absolute(rows[k, k]))
+            for j in range(k, rows.shape[1]):
+                above, below = rows[k, j], rows[i, j]
+                rows[k, j] = algebra.choose(larger, below, above)
+                rows[i, j] = algebra.choose(larger, above, below)
+            sign = algebra.choose(larger, -sign, sign)
+        regular = algebra.greater(algebra.absolute(rows[k, k]), algebra.number(0))
+        for i in range(k + 1, n):
+            quotient = rows[i, k] / rows[k, k]
+            factor = algebra.choose(regular, quotient, algebra.number(0))
+            for j in range(k + 1, rows.shape[1]):
+                rows[i, j] = rows[i, j] - factor * rows[k, j]
+    return rows, sign
+
+
+def inverse(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    (a,), (known,) = arguments, facts
+    n = len(a)
+    if "lower" in known or "upper" in known:
+        for i in range(n):
+            algebra.require("nonzero", a[i, i])
+        if "lower" in known:
+            return (lower_inverse(algebra, a),)
+        return (lower_inverse(algebra, a.T).T,)
+    if "spd" in known:
+        half = lower_inverse(algebra, lower_factor(algebra, a))
+        result = _zeros(algebra, a.shape)
+        for i in range(n):
+            for j in range(i + 1):
+                entry = half[i, i] * half[i, j]
+                for k in range(i + 1, n):
+                    entry = entry + half[k, i] * half[k, j]
+                result[i, j] = result[j, i] = entry
+        return (result,)
+    identity = _zeros(algebra, a.shape)
+    for i in range(n):
+        identity[i, i] = algebra.number(1)
+    rows, _ = eliminated(algebra, np.concatenate([a, identity], axis=1))
+    for i in range(n):
+        algebra.require("nonzero", rows[i, i])
+    for i in reversed(range(n)):
+        for j in range(n, 2 * n):
+            entry = rows[i, j]
+            for k in range(i + 1, n):
+                entry = entry - rows[i, k] * rows[k, j]
+            rows[i, j] = entry / rows[i, i]
+    return (rows[:, n:],)
+
+
+def _pivots(algebra: Algebra, a: Entries, known: Facts) -> tuple[list[Any], Any]:
+    """Numbers whose product is the determinant, but for the sign."""
+    if "lower" in known or "upper" in known:
+        return list(np.diagonal(a)), algebra.number(1)
+    if "spd" in known:
+        return list(np.diagonal(lower_factor(algebra, a))) * 2, algebra.number(1)
+    rows, sign = eliminated(algebra, a)
+    return list(np.diagonal(rows)), sign
+
+
+def determinant(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    pivots, result = _pivots(algebra, arguments[0], facts[0])
+    for pivot in pivots:
+        result = result * pivot
+    return (np.array(result, dtype=object),)
+
+
+def log_absolute_determinant(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    pivots, _ = _pivots(algebra, arguments[0], facts[0])
+    return (np.array(_sum_of_logarithms(algebra, pivots), dtype=object),)
+
+
+def log_determinant(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    """-inf where the determinant is zero, nan where it is negative."""
+    pivots, sign = _pivots(algebra, arguments[0], facts[0])
+    total = _sum_of_logarithms(algebra, pivots)
+    if "spd" not in facts[0]:
+        for pivot in pivots:
+            sign = algebra.choose(algebra.greater(algebra.number(0), pivot), -sign, sign)
+        regular = algebra.greater(total, algebra.number(-np.inf))
+        total = algebra.choose(regular, total + algebra.log(sign), total)
+    return (np.array(total, dtype=object),)
+
+
+def _sum_of_logarithms(algebra: Algebra, pivots: Sequence[Any]) -> Any:
+    total = algebra.number(0)
+    for pivot in pivots:
+        total = total + algebra.log(algebra.absolute(pivot))
+    return total
+
+
+def cholesky(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    return (lower_factor(algebra, arguments[0]),)
+
+
+def half_lower(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    (a,) = arguments
+    result = _zeros(algebra, a.shape)
+    for i in range(len(a)):
+        result[i, :i] = a[i, :i]
+        result[i, i] = a[i, i] * algebra.number(0.5)
+    return (result,)
+
+
+def _largest(algebra: Algebra, x: Entries) -> Any:
+    largest = x[0]
+    for entry in x[1:]:
+        largest = algebra.maximum(largest, entry)
+    return largest
+
+
+def softmax(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    (x,) = arguments
+    largest = _largest(algebra, x)
+    powers = [algebra.exp(entry - largest) for entry in x]
+    reciprocal = algebra.number(1) / sum(powers[1:], powers[0])
+    return (np.array([power * reciprocal for power in powers], dtype=object),)
+
+
+def logsumexp(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    (x,) = arguments
+    largest = _largest(algebra, x)
+    finite = algebra.greater(algebra.number(np.inf), algebra.absolute(largest))
+    shift = algebra.choose(finite, largest, algebra.number(0))
+    powers = [algebra.exp(entry - shift) for entry in x]
+    return (np.array(shift + algebra.log(sum(powers[1:], powers[0])), dtype=object),)

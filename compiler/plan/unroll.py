@@ -1,0 +1,283 @@
+"""Kernels of small arrays as straight-line code: every entry is a scalar of its own.
+
+For kernels all of whose axes have small sizes that are numbers, but for one axis at most, the
+samples, over which there is one loop: batches of small matrices, points in space, filters.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler import ir, scalars
+from derivatrix.compiler.plan.failures import failure_text
+from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.nest import View
+from derivatrix.compiler.plan.scalars import Scalars
+from derivatrix.compiler.plan.steps import Load, Nest
+from derivatrix.compiler.plan.straight import TooLarge, body
+from derivatrix.compiler.plan.structure import gather, index_symbol, split
+from derivatrix.compiler.plan.uses import stored
+
+MOST_ENTRIES = 128
+"""Arrays with more entries a sample are not written out."""
+MOST_SCALARS = 1500
+"""Nor kernels with more values than this."""
+LARGEST = 6
+"""The largest size of a matrix that an operation is written out for."""
+SAMPLE = index_symbol(0)
+REQUIREMENTS = {
+    "positive": ("gt", "the matrix is not positive definite"),
+    "nonzero": ("ne", "the matrix is singular"),
+}
+"""What an operation requires -> the comparison with zero, and what is wrong where it fails."""
+
+Index = tuple[sympy.Expr, ...]
+
+
+def unroll(
+    outputs: Sequence[tuple[ir.Node, View]],
+    views: dict[ir.Node, View],
+    names: Names,
+    facts: Callable[[ir.Node], frozenset[str]],
+) -> Nest | None:
+    """All outputs in one nest; None where their arrays are not small, or stand on an operation
+    that is not written out. `facts`: what is known of a matrix."""
+    roots = [node for node, _ in outputs]
+    try:
+        samples = _samples(roots)
+        entries = _Entries(views, samples, stored(roots), facts)
+        places = [
+            (Load(view.buffer, view.indices(at)), entries.entry(node, at))
+            for node, view in outputs
+            for at in entries.points(node.shape)
+        ]
+        statements = body(entries.scalars, places, entries.requirements, SAMPLE, samples, names)
+    except TooLarge:
+        return None
+    written = ", ".join(dict.fromkeys(place.buffer.name for place, _ in places))
+    return Nest(f"{written}, entry by entry", tuple(statements))
+
+
+def _samples(roots: Sequence[ir.Node]) -> sympy.Expr | None:
+    """The one size that is not a number, if there is one. Raises TooLarge for several, for arrays
+    with two axes of it, and for large ones."""
+    found: set[sympy.Expr] = set()
+    for node in ir.topological(roots):
+        sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
+        symbolic = [size for size in sizes if not size.is_Integer]
+        entries = math.prod(int(size) for size in node.shape if size.is_Integer)
+        found.update(symbolic)
+        if len(found) > 1 or len(symbolic) > 1 or entries > MOST_ENTRIES:
+            raise TooLarge
+    return next(iter(found), None)
+
+
+class _Entries:
+    """Entries of nodes as scalars. `requirements`: (value, operator that compares it with zero,
+    what is wrong where the comparison fails)."""
+
+    def __init__(
+        self,
+        views: dict[ir.Node, View],
+        samples: sympy.Expr | None,
+        stored_nodes: set[ir.Node],
+        facts: Callable[[ir.Node], frozenset[str]],
+    ) -> None:
+        self.scalars = Scalars()
+        self.requirements: list[tuple[int, str, str]] = []
+        self._views = views
+        self._samples = samples
+        self._stored = stored_nodes
+        self._facts = facts
+        self._known: dict[tuple[ir.Node, Index], int] = {}
+        self._outputs: dict[tuple[ir.Node, Index], tuple[np.ndarray, ...]] = {}
+
+    def points(self, shape: Sequence[sympy.Expr]) -> Iterator[Index]:
+        """Every index of an array, the sample as a symbol."""
+        ranges = [
+            (SAMPLE,) if size == self._samples else tuple(map(sympy.Integer, range(int(size))))
+            for size in shape
+        ]
+        return itertools.product(*ranges)
+
+    def entry(self, node: ir.Node, at: Index) -> int:
+        """The scalar node[at]."""
+        key = node, at
+        if key not in self._known:
+            value = self._made(node, at)
+            if node in self._stored and node not in self._views:
+                value = self.scalars.operate("entry", value)
+            self._known[key] = value
+            if len(self.scalars.entries) > MOST_SCALARS:
+                raise TooLarge
+        return self._known[key]
+
+    def _made(self, node: ir.Node, at: Index) -> int:
+        view = self._views.get(node)
+        if view is not None:
+            if view.local:
+                return self.scalars.name(view.buffer.name)
+            return self.scalars.load(view.buffer, view.indices(at))
+        match node:
+            case ir.Constant():
+                place = tuple(map(int, at))
+                return self.scalars.number(scalars.number(float(node.array[place])))
+            case ir.Sum():
+                return self.scalars.sum([self.entry(term, at) for term in node.terms])
+            case ir.Map():
+                slots = {ir.slot(p): self.entry(a, at) for p, a in enumerate(node.arguments)}
+                return self.scalars.lower(node.expression, slots)
+            case ir.Apply():
+                return self._operation(node, at)
+            case ir.Structural():
+                axes = tuple(range(node.ndim))
+                return self._contraction(ir.einsum([(node, axes)], axes), at)
+            case ir.Einsum():
+                return self._contraction(node, at)
+        raise TooLarge
+
+    def _contraction(self, node: ir.Einsum, at: Index) -> int:
+        binding = gather(node)
+        _, dense = split(node)
+        known = {index_symbol(label): index for label, index in enumerate(at)}
+        summed = [node.sizes[label] for label in binding.loops]
+        terms = []
+        for point in self.points(summed):
+            own = {index_symbol(label): i for label, i in zip(binding.loops, point, strict=True)}
+            where = {**known, **own}
+            if self._holds([c.xreplace(where) for c in binding.conditions]):
+                factors = [
+                    self.entry(
+                        factor, tuple(binding.indices[label].xreplace(where) for label in ls)
+                    )
+                    for factor, ls in dense
+                ]
+                terms.append(self.scalars.product(factors, node.coefficient))
+        value = self.scalars.sum(terms)
+        if self._samples not in summed:
+            return value
+        if not self._varies(value):
+            return self.scalars.product([value], self._samples)
+        return self.scalars.operate("total", value)
+
+    def _varies(self, value: int) -> bool:
+        """Whether a value depends on the sample."""
+        operator, payload, children = self.scalars.entries[value]
+        if isinstance(payload, Load):
+            return any(SAMPLE in index.free_symbols for index in payload.indices)
+        return operator != "total" and any(map(self._varies, children))
+
+    def _holds(self, conditions: Sequence[sympy.Basic]) -> bool:
+        if any(condition not in (sympy.true, sympy.false) for condition in conditions):
+            raise TooLarge
+        return all(condition == sympy.true for condition in conditions)
+
+    def _operation(self, node: ir.Apply, at: Index) -> int:
+        depth = len(node.stack)
+        if any(not size.is_Integer for size in node.shape[depth:]):
+            raise TooLarge
+        stack, core = at[:depth], tuple(map(int, at[depth:]))
+        first = ir.Apply(node.operation, node.arguments, node.stack, node.parameters, 0)
+        key = first, stack
+        if key not in self._outputs:
+            self._outputs[key] = self._applied(node, stack)
+        return self._outputs[key][node.output][core].number
+
+    def _applied(self, node: ir.Apply, stack: Index) -> tuple[np.ndarray, ...]:
+        """The outputs of an operation for one index of the stack."""
+        unrolled = node.operation.unrolled
+        if unrolled is None:
+            raise TooLarge
+        algebra = _Algebra(self, lambda problem: failure_text(node, problem))
+        arguments = []
+        for argument, labels in node.arguments:
+            core = argument.shape[len(labels) :]
+            if any(not size.is_Integer or not 0 < size <= LARGEST for size in core):
+                raise TooLarge
+            entries = np.empty(tuple(map(int, core)), dtype=object)
+            for place in itertools.product(*(range(int(size)) for size in core)):
+                index = (*(stack[label] for label in labels), *map(sympy.Integer, place))
+                entries[place] = _Value(self.scalars, self.entry(argument, index))
+            arguments.append(entries)
+        known = [self._facts(argument) for argument, _ in node.arguments]
+        return unrolled(algebra, arguments, known)
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A scalar with Python's arithmetic."""
+
+    table: Scalars
+    number: int
+
+    def _wrapped(self, number: int) -> _Value:
+        return _Value(self.table, number)
+
+    def __add__(self, other: _Value) -> _Value:
+        return self._wrapped(self.table.sum([self.number, other.number]))
+
+    def __sub__(self, other: _Value) -> _Value:
+        return self + -other
+
+    def __neg__(self) -> _Value:
+        return self._wrapped(self.table.product([self.number], sympy.S.NegativeOne))
+
+    def __mul__(self, other: _Value) -> _Value:
+        return self._wrapped(self.table.product([self._factor, other._factor]))
+
+    @property
+    def _factor(self) -> int:
+        """The number, so that a product of it is not multiplied out anew."""
+        made = self.table.entries[self.number][0] == "mul"
+        return self.table.operate("entry", self.number) if made else self.number
+
+    def __truediv__(self, other: _Value) -> _Value:
+        quotient = self.table.operate("div", self.number, other.number)
+        return self._wrapped(self.table.operate("entry", quotient))
+
+
+@dataclass(frozen=True)
+class _Algebra:
+    """`kernels.unrolled.Algebra` on scalars."""
+
+    entries: _Entries
+    failure: Callable[[str], str]
+
+    def _operated(self, operator: str, *operands: Any) -> _Value:
+        table = self.entries.scalars
+        return _Value(table, table.operate(operator, *(operand.number for operand in operands)))
+
+    def number(self, value: float) -> _Value:
+        return _Value(self.entries.scalars, self.entries.scalars.number(scalars.number(value)))
+
+    def sqrt(self, x: Any) -> _Value:
+        return self._operated("sqrt", x)
+
+    def exp(self, x: Any) -> _Value:
+        return self._operated("exp", x)
+
+    def log(self, x: Any) -> _Value:
+        return self._operated("log", x)
+
+    def absolute(self, x: Any) -> _Value:
+        return self._operated("abs", x)
+
+    def maximum(self, x: Any, y: Any) -> _Value:
+        return self._operated("maximum", x, y)
+
+    def greater(self, x: Any, y: Any) -> _Value:
+        return self._operated("gt", x, y)
+
+    def choose(self, condition: Any, x: Any, y: Any) -> _Value:
+        return self._operated("choose", condition, x, y)
+
+    def require(self, kind: str, x: Any) -> None:
+        comparison, problem = REQUIREMENTS[kind]
+        self.entries.requirements.append((x.number, comparison, self.failure(problem)))
