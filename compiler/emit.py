@@ -179,8 +179,9 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
     for plan in plans:
         for kernel in plan.kernels:
             sources.add_function(kernel)
-        if any(isinstance(step, Gemm) for step in plan.steps):
-            sources.add(blas, "gemm")
+        for step in plan.steps:
+            if isinstance(step, Gemm):
+                sources.add(blas, "symmetric_gemm" if step.symmetric else "gemm")
     lines = [line for kernel in kernels for step in kernel.steps for line in step.lines]
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:

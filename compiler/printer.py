@@ -240,7 +240,8 @@ def _gemm(step: Gemm) -> list[str]:
         "1.0" if step.accumulate else "0.0",
         _operand(step.target),
     ]
-    return [*lines, *(f"{indent}{line}" for line in _called("gemm", arguments))]
+    name = "symmetric_gemm" if step.symmetric else "gemm"
+    return [*lines, *(f"{indent}{line}" for line in _called(name, arguments))]
 
 
 def _shape(shape: Iterable[sympy.Expr]) -> str:

@@ -26,18 +26,51 @@ def transposed(a: np.ndarray, yes: bool) -> np.ndarray:
     return a.swapaxes(1, 2) if yes else a
 
 
+@numba.njit
+def product(alpha: float, a: np.ndarray, b: np.ndarray, flags: tuple, beta: float, c: np.ndarray):
+    blas.gemm(alpha, a, flags[0], b, flags[1], beta, c)
+
+
 def test_gemm(precision: tuple[type, float]) -> None:
     real, tolerance = precision
     a, b, c = matrices(real, 4, 3), matrices(real, 5, 3), matrices(real, 4, 5)
     expected = 2 * a @ b.T + c
-    blas.gemm(2.0, a, False, b, True, 1.0, c)
+    product(2.0, a, b, (False, True), 1.0, c)
     np.testing.assert_allclose(c, expected, rtol=tolerance, atol=tolerance)
     c[...] = np.nan
-    blas.gemm(1.0, np.ascontiguousarray(a.T), True, np.ascontiguousarray(b.T), False, 0.0, c)
+    product(1.0, np.ascontiguousarray(a.T), np.ascontiguousarray(b.T), (True, False), 0.0, c)
     np.testing.assert_allclose(c, a @ b.T, rtol=tolerance, atol=tolerance)
-    blas.gemm(1.0, a[:, :0].copy(), False, b[:, :0].copy(), True, 0.0, c)
+    product(1.0, a[:, :0].copy(), b[:, :0].copy(), (False, True), 0.0, c)
     assert not c.any()
-    blas.gemm(1.0, a[:0], False, b, True, 0.0, c[:0])
+    product(1.0, a[:0], b, (False, True), 0.0, c[:0])
+    wide = matrices(real, 5, 9)
+    product(1.0, a, wide[:3, 2:7], (False, False), 0.0, c)
+    np.testing.assert_allclose(c, a @ wide[:3, 2:7], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("flags", [(True, False), (False, True), (False, False), (True, True)])
+@pytest.mark.parametrize("n", [1, 40, 192, 250])
+def test_symmetric_gemm(n: int, flags: tuple[bool, bool]) -> None:
+    a, s = matrices(np.float64, 30, n), matrices(np.float64, 30, 30)
+    left = np.ascontiguousarray(a if flags[0] else a.T)
+    right = (s + s.T) @ a
+    right = np.ascontiguousarray(right.T if flags[1] else right)
+    c = np.full((n, n), np.nan)
+    blas.symmetric_gemm(1.0, left, flags[0], right, flags[1], 0.0, c)
+    np.testing.assert_allclose(c, a.T @ (s + s.T) @ a, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [1, 5, 31, 32, 33, 70, 130])
+def test_inverses_block_by_block(n: int, precision: tuple[type, float]) -> None:
+    real, tolerance = precision
+    a = matrices(real, 2, n, n)
+    definite = a @ a.swapaxes(1, 2) / n + np.eye(n, dtype=real)
+    factor, out, identity = definite.copy(), np.empty_like(definite), np.eye(n)
+    assert cholesky.cholesky_factor(factor)
+    cholesky.cholesky_inverse(factor, out)
+    np.testing.assert_allclose(out[1] @ definite[1], identity, atol=10 * tolerance)
+    triangular.lower_inverse(factor[1], out[1])
+    np.testing.assert_allclose(out[1] @ np.tril(factor[1]), identity, atol=10 * tolerance)
 
 
 @pytest.mark.parametrize("flip", [False, True])

@@ -60,15 +60,22 @@ def require_arrays(context, owner, names, arrays):
     return types.void(owner, names, arrays), generate
 
 
+def register(library, name):
+    """Let kernels call SciPy's BLAS or LAPACK routine, in single and double precision; how its name
+    ends for LLVM, after "s" or "d"."""
+    for prefix in "sd":
+        address = get_cython_function_address(f"scipy.linalg.cython_{library}", prefix + name)
+        ll.add_symbol(f"{prefix}{name}_derivatrix", address)
+    return f"{name}_derivatrix"
+
+
 def routine(library, name):
     """SciPy's BLAS or LAPACK routine, called with one tuple of arguments.
 
     Numbers go by reference (uint8: a character; other integers: Fortran's; floats: in the
     precision of the arrays), arrays by address.
     """
-    for prefix in "sd":
-        address = get_cython_function_address(f"scipy.linalg.cython_{library}", prefix + name)
-        ll.add_symbol(f"derivatrix_{prefix}{name}", address)
+    ending = register(library, name)
 
     @intrinsic
     def call(context, arguments):
@@ -91,7 +98,7 @@ def routine(library, name):
             function = cgutils.get_or_insert_function(
                 builder.module,
                 llvm.FunctionType(llvm.VoidType(), address),
-                f"derivatrix_{'s' if real == types.float32 else 'd'}{name}",
+                ("s" if real == types.float32 else "d") + ending,
             )
             builder.call(function, pointers)
             return context.get_dummy_value()

@@ -11,8 +11,9 @@ from derivatrix.compiler.kernels.base import (
     UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm
-from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potri, lapack_potrs
+from derivatrix.compiler.kernels.blas import blas_trsm, gemm, mirror
+from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potrs
+from derivatrix.compiler.kernels.triangular import BLOCK, lower_inverse
 
 
 @compiled()
@@ -22,7 +23,7 @@ def cholesky_factor(lower):
     False where one is not positive definite.
     """
     stack, n, _ = lower.shape
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     for s in range(stack):
         if n > 0:
             lapack_potrf((UPPER, n, lower[s], n, info))
@@ -35,7 +36,7 @@ def cholesky_factor(lower):
 def cholesky_solve_rows(lower, b):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x."""
     stack, rows, n = b.shape
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     for s in range(stack):
         if n > 0 and rows > 0:
             lapack_potrs((UPPER, n, rows, lower[s], n, b[s], n, info))
@@ -68,18 +69,38 @@ def cholesky_solve_columns(lower, b):
 
 @compiled()
 def cholesky_inverse(lower, out):
-    """out (stack, n, n) = the inverse of each factored matrix."""
+    """out (stack, n, n) = the inverse of each factored matrix: X' X with X the inverse of L."""
     stack, n, _ = lower.shape
-    info = np.zeros(1, np.int32)
+    x = np.empty((n, n), out.dtype)
     for s in range(stack):
-        for i in range(n):
-            for j in range(i + 1):
-                out[s, i, j] = lower[s, i, j]
-        if n > 0:
-            lapack_potri((UPPER, n, out[s], n, info))
-        for i in range(n):
-            for j in range(i):
-                out[s, j, i] = out[s, i, j]
+        lower_inverse(lower[s], x)
+        for start in range(0, n, BLOCK):
+            stop = start + BLOCK if start + BLOCK < n else n
+            if n <= BLOCK:
+                lower_square(x, out[s])
+            else:
+                gemm(
+                    1.0,
+                    x[start:, start:stop],
+                    True,
+                    x[start:, :stop],
+                    False,
+                    0.0,
+                    out[s, start:stop, :stop],
+                )
+        mirror(out[s])
+
+
+@compiled()
+def lower_square(x, out):
+    """The lower triangle of out (n, n) = X' X for a lower triangular X."""
+    n = x.shape[0]
+    for i in range(n):
+        for j in range(i + 1):
+            out[i, j] = 0
+        for k in range(i + 1):
+            for j in range(k + 1):
+                out[k, j] += x[i, k] * x[i, j]
 
 
 @compiled()

@@ -60,7 +60,7 @@ def symmetric_eigen(a, values, vectors):
     stack, n = values.shape
     if not all_finite(a):
         return False
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     size = 1 + 6 * n + 2 * n * n
     work = np.empty(size, a.dtype)
     places = 3 + 5 * n
@@ -87,7 +87,7 @@ def symmetric_eigenvalues(a, values):
     stack, n = values.shape
     if not all_finite(a):
         return False
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     size = 2 * n + 1
     work = np.empty(size, a.dtype)
     integers = np.empty(1, np.int32)
@@ -123,7 +123,7 @@ def real_eigen(job, a, values, rows):
     LAPACK sees the matrix transposed, so that its left eigenvectors are our right ones.
     """
     n = len(values)
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     imaginary = np.zeros(n, a.dtype)
     copy = np.empty((n, n), a.dtype)
     none = np.empty((1, 1), a.dtype)
@@ -186,7 +186,7 @@ def independent_columns(a):
     """Whether the columns of a square matrix are linearly independent beyond rounding."""
     n = len(a)
     factored = np.empty((n, n), a.dtype)
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     pivots = np.empty(n, np.int32)
     work = np.empty(4 * n, a.dtype)
     condition = np.ones(1, a.dtype)

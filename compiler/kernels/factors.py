@@ -67,7 +67,7 @@ def thin_qr(a, q, r):
     stack, p, k = a.shape
     if p < k:
         return False
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     factors = np.empty(k, a.dtype)
     size = 64 * k + 1
     work = np.empty(size, a.dtype)

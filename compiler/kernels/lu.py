@@ -25,7 +25,7 @@ from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapac
 def lu_factor(lu, pivots):
     """Factor each matrix of `lu` (stack, n, n) in place; a zero pivot stays and means det = 0."""
     stack, n = pivots.shape
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     for s in range(stack):
         if n > 0:
             lapack_getrf((n, n, lu[s], n, pivots[s], info))
@@ -46,7 +46,7 @@ def lu_invertible(lu):
 def lu_solve_rows(lu, pivots, b, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
     stack, rows, n = b.shape
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     for s in range(stack):
         if n > 0 and rows > 0:
             which = NO if transposed else TRANSPOSED
@@ -116,7 +116,7 @@ def lu_solve_columns(lu, pivots, b, transposed):
 def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
     stack, n = pivots.shape
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     work = np.empty(64 * n, out.dtype)
     for s in range(stack):
         for i in range(n):

@@ -46,7 +46,7 @@ def lower_sylvester(b, a, c):
     """Replace c (n, m) by the X with b X + X a = c, for lower quasi-triangular b (n, n) and
     a (m, m). False where b and -a share an eigenvalue."""
     rows, columns = c.shape
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     scale = np.ones(1)
     lapack_trsyl(
         (

@@ -23,7 +23,7 @@ def decomposed(job, a, u, s, vh, copy, work, integers):
     for i in range(p):
         for j in range(q):
             copy[i, j] = a[i, j]
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     size = len(work)
     lapack_gesdd((job, q, p, copy, q, s, vh, q, u, max(k, 1), work, size, integers, info))
     return info[0] == 0
@@ -33,7 +33,7 @@ def decomposed(job, a, u, s, vh, copy, work, integers):
 def singular_workspace(job, p, q, sample):
     """The array that LAPACK works in, for a matrix of this shape and the type of `sample`."""
     k = min(p, q)
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     integers = np.empty(8 * k + 1, np.int32)
     empty = np.empty((1, 1), sample.dtype)
     numbers = np.empty(k + 1, sample.dtype)

@@ -17,7 +17,7 @@ def schur(a, form, vectors):
     False where the iteration does not converge.
     """
     stack, n, _ = a.shape
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     found = np.zeros(1, np.int32)
     unused = np.zeros(max(n, 1), np.int32)
     real_part = np.empty(n, form.dtype)
@@ -62,7 +62,7 @@ def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, left_turned, r
     """
     stack, n, m = c.shape
     real = out.dtype.type
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     scale = np.ones(1, out.dtype)
     half = np.empty((n, m), out.dtype)
     for s in range(stack):

@@ -16,7 +16,10 @@ from derivatrix.compiler.kernels.base import (
     UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm
+from derivatrix.compiler.kernels.blas import blas_trsm, gemm
+
+BLOCK = 32
+"""Inverses of triangular matrices are made by so many rows at a time."""
 
 
 @compiled()
@@ -52,6 +55,31 @@ def triangular_solve_columns(a, b, lower, transposed):
     for s in range(stack):
         if n > 0 and columns > 0:
             blas_trsm((RIGHT, triangle, which, NO, columns, n, one, a[s], n, b[s], columns))
+
+
+@compiled()
+def lower_inverse(lower, out):
+    """out (n, n) = the inverse of the lower triangle of `lower`, zero above: with the rows before
+    it inverted, a block row [A B] of it is [-inv(B) A X, inv(B)]."""
+    n = lower.shape[0]
+    for i in range(n):
+        for j in range(n):
+            out[i, j] = 0
+    for start in range(0, n, BLOCK):
+        stop = start + BLOCK if start + BLOCK < n else n
+        for i in range(start, stop):
+            reciprocal = 1 / lower[i, i]
+            for k in range(start, i):
+                factor = lower[i, k] * reciprocal
+                for j in range(start, k + 1):
+                    out[i, j] -= factor * out[k, j]
+            out[i, i] = reciprocal
+        if start > 0:
+            product = np.empty((stop - start, start), out.dtype)
+            before = out[:start, :start]
+            gemm(1.0, lower[start:stop, :start], False, before, False, 0.0, product)
+            inverse = out[start:stop, start:stop]
+            gemm(-1.0, inverse, False, product, False, 0.0, out[start:stop, :start])
 
 
 @compiled()

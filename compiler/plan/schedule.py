@@ -14,6 +14,7 @@ from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.kernels import sylvester
 from derivatrix.compiler.operations.registry import Equation
 from derivatrix.compiler.plan import linear, matrices
+from derivatrix.compiler.plan.associate import is_inverse
 from derivatrix.compiler.plan.failures import failure_text, written
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import Builder, View
@@ -52,6 +53,7 @@ class Scheduler:
         references = [child for node in nodes for child in _references(node)]
         self._uses = Counter([*references, *roots])
         self._read_as = _read_orders(nodes)
+        self._inverses = _needed_inverses(nodes, roots)
         self._factored: dict[ir.Node, Factorisation] = {}
         self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
@@ -179,7 +181,7 @@ class Scheduler:
             return
         solve = linear.match_solve(node)
         groups = matrices.groups(node)
-        if solve is not None:
+        if solve is not None and not (groups and solve.inverse in self._inverses):
             self._solve(node, solve, view, accumulate)
         elif groups is not None:
             self._gemm(node, groups, view, accumulate)
@@ -275,6 +277,7 @@ class Scheduler:
                 accumulate,
                 named(target.operand),
                 extents,
+                not accumulate and node.ndim == 2 and "symmetric" in self._facts(node),
             )
         )
 
@@ -511,13 +514,29 @@ def _references(node: ir.Node) -> list[ir.Node]:
     return []
 
 
+def _needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[ir.Node]:
+    """The inverses that are needed as such, and not for solving only."""
+    needed = {root for root in roots if is_inverse(root)}
+    for node in nodes:
+        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solving = {solve.inverse} if solve is not None else set()
+        needed.update(
+            child for child in node.children if is_inverse(child) and child not in solving
+        )
+    return needed
+
+
 def _read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:
     """For factors of products, their axes in the order of the first product's own, so that it
-    reads them along its last axis."""
+    reads them along its last axis. What an operation makes has an order of its own, and matrix
+    products read matrices of any order."""
     orders: dict[ir.Node, list[int]] = {}
     for node in nodes:
         if isinstance(node, ir.Einsum):
+            product = matrices.groups(node) is not None
             for factor, labels in node.factors:
+                if isinstance(factor, ir.Apply) or (product and factor.ndim == 2):
+                    continue
                 axes = sorted(range(factor.ndim), key=lambda axis: labels[axis])
                 orders.setdefault(factor, axes)
     return orders

@@ -220,7 +220,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class Gemm:
-    """target = coefficient * op(left) @ op(right), or += ; repeated for each of `batch`."""
+    """target = coefficient * op(left) @ op(right), or += ; repeated for each of `batch`.
+    `symmetric`: the product is known to be."""
 
     comment: str
     coefficient: sympy.Expr
@@ -231,13 +232,15 @@ class Gemm:
     accumulate: bool
     target: Operand
     batch: tuple[tuple[sympy.Symbol, sympy.Expr], ...] = ()
+    symmetric: bool = False
 
     def __str__(self) -> str:
         left = f"{self.left}{chr(39) if self.left_transposed else ''}"
         right = f"{self.right}{chr(39) if self.right_transposed else ''}"
         sign = "+=" if self.accumulate else "="
         over = "".join(f" for {index} < {extent}" for index, extent in self.batch)
-        return f"gemm {self.target} {sign} {self.coefficient} * {left} @ {right}{over}"
+        kind = "symmetric gemm" if self.symmetric else "gemm"
+        return f"{kind} {self.target} {sign} {self.coefficient} * {left} @ {right}{over}"
 
 
 @dataclass(frozen=True)
