@@ -17,6 +17,7 @@ from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
     Call,
+    Clear,
     Fill,
     Gemm,
     Guard,
@@ -271,6 +272,8 @@ def _statement(statement: Statement, owner: str) -> list[str]:
             return [f"{name} += {_scalar(value)}"]
         case Store(target, value, accumulate):
             return [f"{_load(target)} {'+=' if accumulate else '='} {_scalar(value)}"]
+        case Clear(target):
+            return [_zeroed(target.buffer, target.indices)]
         case Loop(symbol, extent, _, inside):
             return [f"for {symbol} in range({index(extent)}):", *_indented(inside, owner)]
         case Guard(condition, inside):
@@ -319,5 +322,6 @@ def _scalar(value: Scalar) -> str:
     return _infix.text(value)
 
 
-def _zeroed(buffer: Buffer) -> str:
-    return f"{buffer.name}.fill(0)" if buffer.shape else f"{buffer.name}[()] = 0"
+def _zeroed(buffer: Buffer, indices: Iterable[sympy.Expr] = ()) -> str:
+    inner = ", ".join(map(index, indices))
+    return f"{buffer.name}[{inner or ('...' if buffer.shape else '()')}] = 0"

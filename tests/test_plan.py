@@ -272,8 +272,24 @@ def test_jacobians_are_written_where_they_are_not_zero() -> None:
         ir.einsum([(delta, "ik"), (X, "lj")], "ijkl"),
         ir.einsum([(X, "ik"), (delta, "jl")], "ijkl"),
     )
-    nests = steps({"out": ir.Sum(terms, (n,) * 4)}, Nest)
-    assert [str(nest).count("for ") for nest in nests] == [3, 3]
+    (nest,) = steps({"out": ir.Sum(terms, (n,) * 4)}, Nest)
+    assert [line.strip() for line in str(nest).splitlines()[1:]] == [
+        "for i < n",
+        "for j < n",
+        "out[i, j] = 0",
+        "for k < n",
+        "out[i, j, i, k] = X[k, j]",
+        "for k < n",
+        "out[i, j, k, j] += X[i, k]",
+    ]
+
+
+def test_loops_are_fused_unless_one_reads_what_another_round_writes() -> None:
+    rows = ir.einsum([(X, "ij"), (X, "ij")], "i")
+    along = ir.einsum([(X, "ij"), (rows, "i")], "ij")
+    across = ir.einsum([(X, "ij"), (rows, "j")], "ij")
+    assert len(steps({"out": along}, Nest)) == 1
+    assert len(steps({"out": across}, Nest)) == 2
 
 
 def test_products_with_inverses_are_solved() -> None:

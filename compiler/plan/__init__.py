@@ -14,11 +14,12 @@ from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import readings
 from derivatrix.compiler.facts import facts
 from derivatrix.compiler.plan.associate import associate
+from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.schedule import Scheduler
-from derivatrix.compiler.plan.steps import Allocate, Argument, Buffer, Plan, Size, Step
+from derivatrix.compiler.plan.steps import Allocate, Argument, Buffer, Plan, Size, Step, renamed
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.runtime.errors import DeclarationError
 
@@ -64,7 +65,7 @@ def plan(
         scheduler = Scheduler(names, views, nodes, known, plan)
         for node, view in places:
             scheduler.output(node, view)
-        computed, constants = scheduler.steps, scheduler.constants
+        computed, constants = fuse(scheduler.steps), scheduler.constants
     renames = {_symbol(size.name): _symbol(size.local) for size in sizes if size.name != size.local}
     steps = tuple(_allocated(computed))
     return Plan(
@@ -73,7 +74,7 @@ def plan(
         tuple(buffers),
         sizes,
         tuple(sorted(constants.items())),
-        _renamed(steps, renames) if renames else steps,
+        renamed(steps, renames) if renames else steps,
     )
 
 
@@ -135,16 +136,3 @@ def _buffers(part: Any) -> Iterator[Buffer]:
     elif dataclasses.is_dataclass(part):
         for field in dataclasses.fields(part):
             yield from _buffers(getattr(part, field.name))
-
-
-def _renamed(part: Any, renames: Mapping[sympy.Basic, sympy.Basic]) -> Any:
-    """A part of a plan with sizes renamed."""
-    if isinstance(part, sympy.Basic):
-        return part.xreplace(renames)
-    if isinstance(part, tuple):
-        return tuple(_renamed(item, renames) for item in part)
-    if dataclasses.is_dataclass(part) and not isinstance(part, Argument | Size | Plan):
-        fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-        renamed = {name: _renamed(value, renames) for name, value in fields.items()}
-        return dataclasses.replace(part, **renamed)  # type: ignore[type-var]
-    return part

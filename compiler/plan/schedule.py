@@ -98,7 +98,7 @@ class Scheduler:
 
     def _preferred(self, node: ir.Node) -> Sequence[int]:
         """The order of axes that suits how a node is computed, else how it is read."""
-        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solve = self._solved(node) if isinstance(node, ir.Einsum) else None
         if solve is not None:
             return _solve_order(node, solve)
         return self._read_as.get(node, range(node.ndim))
@@ -165,7 +165,7 @@ class Scheduler:
             return False
         if isinstance(term, ir.Structural):
             return True
-        if not isinstance(term, ir.Einsum) or linear.match_solve(term) is not None:
+        if not isinstance(term, ir.Einsum) or self._solved(term) is not None:
             return False
         return self._uses[term] == 1 or (gather(term).scattered and not gather(term).loops)
 
@@ -179,14 +179,21 @@ class Scheduler:
         if is_elementwise(node):
             self._dense(node, view, accumulate)
             return
-        solve = linear.match_solve(node)
+        solve = self._solved(node)
         groups = matrices.groups(node)
-        if solve is not None and not (groups and solve.inverse in self._inverses):
+        if solve is not None:
             self._solve(node, solve, view, accumulate)
         elif groups is not None:
             self._gemm(node, groups, view, accumulate)
         else:
             self._reduce(node, view, accumulate)
+
+    def _solved(self, node: ir.Einsum) -> linear.Solve | None:
+        """A product with an inverse, where it is a solve: it is not if it is a product of matrices
+        and the inverse is needed anyway."""
+        solve = linear.match_solve(node)
+        at_hand = solve is not None and solve.inverse in self._inverses
+        return None if at_hand and matrices.groups(node) is not None else solve
 
     def _forward(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
         """Compute a scaled transpose of something used once straight into place."""
@@ -292,7 +299,9 @@ class Scheduler:
         """A factor as matrices with rows over `first`, in that order; copied if need be.
         The columns' order is the caller's for the second factor, free for the first."""
         factor, labels = node.factors[position]
-        order = [labels.index(label) for label in (*batch, *first, *second)]
+        order: Sequence[int] = range(2)
+        if factor.ndim > 2:
+            order = [labels.index(label) for label in (*batch, *first, *second)]
         constant = isinstance(factor, ir.Constant)
         view = self._copied(factor, order) if constant else self._place(factor, order)
         matrix = matrices.as_matrix(view, labels, batch, first, node.sizes)

@@ -7,9 +7,10 @@ loop indices; values are `Scalar` trees. `str` of each is what `explain --stage 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import sympy
@@ -131,6 +132,16 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Clear:
+    """Set the entries of a buffer to zero whose first indices are these."""
+
+    target: Load
+
+    def lines(self) -> list[str]:
+        return [f"{self.target} = 0"]
+
+
+@dataclass(frozen=True)
 class Loop:
     """`index` from 0 to `extent` - 1. A reduction's rounds add to the same entries."""
 
@@ -166,7 +177,7 @@ class Require:
         return [f"require {self.condition} or raise {self.failure!r}"]
 
 
-Statement = Let | Start | Accumulate | Store | Loop | Guard | Require
+Statement = Let | Start | Accumulate | Store | Clear | Loop | Guard | Require
 
 
 def _indented(body: tuple[Statement, ...]) -> list[str]:
@@ -343,3 +354,16 @@ class Plan:
         inputs = ", ".join(argument.name for argument in self.arguments)
         outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
         return "\n".join([f"{self.name}: {inputs} -> {outputs}", *map(str, self.steps)])
+
+
+def renamed(part: Any, renames: Mapping[sympy.Basic, sympy.Basic]) -> Any:
+    """A part of a plan with sizes or loop indices renamed."""
+    if isinstance(part, sympy.Basic):
+        return part.xreplace(renames)
+    if isinstance(part, tuple):
+        return tuple(renamed(item, renames) for item in part)
+    if dataclasses.is_dataclass(part) and not isinstance(part, Argument | Size | Plan):
+        fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        changed = {name: renamed(value, renames) for name, value in fields.items()}
+        return dataclasses.replace(part, **changed)  # type: ignore[type-var]
+    return part

@@ -1,0 +1,181 @@
+"""Loop fusion: nests that follow one another share their outer loops where each round of one needs
+no more of the other than the same round's entries, so that these are still in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sympy
+
+from derivatrix.compiler.plan.steps import (
+    Accumulate,
+    Clear,
+    Fill,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Name,
+    Nest,
+    Operate,
+    Require,
+    Statement,
+    Step,
+    Store,
+    renamed,
+)
+
+
+def fuse(steps: Sequence[Step]) -> list[Step]:
+    """The steps, with the loops of neighbours fused."""
+    found: list[Step] = []
+    for step in steps:
+        before = found[-1] if found else None
+        joined = None
+        if isinstance(before, Fill) and isinstance(step, Nest):
+            cleared = Clear(Load(before.buffer, ()))
+            joined = Nest(f"{before.buffer.name} = 0; {step.comment}", (cleared, *step.body))
+        if isinstance(before, Nest) and isinstance(step, Nest):
+            joined = _joined(before, step)
+        if joined is None:
+            found.append(step)
+        else:
+            found[-1] = joined
+    return [
+        Nest(step.comment, _lowered(step.body, 0)) if isinstance(step, Nest) else step
+        for step in found
+    ]
+
+
+def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
+    """A body that starts by clearing a buffer, with that done in each round of its one loop for the
+    entries that the round fills."""
+    cleared, lets, loop = body[0], body[1:-1], body[-1]
+    if not isinstance(cleared, Clear) or not isinstance(loop, Loop):
+        return body
+    target = cleared.target
+    accesses = [load for load, _ in _accesses(loop.body) if load.buffer == target.buffer]
+    last = depth + 1 == len(target.buffer.shape)
+    if (
+        last
+        or not all(isinstance(statement, Let) for statement in lets)
+        or loop.extent != target.buffer.shape[depth]
+        or any(load.indices[depth] != loop.index for load in accesses)
+        or (depth and not any(isinstance(part, Loop) for part in loop.body))
+    ):
+        return body
+    inner = Clear(Load(target.buffer, (*target.indices, loop.index)))
+    round_ = _lowered((inner, *loop.body), depth + 1)
+    return (*lets, Loop(loop.index, loop.extent, loop.reduction, round_))
+
+
+def _joined(first: Nest, second: Nest) -> Nest | None:
+    body = _sequence(first.body, second.body, outermost=True)
+    return None if body is None else Nest(f"{first.comment}; {second.comment}", body)
+
+
+def _sequence(
+    first: tuple[Statement, ...], second: tuple[Statement, ...], outermost: bool
+) -> tuple[Statement, ...] | None:
+    """Both, with the last loop of the first and the only one of the second in one; or None."""
+    *before, one = first
+    *lets, other = second
+    if not isinstance(one, Loop) or not isinstance(other, Loop):
+        return None
+    if not all(isinstance(statement, Let) for statement in lets):
+        return None
+    written = {load.buffer for load, is_written in _accesses(first) if is_written}
+    if any(load.buffer in written for load, _ in _accesses(lets)):
+        return None
+    if _sums(one) & set(_names(second)):
+        return None
+    loop = _fused(one, other, outermost)
+    return None if loop is None else (*before, *lets, loop)
+
+
+def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
+    """One loop with the rounds of both, if they may be told in this order."""
+    inner = [any(isinstance(part, Loop) for part in loop.body) for loop in (one, other)]
+    if one.extent != other.extent or not (any(inner) if outermost else all(inner)):
+        return None
+    if one.index != other.index and one.index in _indices(other.body):
+        return None
+    body = renamed(other.body, {other.index: one.index})
+    if not _independent(one.body, body, one.index):
+        return None
+    together = _sequence(one.body, body, outermost=False) or (*one.body, *body)
+    return Loop(one.index, one.extent, one.reduction or other.reduction, together)
+
+
+def _independent(
+    first: Sequence[Statement], second: Sequence[Statement], index: sympy.Symbol
+) -> bool:
+    """Whether rounds of different `index` do not meet: what one body writes and the other one
+    reads or writes has `index` itself at one and the same axis."""
+    accesses = [list(_accesses(first)), list(_accesses(second))]
+    for buffer in {load.buffer for load, _ in accesses[0]}:
+        own = [[a for a in part if a[0].buffer == buffer] for part in accesses]
+        both = [*own[0], *own[1]]
+        if not own[1] or not any(is_written for _, is_written in both):
+            continue
+        axes = range(len(buffer.shape))
+        if not any(all(load.indices[axis] == index for load, _ in both) for axis in axes):
+            return False
+    return True
+
+
+def _sums(part: Statement) -> set[str]:
+    """The names of the sums that are added to."""
+    if isinstance(part, Accumulate):
+        return {part.name}
+    inner = part.body if isinstance(part, Loop | Guard) else ()
+    return set().union(*map(_sums, inner))
+
+
+def _names(part: Any) -> Iterator[str]:
+    """The names of scalars that statements read."""
+    match part:
+        case Name(name):
+            yield name
+        case Operate(_, inner) | Loop(_, _, _, inner) | Guard(_, inner):
+            yield from _names(inner)
+        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
+            yield from _names(value)
+        case tuple() | list():
+            for item in part:
+                yield from _names(item)
+
+
+def _indices(body: Sequence[Statement]) -> set[sympy.Symbol]:
+    """The indices of all loops within."""
+    found: set[sympy.Symbol] = set()
+    for part in body:
+        if isinstance(part, Loop):
+            found.add(part.index)
+        if isinstance(part, Loop | Guard):
+            found |= _indices(part.body)
+    return found
+
+
+def _accesses(part: Any) -> Iterator[tuple[Load, bool]]:
+    """The entries that statements read or write, and whether they are written."""
+    match part:
+        case Load():
+            yield part, False
+        case Operate(_, operands):
+            yield from _accesses(operands)
+        case Let(_, value) | Accumulate(_, value):
+            yield from _accesses(value)
+        case Require(condition, _):
+            yield from _accesses(condition)
+        case Clear(target):
+            yield target, True
+        case Store(target, value, _):
+            yield target, True
+            yield from _accesses(value)
+        case Loop(_, _, _, body) | Guard(_, body):
+            yield from _accesses(body)
+        case tuple() | list():
+            for item in part:
+                yield from _accesses(item)
