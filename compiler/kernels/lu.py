@@ -9,6 +9,7 @@ and inverts takes factored matrices of which `lu_invertible` is true.
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
+    LEFT,
     LOWER,
     NO,
     RIGHT,
@@ -44,13 +45,40 @@ def lu_invertible(lu):
 
 @compiled()
 def lu_solve_rows(lu, pivots, b, transposed):
-    """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
+    """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x.
+
+    LAPACK's solver is for one row only: for several it waits for threads, however small n is.
+    """
     stack, rows, n = b.shape
     info = np.empty(1, np.int32)
+    one = b.dtype.type(1)
+    which = NO if transposed else TRANSPOSED
     for s in range(stack):
-        if n > 0 and rows > 0:
-            which = NO if transposed else TRANSPOSED
+        if n == 0 or rows == 0:
+            continue
+        if rows == 1:
             lapack_getrs((which, n, rows, lu[s], n, pivots[s], b[s], n, info))
+        elif transposed:
+            swap_columns(pivots[s], b[s], False)
+            blas_trsm((LEFT, LOWER, NO, UNIT, n, rows, one, lu[s], n, b[s], n))
+            blas_trsm((LEFT, UPPER, NO, NO, n, rows, one, lu[s], n, b[s], n))
+        else:
+            blas_trsm((LEFT, UPPER, TRANSPOSED, NO, n, rows, one, lu[s], n, b[s], n))
+            blas_trsm((LEFT, LOWER, TRANSPOSED, UNIT, n, rows, one, lu[s], n, b[s], n))
+            swap_columns(pivots[s], b[s], True)
+
+
+@compiled()
+def swap_columns(pivots, b, backwards):
+    """Apply the row exchanges of an LU factorisation to each row of `b` (rows, n)."""
+    n = pivots.shape[0]
+    for i in range(b.shape[0]):
+        for step in range(n):
+            column = n - 1 - step if backwards else step
+            other = pivots[column] - 1
+            kept = b[i, column]
+            b[i, column] = b[i, other]
+            b[i, other] = kept
 
 
 @compiled()
