@@ -38,8 +38,9 @@ def settings(threads: int, scratch: Path) -> Iterator[None]:
     """What a process that is started meanwhile inherits: the variables, and `threads` of the
     processors."""
     variables, processors = dict(os.environ), _processors()
+    theirs = environment(threads, scratch)
     os.environ.clear()
-    os.environ.update(environment(threads, scratch))
+    os.environ.update(theirs)
     _confine(processors[:threads])
     try:
         yield

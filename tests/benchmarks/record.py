@@ -25,8 +25,8 @@ class Row:
     """One derivative of one function, at several sizes.
 
     function: derivatrix's declaration; kind: vjp, gradient, jacobian, hessian, or newton (the
-    Hessian's solution for the gradient); program: the same function in a library's own words
-    (see `contestants.library`), `spellings` where a contestant has better ones; closed: the
+    Hessian's solution for the gradient); program: the same function in the words of a
+    contestant's `library`; programs: other ways to write it, which are tried too; closed: the
     derivative in NumPy and SciPy, of the inputs and for a vjp the cotangent, independent of
     derivatrix; flops: of the leanest method known, of the sizes; draw: inputs that are not drawn
     as their structure says; without: contestants that cannot do the row, and why.
@@ -41,7 +41,7 @@ class Row:
     flops: Callable[..., float]
     draw: Callable[[np.random.Generator, Sizes], Arrays] | None = None
     dtypes: tuple[str, ...] = ("float64",)
-    spellings: Mapping[str, Program] = field(default_factory=dict)
+    programs: tuple[Program, ...] = ()
     without: Mapping[str, str] = field(default_factory=dict)
     tolerance: float = 1e-8
 
@@ -97,7 +97,7 @@ class Case(NamedTuple):
         if self.row.draw:
             values |= self.row.draw(np.random.default_rng(self.size), self.sizes)
         names = [*self.row.inputs, *(["cotangent"] if self.row.kind == "vjp" else [])]
-        return [np.ascontiguousarray(values[name], dtype=self.dtype) for name in names]
+        return [np.array(values[name], dtype=self.dtype, order="C") for name in names]
 
     def expected(self) -> list[np.ndarray]:
         """The closed form, computed in float64."""

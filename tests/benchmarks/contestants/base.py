@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -46,13 +47,16 @@ class Contestant(ABC):
         """Seconds of the stages of the last `make`, where the package can tell them."""
         return {}
 
-    def program(self, row: Row, package: str) -> Program:
-        """The row's function in this package's words. Raises Unable."""
+    def programs(self, row: Row, package: str) -> list[tuple[str, Program]]:
+        """The ways to write the row's function in this package's words, with what to add to a
+        variant's name. Raises Unable."""
         reason = row.without.get(package)
         if reason:
             raise Unable(reason)
-        program = row.spellings.get(package, row.program)
-        return lambda *inputs: program(self.library, *inputs)
+        written = (row.program, *row.programs)
+        suffixes = ("", *(f", way {number}" for number in range(2, len(written) + 1)))
+        bound = [partial(program, self.library) for program in written]
+        return list(zip(suffixes, bound, strict=True))
 
 
 class Transforms(NamedTuple):

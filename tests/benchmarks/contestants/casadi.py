@@ -23,7 +23,7 @@ class Casadi(Contestant):
     name = "casadi"
     keep = False
     library = SimpleNamespace(
-        concatenate=lambda arrays: ca.vertcat(*arrays),
+        cos=ca.cos,
         cross=ca.cross,
         diagonal=ca.diag,
         exp=ca.exp,
@@ -42,6 +42,8 @@ class Casadi(Contestant):
         sum=lambda x: ca.sum1(ca.sum2(x)),
         tanh=ca.tanh,
         trace=ca.trace,
+        triangular=ca.solve,
+        width=lambda X: X.shape[-1],
         log_softmax=lambda x: x - ca.mmax(x) - ca.log(ca.sum1(ca.exp(x - ca.mmax(x)))),
     )
 
@@ -59,8 +61,10 @@ class Casadi(Contestant):
             raise Unable("CasADi's arrays have two axes")
         if sum(sample.size for sample in samples) > LARGEST:
             raise Unable(f"CasADi's graphs of scalars: more than {LARGEST} entries")
-        program = self.program(row, "casadi")
-        return [Candidate("SX", partial(self._make, row, program, arguments, samples))]
+        return [
+            Candidate("SX" + suffix, partial(self._make, row, program, arguments, samples))
+            for suffix, program in self.programs(row, "casadi")
+        ]
 
     def _make(
         self,

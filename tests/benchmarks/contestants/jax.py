@@ -28,9 +28,9 @@ class Jax(Contestant):
     name = "jax"
     library = SimpleNamespace(
         cholesky=jnp.linalg.cholesky,
-        concatenate=jnp.concatenate,
+        cos=jnp.cos,
         cross=jnp.cross,
-        einsum=jnp.einsum,
+        diagonal=jnp.diagonal,
         exp=jnp.exp,
         expm=linalg.expm,
         eye=lambda like: jnp.eye(like.shape[-1], dtype=like.dtype),
@@ -49,7 +49,7 @@ class Jax(Contestant):
         tanh=jnp.tanh,
         trace=jnp.trace,
         triangular=partial(linalg.solve_triangular, lower=True),
-        diagonal=jnp.diagonal,
+        width=lambda X: X.shape[-1],
     )
 
     def __init__(self, threads: int) -> None:
@@ -57,10 +57,10 @@ class Jax(Contestant):
         self.version = jax.__version__
 
     def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
-        derivatives = TRANSFORMS.derivatives(row, self.program(row, "jax"))
         return [
-            Candidate(variant, partial(_make, derivative, arguments))
-            for variant, derivative in derivatives.items()
+            Candidate(variant + suffix, partial(_make, derivative, arguments))
+            for suffix, program in self.programs(row, "jax")
+            for variant, derivative in TRANSFORMS.derivatives(row, program).items()
         ]
 
 

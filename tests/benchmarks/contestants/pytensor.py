@@ -24,9 +24,9 @@ class Numba(Contestant):
     name = "pytensor-numba"
     library = SimpleNamespace(
         cholesky=pt.linalg.cholesky,
-        concatenate=pt.concatenate,
+        cos=pt.cos,
+        cross=lambda a, b: pt.stack([a[k - 2] * b[k - 1] - a[k - 1] * b[k - 2] for k in range(3)]),
         diagonal=pt.diagonal,
-        einsum=pt.einsum,
         exp=pt.exp,
         expm=pt.linalg.expm,
         eye=lambda like: pt.eye(like.shape[-1], dtype=like.dtype),
@@ -45,6 +45,7 @@ class Numba(Contestant):
         tanh=pt.tanh,
         trace=pt.linalg.trace,
         triangular=partial(pt.linalg.solve_triangular, lower=True),
+        width=lambda X: X.type.shape[-1],
         sylvester=pt.linalg.solve_sylvester,
     )
 
@@ -55,17 +56,18 @@ class Numba(Contestant):
         return get_mode("NUMBA")
 
     def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
-        program = self.program(row, "pytensor")
-        if row.kind in ("vjp", "gradient"):
-            return [Candidate(row.kind, partial(self._make, row, program, arguments, False))]
+        first = row.kind in ("vjp", "gradient")
+        ways = {row.kind: False} if first else {"vectorized": True, "scan": False}
         return [
-            Candidate(name, partial(self._make, row, program, arguments, vectorized))
-            for name, vectorized in (("vectorized", True), ("scan", False))
+            Candidate(name + suffix, partial(self._make, row, program, arguments, vectorized))
+            for suffix, program in self.programs(row, "pytensor")
+            for name, vectorized in ways.items()
         ]
 
     def _make(
         self, row: Row, program: Program, arguments: Sequence[np.ndarray], vectorized: bool
     ) -> Call:
+        pytensor.config.floatX = str(arguments[0].dtype)
         symbols = [_symbol(f"x{k}", array) for k, array in enumerate(arguments)]
         outputs = _outputs(row, program, symbols, vectorized)
         function = pytensor.function(
@@ -85,14 +87,14 @@ class C(Numba):
 
 
 def _symbol(name: str, array: np.ndarray) -> Any:
-    return pt.tensor(name, shape=(None,) * array.ndim, dtype=str(array.dtype))
+    return pt.tensor(name, shape=array.shape, dtype=str(array.dtype))
 
 
 def _outputs(row: Row, program: Program, symbols: list[Any], vectorized: bool) -> list[Any]:
     """The derivative's expressions. The program is of one sample, so it gets symbols of its own,
     which the batches replace."""
     inputs = [
-        pt.tensor(f"sample{k}", shape=(None,) * (symbol.ndim - batched), dtype=symbol.dtype)
+        pt.tensor(f"sample{k}", shape=symbol.type.shape[batched:], dtype=symbol.dtype)
         if batched
         else symbol
         for k, (symbol, batched) in enumerate(zip(symbols, row.batched, strict=False))

@@ -29,9 +29,9 @@ class Eager(Contestant):
     name = "torch"
     library = SimpleNamespace(
         cholesky=torch.linalg.cholesky,
-        concatenate=torch.cat,
+        cos=torch.cos,
         cross=torch.linalg.cross,
-        einsum=torch.einsum,
+        diagonal=torch.diagonal,
         exp=torch.exp,
         expm=torch.linalg.matrix_exp,
         eye=lambda like: torch.eye(like.shape[-1], dtype=like.dtype),
@@ -50,7 +50,7 @@ class Eager(Contestant):
         tanh=torch.tanh,
         trace=torch.trace,
         triangular=lambda L, b: torch.linalg.solve_triangular(L, b, upper=False),
-        diagonal=torch.diagonal,
+        width=lambda X: X.shape[-1],
     )
 
     def __init__(self, threads: int) -> None:
@@ -59,35 +59,36 @@ class Eager(Contestant):
         self.version = torch.__version__
 
     def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
-        program = self.program(row, "torch")
         tensors = [torch.from_numpy(array) for array in arguments]
-        found = [
-            Candidate(f"func.{variant}", partial(self.make, derivative, tensors))
-            for variant, derivative in TRANSFORMS.derivatives(row, program).items()
-        ]
-        if row.kind in ("vjp", "gradient"):
-            found += self.backward(row, program, tensors)
+        found = []
+        for suffix, program in self.programs(row, "torch"):
+            for variant, derivative in TRANSFORMS.derivatives(row, program).items():
+                make = partial(self.make, derivative, tensors)
+                found.append(Candidate(f"func.{variant}{suffix}", make))
+            if row.kind in ("vjp", "gradient"):
+                found += self.backward(row, program, suffix, tensors)
         return found
 
     def make(self, derivative: Program, tensors: Sequence[torch.Tensor]) -> Call:
         return lambda: derivative(*tensors)
 
     def backward(
-        self, row: Row, program: Program, tensors: Sequence[torch.Tensor]
+        self, row: Row, program: Program, suffix: str, tensors: Sequence[torch.Tensor]
     ) -> list[Candidate]:
-        """The backward pass of the recorded forward pass, without torch.func where there is no
-        batch, or where a sum over the samples separates them."""
+        """The backward pass of the recorded forward pass; gradients of samples come from that of
+        their sum."""
         mapped = TRANSFORMS._mapped(row, program)
         count = len(row.inputs)
         inputs = [tensor.clone() for tensor in tensors[:count]]
         chosen = [inputs[position].requires_grad_() for position in row.wrt]
-        if any(row.batched) and row.kind == "gradient":
-            return []
 
         def call() -> Any:
-            return torch.autograd.grad(mapped(*inputs), chosen, *tensors[count:])
+            value = mapped(*inputs)
+            if row.kind == "gradient":
+                value = value.sum()
+            return torch.autograd.grad(value, chosen, *tensors[count:])
 
-        return [Candidate("autograd.grad", lambda: call)]
+        return [Candidate(f"autograd.grad{suffix}", lambda: call)]
 
     def arrays(self, result: Any) -> list[np.ndarray]:
         return flat(_numpy(result))
@@ -104,7 +105,7 @@ class Compiled(Eager):
         return lambda: compiled(*tensors)
 
     def backward(
-        self, row: Row, program: Program, tensors: Sequence[torch.Tensor]
+        self, row: Row, program: Program, suffix: str, tensors: Sequence[torch.Tensor]
     ) -> list[Candidate]:
         return []
 

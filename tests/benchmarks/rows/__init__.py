@@ -1,9 +1,29 @@
 """The rows, a file for each kind."""
 
 from tests.benchmarks.record import Case, Row
-from tests.benchmarks.rows import products
+from tests.benchmarks.rows import (
+    batches,
+    classifiers,
+    elementwise,
+    equations,
+    estimation,
+    factorisations,
+    networks,
+    products,
+    solves,
+)
 
-MODULES = (products,)
+MODULES = (
+    products,
+    classifiers,
+    factorisations,
+    networks,
+    solves,
+    equations,
+    estimation,
+    elementwise,
+    batches,
+)
 ROWS: list[Row] = [row for module in MODULES for row in module.ROWS]
 
 
