@@ -25,7 +25,7 @@ QUICK = ("derivatrix", "by-hand", "jax", "torch")
 @click.option("--rows", "patterns", multiple=True, help="Rows whose name has this in it.")
 @click.option("--contestants", help=f"Of {', '.join(CONTESTANTS)}; all by default.")
 @click.option("--threads", default="1,2", show_default=True, help="Numbers of threads.")
-@click.option("--seconds", default=0.5, show_default=True, help="For each measurement.")
+@click.option("--seconds", default=0.3, show_default=True, help="For each measurement.")
 @click.option("--quick", is_flag=True, help="Two sizes, four contestants, one type, little time.")
 @click.option("--list", "listing", is_flag=True, help="Name the rows and stop.")
 @click.option(
@@ -60,11 +60,12 @@ def main(
     for variable in machine.UNSET:
         if variable in os.environ:
             console.print(f"{variable} is set here; the contestants run without it")
-    for count in _counts(threads):
-        with tempfile.TemporaryDirectory(prefix="benchmarks-") as scratch:
-            found = _threads(console, chosen, names, count, seconds, output, Path(scratch), facts)
-        outcomes += found
-        _write(outcomes, names, facts, output)
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as scratch:
+        for count in _counts(threads):
+            outcomes += _threads(
+                console, chosen, names, count, seconds, output, Path(scratch), facts
+            )
+            _write(outcomes, names, facts, output)
     console.print(table.terminal(table.times(outcomes, names, notes := table.Notes()), names))
     for line in notes.lines():
         console.print(line, highlight=False, markup=False)
@@ -113,7 +114,7 @@ def _threads(
         return output / f"{name}-{threads}.log"
 
     rates = race.rates(threads, scratch, log("rates"))
-    facts[f"rates, threads={threads}"] = _rates_text(rates)
+    facts[f"rates, threads={threads}"] = str(rates)
     settings = machine.blas_settings(machine.environment(threads, scratch))
     facts[f"settings, threads={threads}"] = ", ".join(f"{k}={v}" for k, v in settings.items())
     outcomes = []
@@ -126,23 +127,19 @@ def _threads(
             outcome = race.run(case, rivals, seconds, threads, rates)
             outcomes.append(outcome)
             console.print(_progress(position, len(chosen), outcome), markup=False, highlight=False)
+        facts[f"idle after a block, threads={threads}"] = ", ".join(
+            f"{name} {each.longest * 1e3:.0f} ms" for name, each in rivals.items()
+        )
         own = sum(machine.work(rival.process.pid) for rival in rivals.values())
         others = (machine.busy() - work - own) / (time.monotonic() - started)
         facts[f"other work, threads={threads}"] = f"{max(0.0, others):.2f} processors on average"
     return outcomes
 
 
-def _rates_text(rates: Mapping[str, float]) -> str:
-    return (
-        f"dgemm {rates['dgemm'] / 1e9:.1f} GFLOP/s, sgemm {rates['sgemm'] / 1e9:.1f} GFLOP/s, "
-        f"copy {rates['copy'] / 1e9:.1f} GB/s (read and written)"
-    )
-
-
 def _progress(position: int, count: int, outcome: race.Outcome) -> str:
     ratio = table.ratio(outcome)
     medians = [
-        f"{name} {'-' if entry.reason else table.duration(entry.median)}"
+        f"{name} {'-' if entry.reason else table.duration(entry.least)}"
         for name, entry in outcome.entries.items()
     ]
     text = "" if ratio is None else f"{ratio:.2f}x: "

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,14 +81,37 @@ def _model() -> str:
     return platform.processor() or "unknown"
 
 
-def rates(threads: int) -> dict[str, float]:
-    """Floating-point operations a second of matrix products of both types, bytes a second (read
-    and written) of copying arrays that fit no cache; with the worker's own settings."""
-    return {
-        "dgemm": _products(np.float64),
-        "sgemm": _products(np.float32),
-        "copy": _copies(threads),
-    }
+class Rates(NamedTuple):
+    """What the machine reaches. dgemm, sgemm: floating-point operations a second of matrix
+    products; copies: bytes a second, read and written, by the bytes of source and target."""
+
+    dgemm: float
+    sgemm: float
+    copies: Mapping[int, float]
+
+    def copying(self, nbytes: int) -> float:
+        """The rate of the smallest copies measured that are no smaller."""
+        return self.copies[min((s for s in self.copies if s >= nbytes), default=max(self.copies))]
+
+    def __str__(self) -> str:
+        copies = [
+            f"{rate / 1e9:.1f} GB/s of {size / 1e6:g} MB" for size, rate in self.copies.items()
+        ]
+        return (
+            f"dgemm {self.dgemm / 1e9:.1f} GFLOP/s, sgemm {self.sgemm / 1e9:.1f} GFLOP/s, "
+            f"copies (read and written) {', '.join(copies)}"
+        )
+
+
+def rates(threads: int) -> Rates:
+    """Measured in this process, with its settings."""
+    copies = {nbytes: _copies(nbytes, 1) for nbytes in (32_000, 1_000_000)}
+    large = 256_000_000
+    return Rates(
+        dgemm=_products(np.float64),
+        sgemm=_products(np.float32),
+        copies=copies | {large: _copies(large, threads)},
+    )
 
 
 def _products(dtype: type[np.floating]) -> float:
@@ -97,20 +121,21 @@ def _products(dtype: type[np.floating]) -> float:
     return 2 * size**3 / _least(lambda: np.dot(A, A, out=out))
 
 
-def _copies(threads: int) -> float:
-    length = 16_000_000
+def _copies(nbytes: int, threads: int) -> float:
+    length = nbytes // 16
     source, target = np.ones(length), np.zeros(length)
+    if threads == 1:
+        return nbytes / _least(lambda: np.copyto(target, source))
     parts = [slice(k * length // threads, (k + 1) * length // threads) for k in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
 
         def call() -> None:
             list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
 
-        return 2 * source.nbytes / _least(call)
+        return nbytes / _least(call)
 
 
-def _least(call: object) -> float:
-    assert callable(call)
+def _least(call: Callable[[], Any]) -> float:
     loops = calibrate(call)
     return min(block(call, loops) for _ in range(10))
 

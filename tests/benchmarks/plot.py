@@ -60,7 +60,7 @@ def _draw(axis: Axes, key: PictureKey, group: list[Outcome], names: Sequence[str
         places = list(range(1, len(group) + 1))
     for position, name in enumerate(names):
         points = [
-            (place, outcome.entries[name].median)
+            (place, outcome.entries[name].least)
             for place, outcome in zip(places, group, strict=True)
             if name in outcome.entries and not outcome.entries[name].reason
         ]

@@ -48,6 +48,8 @@ class Worker:
     def __init__(self, name: str, threads: int, scratch: Path, log: Path) -> None:
         self.name, self.threads, self.scratch, self.log = name, threads, scratch, log
         self.version = self._start()
+        self.longest = 0.0
+        """Seconds until its threads were idle after a block, at most."""
 
     def _start(self) -> str:
         context = multiprocessing.get_context("spawn")
@@ -96,23 +98,26 @@ class Worker:
         return bytes_
 
     def rest(self) -> float:
-        return machine.settle(self.process.pid)
+        taken = machine.settle(self.process.pid)
+        self.longest = max(self.longest, taken)
+        return taken
 
     def close(self) -> None:
         self.process.kill()
         self.process.join()
 
 
-def rates(threads: int, scratch: Path, log: Path) -> dict[str, float]:
+def rates(threads: int, scratch: Path, log: Path) -> machine.Rates:
     """The machine's rates, in a process with a worker's settings."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs, "rates", threads, log), daemon=True)
     with machine.settings(threads, scratch):
         process.start()
+    found: machine.Rates
     _, found = ours.recv()
     process.join()
-    return dict(found)
+    return found
 
 
 @dataclass
@@ -127,6 +132,10 @@ class Entry:
     failures: Mapping[str, str] = field(default_factory=dict)
     peak: int | None = None
     times: list[float] = field(default_factory=list)
+
+    @property
+    def least(self) -> float:
+        return min(self.times)
 
     @property
     def median(self) -> float:
@@ -173,7 +182,7 @@ def run(
     rivals: Mapping[str, Rival],
     seconds: float,
     threads: int,
-    rates: Mapping[str, float],
+    rates: machine.Rates,
 ) -> Outcome:
     """Prepare and check every contestant, then let them time blocks in turn, for `seconds` each."""
     expected = case.expected()
@@ -229,10 +238,10 @@ def _spent(entry: Entry) -> float:
     return sum(max(time, BLOCK) for time in entry.times)
 
 
-def floor(case: Case, expected: list[np.ndarray], rates: Mapping[str, float]) -> float:
+def floor(case: Case, expected: list[np.ndarray], rates: machine.Rates) -> float:
     """Seconds below which nobody can get: the row's flops at the rate of matrix products, or its
-    inputs read and results written at the rate of copies."""
-    product = rates["dgemm" if case.dtype == "float64" else "sgemm"]
+    inputs read and results written at the rate of copies of that size."""
+    product = rates.dgemm if case.dtype == "float64" else rates.sgemm
     entries = sum(array.size for array in (*case.arguments(), *expected))
     nbytes = entries * np.dtype(case.dtype).itemsize
-    return max(case.row.flops(**case.sizes) / product, nbytes / rates["copy"])
+    return max(case.row.flops(**case.sizes) / product, nbytes / rates.copying(nbytes))

@@ -14,17 +14,26 @@ OURS = "derivatrix"
 
 
 def best(outcome: Outcome) -> tuple[str, Entry] | None:
-    """The framework that took least, by medians; None where none did the row."""
+    """The framework that took least; None where none did the row."""
     done = {
         name: entry
         for name, entry in outcome.entries.items()
         if name in FRAMEWORKS and not entry.reason
     }
-    return min(done.items(), key=lambda item: item[1].median) if done else None
+    return min(done.items(), key=lambda item: item[1].least) if done else None
 
 
 def ratio(outcome: Outcome) -> float | None:
-    """The best framework's time over derivatrix's, by medians: above 1 derivatrix is faster."""
+    """The best framework's time over derivatrix's, both the least of all blocks, which what else
+    runs on the machine disturbs least: above 1 derivatrix is faster."""
+    ours, other = outcome.entries.get(OURS), best(outcome)
+    if ours is None or ours.reason or other is None:
+        return None
+    return other[1].least / ours.least
+
+
+def median_ratio(outcome: Outcome) -> float | None:
+    """As `ratio`, of medians."""
     ours, other = outcome.entries.get(OURS), best(outcome)
     if ours is None or ours.reason or other is None:
         return None
@@ -80,14 +89,15 @@ class Notes:
 
 def times(outcomes: Sequence[Outcome], names: Sequence[str], notes: Notes) -> list[list[str]]:
     """The cells of the main table, the header first."""
-    header = ["row", "sizes", "threads", "ratio", "best", "floor", *names]
+    header = ["row", "sizes", "threads", "ratio", "of medians", "best", "floor", *names]
     return [header, *(_time_cells(outcome, names, notes) for outcome in ordered(outcomes))]
 
 
 def _time_cells(outcome: Outcome, names: Sequence[str], notes: Notes) -> list[str]:
-    found, other = ratio(outcome), best(outcome)
+    other = best(outcome)
     cells = [outcome.row, outcome.label, str(outcome.threads)]
-    cells.append("-" if found is None else f"{found:.2f}")
+    for found in (ratio(outcome), median_ratio(outcome)):
+        cells.append("-" if found is None else f"{found:.2f}")
     cells.append(other[0] if other else "-")
     cells.append(duration(outcome.floor))
     return cells + [_time(outcome.entries.get(name), notes) for name in names]
@@ -139,23 +149,18 @@ def markdown(cells: Sequence[Sequence[str]]) -> str:
 
 
 def terminal(cells: Sequence[Sequence[str]], names: Sequence[str]) -> Table:
-    """For rich; of the times only the median."""
+    """For rich; of the times only the least."""
     fixed = len(cells[0]) - len(names)
-    title = "median time of a call; rows that lose first"
+    title = "least time of a call; rows that lose first"
     table = Table(title=title, title_justify="left", padding=(0, 0, 0, 1))
     for position, title in enumerate(cells[0]):
-        words = title.replace("-", "\n")
+        words = title.replace("-", "\n").replace(" ", "\n")
         table.add_column(words, justify="left" if position < 2 else "right", no_wrap=position > 1)
     for row in cells[1:]:
-        medians = [_middle(cell) for cell in row[fixed:]]
+        shown = [cell.partition(" / ")[0] for cell in row[fixed:]]
         loses = row[3] != "-" and float(row[3]) < 1
-        table.add_row(*row[:fixed], *medians, style="red" if loses else None)
+        table.add_row(*row[:fixed], *shown, style="red" if loses else None)
     return table
-
-
-def _middle(cell: str) -> str:
-    parts = cell.split(" / ")
-    return parts[1] if len(parts) == 3 else cell
 
 
 def report(outcomes: Sequence[Outcome], names: Sequence[str], facts: Mapping[str, str]) -> str:
@@ -167,7 +172,7 @@ def report(outcomes: Sequence[Outcome], names: Sequence[str], facts: Mapping[str
         "\n".join(f"- {name}: {value}" for name, value in facts.items()),
         summary(outcomes),
         "## Time of a call: min / median / max\n\nRows that lose first; ratio: the best "
-        "framework's median over derivatrix's; floor: see docs/benchmarks.md.",
+        "framework's least time over derivatrix's; floor: see docs/benchmarks.md.",
         main,
         "\n".join(f"- {line}" for line in notes.lines()) or "Every contestant did every row.",
         "## First calls, and peak memory of Jacobians and Hessians",

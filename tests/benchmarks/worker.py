@@ -48,6 +48,8 @@ class Turn:
     call: Callable[[], Any] = lambda: None
     loops: int = 0
     failures: dict[str, str] = field(default_factory=dict)
+    known: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The variants chosen before, by row and type."""
 
     def prepare(self, reference: tuple[str, int, str]) -> Prepared:
         """Compile every variant, call it once and keep the quickest. Raises Unable where none
@@ -55,15 +57,15 @@ class Turn:
         case = case_of(*reference)
         self.failures = {}
         self.call, self.loops = (lambda: None), 0
-        ready = [
-            done
-            for candidate in self.contestant.candidates(case.row, case.arguments())
-            if (done := self._try(candidate)) is not None
-        ]
+        candidates = self.contestant.candidates(case.row, case.arguments())
+        if (known := self.known.get((case.row.name, case.dtype))) and self.contestant.slow:
+            candidates = [candidate for candidate in candidates if candidate.variant == known]
+        ready = [done for candidate in candidates if (done := self._try(candidate)) is not None]
         if not ready:
             raise Unable("; ".join(f"{name}: {text}" for name, text in self.failures.items()))
         best = ready[timing.quickest([each.call for each in ready])]
         self.call = best.call
+        self.known[case.row.name, case.dtype] = best.variant
         arrays = self.contestant.arrays(best.call())
         return Prepared(best.variant, best.first, best.stages, arrays, self.failures)
 

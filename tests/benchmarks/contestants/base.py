@@ -32,6 +32,9 @@ class Contestant(ABC):
 
     name: str
     version: str
+    slow = False
+    """Whether it compiles so long that only the variant which is best at a row's first size is
+    tried at the others."""
     library: SimpleNamespace
     """The functions that the rows' programs use, in this package's words."""
 

@@ -45,12 +45,13 @@ class Numba(Contestant):
         tanh=pt.tanh,
         trace=pt.linalg.trace,
         triangular=partial(pt.linalg.solve_triangular, lower=True),
-        width=lambda X: X.type.shape[-1],
+        width=lambda X: X.shape[-1].astype(X.dtype),
         sylvester=pt.linalg.solve_sylvester,
     )
 
     def __init__(self, threads: int) -> None:
         self.version = pytensor.__version__
+        self.functions: dict[tuple[str, str, str], Any] = {}
 
     def mode(self) -> Any:
         return get_mode("NUMBA")
@@ -59,22 +60,31 @@ class Numba(Contestant):
         first = row.kind in ("vjp", "gradient")
         ways = {row.kind: False} if first else {"vectorized": True, "scan": False}
         return [
-            Candidate(name + suffix, partial(self._make, row, program, arguments, vectorized))
+            Candidate(name + suffix, partial(self._make, row, program, arguments, name + suffix))
             for suffix, program in self.programs(row, "pytensor")
-            for name, vectorized in ways.items()
+            for name in ways
         ]
 
     def _make(
-        self, row: Row, program: Program, arguments: Sequence[np.ndarray], vectorized: bool
+        self, row: Row, program: Program, arguments: Sequence[np.ndarray], variant: str
     ) -> Call:
-        pytensor.config.floatX = str(arguments[0].dtype)
-        symbols = [_symbol(f"x{k}", array) for k, array in enumerate(arguments)]
-        outputs = _outputs(row, program, symbols, vectorized)
-        function = pytensor.function(
-            symbols, [pytensor.Out(each, borrow=True) for each in outputs], mode=self.mode()
-        )
-        function.trust_input = True
+        key = row.name, str(arguments[0].dtype), variant
+        if key not in self.functions:
+            self.functions[key] = self._compile(row, program, arguments, variant)
+        function = self.functions[key]
         return lambda: function(*arguments)
+
+    def _compile(
+        self, row: Row, program: Program, arguments: Sequence[np.ndarray], variant: str
+    ) -> Any:
+        """A function for all sizes."""
+        dtype = str(arguments[0].dtype)
+        pytensor.config.floatX = dtype
+        symbols = _symbols(row, dtype)
+        outputs = _outputs(row, program, symbols, variant.startswith("vectorized"))
+        function = pytensor.function(symbols, outputs, mode=self.mode())
+        function.trust_input = True
+        return function
 
 
 class C(Numba):
@@ -86,18 +96,24 @@ class C(Numba):
         return Mode(linker="cvm", optimizer="fast_run")
 
 
-def _symbol(name: str, array: np.ndarray) -> Any:
-    return pt.tensor(name, shape=array.shape, dtype=str(array.dtype))
+def _symbols(row: Row, dtype: str) -> list[Any]:
+    """Of the row's inputs, and for a vjp the cotangent, with the sizes that are literal."""
+    leaves = row.function.derivatives.arguments("vjp" if row.kind == "vjp" else "value")
+    shapes = [[int(n) if n.is_Integer else None for n in leaf.shape] for leaf in leaves]
+    return [
+        pt.tensor(leaf.name, shape=tuple(shape), dtype=dtype)
+        for leaf, shape in zip(leaves, shapes, strict=True)
+    ]
 
 
 def _outputs(row: Row, program: Program, symbols: list[Any], vectorized: bool) -> list[Any]:
     """The derivative's expressions. The program is of one sample, so it gets symbols of its own,
     which the batches replace."""
     inputs = [
-        pt.tensor(f"sample{k}", shape=symbol.type.shape[batched:], dtype=symbol.dtype)
+        pt.tensor(f"sample_{symbol.name}", shape=symbol.type.shape[1:], dtype=symbol.dtype)
         if batched
         else symbol
-        for k, (symbol, batched) in enumerate(zip(symbols, row.batched, strict=False))
+        for symbol, batched in zip(symbols, row.batched, strict=False)
     ]
     value = program(*inputs)
     wrt = [inputs[position] for position in row.wrt]

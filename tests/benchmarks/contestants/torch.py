@@ -98,6 +98,7 @@ class Compiled(Eager):
     """The functions of torch.func through torch.compile, one graph for a size."""
 
     name = "torch-compile"
+    slow = True
 
     def make(self, derivative: Program, tensors: Sequence[torch.Tensor]) -> Call:
         torch._dynamo.reset()
