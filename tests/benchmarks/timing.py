@@ -72,7 +72,6 @@ def _memory(field: str) -> int:
 @contextmanager
 def without_collection() -> Iterator[None]:
     """No garbage collection meanwhile."""
-    gc.collect()
     gc.disable()
     try:
         yield

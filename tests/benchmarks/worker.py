@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 import traceback
@@ -65,6 +66,7 @@ class Turn:
             raise Unable("; ".join(f"{name}: {text}" for name, text in self.failures.items()))
         best = ready[timing.quickest([each.call for each in ready])]
         self.call = best.call
+        gc.collect()
         self.known[case.row.name, case.dtype] = best.variant
         arrays = self.contestant.arrays(best.call())
         return Prepared(best.variant, best.first, best.stages, arrays, self.failures)
