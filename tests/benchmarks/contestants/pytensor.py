@@ -1,0 +1,151 @@
+"""PyTensor, with its Numba and its C backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.gradient import Lop, jacobian
+from pytensor.graph.replace import vectorize_graph
+
+from tests.benchmarks.contestants.base import Call, Candidate, Contestant, Unable
+from tests.benchmarks.record import Program, Row
+
+
+class Numba(Contestant):
+    """A function compiled by Numba."""
+
+    name = "pytensor-numba"
+    library = SimpleNamespace(
+        cholesky=pt.linalg.cholesky,
+        cos=pt.cos,
+        cross=lambda a, b: pt.stack([a[k - 2] * b[k - 1] - a[k - 1] * b[k - 2] for k in range(3)]),
+        diagonal=pt.diagonal,
+        exp=pt.exp,
+        expm=pt.linalg.expm,
+        eye=lambda like: pt.eye(like.shape[-1], dtype=like.dtype),
+        inv=pt.linalg.inv,
+        log=pt.log,
+        log_softmax=partial(pt.special.log_softmax, axis=-1),
+        logdet=lambda A: pt.linalg.slogdet(A)[1],
+        logsumexp=lambda x, axis: pt.logsumexp(x, axis=axis),
+        relu=lambda x: pt.maximum(x, 0),
+        sin=pt.sin,
+        softmax=partial(pt.special.softmax, axis=-1),
+        softplus=pt.softplus,
+        solve=pt.linalg.solve,
+        sqrt=pt.sqrt,
+        sum=pt.sum,
+        tanh=pt.tanh,
+        trace=pt.linalg.trace,
+        triangular=partial(pt.linalg.solve_triangular, lower=True),
+        width=lambda X: X.shape[-1].astype(X.dtype),
+        sylvester=pt.linalg.solve_sylvester,
+    )
+
+    def __init__(self, threads: int) -> None:
+        self.version = pytensor.__version__
+        self.functions: dict[tuple[str, str, str], Any] = {}
+
+    def mode(self) -> Any:
+        return get_mode("NUMBA")
+
+    def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
+        first = row.kind in ("vjp", "gradient")
+        ways = {row.kind: False} if first else {"vectorized": True, "scan": False}
+        return [
+            Candidate(name + suffix, partial(self._make, row, program, arguments, name + suffix))
+            for suffix, program in self.programs(row, "pytensor")
+            for name in ways
+        ]
+
+    def _make(
+        self, row: Row, program: Program, arguments: Sequence[np.ndarray], variant: str
+    ) -> Call:
+        key = row.name, str(arguments[0].dtype), variant
+        if key not in self.functions:
+            self.functions[key] = self._compile(row, program, arguments, variant)
+        function = self.functions[key]
+        return lambda: function(*arguments)
+
+    def _compile(
+        self, row: Row, program: Program, arguments: Sequence[np.ndarray], variant: str
+    ) -> Any:
+        """A function for all sizes."""
+        dtype = str(arguments[0].dtype)
+        pytensor.config.floatX = dtype
+        symbols = _symbols(row, dtype)
+        outputs = _outputs(row, program, symbols, variant.startswith("vectorized"))
+        function = pytensor.function(symbols, outputs, mode=self.mode())
+        function.trust_input = True
+        return function
+
+
+class C(Numba):
+    """A function of compiled C, run by PyTensor's virtual machine."""
+
+    name = "pytensor-c"
+
+    def mode(self) -> Any:
+        return Mode(linker="cvm", optimizer="fast_run")
+
+
+def _symbols(row: Row, dtype: str) -> list[Any]:
+    """Of the row's inputs, and for a vjp the cotangent, with the sizes that are literal."""
+    leaves = row.function.derivatives.arguments("vjp" if row.kind == "vjp" else "value")
+    shapes = [[int(n) if n.is_Integer else None for n in leaf.shape] for leaf in leaves]
+    return [
+        pt.tensor(leaf.name, shape=tuple(shape), dtype=dtype)
+        for leaf, shape in zip(leaves, shapes, strict=True)
+    ]
+
+
+def _outputs(row: Row, program: Program, symbols: list[Any], vectorized: bool) -> list[Any]:
+    """The derivative's expressions. The program is of one sample, so it gets symbols of its own,
+    which the batches replace."""
+    inputs = [
+        pt.tensor(f"sample_{symbol.name}", shape=symbol.type.shape[1:], dtype=symbol.dtype)
+        if batched
+        else symbol
+        for symbol, batched in zip(symbols, row.batched, strict=False)
+    ]
+    value = program(*inputs)
+    wrt = [inputs[position] for position in row.wrt]
+    replaced = {
+        inner: outer for inner, outer in zip(inputs, symbols, strict=False) if inner is not outer
+    }
+    if row.kind == "vjp":
+        if replaced:
+            value = vectorize_graph(value, replace=replaced)
+        chosen = [symbols[position] for position in row.wrt]
+        return list(Lop(value, chosen, symbols[-1]))
+    derivatives = _derivatives(row.kind, value, wrt, vectorized)
+    return vectorize_graph(derivatives, replace=replaced) if replaced else derivatives
+
+
+def _derivatives(kind: str, value: Any, wrt: list[Any], vectorized: bool) -> list[Any]:
+    match kind:
+        case "gradient":
+            return list(pytensor.grad(value, wrt))
+        case "jacobian":
+            return [_jacobian(value, each, vectorized) for each in wrt]
+        case "hessian":
+            return [_jacobian(pytensor.grad(value, wrt[0]), wrt[0], vectorized)]
+        case "newton":
+            gradient = pytensor.grad(value, wrt[0])
+            hessian = _jacobian(gradient, wrt[0], vectorized)
+            return [pt.linalg.solve(hessian, gradient, assume_a="pos")]
+    raise Unable(f"no {kind} here")
+
+
+def _jacobian(value: Any, wrt: Any, vectorized: bool) -> Any:
+    """J[out..., in...]; PyTensor's own takes vectors."""
+    flat = jacobian(value.ravel(), wrt, vectorize=vectorized)
+    shape = [*(value.shape[k] for k in range(value.ndim)), *(wrt.shape[k] for k in range(wrt.ndim))]
+    return flat.reshape(shape, ndim=len(shape))
