@@ -118,7 +118,7 @@ def emit(module: ModuleDescription) -> str:
     one that the module itself needs."""
     kernels, aliases = _kernels(module)
     equations = _equations([function.plan for function in module.functions])
-    plans = [f.plan for f in module.functions]
+    plans = [plan for f in module.functions for plan in (f.plan, *f.plan.variants)]
     plans += [plan for equation in equations for plan in (equation.residual, equation.jacobian)]
     constants = {name: a for plan in plans for name, a in plan.constants}
     inner = [
@@ -162,7 +162,7 @@ def _equations(plans: Iterable[Plan]) -> list[Newton]:
     """The equations that the plans solve, each once, those that others need before them."""
     found: dict[str, Newton] = {}
     for plan in plans:
-        for equation in plan.equations:
+        for equation in (*plan.equations, *_equations(plan.variants)):
             for inner in _equations([equation.residual, equation.jacobian]):
                 found.setdefault(inner.name, inner)
             found.setdefault(equation.name, equation)
@@ -230,14 +230,20 @@ def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]
 def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[str, str]]]:
     """The kernels, and the names of those that do the same as one before, each with that one's
     name: as the gradient of a scalar function, which is its Jacobian."""
-    kernels: dict[KernelText, KernelText] = {}
+    kernels: list[KernelText] = []
+    names: dict[tuple[KernelText, ...], str] = {}
     aliases = []
     for function in module.functions:
-        text = kernel_text(function.plan, module.name, _kernel_summary(function))
-        first = kernels.setdefault(replace(text, name="", summary=""), text)
-        if first is not text:
-            aliases.append((text.name, first.name))
-    return list(kernels.values()), aliases
+        summary = f"One order of multiplication for `{function.name}`."
+        texts = [kernel_text(plan, module.name, summary) for plan in function.plan.variants]
+        texts.append(kernel_text(function.plan, module.name, _kernel_summary(function)))
+        work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
+        first = names.setdefault(work, function.plan.name)
+        if first == function.plan.name:
+            kernels += texts
+        else:
+            aliases.append((function.plan.name, first))
+    return kernels, aliases
 
 
 def _kernel_summary(function: FunctionDescription) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import sympy
@@ -17,6 +17,7 @@ from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
     Call,
+    Choose,
     Clear,
     Fill,
     Gemm,
@@ -204,9 +205,31 @@ def _step(step: Step, output: str, owner: str) -> StepText:
         case Call(comment, kernel, arguments, failure):
             texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
             return StepText(comment, _guarded(kernel.__name__, texts, failure, owner))
+        case Choose(variants):
+            return StepText("the cheapest order of multiplication", tuple(_choice(variants)))
         case Newton():
             texts = [_operand(operand) for operand in (*step.arguments, step.target)]
             return StepText(step.comment, _guarded(step.name, texts, step.failure, owner))
+
+
+def _choice(variants: tuple[tuple[str, sympy.Expr, Plan], ...]) -> Iterator[str]:
+    """The costs, then the call of the first kernel that costs no more than those after it."""
+    for name, cost, _ in variants:
+        yield f"{name} = {index(cost)}"
+    *others, (_, _, last) = variants
+    word = "if"
+    for position, (name, _, variant) in enumerate(others, 1):
+        later = [f"{name} <= {other}" for other, _, _ in variants[position:]]
+        yield f"{word} {' and '.join(later)}:"
+        yield f"    {_kernel_call(variant)}"
+        word = "elif"
+    yield "else:"
+    yield f"    {_kernel_call(last)}"
+
+
+def _kernel_call(plan: Plan) -> str:
+    arguments = [argument.local for argument in plan.arguments]
+    return f"{plan.name}({', '.join([*arguments, *(buffer.name for _, buffer in plan.outputs)])})"
 
 
 def _guarded(name: str, arguments: list[str], failure: str, owner: str) -> tuple[str, ...]:

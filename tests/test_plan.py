@@ -26,8 +26,8 @@ from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.plan import Plan, plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest
-from derivatrix.compiler.printer import kernel_text
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
+from tests.plain import run_plain
 
 n, m = dims("n m")
 SIZES = {"n": 3, "m": 2}
@@ -137,26 +137,6 @@ class Graphs:
         return ir.Select(sizes[first], sizes[second], sympy.Integer(start), step), (first, second)
 
 
-def gemm(alpha, a, transpose_a, b, transpose_b, beta, c):
-    """What the helper kernel does, in NumPy."""
-    product = alpha * (a.T if transpose_a else a) @ (b.T if transpose_b else b)
-    c[...] = product + (beta * c if beta else 0)
-
-
-def run_plain(made, values: dict[str, np.ndarray], outputs: list[np.ndarray]) -> None:
-    """Run a kernel's text as plain Python."""
-    text = kernel_text(made, "f", "")
-    lines = [*text.head, *(line for step in text.steps for line in step.lines), "return"]
-    body = "\n".join(f"    {line}" for line in lines)
-    scope: dict = {"np": np, "math": math, "gemm": gemm, "require_arrays": lambda *_: None}
-    scope.update(made.constants)
-    scope.update((kernel.__name__, kernel) for kernel in made.kernels)
-    exec(f"def kernel({text.parameters}):\n{body}", scope)
-    inputs = [values[a.name] if a.shape else values[a.name][()] for a in made.arguments]
-    with np.errstate(all="ignore"):
-        scope["kernel"](*inputs, *outputs)
-
-
 def sample(leaves: list[ir.Leaf], seed: int = 0) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
     return {leaf.name: generator.normal(size=[length(s) for s in leaf.shape]) for leaf in leaves}
@@ -179,10 +159,11 @@ def random_case(choose: random.Random) -> tuple[Plan, dict[str, np.ndarray], lis
 @given(st.randoms(use_true_random=False))
 def test_random_graphs_as_plain_python(choose: random.Random) -> None:
     made, values, expected = random_case(choose)
-    outputs = [np.full(array.shape, np.nan) for array in expected]
-    run_plain(made, values, outputs)
-    for output, array in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(output, array, rtol=1e-9, atol=1e-9, err_msg=str(made))
+    for one in (made, *made.variants):
+        outputs = [np.full(array.shape, np.nan) for array in expected]
+        run_plain(one, values, outputs)
+        for output, array in zip(outputs, expected, strict=True):
+            np.testing.assert_allclose(output, array, rtol=1e-9, atol=1e-9, err_msg=str(one))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -13,14 +13,23 @@ import sympy
 from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import readings
 from derivatrix.compiler.facts import facts
-from derivatrix.compiler.plan.associate import associate
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.schedule import Scheduler
-from derivatrix.compiler.plan.steps import Allocate, Argument, Buffer, Plan, Size, Step, renamed
+from derivatrix.compiler.plan.steps import (
+    Allocate,
+    Argument,
+    Buffer,
+    Choose,
+    Plan,
+    Size,
+    Step,
+    renamed,
+)
 from derivatrix.compiler.plan.unroll import unroll
+from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan"]
@@ -37,45 +46,94 @@ def plan(
     No local name is one of `taken`. Raises DeclarationError where a size does not follow from
     the arguments' shapes, UnsupportedError for what no kernel computes.
     """
-    nodes, structure = associate([node for _, node in outputs])
-    names = Names([*taken, *helper_names(nodes)])
-    parameters = tuple(
-        Argument(leaf.name, names.exact(leaf.name), leaf.shape) for leaf in arguments
-    )
-    buffers = [
-        (output, Buffer(names.exact(output), node.shape, "output")) for output, node in outputs
-    ]
-    sizes = _sizes(parameters, [node for _, node in outputs], names)
-    views: dict[ir.Node, View] = {
-        leaf: View(
-            Buffer(parameter.local, leaf.shape, "argument"), tuple(range(leaf.ndim)), not leaf.ndim
+    found = variants([node for _, node in outputs])
+    if len(found) == 1:
+        return _single(name, arguments, outputs, found[0], taken)
+    frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
+    chosen = tuple(
+        (
+            frame.names.numbered("cost"),
+            frame.renamed(variant.polynomial),
+            _single(f"{name}_{number}", arguments, outputs, variant, taken),
         )
-        for leaf, parameter in zip(arguments, parameters, strict=True)
-    }
+        for number, variant in enumerate(found)
+    )
+    return frame.plan(name, [Choose(chosen)], {})
+
+
+def _single(
+    name: str,
+    arguments: Sequence[ir.Leaf],
+    outputs: Sequence[tuple[str, ir.Node]],
+    variant: Variant,
+    taken: Iterable[str] = (),
+) -> Plan:
+    """The kernel that multiplies in one order."""
+    frame = _Frame(arguments, outputs, [*taken, *helper_names(variant.nodes)])
     places = [
         (node, View(buffer, tuple(range(node.ndim))))
-        for node, (_, buffer) in zip(nodes, buffers, strict=True)
+        for node, (_, buffer) in zip(variant.nodes, frame.outputs, strict=True)
     ]
-    known = partial(_facts, structure)
-    constants: dict[str, np.ndarray] = {}
-    nest = unroll(places, views, names, known)
+    known = partial(_facts, variant.facts)
+    nest = unroll(places, frame.views, frame.names, known)
     if nest is not None:
-        computed: list[Step] = [nest]
-    else:
-        scheduler = Scheduler(names, views, nodes, known, plan)
-        for node, view in places:
-            scheduler.output(node, view)
-        computed, constants = fuse(scheduler.steps), scheduler.constants
-    renames = {_symbol(size.name): _symbol(size.local) for size in sizes if size.name != size.local}
-    steps = tuple(_allocated(computed))
-    return Plan(
-        name,
-        parameters,
-        tuple(buffers),
-        sizes,
-        tuple(sorted(constants.items())),
-        renamed(steps, renames) if renames else steps,
-    )
+        return frame.plan(name, [nest], {})
+    scheduler = Scheduler(frame.names, frame.views, variant.nodes, known, _usual)
+    for node, view in places:
+        scheduler.output(node, view)
+    return frame.plan(name, fuse(scheduler.steps), scheduler.constants)
+
+
+def _usual(name: str, arguments: Sequence[ir.Leaf], outputs: Sequence[tuple[str, ir.Node]]) -> Plan:
+    """A kernel that another one calls, for usual sizes."""
+    return _single(name, arguments, outputs, variants([node for _, node in outputs])[0])
+
+
+class _Frame:
+    """What a kernel is, apart from its steps: names, parameters, outputs and sizes."""
+
+    def __init__(
+        self,
+        arguments: Sequence[ir.Leaf],
+        outputs: Sequence[tuple[str, ir.Node]],
+        taken: Iterable[str],
+    ) -> None:
+        self.names = Names(taken)
+        self.parameters = tuple(
+            Argument(leaf.name, self.names.exact(leaf.name), leaf.shape) for leaf in arguments
+        )
+        self.outputs = tuple(
+            (output, Buffer(self.names.exact(output), node.shape, "output"))
+            for output, node in outputs
+        )
+        self.sizes = _sizes(self.parameters, [node for _, node in outputs], self.names)
+        self.views: dict[ir.Node, View] = {
+            leaf: View(
+                Buffer(parameter.local, leaf.shape, "argument"),
+                tuple(range(leaf.ndim)),
+                not leaf.ndim,
+            )
+            for leaf, parameter in zip(arguments, self.parameters, strict=True)
+        }
+        self._renames = {
+            _symbol(size.name): _symbol(size.local)
+            for size in self.sizes
+            if size.name != size.local
+        }
+
+    def renamed(self, part: Any) -> Any:
+        """A part of a plan with the local names of sizes."""
+        return renamed(part, self._renames) if self._renames else part
+
+    def plan(self, name: str, steps: Sequence[Step], constants: dict[str, np.ndarray]) -> Plan:
+        return Plan(
+            name,
+            self.parameters,
+            self.outputs,
+            self.sizes,
+            tuple(sorted(constants.items())),
+            self.renamed(tuple(_allocated(steps))),
+        )
 
 
 def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozenset[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import sympy
 
@@ -24,13 +24,18 @@ MOST_EXACT = 8
 MOST_PERMUTED = 4
 INVERSE = "inv"
 
+Numbers = Callable[[sympy.Expr], float]
 
-def associate(roots: Sequence[ir.Node]) -> tuple[list[ir.Node], dict[ir.Node, frozenset[str]]]:
+
+def associate(
+    roots: Sequence[ir.Node], numbers: Numbers = nominal
+) -> tuple[list[ir.Node], dict[ir.Node, frozenset[str]]]:
     """`roots`, with products of at most two factors wherever something is contracted; and the
-    structure facts of the nodes within, which products of two factors no longer show."""
+    structure facts of the nodes within, which products of two factors no longer show. `numbers`:
+    how large sizes are taken to be."""
     sharing: Counter[ir.Node] = Counter()
-    _Associator(sharing, Counter()).rebuild(roots)
-    associator = _Associator(Counter(), sharing)
+    _Associator(sharing, Counter(), numbers).rebuild(roots)
+    associator = _Associator(Counter(), sharing, numbers)
     rebuilt = associator.rebuild(roots)
     return rebuilt, {new: facts(old) for old, new in associator.known.items()}
 
@@ -39,7 +44,8 @@ class _Associator:
     """One pass. `seen` collects the partial products met; `shared` says how many terms of the
     kernel have one. `known`: each node met, with what it has become."""
 
-    def __init__(self, seen: Counter[ir.Node], shared: Counter[ir.Node]) -> None:
+    def __init__(self, seen: Counter[ir.Node], shared: Counter[ir.Node], numbers: Numbers) -> None:
+        self._numbers = numbers
         self._seen = seen
         self._shared = shared
         self.known: dict[ir.Node, ir.Node] = {}
@@ -106,7 +112,9 @@ class _Associator:
             if len(component) == 1 or not parts.linked(component):
                 dense.extend(component)
                 continue
-            group = _Group(component, parts.kept, parts.sizes, self._shared, self._built)
+            group = _Group(
+                component, parts.kept, parts.sizes, self._shared, self._built, self._numbers
+            )
             self._seen.update(group.candidates())
             if whole and self._shared[group.canonical(group.full)[0]] < 2:
                 left, right = group.top()
@@ -274,12 +282,14 @@ class _Group:
         sizes: Shape,
         shared: Counter[ir.Node],
         built: dict[ir.Node, ir.Node],
+        numbers: Numbers,
     ) -> None:
+        self._number = numbers
         self._built = built
         self.factors = sorted(factors, key=lambda factor: (factor[0].key, factor[1]))
         self.full = (1 << len(self.factors)) - 1
         self._kept = kept
-        self._numbers = [nominal(size) for size in sizes]
+        self._numbers = [numbers(size) for size in sizes]
         self._shared = shared
         self._remaining: dict[int, set[int]] = {}
         self._canonical: dict[int, tuple[ir.Einsum, ir.Labels]] = {}
@@ -315,7 +325,9 @@ class _Group:
             return ir.einsum([self.product(part), self.product(mask ^ part)], labels), labels
         if node not in self._built:
             output = range(node.ndim)
-            group = _Group(node.factors, set(output), node.sizes, self._shared, self._built)
+            group = _Group(
+                node.factors, set(output), node.sizes, self._shared, self._built, self._number
+            )
             self._built[node] = ir.einsum(group.top(), output)
         return self._built[node], labels
 
@@ -396,7 +408,7 @@ class _Group:
         node, labels = self.factors[mask.bit_length() - 1]
         if not is_inverse(node):
             return 0.0
-        size = nominal(node.shape[-1])
+        size = self._number(node.shape[-1])
         product = self._labels(mask | other)
         solved = [label for label in labels[-2:] if label not in product]
         if len(solved) == 1 and labels[-1] != labels[-2]:

@@ -34,7 +34,7 @@ class Scheduler:
         self,
         names: Names,
         arguments: dict[ir.Node, View],
-        roots: list[ir.Node],
+        roots: Sequence[ir.Node],
         facts: Callable[[ir.Node], frozenset[str]],
         plan: Callable[..., Plan],
     ) -> None:

@@ -293,11 +293,23 @@ class Newton:
         return f"newton {self.target} from {given}\n{parts}"
 
 
+@dataclass(frozen=True)
+class Choose:
+    """Call the kernel of the cheapest of several plans, which all compute the same; each with its
+    cost, a name and a polynomial of the sizes."""
+
+    variants: tuple[tuple[str, sympy.Expr, Plan], ...]
+
+    def __str__(self) -> str:
+        parts = (_indented_text(f"at cost {cost}\n{plan}") for _, cost, plan in self.variants)
+        return "\n".join(["choose the cheapest", *parts])
+
+
 def _indented_text(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-Step = Allocate | Fill | Nest | Gemm | Call | Newton
+Step = Allocate | Fill | Nest | Gemm | Call | Newton | Choose
 
 
 @dataclass(frozen=True)
@@ -338,6 +350,12 @@ class Plan:
     sizes: tuple[Size, ...]
     constants: tuple[tuple[str, np.ndarray], ...]
     steps: tuple[Step, ...]
+
+    @property
+    def variants(self) -> tuple[Plan, ...]:
+        """The plans that this one chooses from when it is called."""
+        choices = (step for step in self.steps if isinstance(step, Choose))
+        return tuple(variant for choice in choices for _, _, variant in choice.variants)
 
     @property
     def equations(self) -> tuple[Newton, ...]:

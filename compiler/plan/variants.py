@@ -1,0 +1,114 @@
+"""Several orders of multiplication, where the best one depends on sizes that are not known yet.
+
+Such kernels compare the costs of their variants, polynomials of the sizes, when they are called.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import sympy
+
+from derivatrix.compiler import ir
+from derivatrix.compiler.plan.associate import associate
+from derivatrix.compiler.plan.sizes import nominal, product
+from derivatrix.compiler.plan.structure import bind, split
+
+SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
+"""What sizes are taken to be, in all combinations, to find the variants."""
+MOST_SIZES = 4
+"""With more sizes than this only one at a time is taken to be small or large."""
+GAIN = 2.0
+"""A variant has to be so much cheaper than the others at some combination."""
+MOST_VARIANTS = 3
+
+Numbers = Callable[[sympy.Expr], float]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One order of multiplication: the nodes computed, what is known of the matrices within, and
+    the cost: multiplications and additions, and the writing of results."""
+
+    nodes: tuple[ir.Node, ...]
+    facts: dict[ir.Node, frozenset[str]]
+
+    @cached_property
+    def terms(self) -> list[tuple[int, sympy.Expr]]:
+        """The cost as (weight, product of sizes)."""
+        found = []
+        for node in ir.topological(self.nodes):
+            if isinstance(node, ir.Einsum) and len(node.factors) > 1:
+                constraints, _ = split(node)
+                loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
+                found.append((2, product(tuple(node.sizes[label] for label in loops))))
+                found.append((4, product(node.shape)))
+        return found
+
+    def cost(self, numbers: Numbers) -> float:
+        return sum(weight * numbers(size) for weight, size in self.terms)
+
+    @property
+    def polynomial(self) -> sympy.Expr:
+        return sympy.expand(sympy.Add(*(weight * size for weight, size in self.terms)))
+
+
+def variants(roots: Sequence[ir.Node]) -> list[Variant]:
+    """The orders worth having, that for usual sizes first."""
+    chosen = [_variant(roots, nominal)]
+    sizes = _sizes(roots)
+    if len(sizes) < 2 or not any(weight == 2 for weight, _ in chosen[0].terms):
+        return chosen
+    assumed = [_numbers(values) for values in _combinations(sizes)]
+    candidates = {candidate.nodes: candidate for candidate in (_variant(roots, n) for n in assumed)}
+    while len(chosen) < MOST_VARIANTS:
+        gains = [
+            (min(own.cost(numbers) for own in chosen) / candidate.cost(numbers), candidate)
+            for numbers in assumed
+            for candidate in candidates.values()
+        ]
+        gain, best = max(gains, key=lambda found: found[0])
+        if gain < GAIN:
+            break
+        chosen.append(best)
+    return chosen
+
+
+def _variant(roots: Sequence[ir.Node], numbers: Numbers) -> Variant:
+    nodes, facts = associate(roots, numbers)
+    return Variant(tuple(nodes), facts)
+
+
+def _sizes(roots: Sequence[ir.Node]) -> list[sympy.Symbol]:
+    """The sizes of the axes that products run over."""
+    found = {
+        symbol
+        for node in ir.topological(roots)
+        if isinstance(node, ir.Einsum) and len(node.factors) > 1
+        for size in node.sizes
+        for symbol in size.free_symbols
+    }
+    return sorted(found, key=str)
+
+
+def _combinations(
+    sizes: Sequence[sympy.Symbol],
+) -> Iterator[tuple[tuple[sympy.Symbol, sympy.Integer], ...]]:
+    if len(sizes) <= MOST_SIZES:
+        for values in itertools.product((SMALL, LARGE), repeat=len(sizes)):
+            yield tuple(zip(sizes, values, strict=True))
+        return
+    for size, value in itertools.product(sizes, (SMALL, LARGE)):
+        yield ((size, value),)
+
+
+@cache
+def _numbers(values: tuple[tuple[sympy.Symbol, sympy.Integer], ...]) -> Numbers:
+    @cache
+    def number(size: sympy.Expr) -> float:
+        return nominal(size.xreplace(dict(values)))
+
+    return number

@@ -1,0 +1,43 @@
+"""Kernels as plain Python, without Numba."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.printer import kernel_text
+
+
+def gemm(alpha, a, transpose_a, b, transpose_b, beta, c):
+    """What the helper kernel does, in NumPy."""
+    product = alpha * (a.T if transpose_a else a) @ (b.T if transpose_b else b)
+    c[...] = product + (beta * c if beta else 0)
+
+
+def plain_kernel(made: Plan, called: list[str]) -> Callable[..., None]:
+    """A kernel's text as a function, which notes its name in `called`."""
+    text = kernel_text(made, "f", "")
+    lines = [*text.head, *(line for step in text.steps for line in step.lines), "return"]
+    body = "\n".join(f"    {line}" for line in lines)
+    scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": gemm}
+    scope["require_arrays"] = lambda *_: called.append(made.name)
+    scope.update(made.constants)
+    scope.update((kernel.__name__, kernel) for kernel in made.kernels)
+    scope.update((variant.name, plain_kernel(variant, called)) for variant in made.variants)
+    exec(f"def kernel({text.parameters}):\n{body}", scope)
+    return partial(scope["kernel"])
+
+
+def run_plain(
+    made: Plan, values: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]
+) -> list[str]:
+    """Fill the outputs; the names of the kernels called on the way."""
+    called: list[str] = []
+    inputs = [values[a.name] if a.shape else values[a.name][()] for a in made.arguments]
+    with np.errstate(all="ignore"):
+        plain_kernel(made, called)(*inputs, *outputs)
+    return called
