@@ -11,7 +11,7 @@ from sympy.printing.pycode import PythonCodePrinter
 
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
-from derivatrix.compiler.kernels import elementary, special
+from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -36,9 +36,6 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.text import Infix
 
 FUNCTIONS = {
-    "sin": "np.sin",
-    "cos": "np.cos",
-    "tan": "np.tan",
     "asin": "np.arcsin",
     "acos": "np.arccos",
     "atan": "np.arctan",
@@ -56,8 +53,7 @@ FUNCTIONS = {
     "abs": "abs",
     "gamma": "math.gamma",
     "lgamma": "math.lgamma",
-    **elementary.KERNELS,
-    **special.KERNELS,
+    **operators.KERNELS,
 }
 """How Numba spells the operators of `steps.Operate`."""
 
