@@ -23,6 +23,7 @@ from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import LENGTH, dims
 from derivatrix.compiler.emit import FunctionDescription, ModuleDescription, emit
 from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.kernels import elementary
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.plan import Plan, plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest
@@ -151,6 +152,7 @@ def run_plain(made, values: dict[str, np.ndarray], outputs: list[np.ndarray]) ->
     scope: dict = {"np": np, "math": math, "gemm": gemm, "require_arrays": lambda *_: None}
     scope.update(made.constants)
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)
+    scope.update((name, getattr(np, operator)) for operator, name in elementary.KERNELS.items())
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     inputs = [values[a.name] if a.shape else values[a.name][()] for a in made.arguments]
     with np.errstate(all="ignore"):
