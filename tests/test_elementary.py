@@ -121,7 +121,7 @@ def test_zeros_infinite_numbers_and_outside(name: str, real: type) -> None:
 def test_reordered_sums_of_the_caller_change_nothing(name: str, real: type) -> None:
     function = FUNCTIONS[name]
 
-    @numba.njit(error_model="numpy", fastmath={"reassoc"})
+    @numba.njit(error_model="numpy", fastmath={"reassoc", "nsz"})
     def loop(x, out):
         for i in range(x.shape[0]):
             out[i] = 2 * function(x[i] * x.dtype.type(3))
