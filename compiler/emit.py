@@ -16,7 +16,7 @@ import sympy
 
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
-from derivatrix.compiler.kernels import base, blas, boundary, lu, newton, special
+from derivatrix.compiler.kernels import base, blas, boundary, lu, newton, operators
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
@@ -186,9 +186,10 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:
         sources.require("math")
-    for name in special.KERNELS.values():
-        if name in words:
-            sources.add(special, name)
+    for module in operators.MODULES:
+        for name in module.KERNELS.values():
+            if name in words:
+                sources.add(module, name)
     sources.require("numpy", alias="np")
     return sources
 
