@@ -16,7 +16,7 @@ import sympy
 
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
-from derivatrix.compiler.kernels import base, blas, boundary, lu, newton, operators
+from derivatrix.compiler.kernels import base, blas, boundary, lu, newton, operators, parts
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
@@ -131,6 +131,8 @@ def emit(module: ModuleDescription) -> str:
     expected = [(f"_{f.name.upper()}", _expected(f, module)) for f in module.functions]
     _check_names(module, tuples)
     sources = _sources(plans, [*inner, *kernels])
+    if any(plan.parts is not None for plan in plans):
+        sources.add(parts, "_in_parts")
     if equations:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
             sources.add_function(helper)
@@ -151,6 +153,11 @@ def emit(module: ModuleDescription) -> str:
             equations=[newton_text(equation) for equation in equations],
             kernels=kernels,
             aliases=aliases,
+            parted=[
+                (_parted(f.plan), f.plan.name, _tuple(map(repr, f.plan.parts.sliced)))
+                for f in module.functions
+                if f.plan.parts is not None
+            ],
             expected=expected,
             functions=functions,
             module=module.name,
@@ -311,7 +318,7 @@ def _function(
         ),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
-        call=f"{plan.name}({', '.join([*parameters, *locals_])})",
+        call=f"{_called(plan, locals_[0])}({', '.join([*parameters, *locals_])})",
         unpacked=_targets(locals_),
         inner=_tuple(locals_),
         value=_result(
@@ -322,6 +329,18 @@ def _function(
         ),
         delivered=delivered,
     )
+
+
+def _parted(plan: Plan) -> str:
+    """The name of what calls a kernel in parts."""
+    return f"_{plan.name}_in_parts"
+
+
+def _called(plan: Plan, result: str) -> str:
+    """What a public function calls, whose first result is `result`."""
+    if plan.parts is None:
+        return plan.name
+    return f"({plan.name} if {result}.size < {plan.parts.entries} else {_parted(plan)})"
 
 
 class _Sizes:

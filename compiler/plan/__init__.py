@@ -17,6 +17,7 @@ from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
+from derivatrix.compiler.plan.parts import parts
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.steps import (
     Allocate,
@@ -47,8 +48,10 @@ def plan(
     the arguments' shapes, UnsupportedError for what no kernel computes.
     """
     found = variants([node for _, node in outputs])
+    shared = parts(found[0].nodes, arguments)
     if len(found) == 1:
-        return _single(name, arguments, outputs, found[0], taken)
+        made = _single(name, arguments, outputs, found[0], taken)
+        return dataclasses.replace(made, parts=shared)
     frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
     chosen = tuple(
         (
@@ -58,7 +61,7 @@ def plan(
         )
         for number, variant in enumerate(found)
     )
-    return frame.plan(name, [Choose(chosen)], {})
+    return dataclasses.replace(frame.plan(name, [Choose(chosen)], {}), parts=shared)
 
 
 def _single(
