@@ -38,8 +38,9 @@ def parts(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Parts | Non
     if not all(_apart(node, samples) for node in nodes):
         return None
     sliced = tuple(bool(leaf.shape) and leaf.shape[0] == samples for leaf in arguments)
-    work = sum(_work(node) for node in nodes) / _entries(roots[0].shape)
-    return Parts(sliced, max(1, int(OPERATIONS / work)))
+    entries = _entries(roots[0].shape)
+    work = max(sum(_work(node) for node in nodes), entries)
+    return Parts(sliced, max(1, int(OPERATIONS * entries / work)))
 
 
 def _apart(node: ir.Node, samples: sympy.Symbol) -> bool:
