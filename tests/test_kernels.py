@@ -6,7 +6,16 @@ import pytest
 import scipy.linalg
 import scipy.special
 
-from derivatrix.compiler.kernels import blas, cholesky, lu, rows, special, sylvester, triangular
+from derivatrix.compiler.kernels import (
+    blas,
+    cholesky,
+    extrema,
+    lu,
+    rows,
+    special,
+    sylvester,
+    triangular,
+)
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.operations import OPERATIONS
 
@@ -174,6 +183,17 @@ def test_rows_with_infinite_entries(precision: tuple[type, float]) -> None:
     whole = np.array([[-inf, -inf], [inf, 0.0]], real)
     rows.logsumexp(whole, numbers[:2])
     np.testing.assert_array_equal(numbers[:2], [-inf, inf])
+
+
+def test_maxima_of_rows_with_nan(precision: tuple[type, float]) -> None:
+    real, _ = precision
+    inf, nan = np.inf, np.nan
+    x = np.array([[1, 3, -2], [-0.0, -5, -inf], [-inf, -inf, -inf], [1, -nan, inf]], real)
+    out = np.empty(4, real)
+    extrema.row_maxima(x, out)
+    np.testing.assert_array_equal(out, [3, 0, -inf, nan])
+    extrema.row_maxima(x[:, :0].copy(), out)
+    np.testing.assert_array_equal(out, -inf)
 
 
 def test_kernels_say_where_a_matrix_does_not_do(precision: tuple[type, float]) -> None:

@@ -193,6 +193,11 @@ def described(kind: str, arguments: list[ir.Leaf], node: ir.Node) -> FunctionDes
     return FunctionDescription(kind, "", plan(f"{kind}_kernel", arguments, [("out", node)]), "out")
 
 
+def test_powers_of_half_integers_are_products_with_a_root() -> None:
+    node = ir.Map(ir.slot(0) ** sympy.Rational(5, 2), (b,))
+    assert "mul(pow(a0, 2), sqrt(a0))" in str(plan("kernel", [b], [("out", node)]))
+
+
 # What plans are made of
 
 X, G = ir.Leaf("X", (n, n)), ir.Leaf("cotangent", (n, n))

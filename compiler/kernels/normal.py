@@ -3,13 +3,13 @@ in the last place."""
 
 # mypy: allow-untyped-defs
 
-from derivatrix.compiler.kernels.elementary import exponential, quarter
-from derivatrix.compiler.kernels.terms import choose, elementary, polynomial
+from derivatrix.compiler.kernels.elementary import quarter_exponential, scaled_exponential
+from derivatrix.compiler.kernels.terms import choose_where, elementary_function, polynomial_value
 
 KERNELS = {"erf": "fast_erf", "erfc": "fast_erfc"}
 """Operator of a scalar (`plan.steps.Operate`) -> the name here of what computes it."""
 
-ERF = (
+ERF_SERIES = (
     0.12837916709551256,
     -0.3761263890318352,
     0.11283791670944185,
@@ -25,7 +25,7 @@ ERF = (
 )
 """erf(x) / x - 1 as a function of x^2, for |x| < 1."""
 
-SINGLE_ERF = (
+SINGLE_ERF_SERIES = (
     0.12837916572682917,
     -0.3761262582368373,
     0.11283585142055534,
@@ -107,11 +107,13 @@ SINGLE_SCALED_ERFC = (
 
 def write_erf(x):
     """x + x P(x^2) below 1, 1 - exp(-Q(|x|)) above."""
-    near, far = (ERF, MINUS_LOG_ERFC) if x.double else (SINGLE_ERF, SINGLE_MINUS_LOG_ERFC)
+    near, far = (
+        (ERF_SERIES, MINUS_LOG_ERFC) if x.double else (SINGLE_ERF_SERIES, SINGLE_MINUS_LOG_ERFC)
+    )
     size = x.absolute().between(0.0, 6.0 if x.double else 4.0)
-    scale, r, rest = quarter(0.0 - polynomial(size, far))
+    scale, r, rest = quarter_exponential(0.0 - polynomial_value(size, far))
     above = 1.0 - 4.0 * (scale + scale * (r + rest))
-    return choose(size, "<", 1.0, x + x * polynomial(x * x, near), above.of_sign(x))
+    return choose_where(size, "<", 1.0, x + x * polynomial_value(x * x, near), above.of_sign(x))
 
 
 def write_erfc(x):
@@ -120,11 +122,11 @@ def write_erfc(x):
     size = x.absolute().between(0.0, 28.0 if x.double else 10.6)
     head = size.bits().integer("and_", -1 << (27 if x.double else 12)).number()
     below = 1.0 / (size + centre)
-    scaled = 1.0 + 2.0 * size * below * polynomial((size - centre) * below, table)
+    scaled = 1.0 + 2.0 * size * below * polynomial_value((size - centre) * below, table)
     ratio = scaled / (1.0 + 2.0 * size)
-    result = exponential(0.0 - head * head, ratio, (head - size) * (head + size))
-    return choose(x, "<", 0.0, 2.0 - result, result)
+    result = scaled_exponential(0.0 - head * head, ratio, (head - size) * (head + size))
+    return choose_where(x, "<", 0.0, 2.0 - result, result)
 
 
-fast_erf = elementary(write_erf)
-fast_erfc = elementary(write_erfc)
+fast_erf = elementary_function(write_erf)
+fast_erfc = elementary_function(write_erfc)

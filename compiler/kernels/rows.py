@@ -8,9 +8,9 @@ from numba.extending import intrinsic
 
 from derivatrix.compiler.kernels.base import compiled
 from derivatrix.compiler.kernels.elementary import fast_exp, fast_log
-from derivatrix.compiler.kernels.terms import Term, choose
+from derivatrix.compiler.kernels.terms import Term, choose_where
 
-INTEGERS = {types.float32: types.int32, types.float64: types.int64}
+INTEGER_OF = {types.float32: types.int32, types.float64: types.int64}
 
 
 def ordered_bits(bits):
@@ -22,7 +22,7 @@ def ordered_bits(bits):
 def write_order(x):
     """An integer for each number, in the same order, and the largest one for nan."""
     integer = ordered_bits(x.bits())
-    return choose(x, "ord", x, integer, integer.made(integer.like(x.sign - 1)))
+    return choose_where(x, "ord", x, integer, integer.made(integer.like(x.sign - 1)))
 
 
 def write_ordered(integer):
@@ -30,7 +30,7 @@ def write_ordered(integer):
     return ordered_bits(integer).number()
 
 
-def converting(write, kinds):
+def conversion(write, kinds):
     """A function of one number for compiled code. `kinds`: argument's type -> result's."""
 
     @intrinsic
@@ -43,18 +43,18 @@ def converting(write, kinds):
     return function
 
 
-order = converting(write_order, INTEGERS)
-ordered = converting(write_ordered, {integer: real for real, integer in INTEGERS.items()})
+order_of = conversion(write_order, INTEGER_OF)
+number_of_order = conversion(write_ordered, {integer: real for real, integer in INTEGER_OF.items()})
 
 
 @compiled()
 def row_maximum(x, s):
     """The largest entry of x[s, :]; nan if there is one, -inf if there is none. In integers, as
     loops over numbers that may be nan are not vectorised."""
-    largest = order(x.dtype.type(-np.inf))
+    largest = order_of(x.dtype.type(-np.inf))
     for i in range(x.shape[1]):
-        largest = max(largest, order(x[s, i]))
-    return ordered(largest)
+        largest = max(largest, order_of(x[s, i]))
+    return number_of_order(largest)
 
 
 @compiled(fastmath={"reassoc"})

@@ -13,8 +13,8 @@ LLVM = cgutils.ir  # type: ignore[attr-defined]
 class Term:
     """A number while an instruction sequence is written. Numbers of Python become constants.
 
-    Products and sums may be fused. As they carry this flag, Numba adds none of its caller's:
-    a sum that may be reordered would lose what the functions below rely on.
+    Products and sums may be fused. As instructions carry this flag, Numba adds none of the
+    caller's to them: sums that may be reordered would lose what makes functions exact.
     """
 
     def __init__(self, builder, value):
@@ -25,9 +25,11 @@ class Term:
         self.sign = 1 << (63 if self.double else 31)
 
     def made(self, value):
+        """An instruction's result as a term."""
         return Term(self.builder, value)
 
     def like(self, other):
+        """The instruction's result that a term is, or a constant of this one's type."""
         return other.value if isinstance(other, Term) else LLVM.Constant(self.value.type, other)
 
     def apply(self, name, left, right):
@@ -52,7 +54,7 @@ class Term:
         return self.apply("fdiv", self.like(other), self.value)
 
     def times(self, other):
-        """The product, never fused with a sum."""
+        """The product, never fused with a sum. Its flag means nothing for products."""
         return self.made(self.builder.fmul(self.value, self.like(other), flags=("afn",)))
 
     def lost(self, other, product):
@@ -73,8 +75,8 @@ class Term:
 
     def between(self, lowest, highest):
         """The number, moved between bounds; nan stays."""
-        above = choose(self, "<", lowest, lowest, self)
-        return choose(above, ">", highest, highest, above)
+        above = choose_where(self, "<", lowest, lowest, self)
+        return choose_where(above, ">", highest, highest, above)
 
     def bits(self):
         """The number's representation, an integer."""
@@ -98,7 +100,7 @@ class Term:
         return self.bits().integer("and_", self.sign - 1).number()
 
 
-def choose(left, sign, right, chosen, otherwise):
+def choose_where(left, sign, right, chosen, otherwise):
     """`chosen` where `left` compares so with `right`, else `otherwise`; the latter at nan."""
     test = left.builder.fcmp_ordered(sign, left.value, left.like(right))
     return left.made(left.builder.select(test, left.like(chosen), left.like(otherwise)))
@@ -110,7 +112,7 @@ def choose_odd(integer, odd, even):
     return odd.made(odd.builder.select(test, odd.value, even.value))
 
 
-def entry(name, numbers, index):
+def table_entry(name, numbers, index):
     """numbers[index], of a table of doubles."""
     builder, double = index.builder, LLVM.DoubleType()
     table = builder.module.globals.get(name)
@@ -121,7 +123,7 @@ def entry(name, numbers, index):
     return index.made(builder.load(place))
 
 
-def polynomial(x, coefficients):
+def polynomial_value(x, coefficients):
     """The sum of coefficients[k] x^k, by pairs, pairs of pairs, ..."""
     terms = list(coefficients)
     while len(terms) > 1:
@@ -131,7 +133,7 @@ def polynomial(x, coefficients):
     return terms[0]
 
 
-def elementary(write):
+def elementary_function(write):
     """A function of one number for compiled code, in its precision, from how it is written."""
 
     @intrinsic
