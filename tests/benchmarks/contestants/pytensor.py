@@ -27,6 +27,7 @@ class Numba(Contestant):
         cos=pt.cos,
         cross=lambda a, b: pt.stack([a[k - 2] * b[k - 1] - a[k - 1] * b[k - 2] for k in range(3)]),
         diagonal=pt.diagonal,
+        dot=pt.dot,
         exp=pt.exp,
         expm=pt.linalg.expm,
         eye=lambda like: pt.eye(like.shape[-1], dtype=like.dtype),
