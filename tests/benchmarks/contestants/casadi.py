@@ -10,8 +10,28 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from derivatrix.compiler.dimensions import evaluate
 from tests.benchmarks.contestants.base import Call, Candidate, Contestant, Unable
 from tests.benchmarks.record import Program, Row
+
+
+def softmax(x: Any) -> Any:
+    """Of a column, or of each row."""
+    powers = ca.exp(x - ca.mmax(x))
+    return powers / _totals(powers)
+
+
+def log_softmax(x: Any) -> Any:
+    """Of a column, or of each row."""
+    return x - ca.mmax(x) - ca.log(_totals(ca.exp(x - ca.mmax(x))))
+
+
+def _totals(x: Any) -> Any:
+    columns = x.shape[1]
+    return ca.sum1(x) if columns == 1 else ca.repmat(ca.sum2(x), 1, columns)
+
+
+Shape = tuple[int, ...]
 
 LARGEST = 4096
 """Entries of inputs, or of a result, above which graphs of scalars take too long to build."""
@@ -26,6 +46,7 @@ class Casadi(Contestant):
         cos=ca.cos,
         cross=ca.cross,
         diagonal=ca.diag,
+        dot=ca.dot,
         exp=ca.exp,
         eye=lambda like: ca.SX.eye(like.shape[0]),
         inv=ca.inv,
@@ -35,7 +56,7 @@ class Casadi(Contestant):
         cholesky=lambda A: ca.chol(A).T,
         relu=lambda x: ca.fmax(x, 0),
         sin=ca.sin,
-        softmax=lambda x: ca.exp(x - ca.mmax(x)) / ca.sum1(ca.exp(x - ca.mmax(x))),
+        softmax=softmax,
         softplus=lambda x: ca.log1p(ca.exp(x)),
         solve=ca.solve,
         sqrt=ca.sqrt,
@@ -44,21 +65,22 @@ class Casadi(Contestant):
         trace=ca.trace,
         triangular=ca.solve,
         width=lambda X: X.shape[-1],
-        log_softmax=lambda x: x - ca.mmax(x) - ca.log(ca.sum1(ca.exp(x - ca.mmax(x)))),
+        log_softmax=log_softmax,
     )
 
     def __init__(self, threads: int) -> None:
         self.version = ca.__version__
-        self.shapes: list[tuple[int, ...]] = []
+        self.shapes: list[tuple[Shape, Shape]] = []
+        """Of the results: the batch's, and a sample's, whose entries CasADi keeps column by
+        column."""
 
     def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
         if any(array.dtype != np.float64 for array in arguments):
             raise Unable("CasADi computes in float64")
-        if any(row.batched):
-            raise Unable("batches are left out for CasADi")
-        samples = arguments
-        if any(sample.ndim > 2 for sample in samples):
-            raise Unable("CasADi's arrays have two axes")
+        samples = [
+            array[0] if flag else array
+            for array, flag in zip(arguments, _batched(row, arguments), strict=True)
+        ]
         if sum(sample.size for sample in samples) > LARGEST:
             raise Unable(f"CasADi's graphs of scalars: more than {LARGEST} entries")
         return [
@@ -75,18 +97,27 @@ class Casadi(Contestant):
     ) -> Call:
         symbols = [_symbol(f"x{k}", sample) for k, sample in enumerate(samples)]
         outputs = _outputs(row, program, symbols)
-        self.shapes = _shapes(row, program, samples)
         if sum(output.numel() for output in outputs) > LARGEST**2:
             raise Unable("CasADi's graphs of scalars: the result is too large")
         function = ca.Function("f", symbols, [ca.densify(output) for output in outputs])
-        buffered = _Buffered(function, arguments)
+        batched = _batched(row, arguments)
+        count = 0
+        if any(batched):
+            count = len(arguments[batched.index(True)])
+            shared = [k for k, flag in enumerate(batched) if not flag]
+            function = function.map("batch", "serial", count, shared, [])
+        columns = [_columns(array, flag) for array, flag in zip(arguments, batched, strict=True)]
+        stacked = (count,) if count else ()
+        self.shapes = [(stacked, shape) for shape in _shapes(row, samples)]
+        buffered = _Buffered(function, columns)
         return buffered.kept if self.keep else buffered.new
 
     def arrays(self, result: Any) -> list[np.ndarray]:
-        return [
-            array.reshape(shape, order="F")
-            for array, shape in zip(result, self.shapes, strict=True)
+        shaped = [
+            (array.reshape((*shape, *stacked), order="F"), len(stacked))
+            for array, (stacked, shape) in zip(result, self.shapes, strict=True)
         ]
+        return [np.moveaxis(array, -1, 0) if flag else array for array, flag in shaped]
 
 
 class Kept(Casadi):
@@ -121,33 +152,40 @@ def _outputs(row: Row, program: Program, symbols: list[Any]) -> list[Any]:
     raise Unable(f"no {row.kind} here")
 
 
-def _shapes(row: Row, program: Program, samples: Sequence[np.ndarray]) -> list[tuple[int, ...]]:
-    """The results' shapes, whose entries CasADi keeps column by column."""
+def _shapes(row: Row, samples: Sequence[np.ndarray]) -> list[Shape]:
     wrt = [samples[position].shape for position in row.wrt]
     if row.kind == "hessian":
         return [wrt[0] * 2]
     if row.kind != "jacobian":
         return wrt
-    return [(*row_shape(row, samples), *shape) for shape in wrt]
+    return [(*_value_shape(row, samples), *shape) for shape in wrt]
 
 
-def row_shape(row: Row, samples: Sequence[np.ndarray]) -> tuple[int, ...]:
-    """The shape of the function's value."""
-    from derivatrix.compiler.dimensions import evaluate
-
+def _value_shape(row: Row, samples: Sequence[np.ndarray]) -> Shape:
     sizes: dict[str, int] = {}
     for leaf, sample in zip(row.function.inputs, samples, strict=False):
-        sizes |= {str(s): n for s, n in zip(leaf.shape, sample.shape, strict=True)}
+        sizes |= {str(symbol): n for symbol, n in zip(leaf.shape, sample.shape, strict=True)}
     return tuple(int(evaluate(size, sizes)) for size in row.function.expression.shape)
 
 
+def _batched(row: Row, arguments: Sequence[np.ndarray]) -> list[bool]:
+    """Which arguments, the cotangent included, have a batch axis."""
+    return [*row.batched, any(row.batched)][: len(arguments)]
+
+
+def _columns(array: np.ndarray, batched: bool) -> np.ndarray:
+    """The entries column by column, of each sample after the other."""
+    return np.ravel(np.moveaxis(array, 0, -1) if batched else array, order="F")
+
+
 class _Buffered:
-    """A function with memory for its arguments and results, which it keeps alive."""
+    """A function with memory for its arguments (entries as CasADi keeps them) and results, which
+    it keeps alive."""
 
     def __init__(self, function: Any, arguments: Sequence[np.ndarray]) -> None:
         self.function = function
         self.buffer, self.evaluate = function.buffer()
-        self.inputs = [np.ravel(array, order="F") for array in arguments]
+        self.inputs = list(arguments)
         self.outputs = [np.zeros(function.nnz_out(k)) for k in range(function.n_out())]
         self.pass_inputs()
         for k, array in enumerate(self.outputs):

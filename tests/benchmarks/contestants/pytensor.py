@@ -27,6 +27,7 @@ class Numba(Contestant):
         cos=pt.cos,
         cross=lambda a, b: pt.stack([a[k - 2] * b[k - 1] - a[k - 1] * b[k - 2] for k in range(3)]),
         diagonal=pt.diagonal,
+        dot=pt.dot,
         exp=pt.exp,
         expm=pt.linalg.expm,
         eye=lambda like: pt.eye(like.shape[-1], dtype=like.dtype),
@@ -57,31 +58,26 @@ class Numba(Contestant):
         return get_mode("NUMBA")
 
     def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
-        first = row.kind in ("vjp", "gradient")
-        ways = {row.kind: False} if first else {"vectorized": True, "scan": False}
         return [
-            Candidate(name + suffix, partial(self._make, row, program, arguments, name + suffix))
+            Candidate(row.kind + suffix, partial(self._make, row, program, arguments, suffix))
             for suffix, program in self.programs(row, "pytensor")
-            for name in ways
         ]
 
     def _make(
-        self, row: Row, program: Program, arguments: Sequence[np.ndarray], variant: str
+        self, row: Row, program: Program, arguments: Sequence[np.ndarray], suffix: str
     ) -> Call:
-        key = row.name, str(arguments[0].dtype), variant
+        dtype = str(arguments[0].dtype)
+        key = row.name, dtype, suffix
         if key not in self.functions:
-            self.functions[key] = self._compile(row, program, arguments, variant)
+            self.functions[key] = self._compile(row, program, dtype)
         function = self.functions[key]
         return lambda: function(*arguments)
 
-    def _compile(
-        self, row: Row, program: Program, arguments: Sequence[np.ndarray], variant: str
-    ) -> Any:
+    def _compile(self, row: Row, program: Program, dtype: str) -> Any:
         """A function for all sizes."""
-        dtype = str(arguments[0].dtype)
         pytensor.config.floatX = dtype
         symbols = _symbols(row, dtype)
-        outputs = _outputs(row, program, symbols, variant.startswith("vectorized"))
+        outputs = _outputs(row, program, symbols)
         function = pytensor.function(symbols, outputs, mode=self.mode())
         function.trust_input = True
         return function
@@ -106,7 +102,7 @@ def _symbols(row: Row, dtype: str) -> list[Any]:
     ]
 
 
-def _outputs(row: Row, program: Program, symbols: list[Any], vectorized: bool) -> list[Any]:
+def _outputs(row: Row, program: Program, symbols: list[Any]) -> list[Any]:
     """The derivative's expressions. The program is of one sample, so it gets symbols of its own,
     which the batches replace."""
     inputs = [
@@ -125,27 +121,28 @@ def _outputs(row: Row, program: Program, symbols: list[Any], vectorized: bool) -
             value = vectorize_graph(value, replace=replaced)
         chosen = [symbols[position] for position in row.wrt]
         return list(Lop(value, chosen, symbols[-1]))
-    derivatives = _derivatives(row.kind, value, wrt, vectorized)
+    derivatives = _derivatives(row.kind, value, wrt)
     return vectorize_graph(derivatives, replace=replaced) if replaced else derivatives
 
 
-def _derivatives(kind: str, value: Any, wrt: list[Any], vectorized: bool) -> list[Any]:
+def _derivatives(kind: str, value: Any, wrt: list[Any]) -> list[Any]:
     match kind:
         case "gradient":
             return list(pytensor.grad(value, wrt))
         case "jacobian":
-            return [_jacobian(value, each, vectorized) for each in wrt]
+            return [_jacobian(value, each) for each in wrt]
         case "hessian":
-            return [_jacobian(pytensor.grad(value, wrt[0]), wrt[0], vectorized)]
+            return [_jacobian(pytensor.grad(value, wrt[0]), wrt[0])]
         case "newton":
             gradient = pytensor.grad(value, wrt[0])
-            hessian = _jacobian(gradient, wrt[0], vectorized)
+            hessian = _jacobian(gradient, wrt[0])
             return [pt.linalg.solve(hessian, gradient, assume_a="pos")]
     raise Unable(f"no {kind} here")
 
 
-def _jacobian(value: Any, wrt: Any, vectorized: bool) -> Any:
-    """J[out..., in...]; PyTensor's own takes vectors."""
-    flat = jacobian(value.ravel(), wrt, vectorize=vectorized)
+def _jacobian(value: Any, wrt: Any) -> Any:
+    """J[out..., in...]; PyTensor's own takes vectors. Vectorized: its other way, a loop over the
+    rows, compiles for minutes."""
+    flat = jacobian(value.ravel(), wrt, vectorize=True)
     shape = [*(value.shape[k] for k in range(value.ndim)), *(wrt.shape[k] for k in range(wrt.ndim))]
     return flat.reshape(shape, ndim=len(shape))

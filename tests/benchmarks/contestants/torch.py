@@ -32,6 +32,7 @@ class Eager(Contestant):
         cos=torch.cos,
         cross=torch.linalg.cross,
         diagonal=torch.diagonal,
+        dot=torch.dot,
         exp=torch.exp,
         expm=torch.linalg.matrix_exp,
         eye=lambda like: torch.eye(like.shape[-1], dtype=like.dtype),

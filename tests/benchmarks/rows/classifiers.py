@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 import scipy.special
@@ -29,6 +31,11 @@ def poisson_step(A: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     mean = np.exp(A @ w)
     hessian = A.T @ (mean[:, None] * A) + np.eye(len(w))
     return scipy.linalg.solve(hessian, A.T @ (mean - y) + w, assume_a="pos")
+
+
+def poisson(library: Any, A: Any, y: Any, w: Any) -> Any:
+    logs = A @ w
+    return library.sum(library.exp(logs) - y * logs) + library.dot(w, w) / 2
 
 
 def signs(generator: np.random.Generator, sizes: Sizes) -> Arrays:
@@ -81,10 +88,8 @@ ROWS = [
     Row(
         title="Poisson regression",
         kind="newton",
-        function=dx.function(
-            "poisson", [A, y, w], dx.sum(dx.exp(A @ w) - y * (A @ w)) + w @ w / 2, wrt=[w]
-        ),
-        program=lambda library, A, y, w: library.sum(library.exp(A @ w) - y * (A @ w)) + w @ w / 2,
+        function=dx.function("poisson", [A, y, w], poisson(dx, A, y, w), wrt=[w]),
+        program=poisson,
         closed=poisson_step,
         sizes=(
             {"N": 100, "d": 5},

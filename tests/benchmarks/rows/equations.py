@@ -66,7 +66,7 @@ ROWS = [
         sizes=tuple({"n": n, "m": m} for n, m in ((3, 2), (10, 8), (30, 30), (100, 100))),
         flops=lambda n, m: 25 * (n**3 + m**3) + 10 * n * m * (n + m),
         draw=coefficients,
-        without=dict.fromkeys(("jax", "torch", "casadi", "autograd"), NOT_THERE["sylvester"]),
+        without=dict.fromkeys(("torch", "casadi"), NOT_THERE["sylvester"]),
     ),
     Row(
         title="continuous Riccati equation",

@@ -127,7 +127,7 @@ def deep_hessian(x: np.ndarray, y: np.ndarray, *weights: np.ndarray) -> np.ndarr
 def attention_vjp(
     Q: np.ndarray, K: np.ndarray, V: np.ndarray, cotangent: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    scale = np.sqrt(Q.shape[-1])
+    scale = Q.shape[-1] ** 0.5
     P = scipy.special.softmax(Q @ K.swapaxes(-1, -2) / scale, axis=-1)
     back = cotangent @ V.swapaxes(-1, -2)
     back = P * (back - (back * P).sum(axis=-1, keepdims=True)) / scale

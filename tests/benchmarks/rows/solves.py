@@ -50,7 +50,7 @@ def solve_jacobian(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def nll_gradient(S: np.ndarray, C: np.ndarray) -> np.ndarray:
-    inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(S), np.eye(len(S)))
+    inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(S), np.eye(len(S), dtype=S.dtype))
     return inverse - inverse @ C @ inverse
 
 
@@ -90,12 +90,12 @@ def process(library: Any, D: Any, y: Any, s: Any, r: Any, t: Any) -> Any:
     kernel = s**2 * library.exp(-D / (2 * r**2)) + t**2 * library.eye(D)
     L = library.cholesky(kernel)
     a = library.triangular(L, y)
-    return a @ a / 2 + library.sum(library.log(library.diagonal(L)))
+    return library.dot(a, a) / 2 + library.sum(library.log(library.diagonal(L)))
 
 
 def process_by_solve(library: Any, D: Any, y: Any, s: Any, r: Any, t: Any) -> Any:
     kernel = s**2 * library.exp(-D / (2 * r**2)) + t**2 * library.eye(D)
-    return y @ library.solve(kernel, y) / 2 + library.logdet(kernel) / 2
+    return library.dot(y, library.solve(kernel, y)) / 2 + library.logdet(kernel) / 2
 
 
 def nll_by_cholesky(library: Any, S: Any, C: Any) -> Any:
