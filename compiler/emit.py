@@ -17,10 +17,13 @@ import sympy
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
 from derivatrix.compiler.kernels import base, blas, boundary, lu, newton, special
+from derivatrix.compiler.kernels import operator as operators
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
 from derivatrix.compiler.printer import KernelText, kernel_text, newton_text
+from derivatrix.compiler.structured import Structured
+from derivatrix.compiler.structured.text import operator_lines
 from derivatrix.runtime.errors import DeclarationError
 
 WIDTH = 100
@@ -35,6 +38,8 @@ BOUNDARY = (
     "_delivered",
 )
 """What public functions refer to, apart from their kernels."""
+OPERATOR = ("_Operator", "_tri", "_packed")
+"""What functions that return operators refer to besides."""
 Result = str | tuple[tuple[str, "Result"], ...]
 """The name of one of a plan's outputs, or (field name, result) pairs for a named tuple."""
 
@@ -50,12 +55,21 @@ class FunctionDescription:
 
 
 @dataclass(frozen=True)
+class OperatorDescription:
+    """The public function that returns operators. `function`: it, with the kernel that computes
+    their arrays; its result is made of the names of operators, those of `structured` in order."""
+
+    function: FunctionDescription
+    structured: Structured
+
+
+@dataclass(frozen=True)
 class ModuleDescription:
     """A generated module.
 
     name: the declared function's name, for messages. docstring: the module's. facts: the
     public constants (INPUTS, OUTPUT, FORMULAS, ...), literals of Python. requirements: conditions
-    on the sizes, such as "n >= 2". functions: in the order to be written.
+    on the sizes, such as "n >= 2". functions: in the order to be written, `operator` after them.
     """
 
     name: str
@@ -63,6 +77,12 @@ class ModuleDescription:
     facts: Mapping[str, object]
     functions: Sequence[FunctionDescription]
     requirements: Sequence[str] = ()
+    operator: OperatorDescription | None = None
+
+    @property
+    def everything(self) -> tuple[FunctionDescription, ...]:
+        """All functions, that of the operators last."""
+        return (*self.functions, *([self.operator.function] if self.operator else []))
 
 
 @dataclass(frozen=True)
@@ -113,12 +133,24 @@ class FunctionText:
     delivered: str
 
 
+@dataclass(frozen=True)
+class OperatorText:
+    """The function that returns operators, as texts: `function` as for others (but `value`), the
+    names of its tuple of arrays and of their type, and for each operator its local name and the
+    lines of the expression that makes it."""
+
+    function: FunctionText
+    parts: str
+    dtype: str
+    operators: tuple[tuple[str, tuple[str, ...]], ...]
+
+
 def emit(module: ModuleDescription) -> str:
     """The text of the generated module. Raises DeclarationError for an input whose name is
     one that the module itself needs."""
     kernels, aliases = _kernels(module)
-    equations = _equations([function.plan for function in module.functions])
-    plans = [plan for f in module.functions for plan in (f.plan, *f.plan.variants)]
+    equations = _equations([function.plan for function in module.everything])
+    plans = [plan for f in module.everything for plan in (f.plan, *f.plan.variants)]
     plans += [plan for equation in equations for plan in (equation.residual, equation.jacobian)]
     constants = {name: a for plan in plans for name, a in plan.constants}
     inner = [
@@ -128,13 +160,17 @@ def emit(module: ModuleDescription) -> str:
     ]
     tuples: dict[str, tuple[str, ...]] = {}
     functions = [_function(function, module, tuples) for function in module.functions]
-    expected = [(f"_{f.name.upper()}", _expected(f, module)) for f in module.functions]
+    operator = _operator(module.operator, module, tuples) if module.operator else None
+    expected = [(f"_{f.name.upper()}", _expected(f, module)) for f in module.everything]
     _check_names(module, tuples)
     sources = _sources(plans, [*inner, *kernels])
     if equations:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
             sources.add_function(helper)
         sources.add_function(newton.close)
+    if operator:
+        for name in OPERATOR:
+            sources.add(operators, name)
     if tuples:
         sources.require("collections", "namedtuple")
     return (
@@ -153,6 +189,7 @@ def emit(module: ModuleDescription) -> str:
             aliases=aliases,
             expected=expected,
             functions=functions,
+            operator=operator,
             module=module.name,
         )
     )
@@ -215,10 +252,10 @@ def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]
                     f"{module.name}: an input with derivatives cannot be called {name}; "
                     "names of results do not start with an underscore"
                 )
-    expected = [f"_{function.name.upper()}" for function in module.functions]
-    kernels = {function.plan.name for function in module.functions}
-    hidden = {*BOUNDARY, *kernels, *tuples, *expected, "type", "float"}
-    for function in module.functions:
+    expected = [f"_{function.name.upper()}" for function in module.everything]
+    kernels = {function.plan.name for function in module.everything}
+    hidden = {*BOUNDARY, *OPERATOR, *kernels, *tuples, *expected, "type", "float"}
+    for function in module.everything:
         for argument in function.plan.arguments:
             if argument.name in hidden:
                 raise DeclarationError(
@@ -233,7 +270,9 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
     kernels: list[KernelText] = []
     names: dict[tuple[KernelText, ...], str] = {}
     aliases = []
-    for function in module.functions:
+    for function in module.everything:
+        if not function.plan.outputs:
+            continue
         summary = f"One order of multiplication for `{function.name}`."
         texts = [kernel_text(plan, module.name, summary) for plan in function.plan.variants]
         texts.append(kernel_text(function.plan, module.name, _kernel_summary(function)))
@@ -259,7 +298,7 @@ def _expected(function: FunctionDescription, module: ModuleDescription) -> str:
         for argument in function.plan.arguments
     )
     places = dict(_places(function.result, "out"))
-    names = tuple(places[output] for output, _ in function.plan.outputs)
+    names = tuple(places.get(output, output) for output, _ in function.plan.outputs)
     return literal((shapes, tuple(module.requirements), names))
 
 
@@ -323,6 +362,41 @@ def _function(
     )
 
 
+def _operator(
+    operator: OperatorDescription,
+    module: ModuleDescription,
+    tuples: dict[str, tuple[str, ...]],
+) -> OperatorText:
+    function, found = operator.function, operator.structured
+    plan = function.plan
+    plain = replace(function, result=tuple((name, name) for name, _ in plan.outputs))
+    text = _function(plain, module, {})
+    names = Names([*(argument.name for argument in plan.arguments), text.out])
+    sizes = _Sizes(plan, names)
+    for result in text.results:
+        names.exact(result.name)
+    parts, dtype = names.exact("parts"), names.exact("dtype")
+    outputs = [output for output, _ in _places(function.result, "")]
+    local = {output: names.exact(output) for output in outputs}
+    lines = [
+        operator_lines(f"{module.name}: {title}", each, found, sizes.renamed, parts, dtype)
+        for title, each in zip(_titles(found), found.operators, strict=True)
+    ]
+    title = "".join(word.capitalize() for word in function.name.split("_"))
+    value = _result(function.result, title, local, tuples)
+    return OperatorText(
+        replace(text, value=value),
+        parts,
+        dtype,
+        tuple(zip(local.values(), lines, strict=True)),
+    )
+
+
+def _titles(found: Structured) -> list[str]:
+    word = {"jacobian": "Jacobian", "hessian": "Hessian"}[found.kind]
+    return [f"{word} by {' and '.join(dict.fromkeys(each.key))}" for each in found.operators]
+
+
 class _Sizes:
     """The sizes that a public function reads from its arguments' shapes."""
 
@@ -342,7 +416,11 @@ class _Sizes:
 
     def shape(self, shape: Iterable[sympy.Expr]) -> str:
         """A shape as a tuple of the local sizes."""
-        return _tuple(index(size.xreplace(self._renames)) for size in shape)
+        return _tuple(index(self.renamed(size)) for size in shape)
+
+    def renamed(self, size: sympy.Expr) -> sympy.Expr:
+        """Arithmetic of sizes in the local names."""
+        return size.xreplace(self._renames)
 
     def condition(self, text: str) -> str:
         """A condition on sizes, in the local names."""

@@ -13,13 +13,20 @@ from derivatrix import __version__
 from derivatrix.compiler.derivatives import Derivatives, Key
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import shape_text
-from derivatrix.compiler.emit import FunctionDescription, ModuleDescription, Result, emit
+from derivatrix.compiler.emit import (
+    FunctionDescription,
+    ModuleDescription,
+    OperatorDescription,
+    Result,
+    emit,
+)
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.indices import index
 from derivatrix.compiler.ir import Node
 from derivatrix.compiler.listing import listing
 from derivatrix.compiler.plan import Plan, plan
+from derivatrix.compiler.structured import Structured, structured
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 TARGETS = ("cpu",)
@@ -34,6 +41,8 @@ SUMMARIES = {
     "value_and_gradient": "The value and the gradient.",
     "hessian": "The Hessian H[in..., in...].",
     "hvp": "The Hessian times the tangents of the inputs.",
+    "jacobian_operator": "The Jacobian as a linear map, an array only where it is asked for.",
+    "hessian_operator": "The Hessian as a linear map, an array only where it is asked for.",
 }
 
 
@@ -72,6 +81,13 @@ def kernel_plan(derivatives: Derivatives, kind: str) -> Plan:
     return plan(f"{kind}_kernel", arguments, outputs)
 
 
+def operator_plan(derivatives: Derivatives, found: Structured) -> Plan:
+    """The steps of the kernel that computes what the operators are made of."""
+    arguments, _ = derivatives.kernel(found.kind)
+    outputs = [(f"part_{number}", node) for number, node in enumerate(found.parts)]
+    return plan(f"{found.kind}_parts_kernel", arguments, outputs)
+
+
 def output_name(kind: str, key: Key) -> str:
     """The name of a kernel's output array, where it has several."""
     return "_".join(["out", *key]) if key else "out_value"
@@ -89,6 +105,7 @@ def describe(function: Function) -> ModuleDescription:
         )
         for kind in derivatives.kinds
     ]
+    operator = _operator(derivatives)
     formulas = _formulas(derivatives)
     return ModuleDescription(
         name=function.name,
@@ -102,13 +119,31 @@ def describe(function: Function) -> ModuleDescription:
             "WRT": function.wrt,
             "REQUIREMENTS": function.requirements,
             "FUNCTIONS": derivatives.kinds,
+            "OPERATOR": operator.function.name,
             "DECLARATION": function.declaration,
             "FORMULAS": formulas,
             "DIGEST": digest(function),
         },
         functions=functions,
+        operator=operator,
         requirements=function.requirements,
     )
+
+
+def _operator(derivatives: Derivatives) -> OperatorDescription:
+    """The function that returns the Jacobian's or the Hessian's operators."""
+    found = structured(derivatives)
+    name = f"{found.kind}_operator"
+    result = _named(_result(derivatives, found.kind), "operator")
+    function = FunctionDescription(name, SUMMARIES[name], operator_plan(derivatives, found), result)
+    return OperatorDescription(function, found)
+
+
+def _named(result: Result, prefix: str) -> Result:
+    """A result of other outputs: with this in place of their "out"."""
+    if isinstance(result, str):
+        return prefix + result.removeprefix("out")
+    return tuple((name, _named(part, prefix)) for name, part in result)
 
 
 def _result(derivatives: Derivatives, kind: str) -> Result:
@@ -274,7 +309,11 @@ def _title(kind: str, key: Key) -> str:
 
 def _dump_plan(function: Function) -> str:
     return "\n\n".join(
-        str(kernel_plan(function.derivatives, kind)) for kind in function.derivatives.kinds
+        str(each)
+        for each in (
+            *(kernel_plan(function.derivatives, kind) for kind in function.derivatives.kinds),
+            operator_plan(function.derivatives, structured(function.derivatives)),
+        )
     )
 
 
