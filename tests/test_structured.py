@@ -1,11 +1,13 @@
 """Jacobians and Hessians as operators: their terms, with parts evaluated by NumPy, against the
 dense arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse.linalg
 
 import derivatrix as dx
 from derivatrix.compiler import ir
@@ -173,3 +175,124 @@ def _up_to(largest: int, solve: Any) -> Any:
         return solve(matrix, right)
 
     return checked
+
+
+@pytest.fixture(scope="module")
+def square() -> ModuleType:
+    return dx.compile(function("square", [X], X @ X))
+
+
+def _scaled(method: Callable) -> Callable:
+    def wrong(self: Any, *arguments: Any) -> Any:
+        return method(self, *arguments) * (1 + 1e-4)
+
+    return wrong
+
+
+FAULTS = [
+    ("todense", "todense"),
+    ("tosparse", "tosparse"),
+    ("_product", "operator"),
+    ("rmatmat", "operator"),
+    ("_solution", "solve"),
+]
+
+
+@pytest.mark.parametrize(("method", "check"), FAULTS)
+def test_a_wrong_operator_is_noticed(
+    square: ModuleType, method: str, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(square.jacobian_operator(np.eye(2)))
+    monkeypatch.setattr(kind, method, _scaled(getattr(kind, method)))
+    report = dx.verify(square, sizes={"n": 3})
+    assert not report.passed
+    assert check in {row.check for row in report.failures}
+
+
+def test_an_absent_operator_is_noticed(square: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(square, "jacobian_operator")
+    report = dx.verify(square, sizes={"n": 3})
+    assert {row.check for row in report.failures} == {"operator"}
+
+
+def test_nothing_large_is_made(square: ModuleType) -> None:
+    point, along = np.random.default_rng(0).normal(size=(2, 500, 500))
+    operator = square.jacobian_operator(point)
+    assert operator.shape == (250_000, 250_000)
+    expected = point @ along + along @ point
+    np.testing.assert_allclose(operator @ along, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(operator @ along.ravel(), expected.ravel(), rtol=0, atol=1e-9)
+    assert repr(operator) == "<square: Jacobian by X: 250000 x 250000, A ⊗ I + I ⊗ Aᵀ>"
+
+
+def test_only_what_is_not_zero_is_stored(square: ModuleType) -> None:
+    point = np.random.default_rng(0).normal(size=(20, 20))
+    sparse = square.jacobian_operator(point).tosparse()
+    assert sparse.format == "csr"
+    assert sparse.nnz == 2 * 20**3 - 20**2
+    np.testing.assert_allclose(sparse.diagonal(), np.add.outer(*2 * [np.diag(point)]).ravel())
+
+
+def test_scipy_takes_operators(square: ModuleType) -> None:
+    point = np.eye(4) + np.random.default_rng(0).normal(size=(4, 4)) / 9
+    operator = square.jacobian_operator(point)
+    right = np.arange(16.0)
+    found, failure = scipy.sparse.linalg.gmres(operator, right, rtol=1e-10)
+    assert not failure
+    np.testing.assert_allclose(found, operator.solve(right), atol=1e-8)
+    wrapped = operator.aslinearoperator()
+    assert isinstance(wrapped, scipy.sparse.linalg.LinearOperator)
+    np.testing.assert_allclose(wrapped.T @ right, right @ operator)
+    (value,) = scipy.sparse.linalg.svds(operator, 1, return_singular_vectors=False)
+    dense = operator.todense().reshape(16, 16)
+    np.testing.assert_allclose(value, np.linalg.norm(dense, 2))
+
+
+def test_float32(square: ModuleType) -> None:
+    point = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
+    operator = square.jacobian_operator(point)
+    assert operator.dtype == np.float32
+    for result in (operator @ point, operator.todense(), operator.tosparse()):
+        assert result.dtype == np.float32
+    assert (operator @ point.astype(np.float64)).dtype == np.float64
+    np.testing.assert_allclose(operator @ point, 2 * point @ point, rtol=1e-4, atol=1e-5)
+
+
+def test_several_inputs_and_memory() -> None:
+    module = dx.compile(function("hadamard", [a, b], a * b))
+    first, second = np.random.default_rng(0).normal(size=(2, 5))
+    operators = module.jacobian_operator(first, second)
+    assert operators._fields == ("a", "b")
+    given = first.copy()
+    np.testing.assert_array_equal(operators.a @ given, second * first)
+    kept = second.copy()
+    second[:] = 0
+    np.testing.assert_array_equal(operators.a @ given, kept * first)
+    assert operators.a.T.T is operators.a
+
+
+ERRORS: list[tuple[Callable, type[Exception], str]] = [
+    (lambda J: J @ np.ones(5), ValueError, r"shape \(5,\); expected \(2, 2\), \(4,\) or \(4, k\)"),
+    (lambda J: J @ None, TypeError, "expected real numbers"),
+    (lambda J: J.matvec(np.ones(5)), ValueError, "5 numbers where 4 are expected"),
+    (lambda J: J.solve(np.ones((2, 2))), np.linalg.LinAlgError, "singular"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), ERRORS)
+def test_errors(square: ModuleType, call: Callable, error: type[Exception], text: str) -> None:
+    operator = square.jacobian_operator(np.diag([1.0, -1.0]))
+    with pytest.raises(error, match=text):
+        call(operator)
+
+
+def test_what_cannot_be_solved_with() -> None:
+    (wide,) = operators(function("f", [A], dx.sum(A, axis=0))).values()
+    with pytest.raises(ValueError, match="needs a square operator"):
+        wide.solve(np.ones(3))
+    (projected,) = operators(function("f", [S], dx.inv(S))).values()
+    with pytest.raises(ValueError, match="projected on spd matrices"):
+        projected.solve(np.ones((3, 3)))
+    (flat,) = operators(function("f", [a], dx.softmax(a))).values()
+    with pytest.raises(np.linalg.LinAlgError):
+        flat.solve(np.ones(3))

@@ -361,15 +361,18 @@ class _Operator:
             matrices.append(
                 np.broadcast_to(self._values(term, [output[row], given[column]]), square)
             )
-        from scipy.linalg import solve_sylvester
+        from scipy.linalg import lapack, schur
 
         sides = right if b < a else right.swapaxes(0, 1)
-        found = [
-            solve_sylvester(matrices[0], matrices[1].T, sides[..., number])
-            for number in range(right.shape[-1])
-        ]
-        solved = np.stack(found, axis=-1)
-        return solved if d < c else solved.swapaxes(0, 1)
+        (first, left), (second, across) = schur(matrices[0]), schur(matrices[1].T)
+        trsyl = lapack.get_lapack_funcs("trsyl", (first, second))
+        found = np.empty_like(sides)
+        for number in range(sides.shape[-1]):
+            inner, factor, failure = trsyl(first, second, left.T @ sides[..., number] @ across)
+            if failure:
+                raise np.linalg.LinAlgError(f"{self.name}: it is singular")
+            found[..., number] = factor * (left @ inner @ across.T)
+        return found if d < c else found.swapaxes(0, 1)
 
     def _as_update(self, common, rows, others, right):
         """The solution for a diagonal with a matrix of low rank added (Woodbury), else None."""
