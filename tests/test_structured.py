@@ -194,7 +194,7 @@ FAULTS = [
     ("tosparse", "tosparse"),
     ("_product", "operator"),
     ("rmatmat", "operator"),
-    ("_solution", "solve"),
+    ("solve", "solve"),
 ]
 
 
