@@ -135,9 +135,9 @@ class FunctionText:
 
 @dataclass(frozen=True)
 class OperatorText:
-    """The function that returns operators, as texts: `function` as for others (but `value`), the
-    names of its tuple of arrays and of their type, and for each operator its local name and the
-    lines of the expression that makes it."""
+    """The function that returns operators, as texts: `function` as for others (but `value`, and
+    `inner`, which has the inputs that are parts too), the names of its tuple of arrays and of
+    their type, and for each operator its local name and the lines of the expression for it."""
 
     function: FunctionText
     parts: str
@@ -375,26 +375,28 @@ def _operator(
     sizes = _Sizes(plan, names)
     for result in text.results:
         names.exact(result.name)
+    made = {name: each.name for (name, _), each in zip(plan.outputs, text.results, strict=True)}
+    arrays = [
+        made.get(f"part_{number}") or f"{node.name}.copy()"  # type: ignore[attr-defined]
+        for number, node in enumerate(found.parts)
+    ]
     parts, dtype = names.exact("parts"), names.exact("dtype")
     outputs = [output for output, _ in _places(function.result, "")]
     local = {output: names.exact(output) for output in outputs}
     lines = [
-        operator_lines(f"{module.name}: {title}", each, found, sizes.renamed, parts, dtype)
-        for title, each in zip(_titles(found), found.operators, strict=True)
+        operator_lines(
+            f"{module.name}: {found.title(each)}", each, found, sizes.renamed, parts, dtype
+        )
+        for each in found.operators
     ]
     title = "".join(word.capitalize() for word in function.name.split("_"))
     value = _result(function.result, title, local, tuples)
     return OperatorText(
-        replace(text, value=value),
+        replace(text, value=value, inner=_tuple(arrays)),
         parts,
         dtype,
         tuple(zip(local.values(), lines, strict=True)),
     )
-
-
-def _titles(found: Structured) -> list[str]:
-    word = {"jacobian": "Jacobian", "hessian": "Hessian"}[found.kind]
-    return [f"{word} by {' and '.join(dict.fromkeys(each.key))}" for each in found.operators]
 
 
 class _Sizes:

@@ -70,7 +70,7 @@ class _Operator:
         """The transpose, a map from the output's arrays to the input's."""
         if self._transposed is None:
             other = copy.copy(self)
-            other.name = f"{self.name}.T"
+            other.name = f"{self.name}, transposed"
             other.output_shape, other.input_shape = self.input_shape, self.output_shape
             other.shape = self.shape[::-1]
             other._terms = tuple((c, s, ins, outs, f) for c, s, outs, ins, f in self._terms)

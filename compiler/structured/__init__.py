@@ -7,6 +7,7 @@ X @ X. What a generated module does with the terms is in `kernels/operator.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler import ir
@@ -23,7 +24,7 @@ __all__ = ["Operator", "Structured", "Term", "structured"]
 @dataclass(frozen=True)
 class Operator:
     """One block. `batched`: both sides have the batch as axis 0, and are linked sample by
-    sample. `projected`: the structure of the input that it is projected on, "" for none.
+    sample. `projected`: the structure of an input that it is projected on, "" for none.
     `structure`: in words."""
 
     key: Key
@@ -42,6 +43,23 @@ class Structured:
     kind: str
     parts: tuple[ir.Node, ...]
     operators: tuple[Operator, ...]
+
+    @property
+    def computed(self) -> dict[str, ir.Node]:
+        """The arrays that are no inputs, by name."""
+        return {
+            f"part_{number}": node
+            for number, node in enumerate(self.parts)
+            if not (isinstance(node, ir.Leaf) and node.ndim)
+        }
+
+    def lines(self) -> list[str]:
+        """What each block is called, and its structure."""
+        return [f"{self.title(each)}: {each.structure}" for each in self.operators]
+
+    def title(self, operator: Operator) -> str:
+        """What a block is called, such as "Hessian by A and b"."""
+        return f"{self.kind.capitalize()} by {' and '.join(dict.fromkeys(operator.key))}"
 
 
 def structured(derivatives: Derivatives) -> Structured:
@@ -79,7 +97,12 @@ def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Oper
         lead + row,
         (lead if batched else ()) + column.shape,
         batched,
-        column.structure if column.structure in PROJECTIONS else "",
+        _projected([column, *([derivatives.inputs[key[0]]] if len(key) == 2 else [])]),
         words(own, batched),
         own,
     )
+
+
+def _projected(leaves: Sequence[ir.Leaf]) -> str:
+    """The first structure that derivatives by one of the inputs are projected on, or ""."""
+    return next((leaf.structure for leaf in leaves if leaf.structure in PROJECTIONS), "")

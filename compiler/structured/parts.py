@@ -7,7 +7,8 @@ and takes no more memory: X X in the derivative of X X X, but not Rᵀ diag(w) R
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler import ir
@@ -16,8 +17,8 @@ from derivatrix.compiler.structured.expand import volume
 
 PRODUCTS = 2
 """How many products with a vector an operator is taken to be made for."""
-MOST_EXACT = 6
-"""Up to so many parts the order of a product is searched for."""
+MOST_EXACT = 7
+"""Up to so many parts the best order of a product is found."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Grouping:
         self._given = given
         self._asked = asked
         self._sizes = sizes
+        self._volumes: dict[frozenset[int], float] = {}
 
     def parts(self) -> list[Part]:
         """The parts, merged as long as that is worth while."""
@@ -84,15 +86,30 @@ class Grouping:
             return None
         return Part(first.factors + second.factors, labels)
 
-    def _volume(self, labels: Iterable[int]) -> float:
-        return volume(self._sizes[label] for label in labels)
+    def _volume(self, labels: frozenset[int]) -> float:
+        if labels not in self._volumes:
+            self._volumes[labels] = volume(self._sizes[label] for label in labels)
+        return self._volumes[labels]
 
     def _cost(self, parts: list[frozenset[int]]) -> float:
         """The multiplications of one product with a vector, in the best order of the parts."""
         every = [*parts, *self._fixed]
         if len(every) > MOST_EXACT:
             return self._along(every)
-        return min(map(self._along, itertools.permutations(every)))
+        full = (1 << len(every)) - 1
+        inside = [frozenset[int]()] * (full + 1)
+        for mask in range(1, full + 1):
+            last = mask.bit_length() - 1
+            inside[mask] = inside[mask ^ (1 << last)] | every[last]
+        best = [0.0] + [math.inf] * full
+        for mask in range(full):
+            current = (self._given | inside[mask]) & (self._asked | inside[full ^ mask])
+            for number, labels in enumerate(every):
+                if not mask >> number & 1:
+                    after = mask | 1 << number
+                    cost = best[mask] + self._volume(current | labels)
+                    best[after] = min(best[after], cost)
+        return best[full]
 
     def _along(self, order: Sequence[frozenset[int]]) -> float:
         current, cost = self._given, 0.0
