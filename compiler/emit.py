@@ -16,8 +16,16 @@ import sympy
 
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
-from derivatrix.compiler.kernels import base, blas, boundary, lu, newton, special
-from derivatrix.compiler.kernels import operator as operators
+from derivatrix.compiler.kernels import (
+    base,
+    blas,
+    boundary,
+    linear_map,
+    lu,
+    newton,
+    operators,
+    parts,
+)
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
@@ -164,13 +172,15 @@ def emit(module: ModuleDescription) -> str:
     expected = [(f"_{f.name.upper()}", _expected(f, module)) for f in module.everything]
     _check_names(module, tuples)
     sources = _sources(plans, [*inner, *kernels])
+    if any(plan.parts is not None for plan in plans):
+        sources.add(parts, "_in_parts")
     if equations:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
             sources.add_function(helper)
         sources.add_function(newton.close)
     if operator:
         for name in OPERATOR:
-            sources.add(operators, name)
+            sources.add(linear_map, name)
     if tuples:
         sources.require("collections", "namedtuple")
     return (
@@ -187,6 +197,11 @@ def emit(module: ModuleDescription) -> str:
             equations=[newton_text(equation) for equation in equations],
             kernels=kernels,
             aliases=aliases,
+            parted=[
+                (_parted(f.plan), f.plan.name, _tuple(map(repr, f.plan.parts.sliced)))
+                for f in module.everything
+                if f.plan.parts is not None
+            ],
             expected=expected,
             functions=functions,
             operator=operator,
@@ -223,9 +238,10 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:
         sources.require("math")
-    for name in special.KERNELS.values():
-        if name in words:
-            sources.add(special, name)
+    for module in operators.MODULES:
+        for name in module.KERNELS.values():
+            if name in words:
+                sources.add(module, name)
     sources.require("numpy", alias="np")
     return sources
 
@@ -349,7 +365,7 @@ def _function(
         ),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
-        call=f"{plan.name}({', '.join([*parameters, *locals_])})",
+        call=f"{_called(plan, *locals_[:1])}({', '.join([*parameters, *locals_])})",
         unpacked=_targets(locals_),
         inner=_tuple(locals_),
         value=_result(
@@ -360,6 +376,18 @@ def _function(
         ),
         delivered=delivered,
     )
+
+
+def _parted(plan: Plan) -> str:
+    """The name of what calls a kernel in parts."""
+    return f"_{plan.name}_in_parts"
+
+
+def _called(plan: Plan, result: str = "") -> str:
+    """What a public function calls, whose first result is `result`."""
+    if plan.parts is None:
+        return plan.name
+    return f"({plan.name} if {result}.size < {plan.parts.entries} else {_parted(plan)})"
 
 
 def _operator(
@@ -380,12 +408,12 @@ def _operator(
         made.get(f"part_{number}") or f"{node.name}.copy()"  # type: ignore[attr-defined]
         for number, node in enumerate(found.parts)
     ]
-    parts, dtype = names.exact("parts"), names.exact("dtype")
+    every, dtype = names.exact("parts"), names.exact("dtype")
     outputs = [output for output, _ in _places(function.result, "")]
     local = {output: names.exact(output) for output in outputs}
     lines = [
         operator_lines(
-            f"{module.name}: {found.title(each)}", each, found, sizes.renamed, parts, dtype
+            f"{module.name}: {found.title(each)}", each, found, sizes.renamed, every, dtype
         )
         for each in found.operators
     ]
@@ -393,7 +421,7 @@ def _operator(
     value = _result(function.result, title, local, tuples)
     return OperatorText(
         replace(text, value=value, inner=_tuple(arrays)),
-        parts,
+        every,
         dtype,
         tuple(zip(local.values(), lines, strict=True)),
     )

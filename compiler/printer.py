@@ -11,7 +11,7 @@ from sympy.printing.pycode import PythonCodePrinter
 
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
-from derivatrix.compiler.kernels import special
+from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -39,18 +39,10 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.text import Infix
 
 FUNCTIONS = {
-    "exp": "np.exp",
-    "log": "np.log",
-    "sin": "np.sin",
-    "cos": "np.cos",
-    "tan": "np.tan",
     "asin": "np.arcsin",
     "acos": "np.arccos",
     "atan": "np.arctan",
     "atan2": "np.arctan2",
-    "sinh": "np.sinh",
-    "cosh": "np.cosh",
-    "tanh": "np.tanh",
     "asinh": "np.arcsinh",
     "acosh": "np.arccosh",
     "atanh": "np.arctanh",
@@ -61,14 +53,10 @@ FUNCTIONS = {
     "mod": "np.mod",
     "maximum": "np.maximum",
     "minimum": "np.minimum",
-    "log1p": "np.log1p",
-    "expm1": "np.expm1",
     "abs": "abs",
-    "erf": "math.erf",
-    "erfc": "math.erfc",
     "gamma": "math.gamma",
     "lgamma": "math.lgamma",
-    **special.KERNELS,
+    **operators.KERNELS,
 }
 """How Numba spells the operators of `steps.Operate`."""
 

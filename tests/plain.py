@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from derivatrix.compiler.kernels import elementary
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.printer import kernel_text
 
@@ -27,6 +28,7 @@ def plain_kernel(made: Plan, called: list[str]) -> Callable[..., None]:
     scope["require_arrays"] = lambda *_: called.append(made.name)
     scope.update(made.constants)
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)
+    scope.update((name, getattr(np, operator)) for operator, name in elementary.KERNELS.items())
     scope.update((variant.name, plain_kernel(variant, called)) for variant in made.variants)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     return partial(scope["kernel"])

@@ -13,7 +13,7 @@ import derivatrix as dx
 from derivatrix.compiler import ir
 from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.function import Function, function
-from derivatrix.compiler.kernels import operator as kernels
+from derivatrix.compiler.kernels import linear_map as kernels
 from derivatrix.compiler.structured import structured
 from derivatrix.compiler.structured.text import operator_lines
 from tests.cases import CASES, EVALUATED

@@ -10,7 +10,7 @@ from derivatrix.compiler.kernels.rows import row_maximum
 def row_maxima(x, out):
     """out[s] = max(x[s, :]); nan if there is one."""
     for s in range(len(x)):
-        out[s] = row_maximum(x[s])
+        out[s] = row_maximum(x, s)
 
 
 @compiled()
@@ -19,7 +19,7 @@ def shares_of_maximum(x, out):
     where an entry is nan."""
     stack, n = x.shape
     for s in range(stack):
-        largest = row_maximum(x[s])
+        largest = row_maximum(x, s)
         total = out.dtype.type(0)
         for i in range(n):
             out[s, i] = x[s, i] == largest

@@ -1,44 +1,85 @@
-"""Stable softmax and logsumexp of each row."""
+"""The maximum of each row, and stable softmax and logsumexp."""
 
 # mypy: allow-untyped-defs
 
 import numpy as np
+from numba import types
+from numba.extending import intrinsic
 
 from derivatrix.compiler.kernels.base import compiled
+from derivatrix.compiler.kernels.elementary import fast_exp, fast_log
+from derivatrix.compiler.kernels.terms import Term, choose
+
+INTEGERS = {types.float32: types.int32, types.float64: types.int64}
+
+
+def ordered_bits(bits):
+    """Integers in the order of the numbers that have these bits, and back again."""
+    mask = bits.integer("ashr", 63 if bits.double else 31).integer("lshr", 1)
+    return bits.integer("xor", mask)
+
+
+def write_order(x):
+    """An integer for each number, in the same order, and the largest one for nan."""
+    integer = ordered_bits(x.bits())
+    return choose(x, "ord", x, integer, integer.made(integer.like(x.sign - 1)))
+
+
+def write_ordered(integer):
+    """The number that such an integer stands for."""
+    return ordered_bits(integer).number()
+
+
+def converting(write, kinds):
+    """A function of one number for compiled code. `kinds`: argument's type -> result's."""
+
+    @intrinsic
+    def function(context, x):
+        def generate(context, builder, signature, values):
+            return write(Term(builder, values[0])).value
+
+        return kinds[x](x), generate
+
+    return function
+
+
+order = converting(write_order, INTEGERS)
+ordered = converting(write_ordered, {integer: real for real, integer in INTEGERS.items()})
 
 
 @compiled()
-def row_maximum(row):
-    """The largest entry; nan if there is one, -inf if there is none."""
-    largest = row.dtype.type(-np.inf)
-    for value in row:
-        if value > largest or value != value:
-            largest = value
-    return largest
+def row_maximum(x, s):
+    """The largest entry of x[s, :]; nan if there is one, -inf if there is none. In integers, as
+    loops over numbers that may be nan are not vectorised."""
+    largest = order(x.dtype.type(-np.inf))
+    for i in range(x.shape[1]):
+        largest = max(largest, order(x[s, i]))
+    return ordered(largest)
 
 
-@compiled()
+@compiled(fastmath={"reassoc"})
 def softmax(x, out):
     """out[s, i] = exp(x[s, i]) / sum(exp(x[s, :])), without overflow."""
     stack, n = x.shape
     for s in range(stack):
-        largest = row_maximum(x[s])
+        largest = row_maximum(x, s)
         total = out.dtype.type(0)
         for i in range(n):
-            out[s, i] = np.exp(x[s, i] - largest)
-            total += out[s, i]
+            power = fast_exp(x[s, i] - largest)
+            out[s, i] = power
+            total += power
         for i in range(n):
             out[s, i] /= total
 
 
-@compiled()
+@compiled(fastmath={"reassoc"})
 def logsumexp(x, out):
     """out[s] = log(sum(exp(x[s, :]))), without overflow."""
     stack, n = x.shape
     for s in range(stack):
-        largest = row_maximum(x[s])
+        largest = row_maximum(x, s)
         shift = largest if abs(largest) < np.inf else out.dtype.type(0)
         total = out.dtype.type(0)
         for i in range(n):
-            total += np.exp(x[s, i] - shift)
-        out[s] = shift + np.log(total)
+            total += fast_exp(x[s, i] - shift)
+        out[s] = shift + fast_log(total)

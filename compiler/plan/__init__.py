@@ -13,10 +13,12 @@ import sympy
 from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import readings
 from derivatrix.compiler.facts import facts
+from derivatrix.compiler.plan.common import pull_out
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
+from derivatrix.compiler.plan.parts import parts
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.steps import (
     Allocate,
@@ -46,9 +48,11 @@ def plan(
     No local name is one of `taken`. Raises DeclarationError where a size does not follow from
     the arguments' shapes, UnsupportedError for what no kernel computes.
     """
-    found = variants([node for _, node in outputs])
+    found = variants(pull_out([node for _, node in outputs]))
+    shared = parts(found[0].nodes, arguments)
     if len(found) == 1:
-        return _single(name, arguments, outputs, found[0], taken)
+        made = _single(name, arguments, outputs, found[0], taken)
+        return dataclasses.replace(made, parts=shared)
     frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
     chosen = tuple(
         (
@@ -58,7 +62,7 @@ def plan(
         )
         for number, variant in enumerate(found)
     )
-    return frame.plan(name, [Choose(chosen)], {})
+    return dataclasses.replace(frame.plan(name, [Choose(chosen)], {}), parts=shared)
 
 
 def _single(
@@ -86,7 +90,8 @@ def _single(
 
 def _usual(name: str, arguments: Sequence[ir.Leaf], outputs: Sequence[tuple[str, ir.Node]]) -> Plan:
     """A kernel that another one calls, for usual sizes."""
-    return _single(name, arguments, outputs, variants([node for _, node in outputs])[0])
+    found = variants(pull_out([node for _, node in outputs]))
+    return _single(name, arguments, outputs, found[0])
 
 
 class _Frame:

@@ -6,12 +6,12 @@ import keyword
 from collections.abc import Iterable
 from itertools import count
 
-from derivatrix.compiler.kernels import special
+from derivatrix.compiler.kernels import operators
 
 RESERVED = frozenset(
     {
         *("np", "math", "real", "range", "abs", "int", "float", "require_arrays"),
-        *special.KERNELS.values(),
+        *operators.KERNELS.values(),
         *keyword.kwlist,
     }
 )

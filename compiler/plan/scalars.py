@@ -257,6 +257,9 @@ class Scalars:
         root = self.lower(base, slots)
         if exponent == sympy.S.Half:
             return self.operate("sqrt", root)
+        if exponent.is_Rational and exponent.q == 2:
+            whole = self.lower(base ** (exponent - sympy.S.Half), slots)
+            return self.product([whole, self.operate("sqrt", root)])
         return self.operate("pow", root, self.lower(exponent, slots))
 
     def _lower_pieces(self, expression: sympy.Piecewise, slots: Mapping[sympy.Symbol, int]) -> int:

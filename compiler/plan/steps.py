@@ -337,11 +337,21 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """How a kernel's work is shared by threads: which arguments are cut along their first axis, as
+    all outputs are, and how many entries of the first output make that worth it."""
+
+    sliced: tuple[bool, ...]
+    entries: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """One kernel: its parameters are the arguments, then the outputs.
 
     outputs: their public names, and their buffers.
     sizes: where each comes from.
+    parts: None where the work cannot be shared.
     """
 
     name: str
@@ -350,6 +360,7 @@ class Plan:
     sizes: tuple[Size, ...]
     constants: tuple[tuple[str, np.ndarray], ...]
     steps: tuple[Step, ...]
+    parts: Parts | None = None
 
     @property
     def variants(self) -> tuple[Plan, ...]:

@@ -24,6 +24,8 @@ MOST_SIZES = 4
 GAIN = 2.0
 """A variant has to be so much cheaper than the others at some combination."""
 MOST_VARIANTS = 3
+MOST_TERMS = 80
+"""Larger kernels have one order: deriving others takes long, and so does compiling them."""
 
 Numbers = Callable[[sympy.Expr], float]
 
@@ -60,7 +62,7 @@ def variants(roots: Sequence[ir.Node]) -> list[Variant]:
     """The orders worth having, that for usual sizes first."""
     chosen = [_variant(roots, nominal)]
     sizes = _sizes(roots)
-    if len(sizes) < 2 or not any(weight == 2 for weight, _ in chosen[0].terms):
+    if len(sizes) < 2 or not 0 < len(chosen[0].terms) <= MOST_TERMS:
         return chosen
     assumed = [_numbers(values) for values in _combinations(sizes)]
     candidates = {candidate.nodes: candidate for candidate in (_variant(roots, n) for n in assumed)}

@@ -2,7 +2,7 @@
 
 A term is a product of arrays (parts) whose labels lie on the axes of the result, on those of the
 argument, on both (diagonal), or on none (summed): X @ V + V @ X needs X, not the Jacobian of
-X @ X. What a generated module does with the terms is in `kernels/operator.py`.
+X @ X. What a generated module does with the terms is in `kernels/linear_map.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Solutions with an operator (see `operator`), by the structure of its terms."""
+"""Solutions with an operator (see `linear_map`), by the structure of its terms."""
 
 # mypy: allow-untyped-defs
 

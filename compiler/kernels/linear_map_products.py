@@ -1,4 +1,4 @@
-"""Products with the terms of an operator (see `operator`): where entries lie in memory, and the
+"""Products with the terms of an operator (see `linear_map`): where entries lie in memory, and the
 array operations that one product with a vector or a matrix takes."""
 
 # mypy: allow-untyped-defs

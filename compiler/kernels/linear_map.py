@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from derivatrix.compiler.kernels.boundary import _number_array, _shape_text
-from derivatrix.compiler.kernels.operator_products import (
+from derivatrix.compiler.kernels.linear_map_products import (
     _COLUMN,
     _reader,
     _steps,
@@ -26,7 +26,7 @@ from derivatrix.compiler.kernels.operator_products import (
     _work,
     _writer,
 )
-from derivatrix.compiler.kernels.operator_solving import _solution
+from derivatrix.compiler.kernels.linear_map_solving import _solution
 
 _tri = np.tri
 _packed = np.tril_indices

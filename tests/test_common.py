@@ -1,0 +1,83 @@
+"""Common factors of sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler import ir
+from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.dimensions import dims
+from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.plan.common import pull_out
+
+n, m = dims("n m")
+x, y = ir.Leaf("x", (n,)), ir.Leaf("y", (m,))
+M, N = ir.Leaf("M", (n, m)), ir.Leaf("N", (n, m))
+
+
+def total(*terms: ir.Node) -> ir.Sum:
+    return ir.Sum(terms, terms[0].shape)
+
+
+def values(leaves: list[ir.Leaf]) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    sizes = {"n": 3, "m": 2, "d": 4}
+    return {leaf.name: random.normal(size=[sizes[str(s)] for s in leaf.shape]) for leaf in leaves}
+
+
+def test_a_sum_loses_the_axes_of_its_common_factor() -> None:
+    first = ir.einsum([(x, "k"), (M, "ij")], "ijk")
+    second = ir.einsum([(x, "k"), (N, "ij")], "ijk", 2)
+    third = ir.einsum([(x, "k"), (M, "il"), (N, "pl"), (M, "pj")], "ijk")
+    (pulled,) = pull_out([total(first, second, third)])
+    assert isinstance(pulled, ir.Einsum)
+    assert sorted(node.ndim for node, _ in pulled.factors) == [1, 2]
+
+
+def test_products_around_take_the_factor_over() -> None:
+    inner = total(ir.einsum([(x, "k"), (M, "ij")], "ijk"), ir.einsum([(x, "k"), (N, "ij")], "ijk"))
+    (outer,) = pull_out([ir.einsum([(inner, "ijk"), (y, "j")], "ik")])
+    assert isinstance(outer, ir.Einsum)
+    assert {node.ndim for node, _ in outer.factors} == {1, 2}
+
+
+def test_other_terms_stay() -> None:
+    first = ir.einsum([(x, "k"), (M, "ij")], "ijk")
+    second = ir.einsum([(x, "k"), (N, "ij")], "ijk")
+    other = ir.einsum([(M, "kj"), (x, "i")], "ijk")
+    (pulled,) = pull_out([total(first, second, other)])
+    assert isinstance(pulled, ir.Sum)
+    assert len(pulled.terms) == 2
+
+
+def test_what_would_keep_all_axes_stays() -> None:
+    same = total(ir.einsum([(M, "ij"), (N, "ij")], "ij"), ir.einsum([(M, "ij"), (x, "i")], "ij"))
+    assert pull_out([same]) == [same]
+
+
+d, k = dx.dims("n m")
+W, V, v, u = dx.matrix("W", k, d), dx.matrix("V", k, k), dx.vector("v", k), dx.vector("u", d)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        dx.function("two", [W, V, v, u], v @ dx.tanh(V @ dx.tanh(W @ u)), wrt=[W]),
+        dx.function("loss", [W, u, v], dx.sum((dx.tanh(W @ u) - v) ** 2), wrt=[W, u]),
+        dx.function("product", [W, u, v], (v @ W @ u) ** 3, wrt=[W]),
+    ],
+    ids=lambda function: function.name,
+)
+def test_derivatives_stay_what_they_are(function: dx.Function) -> None:
+    derivatives = Derivatives(function)
+    sizes = {"n": 3, "m": 2}
+    for kind in derivatives.kinds:
+        arguments, results = derivatives.kernel(kind)
+        nodes = list(results.values())
+        found = evaluate_all(pull_out(nodes), values(arguments), sizes)
+        for array, expected in zip(
+            found, evaluate_all(nodes, values(arguments), sizes), strict=True
+        ):
+            np.testing.assert_allclose(array, expected, rtol=1e-10, atol=1e-12)

@@ -1,0 +1,129 @@
+"""Kernels called by several threads, each with a part of the samples."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.pipeline import kernel_plan
+
+b, n, m = dx.dims("b n m")
+A, x, W = dx.matrix("A", 3, 3), dx.vector("x", n), dx.matrix("W", m, n)
+S = dx.matrix("S", b, n)
+inverse = dx.function("inverse", [A], dx.inv(A), batch=[A])
+shared = dx.function("shared", [x, W], dx.tanh(W @ x), batch=[x])
+
+
+def sliced(function: dx.Function, kind: str) -> tuple[bool, ...] | None:
+    made = kernel_plan(Derivatives(function), kind).parts
+    return None if made is None else made.sliced
+
+
+def test_what_is_cut() -> None:
+    assert sliced(inverse, "vjp") == (True, True)
+    assert sliced(shared, "jvp") == (True, False, True, False)
+    assert sliced(shared, "vjp") is None  # the cotangent of W is a sum over the samples
+    assert sliced(dx.function("f", [S], dx.softmax(S, axis=1)), "value") == (True,)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        dx.softmax(S, axis=0),
+        S / dx.sum(S),
+        S - dx.mean(S, axis=0),
+        S[::-1],
+        S @ dx.ones(n, b),
+        dx.sum(S, axis=0),
+        dx.sum(S),
+        S * b,
+        S.T,
+    ],
+    ids=str,
+)
+def test_what_is_not_cut(expression: dx.Array) -> None:
+    """Rows that depend on others, or on how many there are."""
+    assert sliced(dx.function("f", [S], expression), "value") is None
+
+
+@pytest.fixture(scope="module")
+def module() -> ModuleType:
+    return dx.compile(inverse)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+@pytest.mark.parametrize("samples", [2000, 2003])
+def test_parts_make_the_whole(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, samples: int
+) -> None:
+    matrices = np.random.default_rng(0).normal(size=(samples, 3, 3))
+    cotangents = np.random.default_rng(1).normal(size=matrices.shape)
+    whole = np.empty_like(matrices)
+    module.vjp_kernel(matrices, cotangents, whole)
+    monkeypatch.setattr(module, "_THREADS", threads)
+    monkeypatch.setattr(module, "_POOL", [])
+    assert np.array_equal(module.vjp(matrices, cotangents), whole)
+    assert len(module._POOL) == 1
+    out = np.full_like(whole, np.nan)
+    module.vjp(matrices, cotangents, out=out)
+    assert np.array_equal(out, whole)
+
+
+@pytest.mark.parametrize("position", [0, 1999])
+def test_any_part_may_fail(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    monkeypatch.setattr(module, "_THREADS", 2)
+    matrices = np.broadcast_to(np.eye(3), (2000, 3, 3)).copy()
+    matrices[position] = 0
+    with pytest.raises(np.linalg.LinAlgError, match="the matrix is singular"):
+        module.value(matrices)
+
+
+def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_THREADS", 2)
+    matrices = np.random.default_rng(0).normal(size=(4, 2000, 3, 3))
+    found: dict[int, np.ndarray] = {}
+
+    def work(part: int) -> None:
+        for _ in range(20):
+            found[part] = module.value(matrices[part])
+
+    threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for part in range(4):
+        identity = np.broadcast_to(np.eye(3), (2000, 3, 3))
+        np.testing.assert_allclose(found[part] @ matrices[part], identity, atol=1e-6)
+
+
+FORKING = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import inverse
+import numpy as np
+inverse._THREADS = 2
+matrices = np.broadcast_to(np.eye(3), (2000, 3, 3)).copy()
+inverse.value(matrices)
+child = os.fork()
+if not child:
+    os._exit(0 if np.array_equal(inverse.value(matrices), matrices) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_has_threads_of_its_own(module: ModuleType) -> None:
+    folder = os.path.dirname(str(module.__file__))
+    done = subprocess.run([sys.executable, "-c", FORKING, folder], timeout=300)
+    assert done.returncode == 0
