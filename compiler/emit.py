@@ -16,11 +16,22 @@ import sympy
 
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
-from derivatrix.compiler.kernels import base, blas, boundary, lu, newton, operators, parts
+from derivatrix.compiler.kernels import (
+    base,
+    blas,
+    boundary,
+    linear_map,
+    lu,
+    newton,
+    operators,
+    parts,
+)
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
 from derivatrix.compiler.printer import KernelText, kernel_text, newton_text
+from derivatrix.compiler.structured import Structured
+from derivatrix.compiler.structured.text import operator_lines
 from derivatrix.runtime.errors import DeclarationError
 
 WIDTH = 100
@@ -35,6 +46,8 @@ BOUNDARY = (
     "_delivered",
 )
 """What public functions refer to, apart from their kernels."""
+OPERATOR = ("_Operator", "_tri", "_packed")
+"""What functions that return operators refer to besides."""
 Result = str | tuple[tuple[str, "Result"], ...]
 """The name of one of a plan's outputs, or (field name, result) pairs for a named tuple."""
 
@@ -50,12 +63,21 @@ class FunctionDescription:
 
 
 @dataclass(frozen=True)
+class OperatorDescription:
+    """The public function that returns operators. `function`: it, with the kernel that computes
+    their arrays; its result is made of the names of operators, those of `structured` in order."""
+
+    function: FunctionDescription
+    structured: Structured
+
+
+@dataclass(frozen=True)
 class ModuleDescription:
     """A generated module.
 
     name: the declared function's name, for messages. docstring: the module's. facts: the
     public constants (INPUTS, OUTPUT, FORMULAS, ...), literals of Python. requirements: conditions
-    on the sizes, such as "n >= 2". functions: in the order to be written.
+    on the sizes, such as "n >= 2". functions: in the order to be written, `operator` after them.
     """
 
     name: str
@@ -63,6 +85,12 @@ class ModuleDescription:
     facts: Mapping[str, object]
     functions: Sequence[FunctionDescription]
     requirements: Sequence[str] = ()
+    operator: OperatorDescription | None = None
+
+    @property
+    def everything(self) -> tuple[FunctionDescription, ...]:
+        """All functions, that of the operators last."""
+        return (*self.functions, *([self.operator.function] if self.operator else []))
 
 
 @dataclass(frozen=True)
@@ -113,12 +141,24 @@ class FunctionText:
     delivered: str
 
 
+@dataclass(frozen=True)
+class OperatorText:
+    """The function that returns operators, as texts: `function` as for others (but `value`, and
+    `inner`, which has the inputs that are parts too), the names of its tuple of arrays and of
+    their type, and for each operator its local name and the lines of the expression for it."""
+
+    function: FunctionText
+    parts: str
+    dtype: str
+    operators: tuple[tuple[str, tuple[str, ...]], ...]
+
+
 def emit(module: ModuleDescription) -> str:
     """The text of the generated module. Raises DeclarationError for an input whose name is
     one that the module itself needs."""
     kernels, aliases = _kernels(module)
-    equations = _equations([function.plan for function in module.functions])
-    plans = [plan for f in module.functions for plan in (f.plan, *f.plan.variants)]
+    equations = _equations([function.plan for function in module.everything])
+    plans = [plan for f in module.everything for plan in (f.plan, *f.plan.variants)]
     plans += [plan for equation in equations for plan in (equation.residual, equation.jacobian)]
     constants = {name: a for plan in plans for name, a in plan.constants}
     inner = [
@@ -128,7 +168,8 @@ def emit(module: ModuleDescription) -> str:
     ]
     tuples: dict[str, tuple[str, ...]] = {}
     functions = [_function(function, module, tuples) for function in module.functions]
-    expected = [(f"_{f.name.upper()}", _expected(f, module)) for f in module.functions]
+    operator = _operator(module.operator, module, tuples) if module.operator else None
+    expected = [(f"_{f.name.upper()}", _expected(f, module)) for f in module.everything]
     _check_names(module, tuples)
     sources = _sources(plans, [*inner, *kernels])
     if any(plan.parts is not None for plan in plans):
@@ -137,6 +178,9 @@ def emit(module: ModuleDescription) -> str:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
             sources.add_function(helper)
         sources.add_function(newton.close)
+    if operator:
+        for name in OPERATOR:
+            sources.add(linear_map, name)
     if tuples:
         sources.require("collections", "namedtuple")
     return (
@@ -155,11 +199,12 @@ def emit(module: ModuleDescription) -> str:
             aliases=aliases,
             parted=[
                 (_parted(f.plan), f.plan.name, _tuple(map(repr, f.plan.parts.sliced)))
-                for f in module.functions
+                for f in module.everything
                 if f.plan.parts is not None
             ],
             expected=expected,
             functions=functions,
+            operator=operator,
             module=module.name,
         )
     )
@@ -223,10 +268,10 @@ def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]
                     f"{module.name}: an input with derivatives cannot be called {name}; "
                     "names of results do not start with an underscore"
                 )
-    expected = [f"_{function.name.upper()}" for function in module.functions]
-    kernels = {function.plan.name for function in module.functions}
-    hidden = {*BOUNDARY, *kernels, *tuples, *expected, "type", "float"}
-    for function in module.functions:
+    expected = [f"_{function.name.upper()}" for function in module.everything]
+    kernels = {function.plan.name for function in module.everything}
+    hidden = {*BOUNDARY, *OPERATOR, *kernels, *tuples, *expected, "type", "float"}
+    for function in module.everything:
         for argument in function.plan.arguments:
             if argument.name in hidden:
                 raise DeclarationError(
@@ -241,7 +286,9 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
     kernels: list[KernelText] = []
     names: dict[tuple[KernelText, ...], str] = {}
     aliases = []
-    for function in module.functions:
+    for function in module.everything:
+        if not function.plan.outputs:
+            continue
         summary = f"One order of multiplication for `{function.name}`."
         texts = [kernel_text(plan, module.name, summary) for plan in function.plan.variants]
         texts.append(kernel_text(function.plan, module.name, _kernel_summary(function)))
@@ -267,7 +314,7 @@ def _expected(function: FunctionDescription, module: ModuleDescription) -> str:
         for argument in function.plan.arguments
     )
     places = dict(_places(function.result, "out"))
-    names = tuple(places[output] for output, _ in function.plan.outputs)
+    names = tuple(places.get(output, output) for output, _ in function.plan.outputs)
     return literal((shapes, tuple(module.requirements), names))
 
 
@@ -318,7 +365,7 @@ def _function(
         ),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
-        call=f"{_called(plan, locals_[0])}({', '.join([*parameters, *locals_])})",
+        call=f"{_called(plan, *locals_[:1])}({', '.join([*parameters, *locals_])})",
         unpacked=_targets(locals_),
         inner=_tuple(locals_),
         value=_result(
@@ -336,11 +383,48 @@ def _parted(plan: Plan) -> str:
     return f"_{plan.name}_in_parts"
 
 
-def _called(plan: Plan, result: str) -> str:
+def _called(plan: Plan, result: str = "") -> str:
     """What a public function calls, whose first result is `result`."""
     if plan.parts is None:
         return plan.name
     return f"({plan.name} if {result}.size < {plan.parts.entries} else {_parted(plan)})"
+
+
+def _operator(
+    operator: OperatorDescription,
+    module: ModuleDescription,
+    tuples: dict[str, tuple[str, ...]],
+) -> OperatorText:
+    function, found = operator.function, operator.structured
+    plan = function.plan
+    plain = replace(function, result=tuple((name, name) for name, _ in plan.outputs))
+    text = _function(plain, module, {})
+    names = Names([*(argument.name for argument in plan.arguments), text.out])
+    sizes = _Sizes(plan, names)
+    for result in text.results:
+        names.exact(result.name)
+    made = {name: each.name for (name, _), each in zip(plan.outputs, text.results, strict=True)}
+    arrays = [
+        made.get(f"part_{number}") or f"{node.name}.copy()"  # type: ignore[attr-defined]
+        for number, node in enumerate(found.parts)
+    ]
+    every, dtype = names.exact("parts"), names.exact("dtype")
+    outputs = [output for output, _ in _places(function.result, "")]
+    local = {output: names.exact(output) for output in outputs}
+    lines = [
+        operator_lines(
+            f"{module.name}: {found.title(each)}", each, found, sizes.renamed, every, dtype
+        )
+        for each in found.operators
+    ]
+    title = "".join(word.capitalize() for word in function.name.split("_"))
+    value = _result(function.result, title, local, tuples)
+    return OperatorText(
+        replace(text, value=value, inner=_tuple(arrays)),
+        every,
+        dtype,
+        tuple(zip(local.values(), lines, strict=True)),
+    )
 
 
 class _Sizes:
@@ -362,7 +446,11 @@ class _Sizes:
 
     def shape(self, shape: Iterable[sympy.Expr]) -> str:
         """A shape as a tuple of the local sizes."""
-        return _tuple(index(size.xreplace(self._renames)) for size in shape)
+        return _tuple(index(self.renamed(size)) for size in shape)
+
+    def renamed(self, size: sympy.Expr) -> sympy.Expr:
+        """Arithmetic of sizes in the local names."""
+        return size.xreplace(self._renames)
 
     def condition(self, text: str) -> str:
         """A condition on sizes, in the local names."""

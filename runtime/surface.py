@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -95,6 +95,7 @@ class Surface:
             )
         )
         self.kinds = SCALAR_KINDS if not self.output else KINDS
+        self.operator: str = getattr(module, "OPERATOR", "")
 
     @property
     def size_names(self) -> tuple[str, ...]:
@@ -157,10 +158,7 @@ class Surface:
         given = {**point.values, **self.extras(kind, point)}
         passed = {name: _passed(array) for name, array in given.items()}
         options = {} if out is None else {"out": out}
-        try:
-            result = getattr(self.module, kind)(*passed.values(), **options)
-        except _failures() as error:
-            raise CallError(f"raises {type(error).__name__}: {error}") from error
+        result = attempt(lambda: getattr(self.module, kind)(*passed.values(), **options))
         arrays = self._arrays(kind, result)
         for key, array in arrays.items():
             _check(array, self.shape(kind, key, point.sizes), dtypes)
@@ -180,11 +178,16 @@ class Surface:
         }
         given = {**point.values, **self.extras(kind, point)}
         passed = [np.ascontiguousarray(a) if a.ndim else float(a) for a in given.values()]
-        try:
-            getattr(self.module, f"{kind}_kernel")(*passed, *arrays.values())
-        except _failures() as error:
-            raise CallError(f"raises {type(error).__name__}: {error}") from error
+        attempt(lambda: getattr(self.module, f"{kind}_kernel")(*passed, *arrays.values()))
         return arrays
+
+    def operators(self, point: Point) -> dict[str, Any]:
+        """The operators that the module's function named OPERATOR returns at a point, by key.
+
+        Raises CallError when it raises or what it returns is put together wrongly."""
+        values = [_passed(array) for array in point.values.values()]
+        result = attempt(lambda: getattr(self.module, self.operator)(*values))
+        return self._arrays(self.operator.removesuffix("_operator"), result)
 
     def _arrays(self, kind: str, result: Any) -> dict[str, Any]:
         if kind == "value_and_gradient":
@@ -219,6 +222,14 @@ class Surface:
             f"a named tuple with the fields {', '.join(names)}",
         )
         return dict(zip(names, result, strict=True))
+
+
+def attempt(function: Callable[[], Any]) -> Any:
+    """What a function of a generated module returns; raises CallError for what it raises."""
+    try:
+        return function()
+    except _failures() as error:
+        raise CallError(f"raises {type(error).__name__}: {error}") from error
 
 
 def shape_at(shape: Sequence[str], sizes: Sizes) -> tuple[int, ...]:

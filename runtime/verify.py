@@ -13,7 +13,7 @@ from types import ModuleType
 
 import numpy as np
 
-from derivatrix.runtime import checks, measure
+from derivatrix.runtime import checks, measure, operators
 from derivatrix.runtime.measure import Measurement
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
 from derivatrix.runtime.report import MODULE, Report, Row
@@ -31,7 +31,12 @@ EVERYWHERE = (
 )
 SMALL = (checks.check_formulas,)
 """Left out where sizes are larger: a formula's text need not be a fast way to compute it."""
-ONCE = (checks.check_float32, checks.check_layout, checks.check_kernels)
+ONCE = (
+    checks.check_float32,
+    checks.check_layout,
+    checks.check_kernels,
+    operators.check_operators,
+)
 
 ADVICE = (
     'give the inputs a structure or domain where the function is defined ("positive", "spd", '
@@ -51,8 +56,8 @@ def verify(
     The checks: the value against the declaration; each derivative against differences, and that
     one off by 1e-4 would be noticed (`control`); the adjoint identity; Jacobian and Hessian
     against their products; the Hessian's symmetry; projection on the inputs' structures; a
-    second run, `out=`, unusual arguments, kernels called directly and float32; and the formulas'
-    NumPy texts.
+    second run, `out=`, unusual arguments, kernels called directly and float32; the Jacobian or
+    Hessian as operators; and the formulas' NumPy texts.
 
     sizes: sizes of dimensions by name, where the small ones chosen otherwise do not suit.
     seed: of the random points; the same seed gives the same points.

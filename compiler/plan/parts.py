@@ -26,7 +26,7 @@ PRODUCT = 0.1
 def parts(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Parts | None:
     """How arguments are cut along their first axis so that a kernel computes a part of each of its
     outputs from a part of them; None where it does not. `roots` are associated products."""
-    samples = roots[0].shape[0] if roots[0].shape else None
+    samples = roots[0].shape[0] if roots and roots[0].shape else None
     if samples is None or not samples.is_Symbol:
         return None
     whole = [*roots, *arguments]

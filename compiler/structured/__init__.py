@@ -1,0 +1,108 @@
+"""Jacobians and Hessians as linear maps: sums of terms with small arrays and index patterns.
+
+A term is a product of arrays (parts) whose labels lie on the axes of the result, on those of the
+argument, on both (diagonal), or on none (summed): X @ V + V @ X needs X, not the Jacobian of
+X @ X. What a generated module does with the terms is in `kernels/linear_map.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from derivatrix.compiler import ir
+from derivatrix.compiler.derivatives import PROJECTIONS, Derivatives, Key
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.function import BATCH
+from derivatrix.compiler.simplify import simplify
+from derivatrix.compiler.structured.terms import Known, Term, shared, terms
+from derivatrix.compiler.structured.words import words
+
+__all__ = ["Operator", "Structured", "Term", "structured"]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One block. `batched`: both sides have the batch as axis 0, and are linked sample by
+    sample. `projected`: the structure of an input that it is projected on, "" for none.
+    `structure`: in words."""
+
+    key: Key
+    output_shape: Shape
+    input_shape: Shape
+    batched: bool
+    projected: str
+    structure: str
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Structured:
+    """The blocks of a Jacobian or Hessian (`kind`), and the arrays that they are made of."""
+
+    kind: str
+    parts: tuple[ir.Node, ...]
+    operators: tuple[Operator, ...]
+
+    @property
+    def computed(self) -> dict[str, ir.Node]:
+        """The arrays that are no inputs, by name."""
+        return {
+            f"part_{number}": node
+            for number, node in enumerate(self.parts)
+            if not (isinstance(node, ir.Leaf) and node.ndim)
+        }
+
+    def lines(self) -> list[str]:
+        """What each block is called, and its structure."""
+        return [f"{self.title(each)}: {each.structure}" for each in self.operators]
+
+    def title(self, operator: Operator) -> str:
+        """What a block is called, such as "Hessian by A and b"."""
+        return f"{self.kind.capitalize()} by {' and '.join(dict.fromkeys(operator.key))}"
+
+
+def structured(derivatives: Derivatives) -> Structured:
+    """The Jacobian of a function, or the Hessian where it is a scalar one."""
+    function = derivatives.function
+    kind = "jacobian" if function.expression.shape else "hessian"
+    found = {key: _terms(derivatives, key, node) for key, node in derivatives.batched(kind).items()}
+    found = _simplified(found)
+    known = Known()
+    operators = tuple(_operator(derivatives, key, shared(own, known)) for key, own in found.items())
+    return Structured(kind, tuple(known.nodes), operators)
+
+
+def _terms(derivatives: Derivatives, key: Key, node: ir.Node) -> list[Term]:
+    function = derivatives.function
+    leaf = derivatives.inputs[key[-1]]
+    return terms(node, node.ndim - leaf.ndim, key[-1] in function.batch)
+
+
+def _simplified(found: dict[Key, list[Term]]) -> dict[Key, list[Term]]:
+    """The terms with simpler nodes as parts."""
+    nodes = [node for own in found.values() for term in own for node, _ in term.parts]
+    simpler = iter(simplify(nodes))
+    return {key: [term.with_parts(simpler) for term in own] for key, own in found.items()}
+
+
+def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Operator:
+    function = derivatives.function
+    column = derivatives.inputs[key[-1]]
+    row = derivatives.inputs[key[0]].shape if len(key) == 2 else function.expression.shape
+    lead = (BATCH,) if function.batch else ()
+    batched = column.name in function.batch
+    return Operator(
+        key,
+        lead + row,
+        (lead if batched else ()) + column.shape,
+        batched,
+        _projected([column, *([derivatives.inputs[key[0]]] if len(key) == 2 else [])]),
+        words(own, batched),
+        own,
+    )
+
+
+def _projected(leaves: Sequence[ir.Leaf]) -> str:
+    """The first structure that derivatives by one of the inputs are projected on, or ""."""
+    return next((leaf.structure for leaf in leaves if leaf.structure in PROJECTIONS), "")

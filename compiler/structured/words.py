@@ -1,0 +1,115 @@
+"""The structure of an operator in words, such as "A ⊗ I + I ⊗ Aᵀ" or "diagonal + rank 1".
+
+Numbers and signs are left out. K is the map that transposes a matrix, `sym` the sum over the
+transposes of a side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from derivatrix.compiler import ir
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.structured.expand import labels_of, volume
+from derivatrix.compiler.structured.places import Place
+from derivatrix.compiler.structured.terms import Term
+
+FIRST = ("diagonal", "identity", "permutation")
+"""What a structure is named after before its other terms."""
+
+
+def words(terms: Sequence[Term], batched: bool) -> str:
+    """What the terms are; `batched`: of one sample."""
+    if not terms:
+        return "zero"
+    letters = _Letters()
+    found = list(dict.fromkeys(_term(term, batched, letters) for term in terms))
+    found.sort(key=lambda text: text.startswith("rank") - text.endswith(FIRST))
+    return " + ".join(found) + (" for each sample" if batched else "")
+
+
+class _Letters:
+    """A, B, ... for the parts of an operator."""
+
+    def __init__(self) -> None:
+        self._known: dict[ir.Node, str] = {}
+
+    def of(self, node: ir.Node) -> str:
+        number = len(self._known)
+        return self._known.setdefault(node, chr(ord("A") + number) if number < 8 else f"M{number}")
+
+
+def _term(term: Term, batched: bool, letters: _Letters) -> str:
+    text = _pattern(term, batched, letters)
+    return f"sym({text})" if len(term.outputs) + len(term.inputs) > 2 else text
+
+
+def _pattern(term: Term, batched: bool, letters: _Letters) -> str:
+    rows = _plain(term.outputs[0][batched:])
+    columns = _plain(term.inputs[0][batched:])
+    if rows is None or columns is None:
+        return "sparse"
+    fixed = {term.outputs[0][0].labels[0]} if batched else set()
+    parts = [(node, tuple(x for x in labels if x not in fixed)) for node, labels in term.factors]
+    parts = [(node, labels) for node, labels in parts if labels]
+    touched = set(labels_of(parts))
+    if set(rows) == set(columns) and touched <= set(rows):
+        return _diagonal(term, rows, columns)
+    if not set(rows) & set(columns) and not _linked(parts, rows, columns):
+        inner = touched - {*rows, *columns}
+        sizes = [[term.sizes[label] for label in side] for side in (inner, rows, columns)]
+        low = volume(sizes[0]) <= min(map(volume, sizes[1:]))
+        return f"rank {product(tuple(sizes[0]))}" if low else "factored"
+    kronecker = _kronecker(parts, rows, columns, letters)
+    if kronecker:
+        return kronecker
+    if set(rows) & set(columns):
+        return "block diagonal"
+    whole = any(set(labels) >= {*rows, *columns} for _, labels in parts)
+    return "dense" if whole else "factored"
+
+
+def _plain(places: Sequence[Place]) -> list[int] | None:
+    """The labels of the axes, where each is one of its own."""
+    found = [place.plain for place in places]
+    labels = [label for label in found if label is not None]
+    return labels if len(set(labels)) == len(found) else None
+
+
+def _diagonal(term: Term, rows: list[int], columns: list[int]) -> str:
+    unit = not term.factors and term.coefficient == 1
+    if rows == columns:
+        return "identity" if unit else "diagonal"
+    return "permutation" if unit else "permuted diagonal"
+
+
+def _linked(parts: Sequence[ir.Factor], rows: list[int], columns: list[int]) -> bool:
+    """Whether some array has labels of both sides."""
+    return any(set(labels) & set(rows) and set(labels) & set(columns) for _, labels in parts)
+
+
+def _kronecker(
+    parts: Sequence[ir.Factor], rows: list[int], columns: list[int], letters: _Letters
+) -> str:
+    """A product with a factor for each axis of the output; "" where it is none."""
+    if len(rows) != len(columns) or len(rows) < 2:
+        return ""
+    factors, partners = [], []
+    for row in rows:
+        own = [(node, labels) for node, labels in parts if row in labels]
+        if row in columns:
+            if any(len(labels) > 1 for _, labels in own):
+                return ""
+            factors.append("D" if own else "I")
+            partners.append(row)
+        elif len(own) == 1 and len(own[0][1]) == 2 and set(own[0][1]) <= {row, *columns}:
+            ((node, labels),) = own
+            factors.append(letters.of(node) + ("ᵀ" if labels[1] == row else ""))
+            partners.append(labels[0] if labels[1] == row else labels[1])
+        else:
+            return ""
+    others = [labels for _, labels in parts if not set(labels) & set(rows)]
+    if others or sorted(partners) != sorted(columns):
+        return ""
+    text = " ⊗ ".join(factors)
+    return text if partners == columns else f"({text}) K"
