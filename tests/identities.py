@@ -429,6 +429,17 @@ ENTRIES = [
 
 TOTALS = [
     ("sum(x)*x", "x: n", "x", "x.sum() * x"),
+    ("prod(x)", "x: n", "x", "x.prod()"),
+    ("prod(A*x + 1)*x", "A: m n, x: n", "A x", "(A @ x + 1).prod() * x"),
+    ("log(prod(X))", "X: m n positive", "X", "np.log(X).sum()"),
+    ("prod(x)^(1/n)/mean(x)", "x: n positive", "x", "np.prod(x) ** (1 / n) / x.mean()"),
+    ("-p'*log(p)", "p: n simplex", "p", "-(p * np.log(p)).sum()"),
+    (
+        "sum(P.*log(P./Q))",
+        "P: m n simplex, Q: m n simplex",
+        "P Q",
+        "sp.rel_entr(P, Q).sum()",
+    ),
     ("mean(X)", "X: m n", "X", "X.mean()"),
     ("exp(mean(log(x)))", "x: n positive", "x", "np.exp(np.log(x).mean())"),
     ("var(X)", "X: m n", "X", "X.var()"),
