@@ -3,24 +3,25 @@
 V diag(h(λ)) Vᵀ has derivatives where eigenvalues are repeated, though V has none: with B = Vᵀ dA V
 they are V (L ∘ B) Vᵀ, where L holds the divided differences of h (Daleckii and Krein 1965). The
 same holds for every index of an eigenvalue that stands at two eigenvectors, as both indices of L
-do here, so derivatives of every order are made of divided differences. These products are
-gathered before an expression is differentiated, and written out afterwards.
+do here, so derivatives of every order are made of divided differences; and for singular values.
+These products are gathered before an expression is differentiated, and written out afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
-import numpy as np
 import sympy
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.arrays import Array, apply, elementwise
 from derivatrix.compiler.differences import difference
-from derivatrix.compiler.differentiate import core_point, place
-from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.eigenproducts import (
+    NEW,
+    PRODUCT,
+    VALUES_ALONE,
+    VECTORS,
+    written_out,
+)
 from derivatrix.compiler.ir import (
     Apply,
     Einsum,
@@ -31,12 +32,9 @@ from derivatrix.compiler.ir import (
     Sum,
     einsum,
     full,
-    is_zero,
     slot,
     topological,
 )
-from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 from derivatrix.compiler.simplify import rebuilt
 from derivatrix.compiler.simplify.product import Product
@@ -45,8 +43,6 @@ from derivatrix.runtime.errors import UnsupportedError
 TERMS = 64
 """Sums in a product are multiplied out up to so many terms, where that frees eigenvectors."""
 
-NEW = sympy.Dummy("new", real=True)
-
 
 def gathered(roots: Sequence[Node]) -> list[Node]:
     """The nodes with the products of eigenvectors as operations."""
@@ -54,7 +50,8 @@ def gathered(roots: Sequence[Node]) -> list[Node]:
     new: dict[Node, Node] = {}
     for node in topological(roots):
         changed = rebuilt(node, new)
-        if isinstance(changed, Apply) and changed.operation is EIGH and changed.output == 1:
+        known = any(spectrum.is_vectors(changed) for spectrum in spectra)
+        if not known and isinstance(changed, Apply) and _is_vectors(changed):
             spectra.append(_Spectrum(changed))
         if isinstance(changed, Einsum):
             for spectrum in spectra:
@@ -68,8 +65,8 @@ def spread(roots: Sequence[Node]) -> list[Node]:
     new: dict[Node, Node] = {}
     for node in topological(roots):
         changed = rebuilt(node, new)
-        if isinstance(changed, Apply) and changed.operation.name == NAME:
-            changed = _spread(changed)
+        if isinstance(changed, Apply) and changed.operation is PRODUCT:
+            changed = written_out(changed)
         new[node] = _multiplied_out(changed)
     return [new[root] for root in roots]
 
@@ -90,14 +87,21 @@ def _multiplied_out(node: Node) -> Node:
 def _holds_vectors(node: Node) -> bool:
     factors = node.factors if isinstance(node, Einsum) else ()
     kinds = [factor.operation for factor, _ in factors if isinstance(factor, Apply)]
-    return node.ndim > 2 and EIGH in kinds
+    return node.ndim > 2 and not VECTORS.keys().isdisjoint(kinds)
+
+
+def _is_vectors(node: Apply) -> bool:
+    return node.output in VECTORS.get(node.operation, ())
 
 
 class _Spectrum:
-    """The eigenvalues and eigenvectors of one matrix, or of stacked ones."""
+    """The eigenvalues and eigenvectors of one matrix, or of stacked ones, or the singular values
+    and vectors; found with `one` of them."""
 
-    def __init__(self, vectors: Apply) -> None:
-        self.vectors = vectors
+    def __init__(self, one: Apply) -> None:
+        self.operation = one.operation
+        self.arguments = one.arguments
+        self.stack = one.stack
         self._axes: dict[Node, frozenset[int]] = {}
 
     def gathered(self, node: Node) -> Node:
@@ -115,12 +119,20 @@ class _Spectrum:
             terms.append(einsum(found.factors, found.output, found.coefficient, found.sizes))
         return terms[0] if len(terms) == 1 else Sum(tuple(terms), node.shape)
 
-    def _is_values(self, node: Node) -> bool:
+    def _is_own(self, node: Node) -> bool:
         if not isinstance(node, Apply):
             return False
-        values = node.operation is EIGVALSH or (node.operation is EIGH and node.output == 0)
-        own = (node.arguments, node.stack) == (self.vectors.arguments, self.vectors.stack)
-        return values and own
+        operation = VALUES_ALONE.get(node.operation, node.operation)
+        own = (operation, node.arguments, node.stack)
+        return own == (self.operation, self.arguments, self.stack)
+
+    def is_vectors(self, node: Node) -> bool:
+        """Whether a node is the vectors."""
+        return isinstance(node, Apply) and self._is_own(node) and _is_vectors(node)
+
+    def is_values(self, node: Node) -> bool:
+        """Whether a node is the values."""
+        return self._is_own(node) and not self.is_vectors(node)
 
     def _axes_of(self, node: Node) -> frozenset[int]:
         """The axes of a node that count eigenvalues."""
@@ -129,7 +141,7 @@ class _Spectrum:
         return self._axes[node]
 
     def _find_axes(self, node: Node) -> set[int]:
-        if node is self.vectors or self._is_values(node):
+        if self._is_own(node):
             return {node.ndim - 1}
         if isinstance(node, Einsum):
             return {label for label in self._labels(node.factors) if label < node.ndim}
@@ -180,16 +192,16 @@ class _Spectrum:
         """Whether a product or sum has eigenvectors or a sum over an index in it."""
         if not isinstance(node, (Einsum, Sum)):
             return False
-        if self.vectors in node.children or (isinstance(node, Einsum) and node.contracted):
+        if isinstance(node, Einsum) and node.contracted:
             return True
-        return any(map(self._opens, node.children))
+        return any(self.is_vectors(child) or self._opens(child) for child in node.children)
 
     def _gather(self, product: Product) -> Product | None:
         """A product with its eigenvectors, all that have two at an index, as one operation."""
         places: dict[int, list[int]] = {}
         outer: dict[int, Labels] = {}
         for position, (node, labels) in enumerate(product.factors):
-            if node is self.vectors:
+            if self.is_vectors(node):
                 places.setdefault(labels[-1], []).append(position)
                 outer.setdefault(labels[-1], labels[:-2])
         chosen = [
@@ -224,7 +236,7 @@ class _Weight:
     def read(self, product: Product) -> set[int] | None:
         """Read the product's factors; the labels that cannot be chosen, None if all can be."""
         for position, (node, labels) in enumerate(product.factors):
-            vectors = node is self.spectrum.vectors
+            vectors = self.spectrum.is_vectors(node)
             here = set(labels[:-1] if vectors else labels) & set(self.chosen)
             if not here:
                 continue
@@ -242,7 +254,7 @@ class _Weight:
 
     def _expression(self, node: Node, labels: Labels) -> sympy.Expr | None:
         here = set(labels) & set(self.chosen)
-        if self.spectrum._is_values(node) and here:
+        if self.spectrum.is_values(node) and here:
             return slot(self.chosen.index(labels[-1])) if labels[:-1] == self.outer else None
         if not here:
             return self._other(node, labels)
@@ -276,104 +288,16 @@ class _Weight:
     def put_in(self, product: Product, places: Sequence[Sequence[int]]) -> Product:
         """The product with the operation in the place of what was read."""
         stack = list(dict.fromkeys([*self.outer, *(own for _, o in self.others for own in o)]))
-        vectors = self.spectrum.vectors
-        (matrix, own) = vectors.arguments[0]
+        (matrix, own) = self.spectrum.arguments[0]
         arguments = [(matrix, tuple(stack.index(self.outer[label]) for label in own))]
         arguments += [(node, tuple(map(stack.index, labels))) for node, labels in self.others]
         sizes = tuple(product.sizes[label] for label in stack)
-        operation = spectral(len(self.chosen), len(self.others))
-        whole = Apply(operation, tuple(arguments), sizes, (self.expression,))
-        rows = [product.factors[position][1][-2] for pair in places for position in pair]
+        vectors = [product.factors[position] for pair in places for position in pair]
+        outputs = tuple(node.output for node, _ in vectors if isinstance(node, Apply))
+        parameters = (self.expression, self.spectrum.operation, outputs)
+        whole = Apply(PRODUCT, tuple(arguments), sizes, parameters)
+        rows = [labels[-2] for _, labels in vectors]
         used = [*self.positions, *(position for pair in places for position in pair)]
         kept = tuple(f for i, f in enumerate(product.factors) if i not in used)
         left = {k: v for k, v in product.sizes.items() if k not in self.chosen}
         return replace(product, factors=kept, sizes=left).times((whole, (*stack, *rows)))
-
-
-NAME = "spectral"
-
-
-@cache
-def spectral(count: int, others: int) -> Operation:
-    """Σ w(λ_i, λ_j, ..., s) V_ai V_bi V_cj V_dj ... for `count` indices i, j, ... as an operation
-    of a symmetric matrix and `others` numbers s, of shape (n,) * (2 count). The weight w, an
-    expression of the slots, is its parameter."""
-
-    def shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
-        return (cores[0][:1] * (2 * count),)
-
-    def value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
-        raise NotImplementedError("spread before evaluation")
-
-    def differential(at: Point) -> tuple[Array, ...]:
-        return (Array(_moved(count, at)),)
-
-    return Operation(
-        name=NAME,
-        ranks=(2,) + (0,) * others,
-        shapes=shapes,
-        value=value,
-        differential=differential,
-        numpy=lambda arguments, parameters, output: "",
-        unicode="",
-        latex="",
-        description="Functions of symmetric matrices; written out before anything is planned.",
-    )
-
-
-def _moved(count: int, at: Point) -> Node:
-    """The differential: each eigenvalue's two vectors with dA between, and the numbers'."""
-    matrix, *numbers = at.arguments
-    weight = sympy.sympify(at.parameters[0])
-    terms: list[Node] = []
-    if not is_zero(at.tangents[0].node):
-        change = at.tangents[0].node
-        for position in range(count):
-            between = difference(weight, slot(position), NEW)
-            slots = {slot(i): slot(i + 1) for i in range(count, count + len(numbers))}
-            between = between.xreplace({**slots, NEW: slot(count)})
-            terms.append(_written(between, count, matrix, numbers, (position, change)))
-    for position, tangent in enumerate(at.tangents[1:], count):
-        if not is_zero(tangent.node):
-            slope = scalars.derivative(weight, slot(position))
-            node = _written(slope, count, matrix, numbers)
-            axes = range(2 * count)
-            terms.append(einsum([(node, axes), (tangent.node, ())], axes))
-    size = matrix.node.shape[-1]
-    return Sum(tuple(terms), (size,) * (2 * count))
-
-
-def _written(
-    weight: sympy.Expr,
-    count: int,
-    matrix: Array,
-    numbers: Sequence[Array],
-    moved: tuple[int, Node] | None = None,
-) -> Node:
-    """The operation written out. moved: a place and the change of the matrix that stands between
-    its two vectors, the second of which has an index of its own, the last."""
-    values, vectors = apply(EIGH, matrix).node, apply(EIGH, matrix, output=1).node
-    size = matrix.node.shape[-1]
-    indices = [f"i{number}" for number in range(count + (moved is not None))]
-    sizes = dict.fromkeys(indices, size)
-    rows = [Array(einsum([(values, [own])], indices, sizes=sizes)) for own in indices]
-    weights = elementwise(weight, *rows, *numbers).node
-    factors: list[tuple[Node, Sequence[str]]] = []
-    for position, index in enumerate(indices[:count]):
-        left, right = f"a{position}", f"b{position}"
-        factors.append((vectors, (left, index)))
-        if moved is None or position != moved[0]:
-            factors.append((vectors, (right, index)))
-            continue
-        factors += [(vectors, ("c", index)), (moved[1], "cd")]
-        factors += [(vectors, ("d", indices[count])), (vectors, (right, indices[count]))]
-    output = [f"{side}{number}" for number in range(count) for side in "ab"]
-    return einsum([*factors, (weights, indices)], output, sizes=sizes)
-
-
-def _spread(node: Apply) -> Node:
-    point, actual = core_point(node, {})
-    matrix, *numbers = point.arguments
-    count = (node.ndim - len(node.stack)) // 2
-    weight = sympy.sympify(node.parameters[0])
-    return place(_written(weight, count, matrix, numbers), actual, node)

@@ -307,11 +307,10 @@ REPEATED = {
     "exponential of a symmetric matrix": dx.trace(dx.expm(H)),
     "root by vectors": dx.sum(WEIGHTS[:3] * root_by_vectors(H)),
     "softmax": dx.logsumexp(dx.eigvalsh(H)),
-}
-FIRST = {
     "schatten 3": dx.schatten_norm(X, 3),
     "logarithms": dx.sum(dx.log(dx.svdvals(X))),
 }
+FIRST = {"product": dx.prod(dx.eigvalsh(H))}
 """Where first derivatives are right, and second ones nan."""
 
 

@@ -175,6 +175,43 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-8 * scale)
 
 
+p, q = dx.dims("p q")
+X, G = dx.matrix("X", p, q), dx.matrix("G", p, q)
+singular = dx.svdvals(X)
+left, middle, right = dx.svd(X)
+SINGULAR = {
+    "cubes": dx.sum(singular**3),
+    "logarithms": dx.sum(dx.log(singular)),
+    "softmax": dx.logsumexp(singular),
+    "of both": dx.sum(((left * dx.sqrt(1 + middle)) @ right) * G),
+    "of the left": dx.sum(((left * dx.exp(-middle)) @ left.T) * (G @ G.T)),
+    "of the right": dx.sum(((right.T * dx.tanh(middle)) @ right) * (G.T @ G)),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+@pytest.mark.parametrize("shape", [(5, 3), (3, 3), (3, 4)])
+def test_second_derivatives_by_singular_values(name: str, shape: tuple[int, int]) -> None:
+    inputs = {leaf.name for leaf in leaves([SINGULAR[name].node])}
+    derivatives = dx.function("f", sorted(inputs), SINGULAR[name], wrt=["X"]).derivatives
+    nodes = {kind: derivatives.results(kind) for kind in ("gradient", "hvp", "hessian")}
+    gradient, product, hessian = (next(iter(nodes[kind].values())) for kind in nodes)
+    generator, sizes = np.random.default_rng(3), dict(zip("pq", shape, strict=True))
+    u = np.linalg.qr(generator.normal(size=(shape[0], shape[0])))[0]
+    v = np.linalg.qr(generator.normal(size=(shape[1], shape[1])))[0]
+    e, g = generator.normal(size=(2, *shape))
+    for gap in (0, 1e-9, 1e-3, 0.5):
+        stretch = np.zeros(shape)
+        stretch[range(3), range(3)] = [1, 1 + gap, 1 if gap == 0 else 0.6]
+        for at in (stretch, u @ stretch @ v):
+            values = {"X": at, "G": g, "tangent": e}
+            wanted = moved(
+                lambda a, all_=values: evaluate(gradient, {**all_, "X": a}, sizes), at, e
+            )
+            close(evaluate(product, values, sizes), wanted)
+            close(np.tensordot(evaluate(hessian, values, sizes), e, 2), wanted)
+
+
 def test_formulas() -> None:
     f = dx.function("f", ["C", "w"], w @ dx.funm(C, sympy.erf) @ w, wrt=["C"])
     assert f.formula("jvp") == (
