@@ -119,11 +119,23 @@ def _map(node: Map) -> frozenset[str]:
     """Entry by entry, symmetry stays, and zeros where the function of zeros is zero."""
     known = frozenset.intersection(*(facts(argument) for argument in node.arguments))
     kept = known & {"symmetric"}
+    if not kept and _exchangeable(node):
+        kept |= {"symmetric"}
     if known & {"lower", "upper"}:
         zeros = {slot(position): 0 for position in range(len(node.arguments))}
         if node.expression.subs(zeros) == 0:
             kept |= known & DIAGONAL
     return kept
+
+
+def _exchangeable(node: Map) -> bool:
+    """Whether the function of the transposed arguments is the same function of the arguments."""
+    turned = [_spelling(argument, transposed=True) for argument in node.arguments]
+    straight = [_spelling(argument, transposed=False) for argument in node.arguments]
+    if turned == straight or sorted(map(str, turned)) != sorted(map(str, straight)):
+        return False
+    exchanged = {slot(i): slot(straight.index(text)) for i, text in enumerate(turned)}
+    return node.expression.xreplace(exchanged) == node.expression
 
 
 def _einsum(node: Einsum) -> frozenset[str]:

@@ -43,9 +43,10 @@ STRUCTURES = (
     "orthogonal",
     "positive",
     "nonneg",
+    "simplex",
     "invertible",
 )
-"""What an input may be declared as; the last three only say where points may be drawn."""
+"""What an input may be declared as; the last four only say where points may be drawn."""
 
 Labels = tuple[int, ...]
 Factor = tuple["Node", Labels]

@@ -43,6 +43,10 @@ class Methods:
         """The least entry over `axis` (all axes by default); see `derivatrix.max`."""
         return _function("min")(self, axis, keepdims=keepdims)
 
+    def prod(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        """The product over `axis` (all axes by default); see `derivatrix.prod`."""
+        return _function("prod")(self, axis, keepdims=keepdims)
+
     def cumsum(self, axis: int = -1) -> Array:
         """The running sum along `axis`."""
         return _function("cumsum")(self, axis)

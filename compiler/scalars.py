@@ -282,9 +282,9 @@ def _compiled(expression: sympy.Expr, count: int) -> Callable[..., np.ndarray]:
 
 def evaluate(expression: sympy.Expr, arguments: Sequence[np.ndarray]) -> np.ndarray:
     """The values of an expression of the slots at NumPy arrays. What NumPy says of branches of a
-    Piecewise that are not taken is no matter."""
+    Piecewise, or of a function written with one, that are not taken is no matter."""
     function = _compiled(expression, len(arguments))
-    if not expression.has(sympy.Piecewise):
+    if not expression.has(sympy.Piecewise, ScalarFunction):
         return function(*arguments)
     with np.errstate(divide="ignore", invalid="ignore"):
         return function(*arguments)

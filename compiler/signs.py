@@ -20,7 +20,7 @@ def positive(node: Node) -> bool:
     """Whether every entry is known to be positive."""
     match node:
         case Leaf():
-            return node.structure == "positive"
+            return node.structure in ("positive", "simplex")
         case Constant():
             return bool((node.array > 0).all())
         case Sum() if node.terms:
@@ -38,7 +38,7 @@ def nonnegative(node: Node) -> bool:
     """Whether no entry is known to be negative."""
     match node:
         case Leaf():
-            return node.structure in ("positive", "nonneg")
+            return node.structure in ("positive", "nonneg", "simplex")
         case Constant():
             return bool((node.array >= 0).all())
         case Structural():

@@ -1,174 +1,303 @@
 """Functions of symmetric matrices that are written with eigenvalues and eigenvectors.
 
 V diag(h(λ)) Vᵀ has derivatives where eigenvalues are repeated, though V has none: with B = Vᵀ dA V
-they are V (L ∘ B) Vᵀ, where L holds the divided differences of h (Daleckii and Krein 1965). So
-these products are gathered before an expression is differentiated, and written out afterwards.
+they are V (L ∘ B) Vᵀ, where L holds the divided differences of h (Daleckii and Krein 1965). The
+same holds for every index of an eigenvalue that stands at two eigenvectors, as both indices of L
+do here, so derivatives of every order are made of divided differences; and for singular values.
+These products are gathered before an expression is differentiated, and written out afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import replace
 
-import numpy as np
 import sympy
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.arrays import Array, apply, elementwise, multiply
-from derivatrix.compiler.ir import Apply, Einsum, Map, Node, Sum, einsum, slot, topological
-from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point
+from derivatrix.compiler.differences import difference
+from derivatrix.compiler.eigenproducts import (
+    NEW,
+    PRODUCT,
+    VALUES_ALONE,
+    VECTORS,
+    written_out,
+)
+from derivatrix.compiler.ir import (
+    Apply,
+    Einsum,
+    Factor,
+    Labels,
+    Map,
+    Node,
+    Sum,
+    einsum,
+    full,
+    slot,
+    topological,
+)
+from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 from derivatrix.compiler.simplify import rebuilt
 from derivatrix.compiler.simplify.product import Product
+from derivatrix.runtime.errors import UnsupportedError
 
-KINKED = (sympy.Abs, sympy.sign, sympy.Piecewise, sympy.Max, sympy.Min, sympy.floor, sympy.ceiling)
-"""Functions with which h is not taken to have divided differences."""
-
-ROUNDING = sympy.Float("1e-12")
-"""Differences of h are divided as they are where the next term of Taylor's series counts more."""
+TERMS = 64
+"""Sums in a product are multiplied out up to so many terms, where that frees eigenvectors."""
 
 
 def gathered(roots: Sequence[Node]) -> list[Node]:
-    """The nodes with each V diag(h(λ)) Vᵀ as one operation."""
+    """The nodes with the products of eigenvectors as operations."""
+    spectra: list[_Spectrum] = []
     new: dict[Node, Node] = {}
     for node in topological(roots):
         changed = rebuilt(node, new)
-        new[node] = _gathered(changed) if isinstance(changed, Einsum) else changed
+        known = any(spectrum.is_vectors(changed) for spectrum in spectra)
+        if not known and isinstance(changed, Apply) and _is_vectors(changed):
+            spectra.append(_Spectrum(changed))
+        if isinstance(changed, Einsum):
+            for spectrum in spectra:
+                changed = spectrum.gathered(changed)
+        new[node] = changed
     return [new[root] for root in roots]
 
 
 def spread(roots: Sequence[Node]) -> list[Node]:
-    """The nodes with that operation written out again."""
+    """The nodes with those operations written out again."""
     new: dict[Node, Node] = {}
     for node in topological(roots):
         changed = rebuilt(node, new)
-        new[node] = _spread(changed) if isinstance(changed, Apply) else changed
+        if isinstance(changed, Apply) and changed.operation is PRODUCT:
+            changed = written_out(changed)
+        new[node] = _multiplied_out(changed)
     return [new[root] for root in roots]
 
 
-def _gathered(node: Einsum) -> Node:
-    product = Product.of(node)
-    while (next_one := _gather_one(product)) is not None:
-        product = next_one
-    if product.factors == node.factors:
-        return node
-    return einsum(product.factors, product.output, product.coefficient, dict(product.sizes))
+def _multiplied_out(node: Node) -> Node:
+    """A product with the differential of one of those operations as a sum of products, which need
+    not have as many axes on the way."""
+    for position, (factor, labels) in enumerate(node.factors if isinstance(node, Einsum) else ()):
+        if isinstance(factor, Sum) and any(map(_holds_vectors, factor.terms)):
+            assert isinstance(node, Einsum)
+            before, after = node.factors[:position], node.factors[position + 1 :]
+            each = [(*before, (term, labels), *after) for term in factor.terms]
+            terms = [Einsum(node.coefficient, one, node.sizes, node.ndim) for one in each]
+            return Sum(tuple(map(_multiplied_out, terms)), node.shape)
+    return node
 
 
-def _gather_one(product: Product) -> Product | None:
-    for one, (vectors, (*outer, row, label)) in _vectors(product):
-        for two, (other, (*others, column, last)) in _vectors(product):
-            if two <= one or other is not vectors or (*others, last) != (*outer, label):
+def _holds_vectors(node: Node) -> bool:
+    factors = node.factors if isinstance(node, Einsum) else ()
+    kinds = [factor.operation for factor, _ in factors if isinstance(factor, Apply)]
+    return node.ndim > 2 and not VECTORS.keys().isdisjoint(kinds)
+
+
+def _is_vectors(node: Apply) -> bool:
+    return node.output in VECTORS.get(node.operation, ())
+
+
+class _Spectrum:
+    """The eigenvalues and eigenvectors of one matrix, or of stacked ones, or the singular values
+    and vectors; found with `one` of them."""
+
+    def __init__(self, one: Apply) -> None:
+        self.operation = one.operation
+        self.arguments = one.arguments
+        self.stack = one.stack
+        self._axes: dict[Node, frozenset[int]] = {}
+
+    def gathered(self, node: Node) -> Node:
+        """`node`, a product or a sum of them, with its products of eigenvectors as one operation;
+        as it is where that is not possible."""
+        if isinstance(node, Sum):
+            return Sum(tuple(map(self.gathered, node.terms)), node.shape)
+        if not isinstance(node, Einsum) or not self._labels(node.factors):
+            return node
+        terms = []
+        for product in self._opened(Product.of(node)):
+            found = self._gather(product)
+            if found is None:
+                return node
+            terms.append(einsum(found.factors, found.output, found.coefficient, found.sizes))
+        return terms[0] if len(terms) == 1 else Sum(tuple(terms), node.shape)
+
+    def _is_own(self, node: Node) -> bool:
+        if not isinstance(node, Apply):
+            return False
+        operation = VALUES_ALONE.get(node.operation, node.operation)
+        own = (operation, node.arguments, node.stack)
+        return own == (self.operation, self.arguments, self.stack)
+
+    def is_vectors(self, node: Node) -> bool:
+        """Whether a node is the vectors."""
+        return isinstance(node, Apply) and self._is_own(node) and _is_vectors(node)
+
+    def is_values(self, node: Node) -> bool:
+        """Whether a node is the values."""
+        return self._is_own(node) and not self.is_vectors(node)
+
+    def _axes_of(self, node: Node) -> frozenset[int]:
+        """The axes of a node that count eigenvalues."""
+        if node not in self._axes:
+            self._axes[node] = frozenset(self._find_axes(node))
+        return self._axes[node]
+
+    def _find_axes(self, node: Node) -> set[int]:
+        if self._is_own(node):
+            return {node.ndim - 1}
+        if isinstance(node, Einsum):
+            return {label for label in self._labels(node.factors) if label < node.ndim}
+        if isinstance(node, (Sum, Map)):
+            return {axis for child in node.children for axis in self._axes_of(child)}
+        if isinstance(node, Apply) and node.operation is SOFTMAX:
+            argument, labels = node.arguments[0]
+            last = argument.ndim - 1 in self._axes_of(argument)
+            return {node.ndim - 1} if last and labels == tuple(range(len(node.stack))) else set()
+        return set()
+
+    def _labels(self, factors: Sequence[Factor]) -> set[int]:
+        """The labels that count eigenvalues."""
+        return {own[axis] for node, own in factors for axis in self._axes_of(node)}
+
+    def _opened(self, product: Product) -> list[Product]:
+        """Products that add up to this one, where no sum or product that shares a summed index of
+        eigenvalues with others has an eigenvector or a sum in it; up to so many."""
+        pending, done = [product], list[Product]()
+        while pending:
+            current = pending.pop()
+            if len(pending) + len(done) > TERMS:
+                return [product]
+            position = self._closed(current)
+            if position is None:
+                done.append(current)
                 continue
-            positions = _mentions(product, label)
-            between = [product.factors[i] for i in positions if i not in (one, two)]
-            if label in product.output or any(own != (*outer, label) for _, own in between):
+            node, labels = current.factors[position]
+            if isinstance(node, Einsum):
+                pending.append(current.inlined(position))
                 continue
-            parts = [_function_of_values(node, vectors) for node, _ in between]
-            if not parts or any(part is None for part in parts):
-                continue
-            function = sympy.Mul(*parts)
-            if function.has(*KINKED):
-                continue
-            whole = Apply(SPECTRAL, vectors.arguments, vectors.stack, (function,))
-            rest = product.without(*positions, summed=label)
-            return rest.times((whole, (*outer, row, column)))
-    return None
+            assert isinstance(node, Sum)
+            before, after = current.factors[:position], current.factors[position + 1 :]
+            for term in node.terms:
+                pending.append(replace(current, factors=(*before, (term, labels), *after)))
+        return done
 
-
-def _vectors(product: Product) -> list[tuple[int, tuple[Apply, tuple[int, ...]]]]:
-    """The factors that are eigenvectors of symmetric matrices, with their positions."""
-    return [
-        (position, (node, labels))
-        for position, (node, labels) in enumerate(product.factors)
-        if isinstance(node, Apply) and node.operation is EIGH and node.output == 1
-    ]
-
-
-def _mentions(product: Product, label: int) -> list[int]:
-    return [i for i, (_, labels) in enumerate(product.factors) if label in labels]
-
-
-def _function_of_values(node: Node, vectors: Apply) -> sympy.Expr | None:
-    """`node` as an expression of slot(0), the eigenvalues that belong to `vectors`, if it is a
-    function of those entry by entry."""
-    if isinstance(node, Apply):
-        values = node.operation is EIGVALSH or (node.operation is EIGH and node.output == 0)
-        own = (node.arguments, node.stack) == (vectors.arguments, vectors.stack)
-        return slot(0) if values and own else None
-    if isinstance(node, Einsum):
-        axes = tuple(range(node.ndim))
-        plain = len(node.sizes) == node.ndim and all(own == axes for _, own in node.factors)
-        if not plain or not node.coefficient.is_number:
-            return None
-    if not isinstance(node, (Map, Sum, Einsum)):
+    def _closed(self, product: Product) -> int | None:
+        """The position of a factor to open."""
+        summed = self._labels(product.factors) - set(product.output)
+        for position, (node, labels) in enumerate(product.factors):
+            axes = self._axes_of(node)
+            if any(labels[axis] in summed for axis in axes) and self._opens(node):
+                return position
         return None
-    known = {child: _function_of_values(child, vectors) for child in node.children}
-    if any(part is None for part in known.values()):
+
+    def _opens(self, node: Node) -> bool:
+        """Whether a product or sum has eigenvectors or a sum over an index in it."""
+        if not isinstance(node, (Einsum, Sum)):
+            return False
+        if isinstance(node, Einsum) and node.contracted:
+            return True
+        return any(self.is_vectors(child) or self._opens(child) for child in node.children)
+
+    def _gather(self, product: Product) -> Product | None:
+        """A product with its eigenvectors, all that have two at an index, as one operation."""
+        places: dict[int, list[int]] = {}
+        outer: dict[int, Labels] = {}
+        for position, (node, labels) in enumerate(product.factors):
+            if self.is_vectors(node):
+                places.setdefault(labels[-1], []).append(position)
+                outer.setdefault(labels[-1], labels[:-2])
+        chosen = [
+            label
+            for label, positions in places.items()
+            if len(positions) == 2
+            and label not in product.output
+            and all(product.factors[position][1][:-2] == outer[label] for position in positions)
+            and outer[label] == next(iter(outer.values()))
+        ]
+        while chosen:
+            weight = _Weight(self, chosen, outer[chosen[0]])
+            failed = weight.read(product)
+            if failed is None:
+                return weight.put_in(product, [places[label] for label in chosen])
+            chosen = [label for label in chosen if label not in failed]
         return None
-    if isinstance(node, Map):
-        slots = {slot(i): known[argument] for i, argument in enumerate(node.arguments)}
-        return node.expression.xreplace(slots)
-    if isinstance(node, Sum):
-        return sympy.Add(*(known[term] for term in node.terms))
-    return sympy.Mul(node.coefficient, *(known[factor] for factor, _ in node.factors))
 
 
-@cache
-def divided_difference(function: sympy.Expr) -> sympy.Expr:
-    """(h(x) - h(y)) / (x - y) for x, y = slot(0), slot(1), right where they are equal or nearly so:
-    by cancelling, or there from Taylor's series about their mean."""
-    x, y = slot(0), slot(1)
-    quotient = (function - function.xreplace({x: y})) / (x - y)
-    if function.is_rational_function(x):
-        return sympy.cancel(sympy.together(quotient))
-    derivatives = [function]
-    for _ in range(5):
-        derivatives.append(scalars.derivative(derivatives[-1], x))
-    mean, gap = (x + y) / 2, x - y
-    first, third, fifth = (derivatives[i].xreplace({x: mean}) for i in (1, 3, 5))
-    near = sympy.Abs(fifth) * gap**4 / 1920 <= ROUNDING * sympy.Abs(first)
-    return sympy.Piecewise((first + third * gap**2 / 24, near), (quotient, True))
+class _Weight:
+    """What a product holds beside the eigenvectors, as an expression of eigenvalues, one for each
+    label in `chosen`, and of other arrays. `outer`: the labels of the stacked axes."""
 
+    def __init__(self, spectrum: _Spectrum, chosen: Sequence[int], outer: Labels) -> None:
+        self.spectrum = spectrum
+        self.chosen = chosen
+        self.outer = outer
+        self.others: list[Factor] = []
+        self.positions: list[int] = []
+        self.expression: sympy.Expr = sympy.S.One
 
-def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
-    values, vectors = np.linalg.eigh(arguments[0])
-    results = scalars.evaluate(sympy.sympify(parameters[0]), [values])
-    return ((vectors * results[..., None, :]) @ np.swapaxes(vectors, -1, -2),)
+    def read(self, product: Product) -> set[int] | None:
+        """Read the product's factors; the labels that cannot be chosen, None if all can be."""
+        for position, (node, labels) in enumerate(product.factors):
+            vectors = self.spectrum.is_vectors(node)
+            here = set(labels[:-1] if vectors else labels) & set(self.chosen)
+            if not here:
+                continue
+            part = None if vectors else self._expression(node, labels)
+            if part is None:
+                return here
+            self.positions.append(position)
+            self.expression *= part
+        for i, label in enumerate(self.chosen):
+            try:
+                difference(self.expression, slot(i), NEW)
+            except UnsupportedError:
+                return {label}
+        return None
 
+    def _expression(self, node: Node, labels: Labels) -> sympy.Expr | None:
+        here = set(labels) & set(self.chosen)
+        if self.spectrum.is_values(node) and here:
+            return slot(self.chosen.index(labels[-1])) if labels[:-1] == self.outer else None
+        if not here:
+            return self._other(node, labels)
+        if isinstance(node, Apply) and node.operation is SOFTMAX:
+            inner = self._expression(node.arguments[0][0], labels)
+            total = Apply(LOGSUMEXP, node.arguments, node.stack)
+            whole = self._other(total, labels[:-1])
+            return None if inner is None else sympy.exp(inner - whole)
+        if isinstance(node, Map):
+            parts = [self._expression(argument, labels) for argument in node.arguments]
+            slots = {slot(i): part for i, part in enumerate(parts)}
+            return None if None in parts else node.expression.xreplace(slots)
+        if isinstance(node, Sum):
+            parts = [self._expression(term, labels) for term in node.terms]
+            return None if None in parts else sympy.Add(*parts)
+        if isinstance(node, Einsum) and not node.contracted:
+            parts = [
+                self._expression(factor, tuple(labels[label] for label in own))
+                for factor, own in node.factors
+            ]
+            number = node.coefficient.is_number
+            parts.append(node.coefficient if number else self._other(full(node.coefficient), ()))
+            return None if None in parts else sympy.Mul(*parts)
+        return None
 
-def _differential(at: Point) -> tuple[Array, ...]:
-    """V (L ∘ Vᵀ dA V) Vᵀ."""
-    (matrix,), (change,) = at.arguments, at.tangents
-    values, vectors = apply(EIGH, matrix), apply(EIGH, matrix, output=1)
-    sizes = dict(zip("ij", matrix.node.shape, strict=True))
-    rows, columns = (Array(einsum([(values.node, own)], "ij", sizes=sizes)) for own in "ij")
-    differences = elementwise(divided_difference(sympy.sympify(at.parameters[0])), rows, columns)
-    return (vectors @ multiply(differences, vectors.mT @ change @ vectors) @ vectors.mT,)
+    def _other(self, node: Node, labels: Labels) -> sympy.Symbol:
+        if (node, labels) not in self.others:
+            self.others.append((node, labels))
+        return slot(len(self.chosen) + self.others.index((node, labels)))
 
-
-SPECTRAL = Operation(
-    name="spectral",
-    ranks=(2,),
-    shapes=lambda cores, parameters: (cores[0],),
-    value=_value,
-    differential=_differential,
-    numpy=lambda arguments, parameters, output: f"spectral({arguments[0]})",
-    unicode="spectral({0})",
-    latex=r"\operatorname{{spectral}}({0})",
-    facts=lambda arguments, output: frozenset({"symmetric"}),
-    description="V diag(h(λ)) Vᵀ, with a function h of slot(0) as parameter; written out, by "
-    "`spread`, before anything is planned or printed.",
-)
-
-
-def _spread(node: Apply) -> Node:
-    if node.operation is not SPECTRAL:
-        return node
-    vectors = Array(Apply(EIGH, node.arguments, node.stack, output=1))
-    values = Array(Apply(EIGH, node.arguments, node.stack))
-    weights = elementwise(sympy.sympify(node.parameters[0]), values)
-    outer = tuple(range(len(node.stack)))
-    factors = [(vectors, "ik"), (weights, "k"), (vectors, "jk")]
-    labelled = [(array.node, (*outer, *labels)) for array, labels in factors]
-    return einsum(labelled, (*outer, "i", "j"))
+    def put_in(self, product: Product, places: Sequence[Sequence[int]]) -> Product:
+        """The product with the operation in the place of what was read."""
+        stack = list(dict.fromkeys([*self.outer, *(own for _, o in self.others for own in o)]))
+        (matrix, own) = self.spectrum.arguments[0]
+        arguments = [(matrix, tuple(stack.index(self.outer[label]) for label in own))]
+        arguments += [(node, tuple(map(stack.index, labels))) for node, labels in self.others]
+        sizes = tuple(product.sizes[label] for label in stack)
+        vectors = [product.factors[position] for pair in places for position in pair]
+        outputs = tuple(node.output for node, _ in vectors if isinstance(node, Apply))
+        parameters = (self.expression, self.spectrum.operation, outputs)
+        whole = Apply(PRODUCT, tuple(arguments), sizes, parameters)
+        rows = [labels[-2] for _, labels in vectors]
+        used = [*self.positions, *(position for pair in places for position in pair)]
+        kept = tuple(f for i, f in enumerate(product.factors) if i not in used)
+        left = {k: v for k, v in product.sizes.items() if k not in self.chosen}
+        return replace(product, factors=kept, sizes=left).times((whole, (*stack, *rows)))

@@ -199,6 +199,11 @@ def _positive(shape: Shape, random: Random) -> np.ndarray:
     return np.asarray(np.exp(random.uniform(-0.69, 0.69, shape)))
 
 
+def _simplex(shape: Shape, random: Random) -> np.ndarray:
+    array = _positive(shape, random)
+    return np.asarray(array / array.sum(-1, keepdims=True))
+
+
 def _small(shape: Shape, random: Random) -> np.ndarray:
     return np.asarray(random.uniform(-0.4, 0.4, shape))
 
@@ -264,6 +269,7 @@ DRAWS: dict[str, Callable[[Shape, Random], np.ndarray]] = {
     "diagonal": _dominant,
     "orthogonal": _one_orthogonal,
     "nonneg": _positive,
+    "simplex": _simplex,
     "invertible": _invertible,
     "real spectrum": _real_spectrum,
 }

@@ -65,6 +65,7 @@ CASES: list[Function] = [
     function("cholesky", [S], dx.cholesky(S)),
     function("symmetric_vectors", [K, y], y @ dx.eigh(K).eigenvectors),
     function("extremal", [R, y], dx.norm(R, 1) * y + dx.max(y)),
+    function("product", [R, y], dx.prod(R, axis=1) @ dx.sin(y) * dx.prod(y)),
     function("skew", [dx.vector("h", 3), F], derivatrix.skew(dx.vector("h", 3)) @ F),
     function("symmetric", [K, y], dx.tanh(K) @ y),
     function("diagonal", [D, X], dx.trace(D @ X @ D @ X)),

@@ -26,6 +26,9 @@ def draw(
             return array @ array.swapaxes(-1, -2) / array.shape[-1] + np.eye(array.shape[-1])
         case "positive" | "nonneg":
             return 0.5 + np.exp(0.5 * array)
+        case "simplex":
+            array = 0.5 + np.exp(0.5 * array)
+            return array / array.sum(-1, keepdims=True)
         case "invertible":
             return array + 3 * np.eye(array.shape[-1])
         case "lower" | "upper" | "diagonal":

@@ -65,6 +65,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
         "S is general in inputs and spd",
     ),
     (lambda: function("f", [x], dx.scalar("n") * x), DeclarationError, "'n'.*not among the inputs"),
+    (lambda: dx.scalar("share", "simplex"), ShapeError, "share: simplex needs an axis"),
     (lambda: function("f", [x], x * float("nan")), DeclarationError, "nan"),
     (lambda: function("f", [x], x + 1j), UnsupportedError, "1j is complex"),
 ]

@@ -12,6 +12,7 @@ import derivatrix as dx
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.ir import leaves
 from derivatrix.compiler.kernels import riccati, stein, sylvester
+from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.simplify import simplify
 
 RICCATI = [
@@ -100,6 +101,28 @@ def test_stein(size: int, real: type, tolerance: float) -> None:
 def test_stein_without_a_solution(matrix: np.ndarray) -> None:
     out = np.empty((1, 2, 2))
     assert not stein.discrete_lyapunov(np.array([matrix]), np.eye(2)[None], out)
+
+
+TURN = np.array([[0.6, 0.8], [-0.8, 0.6]])
+SINGULAR = {
+    "solve_continuous_lyapunov": [
+        (np.diag([1.0, -1]),),
+        (np.zeros((2, 2)),),
+        (TURN - 0.6 * np.eye(2),),
+    ],
+    "solve_discrete_lyapunov": [(np.eye(2),), (np.diag([2.0, 0.5]),), (TURN,)],
+    "solve_sylvester": [(np.diag([1.0, 3]), np.diag([2.0, -3])), (TURN, -TURN)],
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_references_of_singular_equations(name: str) -> None:
+    """As the kernels do; of stacked matrices one is enough."""
+    record = OPERATIONS[name]
+    for matrices in SINGULAR[name]:
+        stacked = [np.stack([3 * np.eye(2), matrix]) for matrix in matrices]
+        with pytest.raises(np.linalg.LinAlgError, match=f"^{name}: {record.failure}"):
+            record.value([*stacked, np.eye(2)], ())
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])

@@ -305,13 +305,12 @@ REPEATED = {
     "entropy": dx.sum(dx.log(dx.eigvalsh(H)) * dx.eigvalsh(H)),
     "sum of inverses": dx.sum(1 / (1 + dx.eigvalsh(H))),
     "exponential of a symmetric matrix": dx.trace(dx.expm(H)),
-}
-FIRST = {
     "root by vectors": dx.sum(WEIGHTS[:3] * root_by_vectors(H)),
     "softmax": dx.logsumexp(dx.eigvalsh(H)),
     "schatten 3": dx.schatten_norm(X, 3),
     "logarithms": dx.sum(dx.log(dx.svdvals(X))),
 }
+FIRST = {"product": dx.prod(dx.eigvalsh(H))}
 """Where first derivatives are right, and second ones nan."""
 
 

@@ -194,6 +194,7 @@ def test_signs() -> None:
         dx.sqrt(weight) + dx.abs(x): (True, True),
         dx.sum(dx.exp(x)): (True, True),
         -dx.exp(x): (False, False),
+        dx.vector("share", n, "simplex"): (True, True),
         dx.constant([1.0, 0.0]): (False, True),
     }
     for array, signs in known.items():

@@ -135,6 +135,8 @@ ARRAYS = [
     (dx.softmax(Xa, axis=0), scipy.special.softmax(X_, axis=0)),
     (dx.logsumexp(Ta, axis=(0, 1)), scipy.special.logsumexp(T_, axis=(0, 1))),
     (dx.logsumexp(Xa), scipy.special.logsumexp(X_)),
+    (dx.prod(Ta, axis=(0, 2), keepdims=True), np.prod(T_, axis=(0, 2), keepdims=True)),
+    (np.prod(Xa) * Xa.prod(-1) + np.multiply.reduce(Xa), X_.prod() * X_.prod(-1) + X_.prod(0)),
     (dx.log_softmax(Xa), scipy.special.log_softmax(X_, axis=-1)),
     (
         dx.block([[Xa, xa[:, None]], [xa[None], dx.ones(1, 1)]]),

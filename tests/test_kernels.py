@@ -308,6 +308,8 @@ RECORDS = {
     "pinv": (_tall, _wide, _square),
     "max": (_vector,),
     "shares_of_maximum": (_vector,),
+    "prod": (_vector,),
+    "products_of_others": (_vector,),
 }
 
 

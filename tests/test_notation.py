@@ -308,6 +308,7 @@ def test_no_text() -> None:
         ("", (), "general"),
         ("positive", (), "positive"),
         ("n positive", (n,), "positive"),
+        ("n simplex", (n,), "simplex"),
         ("n n spd", (n, n), "spd"),
         ("3 3 invertible", (3, 3), "invertible"),
         ("n+m", (n + m,), "general"),

@@ -52,6 +52,12 @@ def select(count: int, start: int, step: int = 1) -> Select:
     return Select(sympy.Integer(count), SIZE, sympy.Integer(start), step)
 
 
+def below(coefficient: int, *factors: tuple[Array, str], power: int = -1) -> Node:
+    """A power of a product, entry by entry."""
+    product = einsum([(array.node, labels) for array, labels in factors], "i", coefficient)
+    return Map(slot(0) ** power, (product,))
+
+
 delta = Delta(SIZE)
 triangle = Triangle(SIZE, SIZE)
 merge, pack, pick = Merge(SIZE, SIZE), Pack(SIZE), Pick((0, 2, 2), SIZE)
@@ -90,6 +96,12 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.merge_powers, einsum([(v.node, "i"), ((v**-1).node, "i"), (w.node, "i")], "i")),
     (products.merge_powers, einsum([(dx.sqrt(v).node, "i")] * 3, "i")),
     (products.merge_powers, einsum([(w.node, "i")] * 5, "i")),
+    (products.cancel_quotients, einsum([(w.node, "i"), (below(3, (v, "i"), (w, "i")), "i")], "i")),
+    (products.cancel_quotients, einsum([(M.node, "ii"), (below(1, (M, "ii")), "i")], "i")),
+    (
+        products.cancel_quotients,
+        einsum([(w.node, "i"), (v.node, "i"), (below(2, (v, "i"), (w, "i"), power=-2), "i")], "i"),
+    ),
     (products.drop_indicator, einsum([(above.node, "i"), (dx.maximum(0, w).node, "i")], "i")),
     (
         products.drop_indicator,

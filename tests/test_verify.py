@@ -582,7 +582,7 @@ def test_a_row_without_a_finite_error_can_be_written():
 @pytest.mark.parametrize("batched", [False, True])
 def test_points_and_directions_keep_the_structure(structure, batched):
     random = np.random.default_rng(1)
-    square = structure not in ("positive", "nonneg", "small", "fraction", "above one")
+    square = structure not in ("positive", "nonneg", "simplex", "small", "fraction", "above one")
     shape = (4, 4) if square else (3,)
     full = (2, *shape) if batched else shape
     array = sampling.project(structure, sampling.DRAWS[structure](full, random))
@@ -591,6 +591,9 @@ def test_points_and_directions_keep_the_structure(structure, batched):
         assert np.array_equal(array, np.swapaxes(array, -1, -2))
     if structure == "spd":
         assert np.linalg.eigvalsh(array).min() >= 1
+    if structure == "simplex":
+        assert (array > 0).all()
+        np.testing.assert_allclose(array.sum(-1), 1, rtol=1e-15)
     if structure == "orthogonal":
         np.testing.assert_allclose(
             np.swapaxes(array, -1, -2) @ array, np.eye(4) + 0 * array, atol=1e-14

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.dimensions import Dimension, Shape
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas.tree import (
     Identity,
@@ -91,7 +91,14 @@ def _on_diagonal(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | 
     first, second = output
     merged = [(tree, tuple(first if i == second else i for i in own)) for tree, own in items]
     vector = contract(merged, (first,), sizes)
-    return None if vector is None else algebra.diag(vector)
+    return None if vector is None else _diagonal_matrix(vector, sizes[first])
+
+
+def _diagonal_matrix(vector: Tree, size: Dimension) -> Tree:
+    """diag(v); a number has been a vector of equal entries."""
+    if vector.rank == 0:
+        return algebra.scale(sympy.S.One, [vector], Identity(size))
+    return algebra.diag(vector)
 
 
 def _is_mask(item: Item, output: Labels) -> bool:
@@ -202,7 +209,7 @@ def _weighted(graph: Graph) -> bool:
         matrices = [item for item in graph.having(label) if len(item[1]) == 2]
         if matrices and (label in graph.output or len(matrices) == 2):
             tree, labels = matrices[0]
-            weights = algebra.diag(vector[0])
+            weights = _diagonal_matrix(vector[0], graph.sizes[label])
             factors = (weights, tree) if labels[0] == label else (tree, weights)
             return graph.replace([matrices[0], vector], algebra.matmul(*factors), labels)
     return False

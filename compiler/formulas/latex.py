@@ -63,10 +63,15 @@ class Latex(Unicode):
         return f"{text}_{{F}}" if rank == 2 else text
 
     def call(self, name: str, arguments: list[str]) -> str:
+        return rf"{self.head(name)}\left({', '.join(arguments)}\right)"
+
+    def difference(self, name: str, points: list[str]) -> str:
+        return rf"{self.head(name)}\left[{', '.join(points)}\right]"
+
+    def head(self, name: str) -> str:
         if re.search("[×_]", name):
             name = name.replace("_", r"\_")
-        head = f"\\{name}" if name in COMMANDS else rf"\operatorname{{{name}}}"
-        return rf"{head}\left({', '.join(arguments)}\right)"
+        return f"\\{name}" if name in COMMANDS else rf"\operatorname{{{name}}}"
 
     def indices(self, base: str, indices: list[str]) -> str:
         separator = "" if all(len(i) == 1 and i.isalpha() for i in indices) else ","

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import sympy
 
+from derivatrix.compiler.differences import Differences
 from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.formulas.divisors import divisor, split_divisors
 from derivatrix.compiler.formulas.layout import surrounded
@@ -150,6 +151,9 @@ class Unicode:
 
     def call(self, name: str, arguments: list[str]) -> str:
         return f"{name}({', '.join(arguments)})"
+
+    def difference(self, name: str, points: list[str]) -> str:
+        return f"{name}[{', '.join(points)}]"
 
     def indices(self, base: str, indices: list[str]) -> str:
         return f"{base}[{','.join(indices)}]"
@@ -478,7 +482,10 @@ class Unicode:
             return f"|{arguments[0]}|", ATOM
         if tree.head == "polygamma" and arguments[0] == "0":
             return self.call("digamma", arguments[1:]), ATOM
-        return self.call(HEADS.get(tree.head, tree.head.lower()), arguments), ATOM
+        name = HEADS.get(tree.head, tree.head.lower())
+        if issubclass(tree.function, Differences):
+            return self.difference(name, arguments), ATOM
+        return self.call(name, arguments), ATOM
 
     def condition(self, tree: Tree) -> str:
         """A condition without its bracket."""

@@ -26,7 +26,8 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
     """An input of any rank, as in tensor("T", n, n, m).
 
     structure: "general", "symmetric", "spd", "lower", "upper", "diagonal", "orthogonal", or a
-    domain: "positive", "nonneg", "invertible". Raises DeclarationError.
+    domain: "positive", "nonneg", "simplex" (positive numbers that sum to one along the last
+    axis), "invertible". Raises DeclarationError.
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise DeclarationError(f"an input's name is a Python identifier, not {name!r}")
@@ -41,6 +42,8 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
         raise DeclarationError(f"{name}: shape {shape_text(axes)} is empty; sizes are at least 1")
     if structure in SQUARE_STRUCTURES and (len(axes) < 2 or axes[-1] != axes[-2]):
         raise ShapeError(f"{name}: {structure} needs a square matrix, not {shape_text(axes)}")
+    if structure == "simplex" and not axes:
+        raise ShapeError(f"{name}: simplex needs an axis, not a scalar")
     return Array(ir.Leaf(name, axes, structure))
 
 

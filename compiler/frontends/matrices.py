@@ -62,8 +62,9 @@ def funm(matrix: Any, function: Any) -> Array:
     sums, products, powers, exp, log, sin, cos, tan, tanh, abs, sign and what SymPy writes with
     these (sinh, atanh, ...). So eigenvalues may be repeated in every derivative. LinAlgError
     where one of the parts is not defined. Another function, of a matrix that is symmetric by
-    construction, is made of the eigenvalues and eigenvectors: its second derivatives are nan
-    where eigenvalues are repeated. Raises UnsupportedError, which names it, for other matrices.
+    construction, is made of the eigenvalues and eigenvectors, and its derivatives of divided
+    differences, right where eigenvalues are repeated. Raises UnsupportedError, which names it,
+    for other matrices.
     """
     if _is_function(matrix) and not _is_function(function):
         matrix, function = function, matrix

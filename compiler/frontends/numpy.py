@@ -136,13 +136,18 @@ OTHERWISE: dict[str, Callable[..., Any]] = {
 """NumPy's functions that return something else, by default, than derivatrix's of the name."""
 
 
+REDUCTIONS = {np.add: "sum", np.multiply: "prod"}
+"""Ufuncs -> the function that is their `reduce`."""
+
+
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]) -> Any:
     """A NumPy or SciPy ufunc on operands of which at least one is symbolic. Raises
     UnsupportedError."""
     name = _qualified(ufunc)
     given = _meaningful(name, options)
-    if method == "reduce" and ufunc is np.add:
-        return _call(f"{name}.reduce", FUNCTIONS["sum"], inputs, {"axis": 0, **given})
+    if method == "reduce" and ufunc in REDUCTIONS:
+        target = FUNCTIONS[REDUCTIONS[ufunc]]
+        return _call(f"{name}.reduce", target, inputs, {"axis": 0, **given})
     if method == "outer":
         return _call(f"{name}.outer", _outer(_find(name)), inputs, given)
     if method != "__call__":

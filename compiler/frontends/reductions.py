@@ -12,6 +12,8 @@ from derivatrix.compiler.broadcasting import Axis, normalise_axes, normalise_axi
 from derivatrix.compiler.frontends.elementwise import sqrt
 from derivatrix.compiler.frontends.rearrange import expand_dims, moveaxis
 from derivatrix.compiler.operations.extrema import MAXIMUM
+from derivatrix.compiler.operations.products import PRODUCT
+from derivatrix.compiler.operations.registry import Operation
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
@@ -62,17 +64,27 @@ def cumsum(array: Any, axis: int = -1) -> Array:
     return Array(ir.einsum([(operand.node, labels), mask], output))
 
 
-def max(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The largest entry over `axis` (all axes by default). Where several are equally large there
-    is no derivative; they share it evenly."""
-    operand = asarray(array)
-    axes = sorted(normalise_axes(axis, operand.ndim))
-    result = operand
+def prod(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The product over `axis` (all axes by default). Entries may be zero: derivatives are
+    products of the other entries."""
+    return _axis_by_axis(PRODUCT, array, axis, keepdims)
+
+
+def _axis_by_axis(operation: Operation, array: Any, axis: Axis, keepdims: bool) -> Array:
+    """An operation that reduces vectors to numbers, along one axis after the other."""
+    result = asarray(array)
+    axes = sorted(normalise_axes(axis, result.ndim))
     for position in reversed(axes):
-        result = apply(MAXIMUM, moveaxis(result, position, -1))
+        result = apply(operation, moveaxis(result, position, -1))
     for position in axes if keepdims else ():
         result = expand_dims(result, position)
     return result
+
+
+def max(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The largest entry over `axis` (all axes by default). Where several are equally large there
+    is no derivative; they share it evenly."""
+    return _axis_by_axis(MAXIMUM, array, axis, keepdims)
 
 
 def min(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
@@ -89,14 +101,7 @@ def softmax(array: Any, axis: int = -1) -> Array:
 
 def logsumexp(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """log(sum(exp(x))) over `axis` (all axes by default), without overflow."""
-    operand = asarray(array)
-    axes = sorted(normalise_axes(axis, operand.ndim))
-    result = operand
-    for position in reversed(axes):
-        result = apply(LOGSUMEXP, moveaxis(result, position, -1))
-    for position in axes if keepdims else ():
-        result = expand_dims(result, position)
-    return result
+    return _axis_by_axis(LOGSUMEXP, array, axis, keepdims)
 
 
 def log_softmax(array: Any, axis: int = -1) -> Array:
@@ -112,6 +117,7 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "prod",
     "softmax",
     "std",
     "sum",

@@ -72,8 +72,9 @@ A: a symmetric matrix, with leading stacked axes if any; of any other square mat
 part (A + Aᵀ)/2 is taken. The eigenvalues ascend. The eigenvectors are the columns of V, of unit
 length, each with its largest entry positive (the first of them, if several are equally large).
 Where an eigenvalue is repeated up to rounding, its vectors have no derivative, and what depends
-on their derivative is nan; V diag(h(λ)) Vᵀ for a smooth function h, entry by entry, has its first
-derivatives everywhere.""",
+on their derivative is nan. V diag(h(λ)) Vᵀ for a smooth function h, entry by entry, has
+derivatives of every order everywhere, made of divided differences, and so has what is made of
+such products; h may hold a softmax and numbers that do not depend on the order of eigenvalues.""",
     )
 )
 
@@ -95,9 +96,10 @@ EIGVALSH = register(
 
 A: a symmetric matrix, with leading stacked axes if any; of any other square matrix the symmetric
 part (A + Aᵀ)/2 is taken. First derivatives of what does not depend on the order of equal
-eigenvalues, as their sum, are right everywhere. So are second derivatives of sums of h(λ) for a
-smooth function h, entry by entry, which are made of divided differences; of other expressions
-they are nan where they depend on an eigenvalue that is repeated up to rounding.""",
+eigenvalues, as their sum, are right everywhere. So are higher derivatives of smooth functions of
+sums of h(λ), of h(λ_i, λ_j), ... and of logsumexp(λ), which are made of divided differences; of
+other expressions, as a product of them all, they are nan where they depend on an eigenvalue that
+is repeated up to rounding.""",
     )
 )
 

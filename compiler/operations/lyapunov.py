@@ -13,6 +13,7 @@ from derivatrix.compiler.ir import Apply, Delta, Factor, Node
 from derivatrix.compiler.kernels import stein
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.matrices import each_matrix
 from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import same, square
 
@@ -21,11 +22,31 @@ def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, .
     return lambda cores, parameters: (same(name, [square(name, core) for core in cores]),)
 
 
-def _value(
-    solve: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]:
-    every = np.vectorize(solve, otypes=[float], signature="(n,n),(n,n)->(n,n)")
-    return lambda arguments, parameters: (every(*arguments),)
+def require_nonzero(sums: np.ndarray, largest: float, message: str) -> None:
+    """Raise LinAlgError where one of the numbers, each a sum of numbers up to `largest` that come
+    from matrices, is zero within rounding errors."""
+    level = sum(sums.shape) * np.finfo(float).eps * largest
+    if not np.all(np.abs(sums) > level):
+        raise np.linalg.LinAlgError(message)
+
+
+def _solve_continuous(matrix: np.ndarray, constant: np.ndarray) -> tuple[np.ndarray, ...]:
+    values = np.linalg.eigvals(matrix)
+    message = f"solve_continuous_lyapunov: {OPPOSITE}"
+    require_nonzero(values[:, None] + values, np.abs(matrix).max(), message)
+    return (scipy.linalg.solve_continuous_lyapunov(matrix, constant),)
+
+
+def _solve_discrete(matrix: np.ndarray, constant: np.ndarray) -> tuple[np.ndarray, ...]:
+    values = np.linalg.eigvals(matrix)
+    products = values[:, None] * values
+    message = f"solve_discrete_lyapunov: {INVERSE_TO_EACH_OTHER}"
+    require_nonzero(1 - products, max(1, np.abs(matrix).max() ** 2), message)
+    return (scipy.linalg.solve_discrete_lyapunov(matrix, constant),)
+
+
+OPPOSITE = "two eigenvalues of the matrix add up to zero"
+INVERSE_TO_EACH_OTHER = "the product of two eigenvalues of the matrix is 1"
 
 
 def _facts(arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
@@ -67,13 +88,13 @@ LYAPUNOV: Operation = register(
         name="solve_continuous_lyapunov",
         ranks=(2, 2),
         shapes=_shapes("solve_continuous_lyapunov"),
-        value=_value(scipy.linalg.solve_continuous_lyapunov),
+        value=lambda arguments, parameters: each_matrix(_solve_continuous, arguments),
         differential=_continuous,
         transposes={1: lambda at, cotangent: apply(LYAPUNOV, at.arguments[0].mT, cotangent)},
         numpy=lambda texts, *_: f"scipy.linalg.solve_continuous_lyapunov({', '.join(texts)})",
         unicode="lyapunov({0}, {1})",
         latex=r"\operatorname{{lyapunov}}({0}, {1})",
-        failure="two eigenvalues of the matrix add up to zero",
+        failure=OPPOSITE,
         facts=_facts,
         domain=("spd", ""),
         description=(
@@ -89,14 +110,14 @@ STEIN: Operation = register(
         name="solve_discrete_lyapunov",
         ranks=(2, 2),
         shapes=_shapes("solve_discrete_lyapunov"),
-        value=_value(scipy.linalg.solve_discrete_lyapunov),
+        value=lambda arguments, parameters: each_matrix(_solve_discrete, arguments),
         differential=_discrete,
         transposes={1: lambda at, cotangent: apply(STEIN, at.arguments[0].mT, cotangent)},
         numpy=lambda texts, *_: f"scipy.linalg.solve_discrete_lyapunov({', '.join(texts)})",
         unicode="dlyap({0}, {1})",
         latex=r"\operatorname{{dlyap}}({0}, {1})",
         kernel=stein.discrete_lyapunov,
-        failure="the product of two eigenvalues of the matrix is 1",
+        failure=INVERSE_TO_EACH_OTHER,
         facts=_facts,
         notation=("dlyap",),
         description=(

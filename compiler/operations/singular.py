@@ -103,7 +103,9 @@ A: a matrix of any shape (p, q), with leading stacked axes if any; U is (p, k), 
 with k = min(p, q). The singular values descend. Of each column of U the largest entry is positive
 (the first of them, if several are equally large), which also fixes the sign of V's. Where a
 singular value is repeated or, with p != q, zero up to rounding, its vectors have no derivative,
-and what depends on their derivative is nan.""",
+and what depends on their derivative is nan. U diag(h(S)) Vᵀ, and so with two U or two V, for a
+smooth function h, entry by entry, has derivatives of every order where no singular value is zero,
+made of divided differences.""",
     )
 )
 

@@ -9,7 +9,8 @@ from derivatrix.compiler.arrays import Array, apply
 from derivatrix.compiler.dimensions import Shape, shape_text
 from derivatrix.compiler.facts import facts
 from derivatrix.compiler.ir import Apply, Node, transposed
-from derivatrix.compiler.operations.lyapunov import LYAPUNOV, halved
+from derivatrix.compiler.operations.lyapunov import LYAPUNOV, halved, require_nonzero
+from derivatrix.compiler.operations.matrices import each_matrix
 from derivatrix.compiler.operations.registry import (
     Operation,
     Parameters,
@@ -33,13 +34,14 @@ def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]
     return (constant,)
 
 
-def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
-    stack = np.broadcast_shapes(*(argument.shape[:-2] for argument in arguments))
-    full = [np.broadcast_to(a, stack + a.shape[-2:]) for a in arguments]
-    result = np.empty(full[2].shape)
-    for index in np.ndindex(stack):
-        result[index] = scipy.linalg.solve_sylvester(*(a[index] for a in full))
-    return (result,)
+SHARED = "the first matrix and minus the second share an eigenvalue"
+
+
+def _solve(left: np.ndarray, right: np.ndarray, constant: np.ndarray) -> tuple[np.ndarray, ...]:
+    sums = np.linalg.eigvals(left)[:, None] + np.linalg.eigvals(right)
+    largest = max(np.abs(left).max(), np.abs(right).max())
+    require_nonzero(sums, largest, f"solve_sylvester: {SHARED}")
+    return (scipy.linalg.solve_sylvester(left, right, constant),)
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -75,13 +77,13 @@ SYLVESTER = register(
         name="solve_sylvester",
         ranks=(2, 2, 2),
         shapes=_shapes,
-        value=_value,
+        value=lambda arguments, parameters: each_matrix(_solve, arguments),
         differential=_differential,
         transposes={2: _transpose},
         numpy=lambda arguments, *_: f"scipy.linalg.solve_sylvester({', '.join(arguments)})",
         unicode="sylvester({0}, {1}, {2})",
         latex=r"\operatorname{{sylvester}}({0}, {1}, {2})",
-        failure="the first matrix and minus the second share an eigenvalue",
+        failure=SHARED,
         domain=("spd", "spd", ""),
         rules=(_commuting, _lyapunov),
     )

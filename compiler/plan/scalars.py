@@ -9,6 +9,7 @@ from sympy.core.relational import Relational
 from sympy.functions.elementary.miscellaneous import MinMaxBase
 
 from derivatrix.compiler import scalars
+from derivatrix.compiler.differences import Differences, program
 from derivatrix.compiler.plan.steps import Buffer, Load
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -225,6 +226,8 @@ class Scalars:
             raise UnsupportedError(
                 f"{_shown(expression)}: the first argument of {kind.__name__} has to be a number"
             )
+        if isinstance(expression, Differences):
+            return self._lower_differences(expression, slots)
         simpler = _rewritten(expression)
         if simpler is not None:
             return self.lower(simpler, slots)
@@ -261,6 +264,14 @@ class Scalars:
             whole = self.lower(base ** (exponent - sympy.S.Half), slots)
             return self.product([whole, self.operate("sqrt", root)])
         return self.operate("pow", root, self.lower(exponent, slots))
+
+    def _lower_differences(self, expression: Differences, slots: Mapping[sympy.Symbol, int]) -> int:
+        names, steps, result = program(expression.function, len(expression.args))
+        points = [self.lower(point, slots) for point in expression.args]
+        values = dict(zip(names, points, strict=True))
+        for name, part in steps:
+            values[name] = self.lower(part, values)
+        return self.lower(result, values)
 
     def _lower_pieces(self, expression: sympy.Piecewise, slots: Mapping[sympy.Symbol, int]) -> int:
         *pieces, (otherwise, last) = expression.args

@@ -26,6 +26,7 @@ from derivatrix.compiler.ir import (
     Select,
     Structural,
     Triangle,
+    einsum,
     is_zero,
     slot,
 )
@@ -232,6 +233,33 @@ def _power(node: Node) -> tuple[Node, sympy.Expr]:
     return node, sympy.S.One
 
 
+def cancel_quotients(product: Product) -> Product | None:
+    """a b / (a b c) = 1/c, entry by entry."""
+    for one, (node, labels) in enumerate(product.factors):
+        base, exponent = _power(node)
+        plain = isinstance(base, Einsum) and not base.contracted and base.coefficient.is_number
+        if not plain or not exponent.is_Integer or exponent >= 0:
+            continue
+        assert isinstance(base, Einsum)
+        inner = [(f, tuple(labels[label] for label in own)) for f, own in base.factors]
+        found: list[int] = []
+        left = []
+        for factor, (_, own) in zip(inner, base.factors, strict=True):
+            places = (i for i, other in enumerate(product.factors) if other == factor)
+            position = next((i for i in places if i not in found), None)
+            if position is None:
+                left.append((factor[0], own))
+            else:
+                found.append(position)
+        if found and (not left or exponent == -1):
+            rest = product.without(one, *found).scaled(1 / base.coefficient)
+            below = einsum(left, range(base.ndim), sizes=dict(enumerate(base.sizes)))
+            powers = [] if exponent == -1 else [Map(slot(0) ** (exponent + 1), (base,))]
+            powers += [Map(1 / slot(0), (below,))] if left else []
+            return rest.times(*((power, labels) for power in powers))
+    return None
+
+
 INDICATORS = ((1 + sympy.sign(slot(0))) / 2, scalars.step(slot(0)))
 POSITIVE_PARTS = (sympy.Max(0, slot(0)), scalars.relu(slot(0)))
 
@@ -361,6 +389,7 @@ RULES: tuple[Rule, ...] = (
     drop_merge,
     merge_picks,
     merge_powers,
+    cancel_quotients,
     drop_indicator,
     cancel_inverse,
     cancel_orthonormal,

@@ -86,6 +86,7 @@ ROWS = {
     "inv": Row("n n"),
     "pinv": Row("p k"),
     "sum": Row(ANY),
+    "prod": Row(ANY),
     "mean": Row(ANY),
     "var": Row(ANY),
     "rowsum": Row("m n", partial(library.sum, axis=1)),

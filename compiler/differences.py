@@ -1,0 +1,219 @@
+"""Divided differences of scalar expressions, of every order, right at points that are equal.
+
+f[x, y] = (f(x) - f(y)) / (x - y), f[x, y, z] = (f[x, y] - f[y, z]) / (x - z), ... do not depend on
+the order of the points and have derivatives where points meet (de Boor, Divided Differences,
+2005). Sums, products, powers and compositions have rules, so what is left are differences of
+elementary functions: (f g)[x, y] = f(x) g[x, y] + f[x, y] g(y), f(g)[x, y] = f[g(x), g(y)] g[x, y].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import sympy
+
+from derivatrix.compiler import scalars
+from derivatrix.runtime.errors import UnsupportedError
+
+VARIABLE = sympy.Symbol("z", real=True)
+
+TERMS = 8
+"""How many terms of Taylor's series follow the first."""
+
+ROUNDING = sympy.Float("2e-16")
+
+KINKED = (
+    sympy.Piecewise,
+    sympy.Max,
+    sympy.Min,
+    sympy.floor,
+    sympy.ceiling,
+    sympy.Heaviside,
+    scalars.relu,
+    scalars.step,
+)
+"""Functions that are not taken to have divided differences."""
+
+
+class Differences(scalars.ScalarFunction):
+    """The divided differences of `function`, an expression of VARIABLE, at two or more points, in
+    any order; see `differences`."""
+
+    nargs: int | None = None  # type: ignore[assignment]
+    function: sympy.Expr
+
+    @classmethod
+    def eval(cls, *points: sympy.Expr) -> sympy.Expr | None:
+        """In canonical order; at points that are the same the derivative of Taylor's series."""
+        if len(set(points)) == 1:
+            return taylor(cls.function, len(points) - 1).xreplace({VARIABLE: points[0]})
+        ordered = sorted(points, key=sympy.default_sort_key)
+        return None if ordered == list(points) else cls(*ordered)
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return self.func(*self.args, self.args[argindex - 1])
+
+    def _eval_evalf(self, prec: int) -> sympy.Expr:
+        names, steps, result = program(self.function, len(self.args))
+        known = dict(zip(names, self.args, strict=True))
+        for name, part in steps:
+            known[name] = part.xreplace(known)._eval_evalf(prec)
+        return result.xreplace(known)._eval_evalf(prec)
+
+    def _numpycode(self, printer: sympy.printing.printer.Printer) -> str:
+        names, steps, result = program(self.function, len(self.args))
+        written = [f"{name} := {printer._print(part)}" for name, part in steps]
+        body = ", ".join([*written, printer._print(result)])
+        arguments = ", ".join(map(printer._print, self.args))
+        return f"(lambda {', '.join(map(str, names))}: ({body})[-1])({arguments})"
+
+    _scipycode = _numpycode
+
+
+@cache
+def differences(function: sympy.Expr) -> type[Differences]:
+    """The divided differences of an expression of VARIABLE, as a SymPy function of points. Its
+    name is that of an elementary function, as in "exp", or the expression."""
+    plain = isinstance(function, sympy.Function) and function.args == (VARIABLE,)
+    name = function.func.__name__ if plain else f"({function})"
+    return type(name, (Differences,), {"function": function})
+
+
+@cache
+def taylor(function: sympy.Expr, order: int) -> sympy.Expr:
+    """The derivative of an expression of VARIABLE over the factorial of its order."""
+    if order == 0:
+        return function
+    slope = scalars.derivative(taylor(function, order - 1), VARIABLE) / order
+    return sympy.expand_mul(slope.replace(scalars.sigmoid, _by_tanh))
+
+
+def _by_tanh(x: sympy.Expr) -> sympy.Expr:
+    return (1 + sympy.tanh(x / 2)) / 2
+
+
+Step = tuple[sympy.Symbol, sympy.Expr]
+
+
+@cache
+def program(function: sympy.Expr, count: int) -> tuple[list[sympy.Symbol], list[Step], sympy.Expr]:
+    """How the difference at `count` points is computed: their names, steps that name values, and
+    the result. The points are put in ascending order; then, by order and from the left, come the
+    differences at neighbours."""
+    names = [sympy.Symbol(f"p{i}", real=True) for i in range(count)]
+    steps: list[Step] = []
+
+    def named(part: sympy.Expr) -> sympy.Symbol:
+        name = sympy.Symbol(f"t{len(steps)}", real=True)
+        steps.append((name, part))
+        return name
+
+    points = list(names)
+    for last in range(count - 1, 0, -1):
+        for i in range(last):
+            low, high = points[i : i + 2]
+            points[i : i + 2] = named(sympy.Min(low, high)), named(sympy.Max(low, high))
+    table = [named(function.xreplace({VARIABLE: point})) for point in points]
+    for order in range(1, count):
+        table = [
+            named(_neighbours(function, points[i : i + order + 1], table[i : i + 2], named))
+            for i in range(count - order)
+        ]
+    return names, steps[:-1], steps[-1][1]
+
+
+def _neighbours(
+    function: sympy.Expr,
+    points: Sequence[sympy.Symbol],
+    parts: Sequence[sympy.Symbol],
+    named: Callable[[sympy.Expr], sympy.Symbol],
+) -> sympy.Expr:
+    """The difference at ascending points, from those at all but the last and all but the first;
+    where Taylor's polynomial about their mean is right to rounding, that."""
+    order = len(points) - 1
+    mean = named(sympy.Add(*points) / len(points))
+    gaps = [named(point - mean) for point in points]
+    radius = named(points[-1] - points[0])
+    series = [
+        named(taylor(function, k).xreplace({VARIABLE: mean})) for k in range(order + TERMS + 1)
+    ]
+    close = sympy.Add(*(abs(series[-k] * radius ** (len(series) - k)) for k in (1, 2)))
+    near = close <= ROUNDING * (abs(series[0]) + abs(series[1] * radius))
+    polynomials = [sympy.S.One] + [sympy.S.Zero] * TERMS
+    for gap in gaps:
+        for k in range(TERMS):
+            polynomials[k + 1] = named(polynomials[k + 1] + gap * polynomials[k])
+    sums = sympy.Add(*(s * p for s, p in zip(series[order:], polynomials, strict=True)))
+    return sympy.Piecewise((sums, near), ((parts[1] - parts[0]) / radius, True))
+
+
+@cache
+def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
+    """The difference of an expression, as a function of `variable`, at that and at `other`.
+
+    Raises UnsupportedError for functions with steps or kinks, the absolute value excepted, and of
+    several arguments that vary.
+    """
+    at_other = expression.xreplace({variable: other})
+    if expression == variable:
+        return sympy.S.One
+    if not expression.has(variable):
+        return sympy.S.Zero
+
+    def inner(part: sympy.Expr) -> sympy.Expr:
+        return difference(part, variable, other)
+
+    if isinstance(expression, sympy.Add):
+        return sympy.Add(*map(inner, expression.args))
+    if isinstance(expression, sympy.Mul):
+        first, rest = expression.args[0], sympy.Mul(*expression.args[1:])
+        return first * inner(rest) + inner(first) * rest.xreplace({variable: other})
+    if isinstance(expression, Differences):
+        return _by_one_point_each(expression, variable, other)
+    if isinstance(expression, sympy.Abs):
+        part = expression.args[0]
+        both = part + part.xreplace({variable: other})
+        return inner(part) * both / (expression + at_other)
+    if isinstance(expression, sympy.sign):
+        part = expression.args[0]
+        return inner(part / sympy.Abs(part))
+    base, exponent = expression.as_base_exp()
+    if isinstance(expression, sympy.Pow) and exponent.is_Integer:
+        if exponent < 0:
+            return -inner(1 / expression) * expression * at_other
+        beside = base.xreplace({variable: other})
+        powers = [base**k * beside ** (exponent - 1 - k) for k in range(exponent)]
+        return inner(base) * sympy.Add(*powers)
+    if isinstance(expression, sympy.Pow) and (2 * exponent).is_Integer:
+        return inner(base ** (2 * exponent)) / (expression + at_other)
+    if isinstance(expression, sympy.Pow) and exponent.has(variable):
+        return inner(sympy.exp(exponent * sympy.log(base), evaluate=False))
+    return _by_chain(expression, variable, other)
+
+
+def _by_chain(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
+    """f(g)[x, y] = f[g(x), g(y)] g[x, y]."""
+    varying = [part for part in expression.args if part.has(variable)]
+    fixed = [part for part in expression.args if not part.has(variable)]
+    if isinstance(expression, KINKED) or len(varying) > 1 or not all(p.is_number for p in fixed):
+        raise UnsupportedError(f"{expression} has no divided differences")
+    parts = [VARIABLE if part in varying else part for part in expression.args]
+    points = varying[0], varying[0].xreplace({variable: other})
+    function = differences(expression.func(*parts))
+    return function(*points) * difference(varying[0], variable, other)
+
+
+def _by_one_point_each(
+    expression: Differences, variable: sympy.Symbol, other: sympy.Symbol
+) -> sympy.Expr:
+    """Point by point, f[a, c] - f[b, c] = (a - b) f[a, b, c]."""
+    points = expression.args
+    moved = [point.xreplace({variable: other}) for point in points]
+    return sympy.Add(
+        *(
+            expression.func(*points[: i + 1], *moved[i:]) * difference(point, variable, other)
+            for i, point in enumerate(points)
+            if point.has(variable)
+        )
+    )

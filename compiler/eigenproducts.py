@@ -1,0 +1,172 @@
+"""Sums over eigenvalues of functions of these times eigenvectors, two at each index, as an
+operation of the symmetric matrix; over singular values and their vectors alike.
+
+Σ_i h(λ_i) V_ai V_bi has derivatives where eigenvalues are repeated, though V has none, and they are
+sums of the same kind: Σ_ij h[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj (Daleckii and Krein 1965).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler import scalars
+from derivatrix.compiler.arrays import Array, apply, elementwise
+from derivatrix.compiler.differences import difference
+from derivatrix.compiler.differentiate import core_point, place
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.ir import Apply, Node, Sum, einsum, is_zero, slot
+from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
+from derivatrix.compiler.operations.registry import Operation, Parameters, Point
+from derivatrix.compiler.operations.singular import SVD, SVDVALS
+
+LEFT, RIGHT = 0, 2
+"""The outputs of `SVD` that are vectors."""
+
+VALUES = {EIGH: 0, SVD: 1}
+"""Which output the values are."""
+
+VECTORS = {EIGH: (1,), SVD: (LEFT, RIGHT)}
+"""Which outputs the vectors are."""
+
+VALUES_ALONE = {EIGVALSH: EIGH, SVDVALS: SVD}
+
+NEW = sympy.Dummy("new", real=True)
+
+Leg = tuple[int, str, int]
+"""Vectors in a product: an output, the label of its rows, and the index of its column."""
+
+
+def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
+    _, operation, outputs = parameters
+    assert isinstance(operation, Operation) and isinstance(outputs, tuple)
+    shapes = operation.shapes(cores[:1], ())
+    return (tuple(shapes[output][0] for output in outputs),)
+
+
+def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+    raise NotImplementedError("written out before it is evaluated")
+
+
+PRODUCT = Operation(
+    name="eigenproduct",
+    ranks=(2,),
+    shapes=_shapes,
+    value=_value,
+    differential=lambda at: _differential(at),
+    numpy=lambda arguments, parameters, output: "",
+    unicode="",
+    latex="",
+    description="""Σ w(λ_i, λ_j, ..., s) V_ai V_bi V_cj V_dj ... of a matrix and of numbers s.
+
+Parameters: the weight w, an expression of the slots, those of the indices first; EIGH or SVD; which
+of its outputs the vectors are, two for each index. Not registered: it stands in expressions only
+while they are differentiated.""",
+)
+
+
+def written_out(node: Apply) -> Node:
+    """Such a product as an `Einsum`."""
+    point, actual = core_point(node, {})
+    product = _Written(point)
+    return place(product.term(product.weight, product.legs), actual, node)
+
+
+def _differential(at: Point) -> tuple[Array, ...]:
+    product = _Written(at)
+    change, *changes = (tangent.node for tangent in at.tangents)
+    terms: list[Node] = []
+    for position in range(product.count) if not is_zero(change) else ():
+        rule = product.between if product.operation is EIGH else product.between_two
+        terms.extend(rule(position, change))
+    for position, tangent in enumerate(changes, product.count):
+        if not is_zero(tangent):
+            slope = scalars.derivative(product.weight, slot(position))
+            terms.append(product.term(slope, product.legs, [(tangent, ())]))
+    return (Array(Sum(tuple(terms), at.result.node.shape)),)
+
+
+class _Written:
+    """Such a product at a point, and terms of its differential."""
+
+    def __init__(self, at: Point) -> None:
+        weight, operation, outputs = at.parameters
+        assert isinstance(operation, Operation) and isinstance(outputs, tuple)
+        self.weight = sympy.sympify(weight)
+        self.operation = operation
+        self.matrix, *self.numbers = at.arguments
+        self.count = len(outputs) // 2
+        self.rows = [f"r{i}" for i in range(len(outputs))]
+        self.legs: list[Leg] = [
+            (output, row, i // 2)
+            for i, (output, row) in enumerate(zip(outputs, self.rows, strict=True))
+        ]
+
+    def term(self, weight: sympy.Expr, legs: Sequence[Leg], others: Sequence[Any] = ()) -> Node:
+        """A product of vectors, labelled factors, and a weight of the values at the indices of
+        the vectors; NEW is the value at the index that comes after those there are."""
+        fresh = any(index == self.count for _, _, index in legs)
+        indices = range(self.count + fresh)
+        last = {slot(i): slot(i + fresh) for i in range(self.count, self.count + len(self.numbers))}
+        values = apply(self.operation, self.matrix, output=VALUES[self.operation]).node
+        sizes = dict.fromkeys(indices, values.shape[0])
+        each = [Array(einsum([(values, [own])], indices, sizes=sizes)) for own in indices]
+        expression = weight.xreplace({**last, NEW: slot(self.count)})
+        factor = elementwise(expression, *each, *self.numbers).node
+        factors = [
+            (apply(self.operation, self.matrix, output=output).node, (row, index))
+            for output, row, index in legs
+        ]
+        return einsum([*factors, *others, (factor, indices)], self.rows, sizes=sizes)
+
+    def _pair(self, position: int) -> tuple[list[Leg], Leg, Leg]:
+        """The vectors at an index, and before them all others."""
+        pair = self.legs[2 * position], self.legs[2 * position + 1]
+        return [leg for leg in self.legs if leg not in pair], *pair
+
+    def between(self, position: int, change: Node) -> Iterator[Node]:
+        """w[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj."""
+        others, (output, row, index), (_, column, _) = self._pair(position)
+        new = self.count
+        inner = [(output, "c", index), (output, "d", new)]
+        legs = [*others, (output, row, index), *inner, (output, column, new)]
+        weight = difference(self.weight, slot(position), NEW)
+        yield self.term(weight, legs, [(change, "cd")])
+
+    def between_two(self, position: int, change: Node) -> Iterator[Node]:
+        """The same for singular values, from the differentials of U and V: with B = Uᵀ dA V the
+        vectors X diag(w) Yᵀ become X (S ∘ sym B + C ∘ skew B) Yᵀ with S_ij = w[σ_i, σ_j] and
+        C_ij = (±w(σ_j) ∓ w(σ_i)) / (σ_i + σ_j), a plus for U, a minus for V; and what dA has
+        outside of the columns of U or V is added."""
+        others, (first, row, index), (second, column, _) = self._pair(position)
+        new = self.count
+        even = difference(self.weight, slot(position), NEW)
+        sign = {LEFT: 1, RIGHT: -1}
+        moved = self.weight.xreplace({slot(position): NEW})
+        odd = (sign[first] * moved - sign[second] * self.weight) / (slot(position) + NEW)
+        if odd.is_rational_function():
+            odd = sympy.cancel(sympy.together(odd))
+        for (left, right), weight in (((LEFT, RIGHT), even + odd), ((RIGHT, LEFT), even - odd)):
+            inner = [(left, "cd"[left != LEFT], index), (right, "cd"[right != LEFT], new)]
+            legs = [*others, (first, row, index), *inner, (second, column, new)]
+            yield self.term(weight / 2, legs, [(change, "cd")])
+        over = self.weight / slot(position)
+        for here, there in (((first, row), (second, column)), ((second, column), (first, row))):
+            if self._complete(here[0]):
+                continue
+            across = RIGHT if here[0] == LEFT else LEFT
+            own, other = "cd" if across == RIGHT else "dc"
+            legs = [*others, (*there, index), (across, other, index)]
+            outside = [here[1] if label == own else label for label in "cd"]
+            yield self.term(over, legs, [(change, outside)])
+            inside = [(*here, new), (here[0], own, new)]
+            yield self.term(-over, [*legs, *inside], [(change, "cd")])
+
+    def _complete(self, output: int) -> bool:
+        """Whether the columns of U, or V, are known to span the whole space."""
+        rows, columns = self.matrix.node.shape
+        gap = columns - rows if output == LEFT else rows - columns
+        return bool(gap.is_nonnegative)

@@ -1,0 +1,74 @@
+"""The product of the entries of a vector, and of all entries but one.
+
+Derivatives are products of the other entries, never quotients, so entries may be zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from derivatrix.compiler.arrays import Array, apply, multiply, subtract, sum_over
+from derivatrix.compiler.ir import Delta, einsum, full
+from derivatrix.compiler.kernels import products
+from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
+
+
+def _differential(at: Point) -> tuple[Array, ...]:
+    """Σ_i (Π_{j≠i} x_j) dx_i."""
+    return (sum_over(multiply(apply(OTHERS, at.arguments[0]), at.tangents[0])),)
+
+
+def _others_differential(at: Point) -> tuple[Array, ...]:
+    """d (Π_{k≠i} x_k) = Σ_{j≠i} (Π_{k≠i,j} x_k) dx_j, where the product without i and j is that
+    without j of the vector with 1 in the place of x_i."""
+    (vector,) = at.arguments
+    size = vector.node.shape[0]
+    same = Array(Delta(size))
+    different = subtract(Array(full(1, (size, size))), same)
+    rows = Array(einsum([(vector.node, "j")], "ij", sizes={"i": size}))
+    without_two = apply(OTHERS, multiply(different, rows) + same)
+    return (multiply(different, without_two) @ at.tangents[0],)
+
+
+def _others(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+    (x,) = arguments
+    return (np.where(np.eye(x.shape[-1]), 1, x[..., None, :]).prod(-1),)
+
+
+OTHERS = register(
+    Operation(
+        name="products_of_others",
+        ranks=(1,),
+        shapes=lambda cores, parameters: (cores[0],),
+        value=_others,
+        differential=_others_differential,
+        numpy=lambda arguments, *_: (
+            "(lambda x: np.prod(np.where(np.eye(x.shape[-1]), 1, x[..., None, :]), -1))"
+            f"({arguments[0]})"
+        ),
+        unicode="∇prod({0})",
+        latex=r"\nabla\prod({0})",
+        kernel=products.products_of_others,
+        description="""The derivative of the product of a vector's entries: the i-th entry is the
+product of all entries but the i-th.
+
+x: a vector, with leading stacked axes if any. It is not made by division, so entries may be 0.""",
+    )
+)
+
+PRODUCT = register(
+    Operation(
+        name="prod",
+        ranks=(1,),
+        shapes=lambda cores, parameters: ((),),
+        value=lambda arguments, parameters: (np.asarray(arguments[0].prod(-1)),),
+        differential=_differential,
+        numpy=lambda arguments, *_: f"np.prod({arguments[0]}, -1)",
+        unicode="prod({0})",
+        latex=r"\prod({0})",
+        kernel=products.row_products,
+        description="The product of the entries of a vector, with leading stacked axes if any.",
+    )
+)

@@ -1,0 +1,231 @@
+"""Divided differences, and derivatives of every order of functions of symmetric matrices where
+eigenvalues are repeated, nearly so, or apart."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+
+import derivatrix as dx
+from derivatrix.compiler import scalars
+from derivatrix.compiler.differences import VARIABLE, difference, differences
+from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.ir import Node, leaves, slot
+from derivatrix.runtime.errors import UnsupportedError
+
+z = VARIABLE
+ELEMENTARY = [
+    (sympy.exp(z), mpmath.exp),
+    (sympy.log(z), mpmath.log),
+    (sympy.erf(z), mpmath.erf),
+    (sympy.tanh(z), mpmath.tanh),
+    (sympy.atan(z), mpmath.atan),
+    (sympy.besseli(0, z), lambda x: mpmath.besseli(0, x)),
+    (scalars.sigmoid(z), lambda x: 1 / (1 + mpmath.exp(-x))),
+    (z ** sympy.Rational(3, 10), lambda x: x ** mpmath.mpf("0.3")),
+]
+GAPS = (0, 1e-9, 1e-6, 1e-3, 1e-2, 1e-1, 1)
+
+
+def exactly(function: Callable, points: list[float]) -> float:
+    """The recursion in many digits, with points that are equal set a very little apart."""
+    with mpmath.workdps(150):
+        apart = [mpmath.mpf(point) + mpmath.mpf(10) ** -20 * i for i, point in enumerate(points)]
+        table = [function(point) for point in apart]
+        for order in range(1, len(points)):
+            table = [
+                (table[i + 1] - table[i]) / (apart[i + order] - apart[i])
+                for i in range(len(table) - 1)
+            ]
+        return float(table[0])
+
+
+@pytest.mark.parametrize(("function", "exact"), ELEMENTARY, ids=str)
+@pytest.mark.parametrize(("count", "tolerance"), [(2, 1e-12), (3, 1e-11), (4, 1e-9)])
+def test_differences_at_points_close_and_apart(function, exact, count, tolerance):
+    slots = [slot(i) for i in range(count)]
+    expression = differences(function)(*slots)
+    for gap in GAPS:
+        for start in (0.4, 1.3):
+            for places in ((0, 1, 2, 3), (3, 0, 0, 1), (0, 0, 0, 1), (0, 9 / max(gap, 9), 0, 0)):
+                points = [start + gap * place for place in places[:count]]
+                found = float(scalars.evaluate(expression, [np.array(p) for p in points]))
+                assert found == pytest.approx(exactly(exact, points), rel=tolerance)
+
+
+x, y = slot(0), slot(1)
+COMPOSED = [
+    x**4 - 3 * x,
+    1 / (1 + x**2),
+    sympy.sqrt(x),
+    x ** sympy.Rational(-3, 2),
+    abs(x - 1) + sympy.sign(x),
+    sympy.exp(-(x**2)) * sympy.sin(slot(2) * x),
+    x**x,
+    1 / sympy.log(2 + x),
+    differences(sympy.exp(z))(x, x, slot(2)),
+]
+
+
+@pytest.mark.parametrize("function", COMPOSED, ids=str)
+def test_differences_of_what_is_composed(function):
+    found = difference(function, x, y)
+    at = {slot(2): 0.7}
+    apart = {**at, x: 0.4, y: 1.3}
+    wanted = (function.subs(apart) - function.xreplace({x: y}).subs(apart)) / (0.4 - 1.3)
+    arguments = [np.array(float(apart[slot(i)])) for i in range(3)]
+    assert float(scalars.evaluate(found, arguments)) == pytest.approx(number(wanted), rel=1e-10)
+    arguments[1] = arguments[0]
+    slope = scalars.evaluate(scalars.derivative(function, x), arguments)
+    assert float(scalars.evaluate(found, arguments)) == pytest.approx(float(slope), rel=1e-10)
+
+
+def number(expression: sympy.Expr) -> float:
+    return float(scalars.evaluate(expression, []))
+
+
+@pytest.mark.parametrize("function", [sympy.Max(x, 1), sympy.floor(x), sympy.atan2(x, 1 + x)])
+def test_functions_without_differences(function):
+    with pytest.raises(UnsupportedError, match="no divided differences"):
+        difference(function, x, y)
+
+
+n = dx.dims("n")
+C, A, w = dx.matrix("C", n, n, "symmetric"), dx.matrix("A", n, n), dx.vector("w", n)
+values, vectors = dx.eigh(C)
+beside, turned = dx.eigh(A + A.T)
+
+
+def by_values(weights: dx.Array) -> dx.Array:
+    return (vectors * weights) @ vectors.T
+
+
+FUNCTIONS = {
+    "funm": (dx.sum(dx.funm(C, sympy.erf) * A), C),
+    "funm in a square": (dx.sum(dx.funm(C, sympy.atan) @ A) ** 2, C),
+    "two": (dx.trace(dx.funm(C, sympy.erf) @ A @ dx.funm(C, sympy.atan) @ A.T), C),
+    "root by vectors": (dx.sum(by_values(dx.sqrt(4 + values)) * A), C),
+    "absolute": (dx.sum(by_values(abs(values + 5)) * A), C),
+    "logsumexp": (dx.logsumexp(dx.eigvalsh(C)), C),
+    "softmax": (w @ by_values(dx.softmax(values)) @ w, C),
+    "normalised": (w @ by_values(values / dx.norm(values)) @ w, C),
+    "pairs": (dx.sum(dx.log(1 + (values[:, None] - values) ** 2)), C),
+    "Gaussian": (
+        dx.sum(
+            vectors
+            @ (dx.exp(-((values[:, None] - values) ** 2)) * (vectors.T @ A @ vectors))
+            @ vectors.T
+            * A
+        ),
+        C,
+    ),
+    "of a general matrix": (w @ ((turned * dx.sigmoid(beside)) @ turned.T) @ w, A),
+}
+
+
+def moved(found: Callable[[np.ndarray], np.ndarray], at: np.ndarray, e: np.ndarray) -> np.ndarray:
+    """The five-point central difference along `e`."""
+    near, far = (found(at + h * e) - found(at - h * e) for h in (1e-3, 2e-3))
+    return (8 * near - far) / 12e-3
+
+
+def at_sizes(node: Node, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    return evaluate(node, arrays, {"n": 3})
+
+
+def points(names: set[str], at: np.ndarray, by: str) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(2)
+    all_ = {"A": generator.normal(size=(3, 3)), "w": generator.normal(size=3), by: at}
+    return {name: all_[name] for name in names}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("gap", [0, 1e-9, 1e-6, 1e-3, 0.5])
+def test_second_and_third_derivatives(name: str, gap: float) -> None:
+    expression, by = FUNCTIONS[name]
+    inputs = {leaf.name for leaf in leaves([expression.node])}
+    f = dx.function("f", sorted(inputs), expression, wrt=[by])
+    own = f.wrt[0]
+    nodes = [f.derivatives.results("gradient")[(own,)], f.derivative(own, own).expression]
+    product = f.derivatives.results("hvp")[(own,)]
+    if name in ("funm", "logsumexp", "of a general matrix"):
+        nodes.append(f.derivative(own, own, own).expression)
+    generator = np.random.default_rng(1)
+    turn = np.linalg.qr(generator.normal(size=(3, 3)))[0]
+    e = generator.normal(size=(3, 3))
+    e = e + e.T
+    for basis in (turn, np.eye(3)):
+        at = basis @ np.diag([1, 1 + gap, 1 if gap == 0 else 0.4]) @ basis.T
+        arrays = {**points(inputs, at, own), "tangent": e}
+        for before, after in pairwise(nodes):
+            wanted = moved(
+                lambda a, node=before, all_=arrays: at_sizes(node, {**all_, own: a}), at, e
+            )
+            found = np.tensordot(at_sizes(after, arrays), e, 2)
+            close(found, wanted)
+        hvp = at_sizes(product, arrays)
+        close(hvp, np.tensordot(at_sizes(nodes[1], arrays), e, 2))
+
+
+def close(found: np.ndarray, wanted: np.ndarray) -> None:
+    scale = max(1.0, float(np.abs(wanted).max()))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-8 * scale)
+
+
+p, q = dx.dims("p q")
+X, G = dx.matrix("X", p, q), dx.matrix("G", p, q)
+singular = dx.svdvals(X)
+left, middle, right = dx.svd(X)
+SINGULAR = {
+    "cubes": dx.sum(singular**3),
+    "logarithms": dx.sum(dx.log(singular)),
+    "softmax": dx.logsumexp(singular),
+    "of both": dx.sum(((left * dx.sqrt(1 + middle)) @ right) * G),
+    "of the left": dx.sum(((left * dx.exp(-middle)) @ left.T) * (G @ G.T)),
+    "of the right": dx.sum(((right.T * dx.tanh(middle)) @ right) * (G.T @ G)),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+@pytest.mark.parametrize("shape", [(5, 3), (3, 3), (3, 4)])
+def test_second_derivatives_by_singular_values(name: str, shape: tuple[int, int]) -> None:
+    inputs = {leaf.name for leaf in leaves([SINGULAR[name].node])}
+    derivatives = dx.function("f", sorted(inputs), SINGULAR[name], wrt=["X"]).derivatives
+    nodes = {kind: derivatives.results(kind) for kind in ("gradient", "hvp", "hessian")}
+    gradient, product, hessian = (next(iter(nodes[kind].values())) for kind in nodes)
+    generator, sizes = np.random.default_rng(3), dict(zip("pq", shape, strict=True))
+    u = np.linalg.qr(generator.normal(size=(shape[0], shape[0])))[0]
+    v = np.linalg.qr(generator.normal(size=(shape[1], shape[1])))[0]
+    e, g = generator.normal(size=(2, *shape))
+    for gap in (0, 1e-9, 1e-3, 0.5):
+        stretch = np.zeros(shape)
+        stretch[range(3), range(3)] = [1, 1 + gap, 1 if gap == 0 else 0.6]
+        for at in (stretch, u @ stretch @ v):
+            values = {"X": at, "G": g, "tangent": e}
+            wanted = moved(
+                lambda a, all_=values: evaluate(gradient, {**all_, "X": a}, sizes), at, e
+            )
+            close(evaluate(product, values, sizes), wanted)
+            close(np.tensordot(evaluate(hessian, values, sizes), e, 2), wanted)
+
+
+def test_formulas() -> None:
+    f = dx.function("f", ["C", "w"], w @ dx.funm(C, sympy.erf) @ w, wrt=["C"])
+    assert f.formula("jvp") == (
+        "wᵀ V ((Vᵀ Ċ V) ⊙ erf[eigvalsh(C) 𝟏ᵀ, 𝟏 eigvalsh(C)ᵀ]) Vᵀ w  where V = eighV(C)"
+    )
+    assert r"\operatorname{erf}\left[T_{2}, T_{3}, T_{4}\right]" in f.formula("hvp", style="latex")
+
+
+def test_a_second_derivative_is_compiled() -> None:
+    """At a matrix with repeated eigenvalues; and verified at points with others."""
+    module = dx.compile(dx.function("f", ["C", "w"], w @ dx.funm(C, sympy.erf) @ w, wrt=["C"]))
+    report = dx.verify(module)
+    assert report.passed, str(report)
+    f = dx.function("f", ["C", "w"], w @ dx.funm(C, sympy.erf) @ w, wrt=["C"])
+    arrays = {"C": np.eye(3), "w": np.arange(3.0), "tangent": np.ones((3, 3))}
+    wanted = evaluate(f.derivatives.results("hvp")[("C",)], arrays, {"n": 3})
+    close(module.hvp(*arrays.values()), wanted)
