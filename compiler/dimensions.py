@@ -44,7 +44,7 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
     """`value` (an int, a symbol, or arithmetic of them) as a canonical dimension."""
     if isinstance(value, str):
         value = _named(value, context)
-    if isinstance(value, bool):
+    if isinstance(value, bool) or hasattr(type(value), "_sympy_"):  # that is how arrays mix
         raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
     try:
         expression = sympy.sympify(value, strict=True)

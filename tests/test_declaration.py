@@ -67,6 +67,8 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: function("f", [x], dx.scalar("n") * x), DeclarationError, "'n'.*not among the inputs"),
     (lambda: dx.scalar("share", "simplex"), ShapeError, "share: simplex needs an axis"),
     (lambda: function("f", [x], x * float("nan")), DeclarationError, "nan"),
+    (lambda: dx.eye(X), DeclarationError, "eye: a dimension is .*Array"),
+    (lambda: dx.matrix("A", n, dx.scalar("n")), DeclarationError, "A: .*a dimension is .*Array"),
     (lambda: function("f", [x], x + 1j), UnsupportedError, "1j is complex"),
 ]
 
