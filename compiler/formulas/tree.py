@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, dataclass_transform
 
 import numpy as np
 import sympy
@@ -20,8 +20,26 @@ from derivatrix.compiler.dimensions import Dimension, Shape
 if TYPE_CHECKING:
     from derivatrix.compiler.operations.registry import Operation
 
+T = TypeVar("T")
 
-@dataclass(frozen=True)
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def kind(cls: type[T]) -> type[T]:
+    """A frozen dataclass that computes its hash only once: trees are deep, and looked up often."""
+    made = dataclass(frozen=True)(cls)
+    computed = made.__hash__
+
+    def kept(self: T) -> int:
+        found = self.__dict__.get("hash")
+        if found is None:
+            found = self.__dict__["hash"] = computed(self)
+        return found
+
+    made.__hash__ = kept  # type: ignore[method-assign, assignment]
+    return made
+
+
+@kind
 class Tree:
     """Base of all kinds. `texts` keeps what has been printed, by style."""
 
@@ -45,11 +63,22 @@ class Tree:
 
     @cached_property
     def order(self) -> str:
-        """A text to sort by."""
-        return repr(self)
+        """A text to sort by: the tree's `repr`, made of those of its parts."""
+        parts = [(part.name, getattr(self, part.name)) for part in fields(self) if part.repr]
+        inner = ", ".join(f"{name}={_ordered(value)}" for name, value in parts)
+        return f"{type(self).__qualname__}({inner})"
 
 
-@dataclass(frozen=True)
+def _ordered(value: object) -> str:
+    if isinstance(value, Tree):
+        return value.order
+    if type(value) is tuple:
+        comma = "," if len(value) == 1 else ""
+        return f"({', '.join(map(_ordered, value))}{comma})"
+    return repr(value)
+
+
+@kind
 class Ranked(Tree):
     """A kind that carries its rank."""
 
@@ -60,7 +89,7 @@ class Ranked(Tree):
         return self.axes
 
 
-@dataclass(frozen=True)
+@kind
 class Name(Ranked):
     """An input, cotangent, tangent or shared part. `base`: what is shown, with `accent` "bar",
     "dot" or ""; `python`: its name in NumPy texts."""
@@ -71,7 +100,7 @@ class Name(Ranked):
     symmetric: bool = False
 
 
-@dataclass(frozen=True)
+@kind
 class Differential(Ranked):
     """dY for a part Y of a derivation."""
 
@@ -79,21 +108,21 @@ class Differential(Ranked):
     symmetric: bool
 
 
-@dataclass(frozen=True)
+@kind
 class Number(Tree):
     """A number without dimensions, as SymPy has it: 1/2, 0.1, pi, ..."""
 
     value: sympy.Expr
 
 
-@dataclass(frozen=True)
+@kind
 class Size(Tree):
     """A dimension's name, used as a number."""
 
     name: str
 
 
-@dataclass(frozen=True)
+@kind
 class Literal(Ranked):
     """A constant array."""
 
@@ -101,7 +130,7 @@ class Literal(Ranked):
     array: np.ndarray = field(repr=False, compare=False)
 
 
-@dataclass(frozen=True)
+@kind
 class Zeros(Tree):
     """All zeros."""
 
@@ -112,7 +141,7 @@ class Zeros(Tree):
         return len(self.shape)
 
 
-@dataclass(frozen=True)
+@kind
 class Identity(Tree):
     """The identity matrix."""
 
@@ -123,7 +152,7 @@ class Identity(Tree):
         return 2
 
 
-@dataclass(frozen=True)
+@kind
 class Ones(Tree):
     """The vector of ones."""
 
@@ -134,7 +163,7 @@ class Ones(Tree):
         return 1
 
 
-@dataclass(frozen=True)
+@kind
 class Unit(Tree):
     """The vector with a 1 at `position` and zeros elsewhere."""
 
@@ -146,7 +175,7 @@ class Unit(Tree):
         return 1
 
 
-@dataclass(frozen=True)
+@kind
 class Mask(Tree):
     """The matrix with ones where i >= j + offset."""
 
@@ -159,7 +188,7 @@ class Mask(Tree):
         return 2
 
 
-@dataclass(frozen=True)
+@kind
 class Merged(Tree):
     """Ones where k == inner i + j: shape (outer inner, outer, inner); `packed`: where j <= i, k
     counting the lower triangle of an outer x outer matrix row by row."""
@@ -173,7 +202,7 @@ class Merged(Tree):
         return 3
 
 
-@dataclass(frozen=True)
+@kind
 class Picked(Tree):
     """Rows of the identity of this size, by a table: shape (len(table), size)."""
 
@@ -185,7 +214,7 @@ class Picked(Tree):
         return 2
 
 
-@dataclass(frozen=True)
+@kind
 class Rows(Tree):
     """Rows start, start + step, ... of the identity: shape (count, size)."""
 
@@ -202,7 +231,7 @@ class Rows(Tree):
 Range = tuple[Dimension, Dimension, int, Dimension]
 
 
-@dataclass(frozen=True)
+@kind
 class Part(Tree):
     """Entries of `body`: along each axis all (None), a range (start, count, step, size of
     the axis), or one index, which drops the axis."""
@@ -215,7 +244,7 @@ class Part(Tree):
         return sum(part is None or isinstance(part, tuple) for part in self.ranges)
 
 
-@dataclass(frozen=True)
+@kind
 class Padded(Tree):
     """Zeros with `body` in them: along each axis all of it (None) or the range (start, count, 1,
     size of the axis)."""
@@ -228,7 +257,7 @@ class Padded(Tree):
         return self.body.rank
 
 
-@dataclass(frozen=True)
+@kind
 class Block(Ranked):
     """A matrix of blocks, row by row, or a vector of parts, one a row: the sum of `cells`. Zeros
     have no size where that is the size of their neighbours."""
@@ -237,7 +266,7 @@ class Block(Ranked):
     cells: tuple[Padded, ...]
 
 
-@dataclass(frozen=True)
+@kind
 class Kronecker(Tree):
     """The Kronecker product of two matrices or two vectors."""
 
@@ -249,7 +278,7 @@ class Kronecker(Tree):
         return self.left.rank
 
 
-@dataclass(frozen=True)
+@kind
 class Vectorised(Tree):
     """A matrix as a vector, column by column; `packed`: its lower triangle, row by row."""
 
@@ -261,7 +290,7 @@ class Vectorised(Tree):
         return 1
 
 
-@dataclass(frozen=True)
+@kind
 class Unvectorised(Tree):
     """The matrix (rows, columns) that a vector holds column by column; `packed`: the lower
     triangular one whose triangle it holds row by row."""
@@ -276,7 +305,7 @@ class Unvectorised(Tree):
         return 2
 
 
-@dataclass(frozen=True)
+@kind
 class Transpose(Tree):
     """A matrix transposed; of a vector: a row, which only occurs inside a `Matmul`."""
 
@@ -287,7 +316,7 @@ class Transpose(Tree):
         return self.body.rank
 
 
-@dataclass(frozen=True)
+@kind
 class Power(Tree):
     """An integer power of a square matrix; negative: of its inverse."""
 
@@ -299,7 +328,7 @@ class Power(Tree):
         return 2
 
 
-@dataclass(frozen=True)
+@kind
 class Matmul(Tree):
     """A chain of matrices; it may start with a row or end with a column, and hold the outer
     product of a column and a row."""
@@ -313,7 +342,7 @@ class Matmul(Tree):
         )
 
 
-@dataclass(frozen=True)
+@kind
 class Diag(Tree):
     """The diagonal matrix of a vector."""
 
@@ -324,7 +353,7 @@ class Diag(Tree):
         return 2
 
 
-@dataclass(frozen=True)
+@kind
 class Diagonal(Tree):
     """The diagonal of a matrix."""
 
@@ -335,7 +364,7 @@ class Diagonal(Tree):
         return 1
 
 
-@dataclass(frozen=True)
+@kind
 class Triangle(Tree):
     """The entries of a matrix with j <= i + offset (lower) or j >= i + offset, zeros elsewhere."""
 
@@ -348,28 +377,28 @@ class Triangle(Tree):
         return 2
 
 
-@dataclass(frozen=True)
+@kind
 class Trace(Tree):
     """The trace of a matrix."""
 
     body: Tree
 
 
-@dataclass(frozen=True)
+@kind
 class Total(Tree):
     """The sum of all entries."""
 
     body: Tree
 
 
-@dataclass(frozen=True)
+@kind
 class Norm(Tree):
     """The Euclidean norm of a vector or Frobenius norm of a matrix."""
 
     body: Tree
 
 
-@dataclass(frozen=True)
+@kind
 class Scale(Tree):
     """coefficient * product of the scalars * body (None: a scalar)."""
 
@@ -382,14 +411,14 @@ class Scale(Tree):
         return self.body.rank if self.body else 0
 
 
-@dataclass(frozen=True)
+@kind
 class Hadamard(Ranked):
     """A product entry by entry; negative `Raise` factors are divisors."""
 
     factors: tuple[Tree, ...]
 
 
-@dataclass(frozen=True)
+@kind
 class Raise(Ranked):
     """A power entry by entry, or of a scalar. The exponent is a `Number` or any tree."""
 
@@ -397,14 +426,14 @@ class Raise(Ranked):
     exponent: Tree
 
 
-@dataclass(frozen=True)
+@kind
 class Add(Ranked):
     """A sum; scalar terms are added to every entry."""
 
     terms: tuple[Tree, ...]
 
 
-@dataclass(frozen=True)
+@kind
 class Spread(Tree):
     """`body` along some axes (increasing) of an array of `shape`, constant along the others."""
 
@@ -417,7 +446,7 @@ class Spread(Tree):
         return len(self.shape)
 
 
-@dataclass(frozen=True)
+@kind
 class Function(Ranked):
     """A SymPy function entry by entry. `head` is its name, `function` the class."""
 
@@ -426,7 +455,7 @@ class Function(Ranked):
     function: type = field(repr=False, compare=False, default=sympy.Function)
 
 
-@dataclass(frozen=True)
+@kind
 class Relation(Ranked):
     """A comparison entry by entry: ">", ">=", "<", "<=", "==", "!="; 1 where it holds."""
 
@@ -435,14 +464,14 @@ class Relation(Ranked):
     right: Tree
 
 
-@dataclass(frozen=True)
+@kind
 class Positive(Ranked):
     """1 where `body` > 0, 1/2 where it is 0, 0 where it is less."""
 
     body: Tree
 
 
-@dataclass(frozen=True)
+@kind
 class Logic(Ranked):
     """ "and", "or" or "not" of conditions, entry by entry."""
 
@@ -450,7 +479,7 @@ class Logic(Ranked):
     parts: tuple[Tree, ...]
 
 
-@dataclass(frozen=True)
+@kind
 class Choice(Ranked):
     """`yes` where the condition holds, else `no`."""
 
@@ -459,7 +488,7 @@ class Choice(Ranked):
     no: Tree
 
 
-@dataclass(frozen=True)
+@kind
 class Call(Ranked):
     """An operation of the registry; `name` is the operation's."""
 
@@ -474,7 +503,7 @@ class Call(Ranked):
 Indices = tuple[sympy.Expr | None, ...]
 
 
-@dataclass(frozen=True)
+@kind
 class Indexed(Tree):
     """Entries of `body` by an index for each axis (None: all of it)."""
 
@@ -490,7 +519,7 @@ class Indexed(Tree):
         return self.indices.count(None)
 
 
-@dataclass(frozen=True)
+@kind
 class Bracket(Tree):
     """1 where the relation between two indices holds; "δ" marks Kronecker's delta."""
 
@@ -503,7 +532,7 @@ class Bracket(Tree):
         return _names(self.left) | _names(self.right)
 
 
-@dataclass(frozen=True)
+@kind
 class Over(Tree):
     """The sum of `body` over index letters, each below its size."""
 
@@ -520,7 +549,7 @@ class Over(Tree):
         return self.body.rank
 
 
-@dataclass(frozen=True)
+@kind
 class Contraction(Ranked):
     """`np.einsum(subscripts, *operands)`; only in NumPy texts."""
 
@@ -528,7 +557,7 @@ class Contraction(Ranked):
     operands: tuple[Tree, ...]
 
 
-@dataclass(frozen=True)
+@kind
 class Arranged(Ranked):
     """The axes of `body` in another order, with axes of length 1 put in where `places` has None;
     only in NumPy texts."""
