@@ -111,9 +111,9 @@ class FunctionText:
     arguments; targets: the same, to be assigned to. expected: the name of the constant that says
     which shapes they have. real: the dtype of the results; `retyped` says it of arguments that
     were not ready, `typed` of all. lengths: the axes of the arguments, to be read from their
-    shapes; sizes: what follows from them; conditions: true if the shapes are others than expected. call: of the kernel.
-    unpacked: the results, to be assigned to; inner: a tuple of them. value, delivered: what is
-    returned without `out` and with it.
+    shapes; sizes: what follows from them; conditions: true if the shapes are others than
+    expected. call: of the kernel. unpacked: the results, to be assigned to; inner: a tuple of
+    them. value, delivered: what is returned without `out` and with it.
     """
 
     name: str
