@@ -112,7 +112,7 @@ def build(
     given = _functions(functions, "build")
     directory = _directory(out_dir, "build")
     work = [(function, target) for function in given for target in _targets(targets, "build")]
-    with Workers(jobs) as workers:
+    with Workers(_jobs(jobs)) as workers:
         steps = _Steps(work, 1 + verify + warm, workers, progress)
         modules = steps.generate()
         texts = _texts(modules)
@@ -233,6 +233,12 @@ def _targets(targets: object, place: str) -> list[str]:
     for target in found:
         require_target(target)
     return list(dict.fromkeys(found))
+
+
+def _jobs(jobs: object) -> int | None:
+    if jobs is None or (isinstance(jobs, int) and jobs >= 1):
+        return jobs
+    raise UnsupportedError(f"build: jobs is {reprlib.repr(jobs)}; expected a number from 1 up")
 
 
 # The work

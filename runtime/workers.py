@@ -61,7 +61,7 @@ class Workers:
     needed and ended with the `with` block."""
 
     def __init__(self, jobs: int | None = None) -> None:
-        self.jobs = cores() if jobs is None else max(1, jobs)
+        self.jobs = cores() if jobs is None else jobs
         if not sys.executable:  # Python is part of another program, which is no interpreter
             self.jobs = 1
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
@@ -103,6 +103,11 @@ class Workers:
         """End the processes, whatever they are at."""
         self._ended = True
         _end(self._started)
+        for process in [*self._started]:
+            for pipe in (process.stdin, process.stdout):
+                with suppress(OSError):  # a request that was never read
+                    if pipe is not None:
+                        pipe.close()
 
     def _ask(self, call: str, argument: object) -> Any:
         try:

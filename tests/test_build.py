@@ -473,6 +473,12 @@ def test_targets_that_there_are_not(built, tmp_path, targets, text):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("wrong", [0, -1, 2.0, "2"])
+def test_numbers_of_processes_that_there_cannot_be(tmp_path, wrong):
+    with pytest.raises(dx.UnsupportedError, match=r"build: jobs is .*; expected a number"):
+        dx.build(double, tmp_path, jobs=wrong)
+
+
 @pytest.mark.parametrize("target", ["gpu", "cuda", None, ["cpu"]])
 def test_targets_that_compile_has_not(target):
     with pytest.raises(dx.UnsupportedError, match=r"no target|'cuda' yet"):
