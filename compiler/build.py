@@ -33,7 +33,19 @@ from derivatrix.runtime.workers import Workers
 Progress = Callable[[str, int, int], None]
 """Called with the work that begins, how many pieces of it are done, and how many there are."""
 
-IMPORTED = ("collections", "importlib", "math", "numba", "numpy", "re", "scipy")
+IMPORTED = (
+    "collections",
+    "concurrent",
+    "copy",
+    "importlib",
+    "itertools",
+    "math",
+    "numba",
+    "numpy",
+    "os",
+    "re",
+    "scipy",
+)
 """What generated modules and packages import: a module of such a name would stand in its way."""
 
 ALONE = 4
