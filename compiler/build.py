@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -17,20 +17,39 @@ from derivatrix.compiler.functionfile import require_unique
 from derivatrix.compiler.ownership import CERTIFICATE, MARK, PACKAGE, own_files, published
 from derivatrix.compiler.pipeline import Generated, generate, require_target
 from derivatrix.compiler.staging import locked, replace, staging, upwards
+from derivatrix.compiler.transfer import Work, generate_elsewhere
 from derivatrix.runtime import Report, load, write_certificate
-from derivatrix.runtime import verify as verify_module
+from derivatrix.runtime.certificate import standing_reports
 from derivatrix.runtime.errors import (
     BuildError,
     DeclarationError,
     UnsupportedError,
     VerificationError,
 )
+from derivatrix.runtime.parallel import listing, verify_files
+from derivatrix.runtime.warm import warm_files
+from derivatrix.runtime.workers import Workers
 
 Progress = Callable[[str, int, int], None]
 """Called with the work that begins, how many pieces of it are done, and how many there are."""
 
-IMPORTED = ("collections", "importlib", "math", "numba", "numpy", "re", "scipy")
+IMPORTED = (
+    "collections",
+    "concurrent",
+    "copy",
+    "importlib",
+    "itertools",
+    "math",
+    "numba",
+    "numpy",
+    "os",
+    "re",
+    "scipy",
+)
 """What generated modules and packages import: a module of such a name would stand in its way."""
+
+ALONE = 4
+"""How many functions a process has to derive to be worth its start."""
 
 _PACKAGE_TEXT = '''{mark}: {summary}. Do not edit; build again instead.
 
@@ -56,13 +75,16 @@ def __dir__():
 @dataclass(frozen=True)
 class BuildResult:
     """What `build` did. `modules`: the names in the package; `written` and `removed`: the files
-    that changed; `reports`: what verification found, one a module, none where it was left out."""
+    that changed; `reports`: what verification found, one a module, none where it was left out;
+    `verified`: the modules verified by this build, the others' reports are those of the
+    certificate that was there."""
 
     directory: Path
     modules: tuple[str, ...]
     written: tuple[str, ...]
     removed: tuple[str, ...]
     reports: tuple[Report, ...] = field(repr=False)
+    verified: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,12 +102,19 @@ def build(
     targets: str | Iterable[str] = ("cpu",),
     verify: bool = True,
     progress: Progress | None = None,
+    warm: bool = False,
+    jobs: int | None = None,
 ) -> BuildResult:
     """Write a package with one module for each function and target, verified.
 
     The modules are written and verified in a directory beside the old ones and then put in place
     file by file, so a build that fails leaves `out_dir` as it was. With `verify` a certificate
     goes with them. Modules of an earlier build that no function belongs to any more are removed.
+    A module that is there already, as its certificate vouches for, is not verified again.
+
+    warm: compile the kernels for float64 and float32 too, so that their first call is quick in
+    every process that imports `out_dir` as a package on this machine.
+    jobs: how many processes work at a time; as many as there are cores, if it is left out.
 
     Raises DeclarationError for what is no function, functions with one name and names that
     cannot be a module's, UnsupportedError for unknown targets, BuildError where a file that
@@ -94,18 +123,24 @@ def build(
     """
     given = _functions(functions, "build")
     directory = _directory(out_dir, "build")
-    steps = _Steps(given, _targets(targets, "build"), verify, progress)
-    modules = steps.generate()
-    texts = _texts(modules)
-    _refuse(directory, texts)
-    try:
-        with staging(directory) as place:
-            for name, text in texts.items():
-                (place / name).write_text(text, encoding="utf-8", newline="\n")
-            reports = steps.verify(place, modules)
-            return _install(directory, place, modules, reports)
-    except OSError as error:
-        raise BuildError(f"{directory}: cannot be written: {error.strerror}") from error
+    work = [(function, target) for function in given for target in _targets(targets, "build")]
+    with Workers(_jobs(jobs)) as workers:
+        steps = _Steps(work, 1 + verify + warm, workers, progress)
+        modules = steps.generate()
+        texts = _texts(modules)
+        _refuse(directory, texts)
+        try:
+            with staging(directory) as place:
+                for name, text in texts.items():
+                    (place / name).write_text(text, encoding="utf-8", newline="\n")
+                standing = _standing(directory, texts) if verify else {}
+                reports = steps.verify(place, modules, standing) if verify else ()
+                result = _install(directory, place, modules, reports, standing)
+        except OSError as error:
+            raise BuildError(f"{directory}: cannot be written: {error.strerror}") from error
+        if warm:
+            steps.warm(directory, modules)
+    return result
 
 
 def check(
@@ -120,8 +155,9 @@ def check(
     """
     given = _functions(functions, "check")
     directory = _directory(out_dir, "check")
-    steps = _Steps(given, _targets(targets, "check"), False, None)
-    texts = _texts(steps.generate())
+    work = [(function, target) for function in given for target in _targets(targets, "check")]
+    with Workers() as workers:
+        texts = _texts(_Steps(work, 1, workers, None).generate())
     states = {name: _state(directory / name, text.encode()) for name, text in texts.items()}
     found = [Difference(name, state) for name, state in states.items() if state]
     return found + [Difference(name, "extra") for name in _leftovers(directory, texts)]
@@ -211,50 +247,75 @@ def _targets(targets: object, place: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _jobs(jobs: object) -> int | None:
+    if jobs is None or (isinstance(jobs, int) and jobs >= 1):
+        return jobs
+    raise UnsupportedError(f"build: jobs is {reprlib.repr(jobs)}; expected a number from 1 up")
+
+
 # The work
 
 
 class _Steps:
-    """The long parts of a build, with progress."""
+    """The long parts of a build, with progress: so many `stages` for each piece of `work`."""
 
     def __init__(
-        self,
-        functions: Sequence[Function],
-        targets: Sequence[str],
-        verified: bool,
-        progress: Progress | None,
+        self, work: Work, stages: int, workers: Workers, progress: Progress | None
     ) -> None:
-        self.work = [(function, target) for function in functions for target in targets]
-        self.verified = verified
+        self.work = work
+        self.workers = workers
         self.progress = progress
-        self.total = len(self.work) * (2 if verified else 1)
+        self.total = len(work) * stages
         self.done = 0
 
     def generate(self) -> list[Generated]:
-        modules = []
-        for function, target in self.work:
-            self._announce(f"{function.name}: deriving for {target}")
-            modules.append(generate(function, target))
-            self.done += 1
+        elsewhere = self._generate_elsewhere()
+        modules: list[Generated] = []
+        for (function, target), module in zip(self.work, elsewhere, strict=True):
+            if module is None:
+                self._announce(f"{function.name}: deriving for {target}", len(modules))
+                module = generate(function, target)
+            modules.append(module)
+        self.done += len(modules)
         return modules
 
-    def verify(self, staging: Path, modules: Iterable[Generated]) -> tuple[Report, ...]:
-        """The reports, kept as a certificate too. Raises VerificationError with every failure."""
-        if not self.verified:
-            return ()
-        reports = []
-        for module in modules:
-            self._announce(f"{module.name}: verifying")
-            loaded = load(staging / f"{module.name}.py")
-            reports.append(verify_module(loaded, progress=self._announce))
-            self.done += 1
+    def _generate_elsewhere(self) -> list[Generated | None]:
+        """The modules, by other processes where the work is worth their start."""
+        jobs = min(self.workers.jobs, len(self.work) // ALONE)
+        if jobs < 2:
+            return [None] * len(self.work)
+
+        def changed(at_work: list[int], done: int) -> None:
+            names = [self.work[i][0].name for i in at_work]
+            self._announce(listing(names, "deriving"), done)
+
+        return generate_elsewhere(self.work, self.workers, changed)
+
+    def verify(
+        self, staging: Path, modules: Sequence[Generated], standing: Mapping[str, Report]
+    ) -> tuple[Report, ...]:
+        """The reports, kept as a certificate too: `standing` ones, and those of the modules that
+        have none. Raises VerificationError with every failure."""
+        files = [staging / f"{module.name}.py" for module in modules]
+        new = [path for path in files if path.stem not in standing]
+        self.done += len(files) - len(new)
+        found = {
+            report.function: report for report in verify_files(new, self.workers, self._announce)
+        }
+        self.done += len(new)
+        reports = tuple({**standing, **found}[path.stem] for path in files)
         _require_passed(reports)
         write_certificate(staging, reports)
-        return tuple(reports)
+        return reports
 
-    def _announce(self, text: str) -> None:
+    def warm(self, directory: Path, modules: Sequence[Generated]) -> None:
+        """Fill Numba's cache for the modules."""
+        files = [directory / f"{module.name}.py" for module in modules]
+        warm_files(files, self.workers, self._announce)
+
+    def _announce(self, text: str, done: int) -> None:
         if self.progress is not None:
-            self.progress(text, self.done, self.total)
+            self.progress(text, self.done + done, self.total)
 
 
 def _require_passed(reports: Iterable[Report]) -> None:
@@ -300,6 +361,18 @@ def _refuse(directory: Path, texts: Iterable[str]) -> None:
         )
 
 
+def _standing(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
+    """The reports of the modules that are in the directory already, letter for letter, and that
+    its certificate says have passed."""
+    return {
+        name: report
+        for name, report in standing_reports(directory).items()
+        if f"{name}.py" in texts
+        and not _state(directory / f"{name}.py", texts[f"{name}.py"].encode())
+        and f"DIGEST = {report.digest!r}\n" in texts[f"{name}.py"]
+    }
+
+
 def _leftovers(directory: Path, texts: Iterable[str]) -> list[str]:
     """The files of an earlier build that no function belongs to any more."""
     old = [f"{name}.py" for name in published(directory)]
@@ -318,7 +391,11 @@ def _state(path: Path, contents: bytes) -> str:
 
 
 def _install(
-    directory: Path, place: Path, modules: Sequence[Generated], reports: tuple[Report, ...]
+    directory: Path,
+    place: Path,
+    modules: Sequence[Generated],
+    reports: tuple[Report, ...],
+    standing: Container[str],
 ) -> BuildResult:
     """Put the staged files in place, those that differ."""
     fresh = [f"{module.name}.py" for module in modules] + [PACKAGE]
@@ -336,4 +413,5 @@ def _install(
         for name in written:
             os.replace(place / name, directory / name)
     names = tuple(module.name for module in modules)
-    return BuildResult(directory, names, tuple(written), tuple(removed), reports)
+    verified = tuple(report.function for report in reports if report.function not in standing)
+    return BuildResult(directory, names, tuple(written), tuple(removed), reports, verified)

@@ -26,8 +26,10 @@ from rich.text import Text
 from derivatrix import __version__
 from derivatrix.compiler.staging import abandon
 from derivatrix.runtime.errors import DerivatrixError, UnsupportedError
+from derivatrix.runtime.workers import Workers, end_workers
 
 if TYPE_CHECKING:
+    from derivatrix.compiler.build import BuildResult
     from derivatrix.compiler.function import Function
     from derivatrix.runtime import Report
 
@@ -79,6 +81,7 @@ def _mortal() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    end_workers()
     abandon()
     visible = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which progress bars hide
     with suppress(OSError):
@@ -143,6 +146,13 @@ _targets = click.option(
     show_default=True,
     help="What to generate code for.",
 )
+_jobs = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many processes work at a time.  [default: as many as there are cores]",
+)
 
 
 @main.command(short_help="Write verified modules for the functions in a file.")
@@ -150,12 +160,25 @@ _targets = click.option(
 @_directory
 @_targets
 @click.option("--no-verify", is_flag=True, help="Write the modules without checking them.")
-def build(file: str, directory: str, targets: Sequence[str], no_verify: bool) -> None:
+@click.option("--warm", is_flag=True, help="Compile the kernels ahead of their first call.")
+@_jobs
+def build(
+    file: str,
+    directory: str,
+    targets: Sequence[str],
+    no_verify: bool,
+    warm: bool,
+    jobs: int | None,
+) -> None:
     """Derive, generate and verify the functions in FILE, and write them as the package DIR.
 
     Nothing is written unless every module passes verification; what it found is kept as
-    certificate.md and certificate.json. Files in DIR that derivatrix did not write are left
-    alone. FILE may name one function, as in functions.py:square; then DIR has that one only.
+    certificate.md and certificate.json. Modules that are in DIR already, as its certificate
+    vouches for, are not verified again. Files in DIR that derivatrix did not write are left alone.
+    FILE may name one function, as in functions.py:square; then DIR has that one only.
+
+    With --warm the kernels are compiled into Numba's cache beside the modules, for programs on
+    this machine that import DIR as a package.
 
     \b
     Example:
@@ -167,21 +190,32 @@ def build(file: str, directory: str, targets: Sequence[str], no_verify: bool) ->
 
     functions = load_functions(file)
     with _progress() as advance:
-        result = write(functions, directory, targets, not no_verify, advance)
-    if result.reports:
-        _print_table(result.reports)
+        result = write(functions, directory, targets, not no_verify, advance, warm, jobs)
+    new = [report for report in result.reports if report.function in result.verified]
+    if new:
+        _print_table(new)
     count = _count(len(result.modules))
-    proof = "verified" if result.reports else "not verified"
     changed = ", ".join(result.written) or "nothing new"
-    click.echo(f"{directory}: {count}, {proof}; wrote {changed}")
+    click.echo(f"{directory}: {count}, {_proof(result)}; wrote {changed}")
     if result.removed:
         click.echo(f"{directory}: removed {', '.join(result.removed)}, of an earlier build")
+
+
+def _proof(result: BuildResult) -> str:
+    """How many modules were verified now, and how many before."""
+    verified, unchanged = len(result.verified), len(result.reports) - len(result.verified)
+    if not result.reports:
+        return "not verified"
+    if not unchanged:
+        return "verified"
+    return f"{verified} verified, {unchanged} unchanged"
 
 
 @main.command(short_help="Check the modules of a package again, without the compiler.")
 @click.argument("directory", metavar="DIR")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check, not only those that fail.")
-def verify(directory: str, verbose: bool) -> None:
+@_jobs
+def verify(directory: str, verbose: bool, jobs: int | None) -> None:
     """Check every module in DIR against its own declaration, and renew the certificate there.
 
     Needs NumPy, SciPy and Numba, not the compiler. Exit status 1 if a module fails.
@@ -190,16 +224,12 @@ def verify(directory: str, verbose: bool) -> None:
     Example:
         derivatrix verify generated
     """
-    from derivatrix.runtime import load_package
-    from derivatrix.runtime import verify as check_module
+    from derivatrix.runtime.load import package_files
+    from derivatrix.runtime.parallel import verify_files
 
-    modules = load_package(directory)
-    reports = []
-    with _progress() as advance:
-        for done, (name, module) in enumerate(modules.items()):
-            announce = partial(advance, done=done, total=len(modules))
-            announce(f"{name}: verifying")
-            reports.append(check_module(module, progress=announce))
+    files = package_files(directory)
+    with _progress() as advance, Workers(jobs) as workers:
+        reports = verify_files(files, workers, partial(advance, total=len(files)))
     _print_table(reports)
     for report in reports:
         if verbose or not report.passed:

@@ -38,6 +38,7 @@ WIDTH = 100
 BOUNDARY = (
     "_ndarray",
     "_empty",
+    "_FLOAT32",
     "_FLOAT64",
     "_real",
     "_coerced",
@@ -94,15 +95,6 @@ class ModuleDescription:
 
 
 @dataclass(frozen=True)
-class ArgumentText:
-    """An argument of a public function: the conditions, a line each, under which it can go to
-    the kernel as it is."""
-
-    name: str
-    ready: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class ResultText:
     """An array that a public function returns: its local name and its shape."""
 
@@ -114,21 +106,28 @@ class ResultText:
 class FunctionText:
     """A public function, as texts for the template.
 
-    signature: its parameters. inputs: a tuple of the arguments; targets: the same, to be
-    assigned to. expected: the name of the constant that says which shapes they have.
-    conditions: true if they have others. real: the dtype of the results. call: of the kernel.
-    unpacked: the results, to be assigned to; inner: a tuple of them. value, delivered: what is
-    returned without `out` and with it.
+    parameters: the names of the arguments; signature: with `out`. ready: the conditions, a line
+    each, under which the arguments can go to the kernel as they are. inputs: a tuple of the
+    arguments; targets: the same, to be assigned to. expected: the name of the constant that says
+    which shapes they have. real: the dtype of the results; `retyped` says it of arguments that
+    were not ready, `typed` of all. lengths: the axes of the arguments, to be read from their
+    shapes; sizes: what follows from them; conditions: true if the shapes are others than
+    expected. call: of the kernel. unpacked: the results, to be assigned to; inner: a tuple of
+    them. value, delivered: what is returned without `out` and with it.
     """
 
     name: str
     summary: str
+    parameters: str
     signature: str
     out: str
-    arguments: tuple[ArgumentText, ...]
+    ready: tuple[str, ...]
     inputs: str
     targets: str
     expected: str
+    retyped: str
+    typed: str
+    lengths: tuple[str, ...]
     sizes: tuple[str, ...]
     conditions: str
     real: str
@@ -144,12 +143,11 @@ class FunctionText:
 @dataclass(frozen=True)
 class OperatorText:
     """The function that returns operators, as texts: `function` as for others (but `value`, and
-    `inner`, which has the inputs that are parts too), the names of its tuple of arrays and of
-    their type, and for each operator its local name and the lines of the expression for it."""
+    `inner`, which has the inputs that are parts too), the name of its tuple of arrays, and for
+    each operator its local name and the lines of the expression for it."""
 
     function: FunctionText
     parts: str
-    dtype: str
     operators: tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -270,7 +268,8 @@ def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]
                 )
     expected = [f"_{function.name.upper()}" for function in module.everything]
     kernels = {function.plan.name for function in module.everything}
-    hidden = {*BOUNDARY, *OPERATOR, *kernels, *tuples, *expected, "type", "float"}
+    hidden = {*BOUNDARY, *OPERATOR, *kernels, *tuples, *expected}
+    hidden |= {"ValueError", "float", "isinstance", "type"}
     for function in module.everything:
         for argument in function.plan.arguments:
             if argument.name in hidden:
@@ -336,6 +335,7 @@ def _function(
     parameters = [argument.name for argument in plan.arguments]
     names = Names(parameters)
     out = names.exact("out")
+    real = names.exact("dtype")
     sizes = _Sizes(plan, names)
     single = len(plan.outputs) == 1
     results = {
@@ -351,18 +351,19 @@ def _function(
     return FunctionText(
         name=function.name,
         summary=function.summary,
+        parameters=", ".join(parameters),
         signature=", ".join([*parameters, "*", f"{out}=None"]),
         out=out,
-        arguments=_arguments(plan),
+        ready=tuple(_ready(plan, real)),
         inputs=_tuple(parameters),
         targets=_targets(parameters),
         expected=f"_{function.name.upper()}",
+        retyped="" if _mixed(plan) else f"{real} = {_real(plan)}",
+        typed=f"{real} = {_real(plan)}" if _mixed(plan) else "",
+        lengths=sizes.lengths,
         sizes=sizes.lines,
-        conditions=" or ".join([*sizes.conditions(plan), *refused]),
-        real=next(
-            (f"{argument.name}.dtype" for argument in plan.arguments if argument.shape),
-            f"_real({parameters[0]})",
-        ),
+        conditions=" or ".join([*sizes.conditions, *refused]),
+        real=real,
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
         call=f"{_called(plan, *locals_[:1])}({', '.join([*parameters, *locals_])})",
@@ -399,7 +400,7 @@ def _operator(
     plan = function.plan
     plain = replace(function, result=tuple((name, name) for name, _ in plan.outputs))
     text = _function(plain, module, {})
-    names = Names([*(argument.name for argument in plan.arguments), text.out])
+    names = Names([*(argument.name for argument in plan.arguments), text.out, text.real])
     sizes = _Sizes(plan, names)
     for result in text.results:
         names.exact(result.name)
@@ -408,12 +409,12 @@ def _operator(
         made.get(f"part_{number}") or f"{node.name}.copy()"  # type: ignore[attr-defined]
         for number, node in enumerate(found.parts)
     ]
-    every, dtype = names.exact("parts"), names.exact("dtype")
+    every = names.exact("parts")
     outputs = [output for output, _ in _places(function.result, "")]
     local = {output: names.exact(output) for output in outputs}
     lines = [
         operator_lines(
-            f"{module.name}: {found.title(each)}", each, found, sizes.renamed, every, dtype
+            f"{module.name}: {found.title(each)}", each, found, sizes.renamed, every, text.real
         )
         for each in found.operators
     ]
@@ -422,13 +423,16 @@ def _operator(
     return OperatorText(
         replace(text, value=value, inner=_tuple(arrays)),
         every,
-        dtype,
         tuple(zip(local.values(), lines, strict=True)),
     )
 
 
 class _Sizes:
-    """The sizes that a public function reads from its arguments' shapes."""
+    """The sizes that a public function reads from its arguments' shapes.
+
+    lengths: the axes as they are assigned to, an argument each; lines: the sizes that are computed
+    from them; conditions: for each axis that no size is read from, true if it is too short or long.
+    """
 
     def __init__(self, plan: Plan, names: Names) -> None:
         self.local = {size.name: names.exact(size.name) for size in plan.sizes}
@@ -436,11 +440,25 @@ class _Sizes:
             sympy.Symbol(name, integer=True, positive=True): sympy.Symbol(local)
             for name, local in self.local.items()
         }
-        self._read = {(size.argument.name, size.axis) for size in plan.sizes if size.exact}
-        self.lines = tuple(self._line(size) for size in plan.sizes)
+        read = {(s.argument.name, s.axis): self.local[s.name] for s in plan.sizes if s.exact}
+        arguments = [argument for argument in plan.arguments if argument.shape]
+        axes = [(a.name, axis) for a in arguments for axis in range(len(a.shape))]
+        self._axes = {key: read.get(key) or names.exact(f"{key[0]}_{key[1]}") for key in axes}
+        self.lengths = tuple(
+            f"{_targets([self._axes[a.name, axis] for axis in range(len(a.shape))])} "
+            f"= {a.name}.shape"
+            for a in arguments
+        )
+        self.lines = tuple(self._line(size) for size in plan.sizes if not size.exact)
+        self.conditions = [
+            f"{self._axes[a.name, axis]} != {index(length.xreplace(self._renames))}"
+            for a in arguments
+            for axis, length in enumerate(a.shape)
+            if (a.name, axis) not in read
+        ]
 
     def _line(self, size: Size) -> str:
-        axis = sympy.Symbol(f"{size.argument.name}.shape[{size.axis}]")
+        axis = sympy.Symbol(self._axes[size.argument.name, size.axis])
         value = size.value.xreplace({**self._renames, LENGTH: axis})
         return f"{self.local[size.name]} = {index(value)}"
 
@@ -456,28 +474,37 @@ class _Sizes:
         """A condition on sizes, in the local names."""
         return re.sub(r"[^\W\d]\w*", lambda match: self.local[match[0]], text)
 
-    def conditions(self, plan: Plan) -> list[str]:
-        """For each argument with axes that no size is read from: true if its shape is wrong."""
-        return [
-            f"{argument.name}.shape != {self.shape(argument.shape)}"
-            for argument in plan.arguments
-            if {(argument.name, axis) for axis in range(len(argument.shape))} - self._read
-        ]
+
+def _mixed(plan: Plan) -> bool:
+    """Whether there are numbers among the arguments, which float32 arrays ask to be rounded."""
+    return not all(argument.shape for argument in plan.arguments)
 
 
-def _arguments(plan: Plan) -> tuple[ArgumentText, ...]:
-    texts: list[ArgumentText] = []
+def _real(plan: Plan) -> str:
+    """The dtype of the results, from arguments that are ready."""
+    arrays = [argument.name for argument in plan.arguments if argument.shape]
+    return f"{arrays[0]}.dtype" if arrays else f"_real({plan.arguments[0].name})"
+
+
+def _ready(plan: Plan, real: str) -> Iterator[str]:
+    """The conditions under which the arguments are as the kernel takes them.
+
+    Their ranks are not among them: these are known when lengths are read from the shapes."""
+    word = ""
     for argument in plan.arguments:
-        name, rank = argument.name, len(argument.shape)
-        word = "and " if texts else ""
-        ready: tuple[str, ...] = (f"{word}type({name}) is float",)
-        if rank:
-            ready = (
-                f"{word}type({name}) is _ndarray and {name}.ndim == {rank}",
-                f"and {name}.dtype is _FLOAT64 and {name}.flags.carray",
-            )
-        texts.append(ArgumentText(name, ready))
-    return tuple(texts)
+        name = argument.name
+        if not argument.shape:
+            yield f"{word}isinstance({name}, float)"
+        elif _mixed(plan):
+            yield f"{word}type({name}) is _ndarray and {name}.dtype is _FLOAT64"
+        elif word:
+            yield f"{word}type({name}) is _ndarray and {name}.dtype is {real}"
+        else:
+            yield f"type({name}) is _ndarray"
+            yield f"and (({real} := {name}.dtype) is _FLOAT64 or {real} is _FLOAT32)"
+        if argument.shape:
+            yield f"and {name}.flags.carray"
+        word = "and "
 
 
 def _result(

@@ -5,15 +5,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
+import sysconfig
 import tempfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numba
+import numpy
+import scipy
+
 from derivatrix.runtime.errors import LoadError
 from derivatrix.runtime.report import Report, table
+from derivatrix.version import VERSION
 
 JSON = "certificate.json"
 TEXT = "certificate.md"
@@ -21,12 +30,16 @@ FORMAT = 1
 
 
 def write_certificate(directory: str | os.PathLike[str], reports: Iterable[Report]) -> None:
-    """Write both files, in the order of the modules' names; each is complete or left as it was."""
-    ordered = sorted(reports, key=lambda report: report.function)
+    """Write both files, in the order of the modules' names; each is complete or left as it was.
+
+    They are the same whether reports are new or were read from a certificate."""
+    modules = sorted((report.to_dict() for report in reports), key=lambda entry: entry["function"])
+    ordered = [Report.from_dict(entry) for entry in modules]
     record = {
         "format": FORMAT,
         "passed": all(report.passed for report in ordered),
-        "modules": [report.to_dict() for report in ordered],
+        "made_with": made_with(),
+        "modules": modules,
     }
     root = Path(directory)
     _write(root / JSON, json.dumps(record, indent=1, allow_nan=False) + "\n")
@@ -34,8 +47,8 @@ def write_certificate(directory: str | os.PathLike[str], reports: Iterable[Repor
 
 
 def read_certificate(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `certificate.json` holds: "format", "passed", and "modules", a list of reports as
-    `Report.to_dict` gives them. Raises LoadError when there is none or it cannot be read."""
+    """What `certificate.json` holds: "format", "passed", "made_with", and "modules", a list of
+    reports as `Report.to_dict` gives them. Raises LoadError when there is none to be read."""
     path = Path(directory) / JSON
     try:
         record = json.loads(path.read_bytes())
@@ -54,6 +67,36 @@ def certified(directory: str | os.PathLike[str]) -> dict[str, str]:
     """The DIGEST that the certificate vouches for, by module name, of the modules that passed."""
     modules = read_certificate(directory)["modules"]
     return {entry["function"]: entry["digest"] for entry in modules if entry["passed"]}
+
+
+def standing_reports(directory: str | os.PathLike[str]) -> dict[str, Report]:
+    """By module name the reports of the certificate that modules have passed, if verification
+    would be the same today: by this version of it, on this kind of machine, with the packages
+    that are here. None where there is no certificate, or one that is damaged."""
+    try:
+        record = read_certificate(directory)
+        if record["made_with"] != made_with():
+            return {}
+        reports = [Report.from_dict(entry) for entry in record["modules"]]
+    except (LoadError, KeyError, TypeError, ValueError):
+        return {}
+    return {report.function: report for report in reports if report.passed}
+
+
+@cache
+def made_with() -> dict[str, str]:
+    """What the outcome of a verification depends on, apart from the module."""
+    packages = {package.__name__: package.__version__ for package in (numba, numpy, scipy)}
+    state = hashlib.blake2b(digest_size=16)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        state.update(path.read_bytes())
+    return {
+        "derivatrix": VERSION,
+        "verification": state.hexdigest(),
+        "platform": sysconfig.get_platform(),
+        "python": platform.python_version(),
+        **packages,
+    }
 
 
 def _text(reports: list[Report]) -> str:

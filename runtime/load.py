@@ -40,6 +40,11 @@ def load_package(directory: str | os.PathLike[str]) -> dict[str, ModuleType]:
 
     Raises LoadError when there is none, or when one that the package lists is missing or not as
     derivatrix wrote it."""
+    return {path.stem: _load_file(path) for path in package_files(directory)}
+
+
+def package_files(directory: str | os.PathLike[str]) -> list[Path]:
+    """The files of the modules that `load_package` loads; raises LoadError as it does."""
     files = generated_files(directory)
     for name in _listed(Path(directory) / "__init__.py"):
         if name not in [path.stem for path in files]:
@@ -52,7 +57,7 @@ def load_package(directory: str | os.PathLike[str]) -> dict[str, ModuleType]:
             f"{os.fspath(directory)}: no module that derivatrix generated is in this directory; "
             f"write some with `derivatrix build functions.py -o {os.fspath(directory)}`"
         )
-    return {path.stem: _load_file(path) for path in files}
+    return files
 
 
 def _listed(path: Path) -> list[str]:

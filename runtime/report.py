@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from derivatrix.runtime.errors import VerificationError
 from derivatrix.runtime.surface import SCALAR_KINDS
@@ -76,7 +77,7 @@ class Report:
             lines += ["", *map(describe, self.failures[:10]), "", *self._advice()]
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain data that `json` writes; errors have two digits, and null where not finite."""
         rows = [asdict(row) for row in self.rows]
         for row in rows:
@@ -88,6 +89,14 @@ class Report:
             "passed": self.passed,
             "rows": rows,
         }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Report:
+        """The report that `to_dict` gave as plain data, with its rounded errors; those that are
+        not finite are infinite. Raises KeyError, TypeError or ValueError for other data."""
+        rows = tuple(_row(entry) for entry in record["rows"])
+        function, digest = (_checked(record[name], str) for name in ("function", "digest"))
+        return cls(function, digest, rows)
 
     def raise_for_failure(self) -> None:
         """Raise VerificationError, with the worst rows, unless the module has passed."""
@@ -148,6 +157,22 @@ def _digit(number: float) -> str:
 
 def _severity(row: Row) -> tuple[bool, float]:
     return row.check not in UNDECIDED, math.inf if math.isnan(row.error) else row.error
+
+
+def _row(entry: Mapping[str, Any]) -> Row:
+    kinds = {"error": float, "tolerance": float, "passed": bool}
+    values = {
+        field.name: _checked(entry[field.name], kinds.get(field.name, str)) for field in fields(Row)
+    }
+    return Row(**values)
+
+
+def _checked(value: Any, kind: type) -> Any:
+    if kind is float:
+        return math.inf if value is None else float(value)
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
 
 
 def _rounded(number: float) -> float | None:

@@ -1,6 +1,5 @@
 """Packages of generated modules: written whole or not at all, the same everywhere, kept fresh."""
 
-import dataclasses
 import json
 import os
 import shutil
@@ -9,14 +8,21 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import derivatrix as dx
+from derivatrix import runtime
 from derivatrix.compiler import build as building
-from derivatrix.compiler import staging
+from derivatrix.compiler import staging, transfer
+from derivatrix.compiler.ir import Apply
+from derivatrix.compiler.operations import OPERATIONS
+from derivatrix.runtime import parallel
+from derivatrix.runtime.warm import import_name
+from derivatrix.runtime.workers import Crash, Workers
 from tests.test_packaging import ROOT, WITHOUT
 
 pytestmark = pytest.mark.xdist_group("build")
@@ -48,7 +54,7 @@ def snapshot(directory: Path) -> dict[str, bytes]:
 
 def trust(monkeypatch, built):
     """Let `double` pass without being verified, for time's sake."""
-    monkeypatch.setattr(building, "verify_module", lambda *_, **__: built.reports[0])
+    monkeypatch.setattr(parallel, "verify", lambda *_, **__: built.reports[0])
 
 
 def spoil(monkeypatch):
@@ -58,7 +64,7 @@ def spoil(monkeypatch):
     def wrong(function, target="cpu"):
         generated = generate(function, target)
         text = "\n_right = value\n\n\ndef value(*a, out=None):\n    return _right(*a) * 1.0001\n"
-        return dataclasses.replace(generated, text=generated.text + text)
+        return replace(generated, text=generated.text + text)
 
     monkeypatch.setattr(building, "generate", wrong)
 
@@ -173,6 +179,153 @@ def test_a_module_edited_by_hand_beyond_recognition_is_not_removed(tmp_path):
     (tmp_path / "double.py").write_text("mine = 1")
     assert dx.build([triple], tmp_path, verify=False).removed == ()
     assert (tmp_path / "double.py").read_text() == "mine = 1"
+
+
+# Doing only what is needed
+
+
+def build_again(built, tmp_path, monkeypatch, change):
+    """Which modules a build verifies in a copy of `built` that something is done to before."""
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    change(copy)
+    trust(monkeypatch, built)
+    result = dx.build([double], copy)
+    assert snapshot(copy) == snapshot(built.directory)
+    assert result.reports[0].passed
+    return result.verified
+
+
+def edited(name, old, new):
+    def change(directory):
+        path = directory / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    return change
+
+
+def test_a_module_that_is_certified_is_not_verified_again(built, tmp_path, monkeypatch):
+    assert built.verified == ("double",)
+    assert build_again(built, tmp_path, monkeypatch, lambda directory: None) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        edited("double.py", "    return result\n", "    return result \n"),
+        edited("certificate.json", '"platform": "', '"platform": "another '),
+        edited("certificate.json", '"verification": "', '"verification": "0'),
+        edited("certificate.json", '"passed": true', '"passed": 1'),
+        edited("certificate.json", '"passed": true,\n     "note"', '"passed": false,\n     "note"'),
+        edited("certificate.json", '"digest": "', '"digest": "0'),
+        edited("certificate.json", '"function": "double"', '"function": "triple"'),
+        edited("certificate.json", '"error": 0.0', '"error": "none"'),
+        edited("certificate.json", ' "made_with"', ' "made"'),
+        lambda directory: (directory / "certificate.json").unlink(),
+        lambda directory: (directory / "double.py").unlink(),
+    ],
+)
+def test_other_modules_are(built, tmp_path, monkeypatch, change):
+    assert build_again(built, tmp_path, monkeypatch, change) == ("double",)
+
+
+def test_a_report_survives_its_certificate(built):
+    (report,) = built.reports
+    again = runtime.Report.from_dict(report.to_dict())
+    assert again.to_dict() == report.to_dict()
+    infinite = runtime.Row("value", "value", "", "", np.inf, 0.0, False, "it is wrong")
+    failed = runtime.Report("f", "0", (infinite,))
+    assert runtime.Report.from_dict(failed.to_dict()) == failed
+
+
+# Other processes
+
+
+def test_what_other_processes_answer():
+    """Results in order, errors by their type, and what became of a process."""
+    seen = []
+
+    def answers(call, *arguments):
+        with Workers(2) as workers:
+            return workers.map(call, arguments, lambda *state: seen.append(state))
+
+    assert answers("math:sqrt", 4, 9, 16) == [2, 3, 4]
+    assert seen[0] == ([0, 1], 0) and seen[-1] == ([], 3)
+    (error,) = answers("derivatrix.runtime.parallel:verified_file", "nowhere.py")
+    assert type(error) is dx.LoadError and "nowhere.py: cannot be read" in str(error)
+    (crash,) = answers("math:sqrt", -1)
+    assert crash.reason == "ValueError: math domain error" and "Traceback" in crash.trace
+    ends = answers("os:_exit", 3, 4)
+    assert {end.reason for end in ends} == {f"its process ended with status {i}" for i in (3, 4)}
+    (crash,) = answers("signal:raise_signal", int(signal.SIGTERM))
+    assert crash.reason == "its process was ended by SIGTERM"
+
+
+def test_verification_that_breaks_off_names_the_module(tmp_path, monkeypatch):
+    """And leaves nothing behind."""
+    monkeypatch.setattr(
+        Workers, "map", lambda self, call, arguments, changed: [Crash("gone")] * len(arguments)
+    )
+    with pytest.raises(dx.VerificationError, match="double: verification broke off: gone"):
+        dx.build([double, triple], tmp_path, jobs=2)
+    assert snapshot(tmp_path) == {}
+
+
+def test_many_functions_are_derived_by_several_processes(tmp_path):
+    """They give the same modules; what other processes do not know is derived here."""
+    X = dx.matrix("X", n, n)
+    unknown = dx.Array(Apply(replace(OPERATIONS["expm"], name="odd"), ((X.node, ()),)))
+    functions = [
+        dx.function("model", [a, X], dx.softmax(dx.solve(X, a) + np.arange(3.0).sum()), batch=[a]),
+        dx.function("picked", [X], dx.sum(dx.tril(X[1:, :-1])) + dx.logdet(X @ X.T)),
+        dx.function("unknown", [X], unknown),
+        *(dx.function(f"times_{i}", [a], i * a) for i in range(5)),
+    ]
+    work, seen = [(function, "cpu") for function in functions], []
+    with Workers(2) as workers:
+        found = transfer.generate_elsewhere(work, workers, lambda *_: None)
+        steps = building._Steps(work, 1, workers, lambda *step: seen.append(step))
+        modules = steps.generate()
+    assert modules == [*map(building.generate, functions)]
+    assert found == [*modules[:2], None, *modules[3:]]
+    assert seen[0] == ("model, picked: deriving", 0, 8)
+    assert ("unknown: deriving for cpu", 2, 8) in seen
+
+
+def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
+    """In a process that imports the modules under the name that they have there."""
+    (tmp_path / "outer").mkdir()
+    (tmp_path / "outer" / "__init__.py").write_text("raised = 1 / 0 if False else None\n")
+    total = dx.function("total", [a], dx.sum(a * a))
+    dx.build(total, tmp_path / "outer" / "inner", verify=False, warm=True)
+    code = (
+        "import numpy as np\n"
+        "from outer.inner import total\n"
+        "for real in (np.float64, np.float32):\n"
+        "    x = np.ones(3, real)\n"
+        "    more = {'vjp': (real(1),), 'jvp': (x,), 'hvp': (x,)}\n"
+        "    for name in total.FUNCTIONS:\n"
+        "        getattr(total, name)(x, *more.get(name, ()))\n"
+        "        stats = getattr(total, name + '_kernel').stats\n"
+        "        assert stats.cache_hits and not stats.cache_misses, (name, stats)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("a/b/c", "b.c.f"), ("a/b/1c", "f"), ("a/1b/c", "c.f"), ("a", "f")]
+)
+def test_the_name_that_a_module_is_imported_by(tmp_path, folder, name):
+    place = tmp_path / folder
+    place.mkdir(parents=True)
+    for directory in (place, *place.parents)[: folder.count("/")]:
+        (directory / "__init__.py").touch()
+    assert import_name(place / "f.py") == name
 
 
 # Refusing
@@ -320,6 +473,12 @@ def test_targets_that_there_are_not(built, tmp_path, targets, text):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("wrong", [0, -1, 2.0, "2"])
+def test_numbers_of_processes_that_there_cannot_be(tmp_path, wrong):
+    with pytest.raises(dx.UnsupportedError, match=r"build: jobs is .*; expected a number"):
+        dx.build(double, tmp_path, jobs=wrong)
+
+
 @pytest.mark.parametrize("target", ["gpu", "cuda", None, ["cpu"]])
 def test_targets_that_compile_has_not(target):
     with pytest.raises(dx.UnsupportedError, match=r"no target|'cuda' yet"):
@@ -460,10 +619,10 @@ def test_checking_what_is_no_directory(tmp_path):
 SLOW = """
 import sys, time
 import derivatrix as dx
-from derivatrix.compiler import build as building
+from derivatrix.runtime import parallel
 
 a = dx.vector("a", dx.dims("n"))
-building.verify_module = lambda *_, **__: (print("ready", flush=True), time.sleep(60))
+parallel.verify = lambda *_, **__: (print("ready", flush=True), time.sleep(60))
 dx.build(dx.function("slow", [a], a * a), sys.argv[1])
 """
 

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from derivatrix.compiler import cli, pipeline
 from derivatrix.compiler.functionfile import load_functions
-from derivatrix.runtime import Report, Row
+from derivatrix.runtime import Report, Row, parallel
 from derivatrix.runtime.errors import DeclarationError
 from tests.test_build import snapshot, spoil
 from tests.test_packaging import ROOT, WITHOUT
@@ -350,7 +351,7 @@ def test_help_lists_the_commands_in_the_order_of_their_use_and_whole(run):
 
 SLOW = """
 import signal, time
-from derivatrix.compiler import build
+from derivatrix.runtime import parallel
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # these may be ignored from the start
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -364,9 +365,9 @@ def verify(*_, **__):
     while True:
         Loader()
 
-build.verify_module = verify
+parallel.verify = verify
 from derivatrix.compiler.cli import main
-main(["build", "functions.py", "-o", "out"])
+main(["build", "functions.py:square", "-o", "out"])
 """
 
 
@@ -391,6 +392,76 @@ def test_a_build_that_is_stopped_leaves_nothing(run, tmp_path, number):
     assert time.monotonic() - started < 10
     assert errors == "\nderivatrix: interrupted\n"
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == before
+
+
+BUSY = """
+import signal, threading, time
+from derivatrix.runtime import workers
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def tell():
+    while len(workers._living) < 2:
+        time.sleep(0.01)
+    print(*(process.pid for process in workers._living), flush=True)
+
+threading.Thread(target=tell, daemon=True).start()
+from derivatrix.compiler.cli import main
+main(["build", "functions.py", "-o", "out", "--jobs", "2"])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc about processes")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_build(run, tmp_path, number):
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUSY],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    others = process.stdout.readline().split()
+    assert len(others) == 2 and all(map(lives, others))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == -number
+    deadline = time.monotonic() + 20
+    while any(map(lives, others)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    if number == signal.SIGINT:
+        assert errors == "\nderivatrix: interrupted\n"
+        assert {path.name for path in tmp_path.iterdir()} == {"functions.py"}
+
+
+def lives(process):
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_only_what_changed_is_verified_again(run, tmp_path, monkeypatch):
+    verified = []
+
+    def verify(module, **options):
+        name = Path(module.__file__).stem
+        verified.append(name)
+        return Report(name, module.DIGEST, (Row("value", "value", "", "", 0.0, 1e-9, True),))
+
+    monkeypatch.setattr(parallel, "verify", verify)
+    build = ("build", "functions.py", "-o", "out", "--jobs", "1")
+    assert "out: 2 modules, verified; wrote square.py" in run(*build).output
+    result = run(*build)
+    assert result.output == "out: 2 modules, 0 verified, 2 unchanged; wrote nothing new\n"
+    assert verified == ["square", "double"]
+    (tmp_path / "functions.py").write_text(FUNCTIONS.replace("2 * X", "X + 3 * X"))
+    result = run(*build)
+    assert "2 modules, 1 verified, 1 unchanged; wrote double.py, certificate" in result.output
+    assert verified == ["square", "double", "double"] and "square" not in result.output
 
 
 def test_handlers_of_signals_are_left_as_they_were(run):

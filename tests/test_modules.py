@@ -177,6 +177,23 @@ def test_numbers_in_single_precision() -> None:
     np.testing.assert_allclose(module.value(*single), module.value(*double), rtol=1e-6)
 
 
+def test_arguments_that_fit_are_passed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In both precisions, and numbers of NumPy's: only others take the long way."""
+    module = dx.compile(dx.function("pair", [X, y], y @ X @ y))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(module, "_coerced", refuse)
+    for real in (np.float64, np.float32):
+        x, v = np.eye(3, dtype=real), np.ones(3, real)
+        assert module.value(x, v) == 3 and module.gradient(x, v).X.dtype == real
+    assert module.vjp(np.eye(3), np.ones(3), module.value(np.eye(3), np.ones(3))).y[0] == 6
+    for wrong in (x, v.astype(np.float64), np.ones(6, real)[::2]):
+        with pytest.raises(ValueError if wrong is x else AssertionError):
+            module.value(x, wrong)
+
+
 def test_out_of_several_results() -> None:
     module = dx.compile(dx.function("pair", [X, y], y @ X @ y))
     x, v = np.arange(9.0).reshape(3, 3), np.arange(3.0)

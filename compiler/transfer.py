@@ -1,0 +1,113 @@
+"""Modules generated in processes beside this one: functions go there pickled, texts come back."""
+
+from __future__ import annotations
+
+import base64
+import io
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.ir import (
+    Apply,
+    Constant,
+    Delta,
+    Einsum,
+    Leaf,
+    Map,
+    Merge,
+    Node,
+    Pack,
+    Pick,
+    Select,
+    Sum,
+    Triangle,
+    topological,
+)
+from derivatrix.compiler.operations.registry import OPERATIONS, Operation
+from derivatrix.compiler.pipeline import Generated, digest, generate
+from derivatrix.runtime.workers import Changed, Workers
+
+Work = Sequence[tuple[Function, str]]
+"""Functions and the targets to generate code for."""
+
+
+def generate_elsewhere(work: Work, workers: Workers, changed: Changed) -> list[Generated | None]:
+    """The modules; None for those to be generated here.
+
+    These are functions with operations that other processes do not know, as the user's own, and
+    those that raise: an error is better raised here.
+    """
+    arguments = [_packed(function, target) for function, target in work]
+    answers = workers.map(f"{__name__}:generated", arguments, changed)
+    return [
+        Generated(*answer) if isinstance(answer, list) and answer[2] == digest(function) else None
+        for (function, _), answer in zip(work, answers, strict=True)
+    ]
+
+
+def generated(packed: str) -> list[str] | None:
+    """A module's name, text and digest as plain data: what a worker does."""
+    if not packed:
+        return None
+    _, fields, target = pickle.loads(base64.b64decode(packed))
+    module = generate(Function(*fields), target)
+    return [module.name, module.text, module.digest]
+
+
+def _packed(function: Function, target: str) -> str:
+    """A function as text; "" where it has parts that cannot be written."""
+    fields = (
+        function.name,
+        function.inputs,
+        function.expression,
+        function.wrt,
+        function.batch,
+    )
+    nodes = topological([*function.inputs, function.expression])  # first: none is deep then
+    file = io.BytesIO()
+    try:
+        _Pickler(file).dump((nodes, fields, target))
+    except (AttributeError, pickle.PicklingError, RecursionError, TypeError):
+        return ""
+    return base64.b64encode(file.getvalue()).decode()
+
+
+class _Pickler(pickle.Pickler):
+    """Writes nodes as calls of their classes, which intern them, and operations as names."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Node):
+            return type(value), _ARGUMENTS[type(value)](value)
+        if isinstance(value, Operation):
+            if OPERATIONS.get(value.name) is not value:
+                raise pickle.PicklingError(f"{value.name} is not registered")
+            return _operation, (value.name,)
+        return NotImplemented
+
+
+def _operation(name: str) -> Operation:
+    return OPERATIONS[name]
+
+
+_ARGUMENTS: dict[type[Node], Callable[[Any], tuple[Any, ...]]] = {
+    Leaf: lambda node: (node.name, node.shape, node.structure, node.role),
+    Constant: lambda node: (node.array,),
+    Delta: lambda node: node.shape[:1],
+    Select: lambda node: (*node.shape, node.start, node.step),
+    Triangle: lambda node: (*node.shape, node.offset),
+    Pick: lambda node: (node.table, node.shape[1]),
+    Merge: lambda node: node.shape[1:],
+    Pack: lambda node: node.shape[1:2],
+    Einsum: lambda node: (node.coefficient, node.factors, node.sizes, node.ndim),
+    Sum: lambda node: (node.terms, node.shape),
+    Map: lambda node: (node.expression, node.arguments),
+    Apply: lambda node: (
+        node.operation,
+        node.arguments,
+        node.stack,
+        node.parameters,
+        node.output,
+    ),
+}

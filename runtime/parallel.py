@@ -1,0 +1,65 @@
+"""Many modules at once: verified, or compiled ahead of their use, in processes beside this one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from derivatrix.runtime.errors import VerificationError
+from derivatrix.runtime.load import load
+from derivatrix.runtime.report import Report
+from derivatrix.runtime.verify import verify
+from derivatrix.runtime.workers import Crash, Workers
+
+Announce = Callable[[str, int], None]
+"""Called with what is being done and how many modules are done."""
+
+
+def verify_files(files: Sequence[Path], workers: Workers, announce: Announce) -> list[Report]:
+    """The reports of the generated modules in the files, in their order.
+
+    One module, or one that is to be verified at a time, is verified in this process. Raises
+    LoadError for what is no generated module and VerificationError where verification itself
+    breaks off, as by a crash of the process.
+    """
+    if min(len(files), workers.jobs) < 2:
+        return [_verified_here(path, done, announce) for done, path in enumerate(files)]
+    order = sorted(files, key=lambda path: (-path.stat().st_size, path))  # the longest work first
+
+    def changed(at_work: list[int], done: int) -> None:
+        announce(listing([order[i].stem for i in at_work], "verifying"), done)
+
+    answers = workers.map(f"{__name__}:verified_file", [os.fspath(path) for path in order], changed)
+    found = dict(zip(order, answers, strict=True))
+    return [_report(path.stem, found[path]) for path in files]
+
+
+def verified_file(path: str) -> dict[str, Any]:
+    """The report of the module in a file as plain data: what a worker does."""
+    return verify(load(Path(path))).to_dict()
+
+
+def listing(names: Sequence[str], work: str) -> str:
+    """What is being done to which modules, in a line."""
+    if not names:
+        return work
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}: {work}"
+
+
+def _verified_here(path: Path, done: int, announce: Announce) -> Report:
+    announce(f"{path.stem}: verifying", done)
+    return verify(load(path), progress=lambda text: announce(text, done))
+
+
+def _report(name: str, answer: Any) -> Report:
+    if isinstance(answer, Exception):
+        raise answer
+    if isinstance(answer, Crash):
+        error = VerificationError(f"{name}: verification broke off: {answer.reason}")
+        if answer.trace:
+            error.add_note(answer.trace)
+        raise error
+    return Report.from_dict(answer)

@@ -1,0 +1,82 @@
+"""Kernels compiled into Numba's cache on disk before anybody calls them.
+
+Numba keeps compiled code beside a module's file, for the name under which the module is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from numba import types
+
+from derivatrix.runtime.errors import BuildError, LoadError
+from derivatrix.runtime.parallel import Announce, listing
+from derivatrix.runtime.surface import Surface
+from derivatrix.runtime.workers import Crash, Workers
+
+
+def warm_files(files: Sequence[Path], workers: Workers, announce: Announce) -> None:
+    """Compile every kernel of the generated modules in the files, in processes beside this one.
+
+    Raises BuildError where that breaks off."""
+
+    def changed(at_work: list[int], done: int) -> None:
+        announce(listing([files[i].stem for i in at_work], "compiling"), done)
+
+    answers = workers.map(f"{__name__}:warm_file", [os.fspath(path) for path in files], changed)
+    for path, answer in zip(files, answers, strict=True):
+        if isinstance(answer, Crash):
+            raise BuildError(f"{path.stem}: compiling its kernels broke off: {answer.reason}")
+        if isinstance(answer, Exception):
+            raise answer
+
+
+def warm_file(path: str) -> None:
+    """Compile every kernel of a module for float64 and float32: what a worker does."""
+    surface = Surface(_imported(Path(path)))
+    for kind in surface.kinds:
+        kernel = getattr(surface.module, f"{kind}_kernel")
+        for real in (types.float64, types.float32):
+            kernel.compile(tuple(_types(surface, kind, real)))
+
+
+def import_name(path: Path) -> str:
+    """The name under which a program imports a file, from the folder that holds the outermost
+    package it is in."""
+    names = [path.stem]
+    folder = path.absolute().parent
+    while folder.name.isidentifier() and (folder / "__init__.py").is_file():
+        names.append(folder.name)
+        folder = folder.parent
+    return ".".join(reversed(names))
+
+
+def _imported(path: Path) -> Any:
+    """The module under the name that programs import it by, without the packages that it is in:
+    these may hold anything."""
+    name = import_name(path)
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _types(surface: Surface, kind: str, real: Any) -> list[Any]:
+    """Numba's types of a kernel's arguments."""
+    sizes = dict.fromkeys(surface.size_names, 1)
+    given = [entry.full(sizes) for entry in surface.inputs]
+    if kind == "vjp":
+        given.append(surface.shape("value", "", sizes))
+    if kind in ("jvp", "hvp"):
+        given += [entry.full(sizes) for entry in surface.wrt]
+    filled = [surface.shape(kind, key, sizes) for key in surface.keys(kind)]
+    numbers = [types.Array(real, len(shape), "C") if shape else real for shape in given]
+    return [*numbers, *(types.Array(real, len(shape), "C") for shape in filled)]
