@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
+import scipy.special
 
-from derivatrix.compiler.kernels import elementary
+from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.printer import kernel_text
 
@@ -17,6 +18,12 @@ def gemm(alpha, a, transpose_a, b, transpose_b, beta, c):
     """What the helper kernel does, in NumPy."""
     product = alpha * (a.T if transpose_a else a) @ (b.T if transpose_b else b)
     c[...] = product + (beta * c if beta else 0)
+
+
+def function(operator: str) -> Callable[..., float]:
+    """A function of numbers as NumPy or SciPy has it."""
+    name = operator.removeprefix("bessel").replace("digamma", "psi")
+    return getattr(np, name, None) or getattr(scipy.special, name)
 
 
 def plain_kernel(made: Plan, called: list[str]) -> Callable[..., None]:
@@ -28,7 +35,7 @@ def plain_kernel(made: Plan, called: list[str]) -> Callable[..., None]:
     scope["require_arrays"] = lambda *_: called.append(made.name)
     scope.update(made.constants)
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)
-    scope.update((name, getattr(np, operator)) for operator, name in elementary.KERNELS.items())
+    scope.update((name, function(operator)) for operator, name in operators.KERNELS.items())
     scope.update((variant.name, plain_kernel(variant, called)) for variant in made.variants)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     return partial(scope["kernel"])
@@ -39,7 +46,8 @@ def run_plain(
 ) -> list[str]:
     """Fill the outputs; the names of the kernels called on the way."""
     called: list[str] = []
-    inputs = [values[a.name] if a.shape else values[a.name][()] for a in made.arguments]
+    given = [np.array(values[argument.name], float, order="C") for argument in made.arguments]
+    inputs = [array if array.ndim else array[()] for array in given]
     with np.errstate(all="ignore"):
         plain_kernel(made, called)(*inputs, *outputs)
     return called

@@ -4,6 +4,7 @@ the derivatives they are of."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,7 +17,9 @@ from derivatrix.compiler.evaluate import evaluate, evaluate_all
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.ir import Leaf, Node
+from derivatrix.compiler.pipeline import kernel_plan
 from tests.identities import IDENTITIES, Identity
+from tests.plain import run_plain
 from tests.points import draw, draw_all
 
 SIZES = (
@@ -134,6 +137,23 @@ def check_formulas(setting: Setting) -> None:
         for key, expected in setting.all(kind).items():
             text = setting.function.formula(kind, key or None, "numpy")
             close(setting.oracle(text), expected, 1e-8)
+
+
+@pytest.mark.parametrize("identity", IDENTITIES, ids=lambda row: f"{row.text} by {row.wrt}")
+def test_plans(identity: Identity) -> None:
+    """The kernels' texts, run by Python instead of Numba, in every order of multiplication."""
+    function = text_function(identity.text, identity.dims, identity.wrt.split())
+    settings = [Setting(identity, function, sizes) for sizes in SIZES]
+    for kind in function.kinds:
+        made = kernel_plan(function.derivatives, kind)
+        nodes = list(function.derivatives.kernel(kind)[1].values())
+        for setting, plan in itertools.product(settings, (made, *made.variants)):
+            if not plan.equations:  # these need Newton's method, which is Numba's
+                expected = evaluate_all(nodes, setting.values, setting.sizes)
+                outputs = [np.full(array.shape, np.nan) for array in expected]
+                run_plain(plan, setting.values, outputs)
+                for output, array in zip(outputs, expected, strict=True):
+                    close(output, array, 1e-8)
 
 
 COMPILED = (
