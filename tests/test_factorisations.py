@@ -457,6 +457,7 @@ def test_numpys_functions(name: str) -> None:
 # Compiled
 
 
+@pytest.mark.thorough
 def test_compiled_in_a_batch() -> None:
     """Verified; and the kernels in float32, and for what has no solution."""
     b = dx.vector("b", p)

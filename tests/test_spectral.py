@@ -222,6 +222,7 @@ def test_formulas() -> None:
     assert r"\operatorname{erf}\left[T_{2}, T_{3}, T_{4}\right]" in f.formula("hvp", style="latex")
 
 
+@pytest.mark.thorough
 def test_a_second_derivative_is_compiled() -> None:
     """At a matrix with repeated eigenvalues; and verified at points with others."""
     module = dx.compile(dx.function("f", ["C", "w"], w @ dx.funm(C, sympy.erf) @ w, wrt=["C"]))

@@ -162,7 +162,16 @@ def test_kernels_are_one_nest(function: dx.Function) -> None:
             assert len(planned(function, kind)) == 1
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(function, marks=pytest.mark.thorough)
+        if function.name in ("likelihood", "determinants", "classes", "factor")
+        else function
+        for function in FUNCTIONS
+    ],
+    ids=lambda function: function.name,
+)
 def test_modules(function: dx.Function) -> None:
     report = dx.verify(dx.compile(function))
     assert report.passed, str(report)
