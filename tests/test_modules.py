@@ -61,8 +61,9 @@ def flat(result: object) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", ["square", "nll", "classifier", "entries", "batch_solve"])
 def test_text_is_the_same_in_every_process(name: str) -> None:
     program = (
-        "import sys; from tests.cases import CASES; from derivatrix.compiler.pipeline import "
-        "generate; case = next(c for c in CASES if c.name == sys.argv[1]); "
+        "import sys; from tests.cases import CASES, EVALUATED; "
+        "from derivatrix.compiler.pipeline import generate; "
+        "case = next(c for c in CASES + EVALUATED if c.name == sys.argv[1]); "
         "sys.stdout.buffer.write(generate(case).text.encode())"
     )
     texts = set()
