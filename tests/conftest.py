@@ -1,6 +1,7 @@
 """Shared by all tests: one cache directory of compiled modules for the whole session."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,18 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     for option, reason in LATE.items():
         config.addinivalue_line("markers", f"{option}: {reason}; runs with --{option} only")
+    if not hasattr(config, "workerinput"):
+        remove_stale_kernels(Path(__file__).parents[1] / "compiler" / "kernels")
+
+
+def remove_stale_kernels(folder):
+    """Numba's cache of a helper does not know of changes in the files that it imports from, and
+    calls what is no longer there."""
+    changed = max(path.stat().st_mtime for path in folder.glob("*.py"))
+    cached = [*folder.glob("__pycache__/*.nb?")]
+    if any(path.stat().st_mtime < changed for path in cached):
+        for path in cached:
+            path.unlink()
 
 
 def pytest_collection_modifyitems(config, items):

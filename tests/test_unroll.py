@@ -9,6 +9,7 @@ import scipy.special
 import derivatrix as dx
 from derivatrix.compiler.derivatives import Derivatives
 from derivatrix.compiler.kernels import unrolled
+from derivatrix.compiler.operations.registry import OPERATIONS, Operation
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.steps import Loop, Nest
 
@@ -131,6 +132,20 @@ def test_softmax_and_logsumexp(x: list[float]) -> None:
         total = scipy.special.logsumexp(row)
         np.testing.assert_allclose(apply(unrolled.logsumexp, row), total)
         np.testing.assert_allclose(apply(unrolled.softmax, row), scipy.special.softmax(row))
+
+
+WRITTEN_OUT = [operation for operation in OPERATIONS.values() if operation.unrolled]
+
+
+@pytest.mark.parametrize("operation", WRITTEN_OUT, ids=lambda operation: operation.name)
+def test_rules_compute_the_value(operation: Operation) -> None:
+    random = np.random.default_rng(0)
+    arguments = [random.normal(size=(4,) * rank) for rank in operation.ranks]
+    arguments = [a @ a.T + np.eye(4) if a.ndim == 2 else a for a in arguments]
+    assert operation.unrolled is not None
+    found = operation.unrolled(Numbers(), list(map(entries, arguments)), [frozenset()])
+    for array, expected in zip(found, operation.value(arguments, ()), strict=True):
+        np.testing.assert_allclose(array.astype(float), expected, rtol=1e-10)
 
 
 def planned(function: dx.Function, kind: str) -> list[Nest]:
