@@ -15,7 +15,7 @@ from derivatrix.compiler.cache import cache_directory
 from derivatrix.compiler.function import Function, require_function
 from derivatrix.compiler.functionfile import require_unique
 from derivatrix.compiler.ownership import CERTIFICATE, MARK, PACKAGE, own_files, published
-from derivatrix.compiler.pipeline import Generated, generate, require_target
+from derivatrix.compiler.pipeline import Generated, generate, module_name, require_target
 from derivatrix.compiler.staging import locked, replace, staging, upwards
 from derivatrix.compiler.transfer import Work, generate_elsewhere
 from derivatrix.runtime import Report, load, write_certificate
@@ -36,6 +36,7 @@ Progress = Callable[[str, int, int], None]
 IMPORTED = (
     "collections",
     "concurrent",
+    "contextlib",
     "copy",
     "importlib",
     "itertools",
@@ -45,6 +46,8 @@ IMPORTED = (
     "os",
     "re",
     "scipy",
+    "sys",
+    "warnings",
 )
 """What generated modules and packages import: a module of such a name would stand in its way."""
 
@@ -123,12 +126,13 @@ def build(
     """
     given = _functions(functions, "build")
     directory = _directory(out_dir, "build")
-    work = [(function, target) for function in given for target in _targets(targets, "build")]
+    work = _work(given, _targets(targets, "build"), "build")
     with Workers(_jobs(jobs)) as workers:
         steps = _Steps(work, 1 + verify + warm, workers, progress)
         modules = steps.generate()
         texts = _texts(modules)
-        _refuse(directory, texts)
+        with locked(directory):  # while another build removes files, they are nobody's
+            _refuse(directory, texts)
         try:
             with staging(directory) as place:
                 for name, text in texts.items():
@@ -155,7 +159,7 @@ def check(
     """
     given = _functions(functions, "check")
     directory = _directory(out_dir, "check")
-    work = [(function, target) for function in given for target in _targets(targets, "check")]
+    work = _work(given, _targets(targets, "check"), "check")
     with Workers() as workers:
         texts = _texts(_Steps(work, 1, workers, None).generate())
     states = {name: _state(directory / name, text.encode()) for name, text in texts.items()}
@@ -203,6 +207,21 @@ def _functions(functions: Any, place: str) -> list[Function]:
                 "where file names ignore case; give one function another name"
             )
     return found
+
+
+def _work(functions: Iterable[Function], targets: Sequence[str], place: str) -> Work:
+    """Each function for each target, one module each."""
+    work = [(function, target) for function in functions for target in targets]
+    names: dict[str, tuple[Function, str]] = {}
+    for function, target in work:
+        name = module_name(function.name, target)
+        other, for_other = names.setdefault(name.casefold(), (function, target))
+        if (other, for_other) != (function, target):
+            raise DeclarationError(
+                f"{place}: {name} would be the module of {other.name} for {for_other} and of "
+                f"{function.name} for {target}; give one function another name"
+            )
+    return work
 
 
 def _require_module_name(name: str, place: str) -> None:

@@ -1,11 +1,22 @@
 """Arithmetic of sizes and loop indices as Python writes it."""
 
 import sympy
+from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
 
 class _Indices(StrPrinter):
-    """Integer arithmetic as Python writes it."""
+    """Integer arithmetic as Python writes it. multiplied: powers as products."""
+
+    def __init__(self, multiplied: bool) -> None:
+        super().__init__()
+        self._multiplied = multiplied
+
+    def _print_Pow(self, expression: sympy.Pow, rational: bool = False) -> str:
+        base, exponent = expression.args
+        if self._multiplied and exponent.is_Integer and exponent > 1:
+            return f"({'*'.join([self.parenthesize(base, PRECEDENCE['Pow'])] * int(exponent))})"
+        return str(super()._print_Pow(expression, rational))
 
     def _print_Add(self, expression: sympy.Add, order: str | None = None) -> str:
         return self._quotient(expression) or super()._print_Add(expression, order)
@@ -54,6 +65,7 @@ class _Indices(StrPrinter):
         return f"{name}({', '.join(self._print(argument) for argument in arguments)})"
 
 
-def index(expression: sympy.Basic) -> str:
-    """Arithmetic of sizes and loop indices, or a condition on them."""
-    return str(_Indices().doprint(expression))
+def index(expression: sympy.Basic, multiplied: bool = False) -> str:
+    """Arithmetic of sizes and loop indices, or a condition on them. multiplied: with products for
+    powers, which Numba computes in floating point on a device."""
+    return str(_Indices(multiplied).doprint(expression))

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import sympy
-from sympy.printing.pycode import PythonCodePrinter
 
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
@@ -18,25 +17,18 @@ from derivatrix.compiler.plan.steps import (
     Buffer,
     Call,
     Choose,
-    Clear,
     Fill,
     Gemm,
     Guard,
-    Let,
-    Load,
     Loop,
     Nest,
     Newton,
     Operand,
     Plan,
-    Require,
-    Scalar,
-    Start,
     Statement,
     Step,
-    Store,
 )
-from derivatrix.compiler.plan.text import Infix
+from derivatrix.compiler.statements import Statements, number
 
 FUNCTIONS = {
     "asin": "np.arcsin",
@@ -187,7 +179,7 @@ def _step(step: Step, output: str, owner: str) -> StepText:
         case Fill(buffer):
             return StepText(f"{buffer.name}[...] = 0", (_zeroed(buffer),))
         case Nest(comment, body):
-            return StepText(comment, tuple(_statements(body, owner)))
+            return StepText(comment, tuple(_Statements(owner).lines(body)))
         case Gemm():
             return StepText(step.comment, tuple(_gemm(step)))
         case Call(comment, kernel, arguments, failure):
@@ -269,70 +261,16 @@ def _operand(operand: Operand) -> str:
     return f"{text}.reshape({_shape(operand.shape)})"
 
 
-def _statements(body: Iterable[Statement], owner: str) -> list[str]:
-    return [line for statement in body for line in _statement(statement, owner)]
+class _Statements(Statements):
+    """Statements for the CPU. `owner`: the declared function's name, for messages."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(FUNCTIONS)
+        self._owner = owner
+
+    def raised(self, failure: str) -> str:
+        return f"raise np.linalg.LinAlgError({f'{self._owner}: {failure}'!r})"
 
 
-def _statement(statement: Statement, owner: str) -> list[str]:
-    match statement:
-        case Let(name, value):
-            return [f"{name} = {_scalar(value)}"]
-        case Start(name):
-            return [f"{name} = real(0)"]
-        case Accumulate(name, value):
-            return [f"{name} += {_scalar(value)}"]
-        case Store(target, value, accumulate):
-            return [f"{_load(target)} {'+=' if accumulate else '='} {_scalar(value)}"]
-        case Clear(target):
-            return [_zeroed(target.buffer, target.indices)]
-        case Loop(symbol, extent, _, inside):
-            return [f"for {symbol} in range({index(extent)}):", *_indented(inside, owner)]
-        case Guard(condition, inside):
-            return [f"if {index(condition)}:", *_indented(inside, owner)]
-        case Require(condition, failure):
-            message = repr(f"{owner}: {failure}")
-            raised = f"    raise np.linalg.LinAlgError({message})"
-            return [f"if not ({_scalar(condition)}):", raised]
-
-
-def _indented(body: Iterable[Statement], owner: str) -> list[str]:
-    return [f"    {line}" for line in _statements(body, owner)]
-
-
-def _load(load: Load) -> str:
-    indices = ", ".join(index(part) for part in load.indices)
-    return f"{load.buffer.name}[{indices or '()'}]"
-
-
-class _Coefficients(PythonCodePrinter):
-    """Arithmetic of sizes in floating point: Numba computes integer ** -2 as an integer, 0."""
-
-    def _print_Symbol(self, symbol: sympy.Symbol) -> str:
-        return f"float({symbol.name})"
-
-
-def number(value: sympy.Expr) -> str:
-    """A number in the precision of the outputs."""
-    if value.free_symbols:
-        numbers = [part for part in value.atoms(sympy.Function) if part.is_number]
-        value = value.xreplace({part: part.evalf(17) for part in numbers})
-        text = _Coefficients({"fully_qualified_modules": True}).doprint(value)
-    elif value in (sympy.nan, sympy.oo, -sympy.oo):
-        text = {sympy.nan: "np.nan", sympy.oo: "np.inf", -sympy.oo: "-np.inf"}[value]
-    elif value.is_Rational and not value.is_Integer and value.q & (value.q - 1):
-        text = f"{value.p} / {value.q}"
-    else:
-        text = str(value) if value.is_Integer else repr(float(value))
-    return f"real({text})"
-
-
-_infix = Infix(number, FUNCTIONS, _load)
-
-
-def _scalar(value: Scalar) -> str:
-    return _infix.text(value)
-
-
-def _zeroed(buffer: Buffer, indices: Iterable[sympy.Expr] = ()) -> str:
-    inner = ", ".join(map(index, indices))
-    return f"{buffer.name}[{inner or ('...' if buffer.shape else '()')}] = 0"
+def _zeroed(buffer: Buffer) -> str:
+    return f"{buffer.name}[{'...' if buffer.shape else '()'}] = 0"

@@ -121,6 +121,8 @@ def _contents(module: ModuleType) -> _Contents:
 def _defined(statement: ast.stmt) -> Iterable[str]:
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return [statement.name]
+    if isinstance(statement, ast.AnnAssign):
+        return [ast.unparse(statement.target)]
     if isinstance(statement, ast.Assign):
         return [target.id for target in statement.targets if isinstance(target, ast.Name)]
     return []

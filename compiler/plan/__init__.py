@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,29 +36,32 @@ from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan"]
 
+Join = Callable[[Sequence[Step]], Sequence[Step]]
+
 
 def plan(
     name: str,
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
     taken: Iterable[str] = (),
+    join: Join = fuse,
 ) -> Plan:
     """The kernel `name` that computes `outputs` from `arguments`.
 
-    No local name is one of `taken`. Raises DeclarationError where a size does not follow from
-    the arguments' shapes, UnsupportedError for what no kernel computes.
+    No local name is one of `taken`; `join` makes fewer steps of many. Raises DeclarationError where
+    a size does not follow from the arguments' shapes, UnsupportedError for what no kernel computes.
     """
     found = variants(pull_out([node for _, node in outputs]))
     shared = parts(found[0].nodes, arguments)
     if len(found) == 1:
-        made = _single(name, arguments, outputs, found[0], taken)
+        made = _single(name, arguments, outputs, found[0], taken, join)
         return dataclasses.replace(made, parts=shared)
     frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
     chosen = tuple(
         (
             frame.names.numbered("cost"),
             frame.renamed(variant.polynomial),
-            _single(f"{name}_{number}", arguments, outputs, variant, taken),
+            _single(f"{name}_{number}", arguments, outputs, variant, taken, join),
         )
         for number, variant in enumerate(found)
     )
@@ -70,7 +73,8 @@ def _single(
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
     variant: Variant,
-    taken: Iterable[str] = (),
+    taken: Iterable[str],
+    join: Join,
 ) -> Plan:
     """The kernel that multiplies in one order."""
     frame = _Frame(arguments, outputs, [*taken, *helper_names(variant.nodes)])
@@ -82,16 +86,23 @@ def _single(
     nest = unroll(places, frame.views, frame.names, known)
     if nest is not None:
         return frame.plan(name, [nest], {})
-    scheduler = Scheduler(frame.names, frame.views, variant.nodes, known, _usual)
+    inner = partial(_usual, taken, join)
+    scheduler = Scheduler(frame.names, frame.views, variant.nodes, known, inner)
     for node, view in places:
         scheduler.output(node, view)
-    return frame.plan(name, fuse(scheduler.steps), scheduler.constants)
+    return frame.plan(name, join(scheduler.steps), scheduler.constants)
 
 
-def _usual(name: str, arguments: Sequence[ir.Leaf], outputs: Sequence[tuple[str, ir.Node]]) -> Plan:
+def _usual(
+    taken: Iterable[str],
+    join: Join,
+    name: str,
+    arguments: Sequence[ir.Leaf],
+    outputs: Sequence[tuple[str, ir.Node]],
+) -> Plan:
     """A kernel that another one calls, for usual sizes."""
     found = variants(pull_out([node for _, node in outputs]))
-    return _single(name, arguments, outputs, found[0])
+    return _single(name, arguments, outputs, found[0], taken, join)
 
 
 class _Frame:

@@ -102,13 +102,13 @@ def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
     if one.index != other.index and one.index in _indices(other.body):
         return None
     body = renamed(other.body, {other.index: one.index})
-    if not _independent(one.body, body, one.index):
+    if not independent(one.body, body, one.index):
         return None
     together = _sequence(one.body, body, outermost=False) or (*one.body, *body)
     return Loop(one.index, one.extent, one.reduction or other.reduction, together)
 
 
-def _independent(
+def independent(
     first: Sequence[Statement], second: Sequence[Statement], index: sympy.Symbol
 ) -> bool:
     """Whether rounds of different `index` do not meet: what one body writes and the other one

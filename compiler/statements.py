@@ -1,0 +1,109 @@
+"""Scalar statements of a plan as lines of Python, which targets refine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import sympy
+from sympy.printing.pycode import PythonCodePrinter
+
+from derivatrix.compiler.indices import index
+from derivatrix.compiler.plan.steps import (
+    Accumulate,
+    Clear,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Require,
+    Scalar,
+    Start,
+    Statement,
+    Store,
+)
+from derivatrix.compiler.plan.text import Infix
+
+
+class Statements:
+    """Prints statements; a subclass says what follows where something required does not hold."""
+
+    nothing = "()"
+    """The index of an array of rank 0."""
+    multiplied = False
+    """Whether powers of sizes are written as products."""
+
+    def __init__(self, functions: Mapping[str, str]) -> None:
+        """functions: how operators of `steps.Operate` are spelled."""
+        self._infix = Infix(number, dict(functions), self.load)
+
+    def raised(self, failure: str) -> str:
+        """What is done where a requirement does not hold."""
+        raise NotImplementedError
+
+    def lines(self, body: Iterable[Statement]) -> list[str]:
+        """Statements, a line each or more."""
+        return [line for statement in body for line in self._statement(statement)]
+
+    def scalar(self, value: Scalar) -> str:
+        """A scalar."""
+        return self._infix.text(value)
+
+    def index(self, expression: sympy.Basic) -> str:
+        """Arithmetic of sizes and loop indices."""
+        return index(expression, self.multiplied)
+
+    def load(self, load: Load) -> str:
+        """An entry of an array."""
+        indices = ", ".join(self.index(part) for part in load.indices)
+        return f"{load.buffer.name}[{indices or self.nothing}]"
+
+    def _statement(self, statement: Statement) -> list[str]:
+        match statement:
+            case Let(name, value):
+                return [f"{name} = {self.scalar(value)}"]
+            case Start(name):
+                return [f"{name} = real(0)"]
+            case Accumulate(name, value):
+                return [f"{name} += {self.scalar(value)}"]
+            case Store(target, value, accumulate):
+                sign = "+=" if accumulate else "="
+                return [f"{self.load(target)} {sign} {self.scalar(value)}"]
+            case Clear(target):
+                inner = ", ".join(map(self.index, target.indices))
+                every = "..." if target.buffer.shape else self.nothing
+                return [f"{target.buffer.name}[{inner or every}] = 0"]
+            case Loop(symbol, extent, _, inside):
+                return [f"for {symbol} in range({self.index(extent)}):", *self.indented(inside)]
+            case Guard(condition, inside):
+                return [f"if {self.index(condition)}:", *self.indented(inside)]
+            case Require(condition, failure):
+                return [f"if not ({self.scalar(condition)}):", f"    {self.raised(failure)}"]
+
+    def indented(self, body: Iterable[Statement]) -> list[str]:
+        """Statements within another one."""
+        return [f"    {line}" for line in self.lines(body)]
+
+
+class _Coefficients(PythonCodePrinter):
+    """Arithmetic of sizes in floating point: Numba computes integer ** -2 as an integer, 0."""
+
+    def _print_Symbol(self, symbol: sympy.Symbol) -> str:
+        return f"float({symbol.name})"
+
+
+def coefficient(value: sympy.Expr) -> str:
+    """A number, or arithmetic of sizes, as Python computes it in floating point."""
+    if value.free_symbols:
+        numbers = [part for part in value.atoms(sympy.Function) if part.is_number]
+        value = value.xreplace({part: part.evalf(17) for part in numbers})
+        return str(_Coefficients({"fully_qualified_modules": True}).doprint(value))
+    if value in (sympy.nan, sympy.oo, -sympy.oo):
+        return {sympy.nan: "np.nan", sympy.oo: "np.inf", -sympy.oo: "-np.inf"}[value]
+    if value.is_Rational and not value.is_Integer and value.q & (value.q - 1):
+        return f"{value.p} / {value.q}"
+    return str(value) if value.is_Integer else repr(float(value))
+
+
+def number(value: sympy.Expr) -> str:
+    """A number in the precision of the outputs."""
+    return f"real({coefficient(value)})"
