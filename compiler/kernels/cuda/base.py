@@ -1,0 +1,123 @@
+"""What every generated module for CUDA devices stands on: kernels, and the run of a call."""
+
+# mypy: allow-untyped-defs
+
+import copy
+import importlib
+import warnings
+
+import numpy as np
+from numba import config, cuda
+
+THREADS = 256
+"""The most threads of a block."""
+
+KERNELS: dict = {}
+"""Name -> a kernel and Numba's signature of it, in float64."""
+SIGNATURES: dict = {}
+"""Name -> the signature, with `real` for what is float64 or float32, as the arrays of a run are."""
+
+
+def kernel(signature):
+    """A kernel of the device, entered in KERNELS and SIGNATURES."""
+
+    def decorate(function):
+        # as for the CPU: cached code remembers its module's name
+        function.__qualname__ = f"{__name__}.{function.__name__}"
+        try:
+            made = cuda.jit(cache=True)(function)
+        except RuntimeError:
+            made = cuda.jit(function)
+        SIGNATURES[function.__name__] = f"void({signature})"
+        KERNELS[function.__name__] = made, f"void({signature})".replace("real", "float64")
+        return made
+
+    return decorate
+
+
+device = cuda.jit(device=True, inline="always")
+"""A function of the device. It becomes part of the kernels that call it, since without a device
+Numba compiles no functions apart."""
+
+
+def imported(name):
+    """A module, or None where it is not installed, or kernels only simulate a device."""
+    if config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+        return None
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+_cupy = imported("cupy")
+_launchers: dict = {}
+_constants: dict = {}
+
+
+def _launcher(kernel, blocks, threads, stream):
+    """A kernel with its numbers of blocks and threads; small numbers are no reason to warn."""
+    key = kernel, blocks, threads, stream
+    found = _launchers.get(key)
+    simulated = config.ENABLE_CUDASIM  # type: ignore[attr-defined]
+    if found is None or simulated:  # simulated, a kernel has no more than one launcher
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = kernel[blocks, threads, stream]
+        if len(_launchers) > 4096:
+            _launchers.clear()
+        _launchers[key] = found
+    return found
+
+
+def power_of_two(number, most):
+    """The least power of two that is not less than `number`, but no more than `most`."""
+    power = 1
+    while power < number and power < most:
+        power *= 2
+    return power
+
+
+def device_number():
+    """The number of the device that is in use; the simulated one has none."""
+    return getattr(cuda.get_current_device(), "id", 0)
+
+
+class _Run:
+    """The work of a call: its stream, and the type of its arrays.
+
+    failures: for each check of the call an int32 on the device, 1 where it failed.
+    """
+
+    def __init__(self, dtype, stream, checks=0):
+        self.dtype = dtype
+        self.stream = stream
+        self.failures = cuda.to_device(np.zeros(checks, np.int32), stream=stream)
+
+    def empty(self, shape, dtype=None):
+        """An array on the device, its entries undefined."""
+        kind = self.dtype if dtype is None else dtype
+        if _cupy is None:
+            return cuda.device_array(shape, kind, stream=self.stream)
+        return cuda.as_cuda_array(_cupy.empty(shape, kind), sync=False)
+
+    def constant(self, array, dtype=None):
+        """A constant of the module on the device, in the precision of the run."""
+        kind = self.dtype if dtype is None else np.dtype(dtype)
+        key = id(array), kind, device_number()
+        if key not in _constants:
+            _constants[key] = cuda.to_device(array.astype(kind))
+        return _constants[key]
+
+    def in_double(self):
+        """The same run for arrays of double precision."""
+        other = copy.copy(self)
+        other.dtype = np.dtype(np.float64)
+        return other
+
+    def launch(self, kernel, blocks, threads, *arguments):
+        """Start a kernel; none where there are no blocks. Numbers of Python take the precision of
+        the run; those of NumPy keep theirs."""
+        if blocks > 0:
+            given = [self.dtype.type(each) if type(each) is float else each for each in arguments]
+            _launcher(kernel, blocks, threads, self.stream)(*given)
