@@ -140,7 +140,7 @@ _targets = click.option(
     "--target",
     "targets",
     multiple=True,
-    metavar="[cpu]",
+    metavar="[cpu|cuda]",
     callback=_known_targets,
     default=("cpu",),
     show_default=True,
@@ -263,7 +263,9 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
     for difference in differences:
         click.echo(f"{directory}: {difference.file} is {difference.state}")
     if differences:
-        command = shlex.join(["derivatrix", "build", file, "-o", directory])
+        options = [word for target in targets for word in ("--target", target)]
+        words = ["derivatrix", "build", file, "-o", directory]
+        command = shlex.join([*words, *([] if targets == ("cpu",) else options)])
         click.echo(f"run: {command}", err=True)
         sys.exit(1)
     click.echo(f"{directory}: up to date")
@@ -283,11 +285,18 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
 )
 @click.option(
     "--target",
-    metavar="[cpu]",
+    metavar="[cpu|cuda]",
     callback=_known_targets,
     default="cpu",
     show_default=True,
     help="Whose plan and kernels to show.",
+)
+@click.option(
+    "--architecture",
+    metavar="NUMBER",
+    default="9.0",
+    show_default=True,
+    help="The compute capability of the devices for which kernels are compiled.",
 )
 @click.option("--dims", help='The inputs of a text: "A: p m, S: n n spd, s:".')
 @click.option("--wrt", multiple=True, metavar="NAME", help="Differentiate a text by this input.")
@@ -297,11 +306,15 @@ def explain(
     stage: str | None,
     style: str,
     target: str,
+    architecture: str,
     dims: str | None,
     wrt: Sequence[str],
     steps: bool,
 ) -> None:
     """Show the functions in FILE: declaration, formulas, plan and generated module.
+
+    With --target cuda a table of kernels comes last: what each computes, and the resources that it
+    takes on a device, which takes the toolkit (the extra cuda), but no device.
 
     FILE may name one function, as in functions.py:square. With --dims it is an expression in the
     text notation instead, whose declaration and formulas are shown.
@@ -310,6 +323,7 @@ def explain(
     Example:
         derivatrix explain functions.py:square
         derivatrix explain functions.py:square --stage plan
+        derivatrix explain functions.py:square --target cuda
         derivatrix explain "tr(A*X*B)" --dims "A: p m, X: m n, B: n p" --wrt X
         derivatrix explain "tr(A*inv(X))" --dims "A: n n, X: n n" --wrt X --steps
     """
@@ -328,6 +342,29 @@ def explain(
         for name in () if dims is not None else ("plan", "emit"):
             _heading(f"{function.name}: {name}")
             click.echo(dump(function, name, target))
+        if target == "cuda":
+            _print_kernels(function, architecture)
+
+
+def _print_kernels(function: Function, architecture: str) -> None:
+    """What each kernel for CUDA devices computes, and what it needs of them."""
+    from derivatrix.compiler.build import compile as load_compiled
+    from derivatrix.compiler.device.resources import kernels
+
+    _heading(f"{function.name}: kernels")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in ("kernel", "registers", "shared", "stack", "spilled", "computes"):
+        table.add_column(header, no_wrap=True)
+    for kernel in kernels(load_compiled(function, "cuda")):
+        found = kernel.resources(architecture)
+        spilled = found.spill_stores + found.spill_loads
+        numbers = map(str, (found.registers, found.shared, found.stack, spilled))
+        table.add_row(kernel.name, *numbers, Text(kernel.summary))
+    _console().print(table)
+    click.echo(
+        f"Compiled for compute capability {architecture}, float64. registers: of a thread, 32 bits "
+        "each; shared: bytes of a block; stack, spilled: bytes of a thread in global memory."
+    )
 
 
 def _print_steps(function: Function, style: str) -> None:
@@ -380,6 +417,12 @@ def _print_table(reports: Sequence[Report]) -> None:
     for report in reports:
         table.add_row(*_summary(report))
     _console().print(table)
+    places: dict[str, list[str]] = {}
+    for report in reports:
+        places.setdefault(report.place, []).append(report.function)
+    for place, names in places.items():
+        if place:
+            click.echo(f"in {place}: {', '.join(names)}")
 
 
 def _summary(report: Report) -> tuple[str | Text, ...]:

@@ -113,7 +113,8 @@ class FunctionText:
     were not ready, `typed` of all. lengths: the axes of the arguments, to be read from their
     shapes; sizes: what follows from them; conditions: true if the shapes are others than
     expected. call: of the kernel. unpacked: the results, to be assigned to; inner: a tuple of
-    them. value, delivered: what is returned without `out` and with it.
+    them. value, delivered: what is returned without `out` and with it. run: the name of the run of
+    a call, on a device.
     """
 
     name: str
@@ -138,6 +139,7 @@ class FunctionText:
     inner: str
     value: str
     delivered: str
+    run: str
 
 
 @dataclass(frozen=True)
@@ -165,10 +167,10 @@ def emit(module: ModuleDescription) -> str:
         for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
     ]
     tuples: dict[str, tuple[str, ...]] = {}
-    functions = [_function(function, module, tuples) for function in module.functions]
+    functions = [function_text(function, module, tuples) for function in module.functions]
     operator = _operator(module.operator, module, tuples) if module.operator else None
-    expected = [(f"_{f.name.upper()}", _expected(f, module)) for f in module.everything]
-    _check_names(module, tuples)
+    expected = [(f"_{f.name.upper()}", expected_text(f, module)) for f in module.everything]
+    check_names(module, tuples, (*BOUNDARY, *OPERATOR))
     sources = _sources(plans, [*inner, *kernels])
     if any(plan.parts is not None for plan in plans):
         sources.add(parts, "_in_parts")
@@ -182,10 +184,10 @@ def emit(module: ModuleDescription) -> str:
     if tuples:
         sources.require("collections", "namedtuple")
     return (
-        _environment()
+        environment()
         .get_template("module.py.jinja")
         .render(
-            docstring=module.docstring.replace("\\", "\\\\").replace('"""', '\\"\\"\\"'),
+            docstring=quoted(module.docstring),
             imports=sources.import_lines(),
             facts=[(name, literal(value)) for name, value in module.facts.items()],
             constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
@@ -245,7 +247,7 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.PackageLoader("derivatrix.templates", ""),
         undefined=jinja2.StrictUndefined,
@@ -256,9 +258,11 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]]) -> None:
-    """An argument may not hide what its function's body refers to, and has to be a field's name
-    where a named tuple is returned."""
+def check_names(
+    module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]], needed: Iterable[str]
+) -> None:
+    """An argument may not hide what its function's body refers to (`needed`, and names of the
+    module's own), and has to be a field's name where a named tuple is returned."""
     for fields in tuples.values():
         for name in fields:
             if name.startswith("_"):
@@ -268,7 +272,7 @@ def _check_names(module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]
                 )
     expected = [f"_{function.name.upper()}" for function in module.everything]
     kernels = {function.plan.name for function in module.everything}
-    hidden = {*BOUNDARY, *OPERATOR, *kernels, *tuples, *expected}
+    hidden = {*needed, *kernels, *tuples, *expected}
     hidden |= {"ValueError", "float", "isinstance", "type"}
     for function in module.everything:
         for argument in function.plan.arguments:
@@ -305,7 +309,7 @@ def _kernel_summary(function: FunctionDescription) -> str:
     return f"The kernel of `{function.name}`: fills {filled}."
 
 
-def _expected(function: FunctionDescription, module: ModuleDescription) -> str:
+def expected_text(function: FunctionDescription, module: ModuleDescription) -> str:
     """The names and shapes of a function's arguments, then the conditions on sizes, then the
     names of what `out` holds."""
     shapes = tuple(
@@ -326,7 +330,7 @@ def _places(result: Result, path: str) -> Iterator[tuple[str, str]]:
             yield from _places(part, f"{path}.{name}")
 
 
-def _function(
+def function_text(
     function: FunctionDescription,
     module: ModuleDescription,
     tuples: dict[str, tuple[str, ...]],
@@ -376,6 +380,7 @@ def _function(
             tuples,
         ),
         delivered=delivered,
+        run=names.exact("run"),
     )
 
 
@@ -399,7 +404,7 @@ def _operator(
     function, found = operator.function, operator.structured
     plan = function.plan
     plain = replace(function, result=tuple((name, name) for name, _ in plan.outputs))
-    text = _function(plain, module, {})
+    text = function_text(plain, module, {})
     names = Names([*(argument.name for argument in plan.arguments), text.out, text.real])
     sizes = _Sizes(plan, names)
     for result in text.results:
@@ -526,6 +531,11 @@ def _targets(names: list[str]) -> str:
 def _tuple(parts: Iterable[str]) -> str:
     texts = list(parts)
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def quoted(text: str) -> str:
+    """A text for between triple quotes."""
+    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
 def literal(value: object, indent: int = 0) -> str:

@@ -41,9 +41,12 @@ def generate_elsewhere(work: Work, workers: Workers, changed: Changed) -> list[G
     """
     arguments = [_packed(function, target) for function, target in work]
     answers = workers.map(f"{__name__}:generated", arguments, changed)
+    same = [
+        isinstance(answer, list) and answer[2] == digest(function, target)
+        for (function, target), answer in zip(work, answers, strict=True)
+    ]
     return [
-        Generated(*answer) if isinstance(answer, list) and answer[2] == digest(function) else None
-        for (function, _), answer in zip(work, answers, strict=True)
+        Generated(*answer) if known else None for answer, known in zip(answers, same, strict=True)
     ]
 
 

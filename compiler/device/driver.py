@@ -1,0 +1,318 @@
+"""The host code of a plan: which kernels are launched, on which arrays, in which order."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+
+import sympy
+
+from derivatrix.compiler.device.launches import (
+    Launch,
+    defined,
+    launches,
+    read,
+    renamed,
+)
+from derivatrix.compiler.device.text import (
+    KernelText,
+    check,
+    count,
+    finish_text,
+    kernel_text,
+    parameters,
+)
+from derivatrix.compiler.device.tiles import tiled
+from derivatrix.compiler.dimensions import LENGTH
+from derivatrix.compiler.indices import index
+from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.steps import (
+    Allocate,
+    Buffer,
+    Call,
+    Choose,
+    Fill,
+    Gemm,
+    Guard,
+    Loop,
+    Nest,
+    Newton,
+    Operand,
+    Plan,
+    Require,
+    Statement,
+    Step,
+    Store,
+)
+from derivatrix.compiler.statements import coefficient
+from derivatrix.runtime.errors import UnsupportedError
+
+
+@dataclass
+class DriverText:
+    """The host function of a plan: its name, parameters after `run`, and lines."""
+
+    name: str
+    summary: str
+    parameters: str
+    lines: list[str]
+
+
+@dataclass
+class Device:
+    """What the plans of a module become: kernels, host functions, what can fail (in order), and the
+    helper functions called, by the names of their modules."""
+
+    kernels: list[KernelText] = field(default_factory=list)
+    drivers: list[DriverText] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
+    helpers: dict[tuple[str, str], None] = field(default_factory=dict)
+
+    def add(self, plan: Plan) -> None:
+        """Add a plan, after those that it calls."""
+        for variant in plan.variants:
+            self.add(variant)
+        for equation in plan.equations:
+            for inner in (equation.residual, equation.jacobian):
+                if driver_name(inner) not in {driver.name for driver in self.drivers}:
+                    self.add(inner)
+        self.drivers.append(_Driver(plan, self).text())
+
+
+def driver_name(plan: Plan) -> str:
+    """The name of a plan's host function."""
+    return f"_{plan.name}"
+
+
+def can_fail(plan: Plan) -> bool:
+    """Whether a plan has checks."""
+    inner = [part for each in plan.equations for part in (each.residual, each.jacobian)]
+    return any(_fails(step) for step in plan.steps) or any(map(can_fail, (*plan.variants, *inner)))
+
+
+def _fails(part: Step | Statement) -> bool:
+    match part:
+        case Call() | Newton():
+            return bool(part.failure)
+        case Nest() | Loop() | Guard():
+            return any(map(_fails, part.body))
+    return isinstance(part, Require)
+
+
+def counterpart(kernel: Callable[..., bool | None]) -> tuple[str, str]:
+    """The module and the name of the host function that does for a device what a helper kernel
+    does. Raises UnsupportedError where there is none."""
+    plain = getattr(kernel, "py_func", kernel)
+    package, _, file = plain.__module__.rpartition(".")
+    name = f"{package}.cuda.{file}"
+    try:
+        module: ModuleType | None = importlib.import_module(name)
+    except ModuleNotFoundError:
+        module = None
+    if module is None or not hasattr(module, plain.__name__):
+        raise UnsupportedError(f"there is no kernel for CUDA devices of {plain.__name__}")
+    return name, plain.__name__
+
+
+class _Driver:
+    """Writes the host function of one plan."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self._plan = plan
+        self._device = device
+        taken = [argument.local for argument in plan.arguments]
+        taken += [buffer.name for _, buffer in plan.outputs]
+        self._names = Names([*taken, *re.findall(r"\w+", str(plan))])
+        self._constants = {name for name, _ in plan.constants}
+        self._kept: set[str] = set()
+        self._allocated = {step.buffer for step in plan.steps if isinstance(step, Allocate)}
+        self._number = 0
+        nests = [step for step in plan.steps if isinstance(step, Nest)]
+        self._escaping = frozenset(
+            name
+            for nest in nests
+            for name in defined(nest)
+            if any(name in set(read(other)) for other in nests if other is not nest)
+        )
+
+    def text(self) -> DriverText:
+        plan = self._plan
+        body = [line for step in plan.steps for line in self._step(step)]
+        outputs = [buffer.name for _, buffer in plan.outputs]
+        names = [*(argument.local for argument in plan.arguments), *outputs]
+        made = ", ".join(f"`{name}`" for name, _ in plan.outputs)
+        return DriverText(
+            driver_name(plan),
+            f"Launch the kernels that fill {made}.",
+            ", ".join(["run", *names]),
+            [*self._sizes(body), *body] or ["pass"],
+        )
+
+    def _sizes(self, body: Iterable[str]) -> list[str]:
+        """The sizes that lines mention, from the arguments' shapes."""
+        words = {word for line in body for word in re.findall(r"\w+", line)}
+        lines: list[str] = []
+        for size in reversed(self._plan.sizes):
+            if size.local in words:
+                axis = sympy.Symbol(f"{size.argument.local}.shape[{size.axis}]", integer=True)
+                lines.append(f"{size.local} = {index(size.value.xreplace({LENGTH: axis}))}")
+                words.update(re.findall(r"\w+", lines[-1]))
+        return lines[::-1]
+
+    def _step(self, step: Step) -> Iterator[str]:
+        match step:
+            case Allocate(buffer):
+                yield f"{buffer.name} = run.empty({_empty(buffer)})"
+            case Fill(buffer):
+                self._use("shares", "clear")
+                yield f"clear(run, {self._array(buffer)})"
+            case Nest():
+                yield from self._nest(step)
+            case Gemm():
+                yield from self._gemm(step)
+            case Call(_, kernel, arguments, failure):
+                module, name = counterpart(kernel)
+                self._device.helpers[module, name] = None
+                texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
+                if failure:
+                    texts.append(str(check(self._device.checks, failure)))
+                yield f"{name}({', '.join(['run', *texts])})"
+            case Choose(variants):
+                yield from self._choose(variants)
+            case Newton():
+                yield self._newton(step)
+
+    # Nests
+
+    def _nest(self, nest: Nest) -> Iterator[str]:
+        body = renamed(nest.body, self._kept)
+        made = launches(Nest(nest.comment, body), self._escaping, lambda: self._names.numbered("s"))
+        for launch in made:
+            yield from self._keeping(launch)
+            yield from self._launch(launch)
+        self._kept |= set(defined(nest)) & self._escaping
+
+    def _keeping(self, launch: Launch) -> Iterator[str]:
+        """Arrays for the scalars that a kernel leaves to others."""
+        for statement in launch.statements:
+            if isinstance(statement, Store):
+                buffer = statement.target.buffer
+                if buffer.role == "work" and buffer not in self._allocated:
+                    self._allocated.add(buffer)
+                    yield f"{buffer.name} = run.empty({_empty(buffer)})"
+
+    def _launch(self, launch: Launch) -> Iterator[str]:
+        self._number += 1
+        name = f"{self._plan.name}_{self._number}"
+        device = self._device
+        tiles = tiled(launch)
+        device.kernels.append(kernel_text(name, launch, tiles, device.checks))
+        found = parameters(launch)
+        arguments = [
+            *(self._array(buffer) for buffer in found.buffers),
+            *(f"run.constant({table}, np.int64)" for table in found.tables),
+            *found.sizes,
+            *found.numbers,
+            *(["run.failures"] if found.failures else []),
+        ]
+        given = ", ".join(arguments)
+        if tiles is not None:
+            self._use("shares", "each_tile")
+            points = index(count(launch.points))
+            yield f"each_tile(run, {name}, {points}, {tiles.threads}, {given})"
+            return
+        if not launch.terms:
+            self._use("shares", "each")
+            yield f"each(run, {name}, {index(count(launch.points))}, {given})"
+            return
+        self._use("shares", "sums")
+        device.kernels.append(finish_text(f"{name}_finish", launch, device.checks))
+        sizes = f"{index(count(launch.points))}, {index(count(launch.terms))}"
+        form = f"{sizes}, {launch.along}, {len(launch.sums)}"
+        yield f"sums(run, {name}, {name}_finish, {form}, {given})"
+
+    def _use(self, file: str, name: str) -> None:
+        self._device.helpers[f"derivatrix.compiler.kernels.cuda.{file}", name] = None
+
+    def _array(self, buffer: Buffer) -> str:
+        return f"run.constant({buffer.name})" if buffer.name in self._constants else buffer.name
+
+    # Products, choices, equations
+
+    def _gemm(self, step: Gemm) -> Iterator[str]:
+        self._use("blas", "gemm")
+        symbols = tuple(symbol for symbol, _ in step.batch)
+        operands = [step.left, step.right, step.target]
+        if all(operand.index == symbols for operand in operands):
+            stack = (product(tuple(extent for _, extent in step.batch)),) if symbols else ()
+            operands = [Operand(o.buffer, (*stack, *o.shape)) for o in operands]
+            loops: Sequence[tuple[sympy.Symbol, sympy.Expr]] = ()
+        else:
+            loops = step.batch
+        left, right, target = map(_operand, operands)
+        indent = ""
+        for symbol, extent in loops:
+            yield f"{indent}for {symbol} in range({index(extent)}):"
+            indent += "    "
+        texts = [
+            f"float({coefficient(step.coefficient)})",
+            *(left, repr(step.left_transposed), right, repr(step.right_transposed)),
+            *("1.0" if step.accumulate else "0.0", target),
+        ]
+        yield f"{indent}gemm(run, {', '.join(texts)})"
+
+    def _choose(self, variants: Sequence[tuple[str, sympy.Expr, Plan]]) -> Iterator[str]:
+        """The costs, then the call of the first host function that costs no more than others."""
+        for name, cost, _ in variants:
+            yield f"{name} = {index(cost)}"
+        *others, (_, _, last) = variants
+        word = "if"
+        for position, (name, _, variant) in enumerate(others, 1):
+            later = [f"{name} <= {other}" for other, _, _ in variants[position:]]
+            yield f"{word} {' and '.join(later)}:"
+            yield f"    {_called(variant)}"
+            word = "elif"
+        yield "else:"
+        yield f"    {_called(last)}"
+
+    def _newton(self, step: Newton) -> str:
+        self._use("newton", "newton")
+        operands = ", ".join(_operand(operand) for operand in step.arguments)
+        texts = [
+            "run",
+            driver_name(step.residual),
+            driver_name(step.jacobian),
+            str(step.iterations),
+            f"({operands},)",
+            _operand(step.target),
+            str(check(self._device.checks, step.failure)) if step.failure else "-1",
+        ]
+        return f"newton({', '.join(texts)})"
+
+
+def _called(plan: Plan) -> str:
+    names = [argument.local for argument in plan.arguments]
+    names += [buffer.name for _, buffer in plan.outputs]
+    return f"{driver_name(plan)}({', '.join(['run', *names])})"
+
+
+def _empty(buffer: Buffer) -> str:
+    shape = _shape(buffer.shape)
+    return f"{shape}, np.int32" if buffer.kind == "integer" else shape
+
+
+def _shape(shape: Sequence[sympy.Expr]) -> str:
+    sizes = [index(size) for size in shape] or ["1"]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _operand(operand: Operand) -> str:
+    fixed = [index(part) for part in operand.index]
+    text = f"{operand.buffer.name}[{', '.join(fixed)}]" if fixed else operand.buffer.name
+    if operand.buffer.shape[len(fixed) :] == operand.shape:
+        return text
+    return f"{text}.reshape({_shape(operand.shape)})"

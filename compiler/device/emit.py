@@ -1,0 +1,128 @@
+"""Emission of a module for CUDA devices: its text from its description, through the templates."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from derivatrix.compiler.device.driver import Device, DriverText, can_fail, driver_name
+from derivatrix.compiler.device.text import KernelText
+from derivatrix.compiler.emit import (
+    FunctionText,
+    ModuleDescription,
+    check_names,
+    environment,
+    expected_text,
+    function_text,
+    literal,
+    quoted,
+)
+from derivatrix.compiler.kernels.cuda import base, boundary, operators, shares
+from derivatrix.compiler.kernels.source import Sources
+from derivatrix.compiler.plan.steps import Plan
+
+NEEDED = ("_Call",)
+"""What public functions refer to, apart from names of the module's own."""
+
+
+@dataclass(frozen=True)
+class PublicText:
+    """A public function with its host function, and the texts of what can fail."""
+
+    function: FunctionText
+    driver: str
+    checks: str
+
+
+def emit(module: ModuleDescription) -> str:
+    """The text of the generated module. Raises DeclarationError for an input whose name is one
+    that the module itself needs, UnsupportedError for what has no kernel for devices."""
+    tuples: dict[str, tuple[str, ...]] = {}
+    functions = [function_text(function, module, tuples) for function in module.functions]
+    check_names(module, tuples, NEEDED)
+    device = Device()
+    for function in module.functions:
+        device.add(function.plan)
+    kernels, same = _distinct(device.kernels)
+    sources = _sources(device, [line for kernel in kernels for line in kernel.lines])
+    if tuples:
+        sources.require("collections", "namedtuple")
+    constants = {n: a for f in module.functions for n, a in _constants(f.plan).items()}
+    return (
+        environment()
+        .get_template("cuda.py.jinja")
+        .render(
+            docstring=quoted(module.docstring),
+            imports=sources.import_lines(),
+            facts=[(name, literal(value)) for name, value in module.facts.items()],
+            constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
+            helpers=sources.blocks(),
+            tuples=[(name, " ".join(fields)) for name, fields in tuples.items()],
+            kernels=kernels,
+            drivers=[_shared(driver, same) for driver in device.drivers],
+            expected=[
+                *((f"_{f.name.upper()}", expected_text(f, module)) for f in module.functions),
+                ("_CHECKS", literal(tuple(device.checks))),
+            ],
+            functions=[
+                PublicText(text, driver_name(f.plan), "_CHECKS" if can_fail(f.plan) else "()")
+                for f, text in zip(module.functions, functions, strict=True)
+            ],
+            module=module.name,
+        )
+    )
+
+
+def _distinct(kernels: Iterable[KernelText]) -> tuple[list[KernelText], dict[str, str]]:
+    """The kernels, and the names of those that do the same as one before, each with that one's."""
+    found: dict[KernelText, str] = {}
+    kept: dict[str, KernelText] = {}
+    same: dict[str, str] = {}
+    for kernel in kernels:
+        first = found.setdefault(replace(kernel, name="", summary=""), kernel.name)
+        kept.setdefault(first, kernel)
+        same[kernel.name] = first
+    return list(kept.values()), {name: first for name, first in same.items() if name != first}
+
+
+def _shared(driver: DriverText, same: Mapping[str, str]) -> DriverText:
+    """A host function that launches those of equal kernels that are kept."""
+    lines = [re.sub(r"\w+", lambda word: same.get(word[0], word[0]), line) for line in driver.lines]
+    return replace(driver, lines=lines)
+
+
+def _constants(plan: Plan) -> dict[str, np.ndarray]:
+    """The constant arrays of a plan and of those it calls."""
+    found = dict(plan.constants)
+    inner = [part for each in plan.equations for part in (each.residual, each.jacobian)]
+    for other in (*plan.variants, *inner):
+        found |= _constants(other)
+    return found
+
+
+def _sources(device: Device, lines: Iterable[str]) -> Sources:
+    """The helpers that a module needs, and its imports."""
+    sources = Sources()
+    sources.add(base, "kernel")
+    sources.add(base, "KERNELS")
+    for name in NEEDED:
+        sources.add(boundary, name)
+    words = {word for line in lines for word in re.findall(r"\w+", line)}
+    for name in ("lane_sum", "quotient", "remainder"):
+        if name in words:
+            sources.add(shares, name)
+    for module, name in device.helpers:
+        sources.add(importlib.import_module(module), name)
+    for operator in operators.MODULES:
+        for name in operator.KERNELS.values():
+            if name in words:
+                sources.add(operator, name)
+    if "math" in words:
+        sources.require("math")
+    sources.require("numba", "cuda")
+    sources.require("numpy", alias="np")
+    return sources

@@ -1,0 +1,391 @@
+"""The text of kernels for a CUDA device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+from sympy.core.function import AppliedUndef
+from sympy.logic.boolalg import Boolean
+
+from derivatrix.compiler import indices
+from derivatrix.compiler.device.launches import Launch, Loops
+from derivatrix.compiler.device.tiles import Tile, Tiled
+from derivatrix.compiler.kernels.cuda import operators
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.steps import (
+    Accumulate,
+    Buffer,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Name,
+    Number,
+    Operate,
+    Require,
+    Start,
+    Store,
+    Test,
+)
+from derivatrix.compiler.plan.text import CHAINS, COMPARISONS
+from derivatrix.compiler.statements import Statements
+from derivatrix.runtime.errors import UnsupportedError
+
+SIGNS = frozenset({"add", "mul", "neg", "div", "pow", "choose", "not", *CHAINS, *COMPARISONS})
+"""Operators that need no function."""
+SHARES = (("lanes", "int64"), ("splits", "int64"), ("partial", "real[::1]"))
+"""What a kernel of sums takes besides, with Numba's types."""
+RESERVED = frozenset(
+    {
+        *("run", "cuda", "real", "point", "item", "items", "first", "active", "term", "groups"),
+        *(
+            "thread",
+            "filled",
+            "entry",
+            "lane",
+            "shared",
+            "failures",
+            "THREADS",
+            "KERNELS",
+            "lane_sum",
+            "quotient",
+            "remainder",
+            "sample",
+            "place",
+            "newton",
+        ),
+        *(name for name, _ in SHARES),
+        *(f"{stem}_{number}" for stem in ("at", "rest") for number in range(16)),
+        *(name.split(".")[0] for name in operators.KERNELS.values()),
+    }
+)
+"""What no array, size or scalar of a kernel may be called."""
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """A kernel: its name, what it computes, Numba's types of its parameters (`real` is the
+    precision of the run), their names, and its lines."""
+
+    name: str
+    summary: str
+    signature: str
+    parameters: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a kernel takes: arrays, tables of indices, sizes, and numbers."""
+
+    buffers: tuple[Buffer, ...]
+    tables: tuple[str, ...]
+    sizes: tuple[str, ...]
+    numbers: tuple[str, ...]
+    failures: bool
+
+    @property
+    def typed(self) -> Iterator[tuple[str, str]]:
+        """Names and Numba's types."""
+        for buffer in self.buffers:
+            axes = ", ".join([":"] * (len(buffer.shape) - 1) + ["::1"])
+            yield buffer.name, f"{'int32' if buffer.kind == 'integer' else 'real'}[{axes}]"
+        yield from ((name, "int64[::1]") for name in self.tables)
+        yield from ((name, "int64") for name in self.sizes)
+        yield from ((name, "real") for name in self.numbers)
+        if self.failures:
+            yield "failures", "int32[::1]"
+
+
+def parameters(launch: Launch) -> Parameters:
+    """What a kernel takes."""
+    found = _Found()
+    found.visit(launch.points)
+    found.visit(launch.conditions)
+    found.visit(launch.terms)
+    found.visit(launch.inner_conditions)
+    found.visit(launch.statements)
+    known = {*found.defined, *launch.sums}
+    return Parameters(
+        tuple(found.buffers),
+        tuple(found.tables),
+        tuple(name for name in found.symbols if name not in found.indices),
+        tuple(name for name in found.names if name not in known),
+        found.failures,
+    )
+
+
+class _Found:
+    """What statements mention, in order."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[Buffer, None] = {}
+        self.tables: dict[str, None] = {}
+        self.symbols: dict[str, None] = {}
+        self.indices: set[str] = set()
+        self.names: dict[str, None] = {}
+        self.defined: set[str] = set()
+        self.failures = False
+
+    def visit(self, part: Any) -> None:
+        match part:
+            case sympy.Symbol():
+                self.symbols[part.name] = None
+            case sympy.Basic():
+                self._arithmetic(part)
+            case tuple():
+                for item in part:
+                    self.visit(item)
+                if len(part) == 2 and isinstance(part[0], sympy.Symbol):
+                    self.indices.add(part[0].name)
+            case Name(name):
+                self.names[name] = None
+            case Number(value) | Test(value):
+                self.visit(value)
+            case Load(buffer, indices):
+                self.buffers[buffer] = None
+                self.visit(indices)
+            case Operate(operator, operands):
+                if operator not in SIGNS and operator not in operators.KERNELS:
+                    raise UnsupportedError(f"there is no function for CUDA devices of {operator}")
+                self.visit(operands)
+            case Start(name):
+                self.defined.add(name)
+            case Let(name, value) | Accumulate(name, value):
+                self.visit(value)
+                self.defined.add(name)
+            case Store(target, value, _):
+                self.visit(target)
+                self.visit(value)
+            case Require(condition, _):
+                self.visit(condition)
+                self.failures = True
+            case Loop(symbol, extent, _, body):
+                self.visit(extent)
+                self.indices.add(symbol.name)
+                self.visit(body)
+            case Guard(condition, body):
+                self.visit(condition)
+                self.visit(body)
+
+    def _arithmetic(self, part: sympy.Basic) -> None:
+        for applied in sorted(part.atoms(AppliedUndef), key=str):
+            self.tables[applied.func.__name__] = None
+        for symbol in sorted(part.free_symbols, key=str):
+            self.symbols[str(symbol)] = None
+
+
+class _DeviceStatements(Statements):
+    """Statements for a device. `checks`: what can fail in a call, in order."""
+
+    nothing = "0"
+    multiplied = True
+
+    def __init__(self, checks: list[str]) -> None:
+        super().__init__(operators.KERNELS)
+        self._checks = checks
+
+    def raised(self, failure: str) -> str:
+        return f"failures[{check(self._checks, failure)}] = 1"
+
+
+def check(checks: list[str], failure: str) -> int:
+    """The number of a check, entered if it is new."""
+    if failure not in checks:
+        checks.append(failure)
+    return checks.index(failure)
+
+
+def kernel_text(name: str, launch: Launch, tiled: Tiled | None, checks: list[str]) -> KernelText:
+    """The kernel of a launch, `tiled` if that is not None."""
+    statements = _DeviceStatements(checks)
+    if tiled is not None:
+        lines = _tiled(tiled, statements)
+    elif launch.terms:
+        lines = _sums(launch, statements, _shared_terms(launch, statements), True)
+    else:
+        lines = _points(launch, statements)
+    return _kernel(name, launch, lines)
+
+
+def finish_text(name: str, launch: Launch, checks: list[str]) -> KernelText:
+    """The kernel that adds the parts of sums that several blocks made."""
+    added = [
+        f"{total} += partial[{_part(number)}point * splits + term]"
+        for number, total in enumerate(launch.sums)
+    ]
+    terms = ["for term in range(lane, splits, lanes):", *_indented(added)]
+    lines = _sums(launch, _DeviceStatements(checks), terms, False)
+    return _kernel(name, launch, lines)
+
+
+def _kernel(name: str, launch: Launch, lines: Sequence[str]) -> KernelText:
+    found = parameters(launch)
+    typed = [*found.typed, *(SHARES if launch.terms else ())]
+    real = next(buffer.name for buffer in found.buffers if buffer.kind == "real")
+    head = [f"real = {real}.dtype.type"] if any("real(" in line for line in lines) else []
+    if launch.terms:
+        head.append(f"shared = cuda.shared.array(THREADS, {real}.dtype)")
+    return KernelText(
+        name,
+        launch.comment,
+        ", ".join(kind for _, kind in typed),
+        ", ".join(parameter for parameter, _ in typed),
+        (*head, *lines),
+    )
+
+
+def _points(launch: Launch, statements: Statements) -> list[str]:
+    body = statements.lines((*launch.before, *launch.after))
+    if not launch.points:
+        return body
+    if len(launch.points) == 1:
+        ((symbol, extent),) = launch.points
+        return [_spread(str(symbol), index(extent)), *_indented(body)]
+    every = _spread("point", index(count(launch.points)))
+    return [every, *_indented([*_decoded("point", launch.points), *body])]
+
+
+def _tiled(tiled: Tiled, statements: Statements) -> list[str]:
+    """The lines of a kernel whose blocks copy their samples to shared memory and back."""
+    launch, tiles = tiled.launch, tiled.tiles
+    ((sample, samples),) = launch.points
+    arrays = [
+        f"{tile.name} = cuda.shared.array({(tile.entries, tiled.threads + 1)}, "
+        f"{tile.buffer.name}.dtype)"
+        for tile in tiles
+    ]
+    work = [f"{sample} = first + thread", *statements.lines((*launch.before, *launch.after))]
+    body = [
+        f"filled = min(cuda.blockDim.x, {index(samples)} - first)",
+        *(line for tile in tiles if tile.loaded for line in _copied(tile, "{0} = {1}")),
+        "cuda.syncthreads()",
+        "if thread < filled:",
+        *_indented(work),
+        "cuda.syncthreads()",
+        *(line for tile in tiles if tile.stored for line in _copied(tile, "{1} = {0}")),
+    ]
+    if any(tile.stored for tile in tiles):
+        body.append("cuda.syncthreads()")
+    step = "cuda.gridDim.x * cuda.blockDim.x"
+    return [
+        *arrays,
+        "thread = cuda.threadIdx.x",
+        f"for first in range(cuda.blockIdx.x * cuda.blockDim.x, {index(samples)}, {step}):",
+        *_indented(body),
+    ]
+
+
+def _copied(tile: Tile, form: str) -> list[str]:
+    """A loop over the entries of a tile and of the array, as they lie in the latter's memory."""
+    axes = [(sympy.Symbol(f"at_{axis}"), sympy.Integer(n)) for axis, n in enumerate(tile.shape)]
+    indices = ", ".join(["first + sample", *(str(symbol) for symbol, _ in axes)])
+    return [
+        f"for entry in range(thread, filled * {tile.entries}, cuda.blockDim.x):",
+        *_indented(
+            [
+                f"sample = quotient(entry, {tile.entries})",
+                f"place = remainder(entry, sample, {tile.entries})",
+                *_decoded("place", tuple(axes)),
+                form.format(f"{tile.name}[place, sample]", f"{tile.buffer.name}[{indices}]"),
+            ]
+        ),
+    ]
+
+
+def _spread(name: str, extent: str) -> str:
+    return f"for {name} in range(cuda.grid(1), {extent}, cuda.gridsize(1)):"
+
+
+def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: bool) -> list[str]:
+    """The lines of a kernel in which threads share sums. first: each item is a part of the terms of
+    a point; else it is a point, and what is added are the parts."""
+    inside = _indented([*statements.lines(launch.before), *terms])
+    place = ["point = quotient(item, splits)"] if first else ["point = item"]
+    place += _decoded("point", launch.points)
+    after = statements.lines(launch.after)
+    if launch.conditions:
+        place.append(f"active = {_all(launch.conditions)}")
+        inside = [*_indented(place), "if active:", *inside]
+    else:
+        inside = [*_indented(place), *inside]
+    if first:
+        parts = [
+            f"partial[{_part(number)}item] = {total}" for number, total in enumerate(launch.sums)
+        ]
+        after = ["if splits > 1:", *_indented(parts), "else:", *_indented(after or ["pass"])]
+    points = index(count(launch.points))
+    total = f"{points} * splits" if points != "1" else "splits"
+    return [
+        "lane = cuda.threadIdx.x % lanes",
+        "groups = cuda.blockDim.x // lanes",
+        f"items = {total}",
+        "for first in range("
+        f"cuda.blockIdx.x * groups, {'items' if first else points}, cuda.gridDim.x * groups):",
+        *_indented(
+            [
+                "item = first + cuda.threadIdx.x // lanes",
+                *(f"{total} = real(0)" for total in launch.sums),
+                f"active = item < {'items' if first else points}",
+                "if active:",
+                *inside,
+                *(f"{total} = lane_sum({total}, lanes, shared)" for total in launch.sums),
+                "if active and lane == 0:",
+                *_indented(after or ["pass"]),
+            ]
+        ),
+    ]
+
+
+def _part(number: int) -> str:
+    """Where the parts of a sum begin, as a term of an index."""
+    return f"{number} * items + " if number > 1 else "items + " if number else ""
+
+
+def _shared_terms(launch: Launch, statements: Statements) -> list[str]:
+    """The loop of a thread over its share of the terms of a point."""
+    terms = index(count(launch.terms))
+    body = statements.lines(launch.inner)
+    if launch.inner_conditions:
+        body = [f"if {_all(launch.inner_conditions)}:", *_indented(body)]
+    return [
+        "start = remainder(item, point, splits) * lanes + lane",
+        f"for term in range(start, {terms}, splits * lanes):",
+        *_indented([*_decoded("term", launch.terms), *body]),
+    ]
+
+
+def index(expression: sympy.Basic) -> str:
+    """Arithmetic of sizes and loop indices, in kernels."""
+    return indices.index(expression, multiplied=True)
+
+
+def count(loops: Loops) -> sympy.Expr:
+    """The rounds of nested loops."""
+    return product(tuple(extent for _, extent in loops))
+
+
+def _decoded(number: str, loops: Loops) -> Iterator[str]:
+    """The indices of nested loops from the number of a round."""
+    for position in range(len(loops) - 1, 0, -1):
+        symbol, extent = loops[position]
+        rest = f"rest_{position - 1}" if position > 1 else loops[0][0]
+        yield f"{rest} = quotient({number}, {index(extent)})"
+        yield f"{symbol} = remainder({number}, {rest}, {index(extent)})"
+        number = str(rest)
+    if len(loops) == 1:
+        yield f"{loops[0][0]} = {number}"
+
+
+def _all(conditions: Iterable[Boolean]) -> str:
+    return index(sympy.And(*conditions))
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+__all__ = ["KernelText", "Parameters", "finish_text", "kernel_text", "parameters"]
