@@ -12,7 +12,9 @@ import platform
 import sysconfig
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import scipy
 
 from derivatrix.runtime.errors import LoadError
 from derivatrix.runtime.report import Report, table
+from derivatrix.runtime.simulated import has_device
 from derivatrix.version import VERSION
 
 JSON = "certificate.json"
@@ -72,7 +75,8 @@ def certified(directory: str | os.PathLike[str]) -> dict[str, str]:
 def standing_reports(directory: str | os.PathLike[str]) -> dict[str, Report]:
     """By module name the reports of the certificate that modules have passed, if verification
     would be the same today: by this version of it, on this kind of machine, with the packages
-    that are here. None where there is no certificate, or one that is damaged."""
+    that are here, and on a device if there is one. None where there is no certificate, or one that
+    is damaged."""
     try:
         record = read_certificate(directory)
         if record["made_with"] != made_with():
@@ -80,13 +84,19 @@ def standing_reports(directory: str | os.PathLike[str]) -> dict[str, Report]:
         reports = [Report.from_dict(entry) for entry in record["modules"]]
     except (LoadError, KeyError, TypeError, ValueError):
         return {}
-    return {report.function: report for report in reports if report.passed}
+    return {
+        report.function: report
+        for report in reports
+        if report.passed and not (report.place and has_device())
+    }
 
 
 @cache
 def made_with() -> dict[str, str]:
     """What the outcome of a verification depends on, apart from the module."""
     packages = {package.__name__: package.__version__ for package in (numba, numpy, scipy)}
+    with suppress(PackageNotFoundError):  # only modules for CUDA devices need it
+        packages["numba_cuda"] = version("numba-cuda")
     state = hashlib.blake2b(digest_size=16)
     for path in sorted(Path(__file__).parent.glob("*.py")):
         state.update(path.read_bytes())
@@ -100,10 +110,13 @@ def made_with() -> dict[str, str]:
 
 
 def _text(reports: list[Report]) -> str:
-    cells: list[tuple[str, ...]] = [("module", "result", "checks", "digest")]
+    cells: list[tuple[str, ...]] = [("module", "result", "checks", "digest", "place")]
     for report in reports:
         result = "passed" if report.passed else f"FAILED {len(report.failures)}"
-        cells.append((report.function, result, str(len(report.rows)), report.digest))
+        count = str(len(report.rows))
+        cells.append((report.function, result, count, report.digest, report.place))
+    if not any(report.place for report in reports):
+        cells = [line[:-1] for line in cells]
     parts = [
         "# Verification certificate",
         "",

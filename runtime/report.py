@@ -48,11 +48,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The rows of one module. `function` is its name, `digest` its DIGEST."""
+    """The rows of one module. `function` is its name, `digest` its DIGEST; `place` says where its
+    kernels ran, if not where they are meant to."""
 
     function: str
     digest: str
     rows: tuple[Row, ...]
+    place: str = ""
 
     @property
     def passed(self) -> bool:
@@ -70,7 +72,7 @@ class Report:
         count = len(self.rows)
         failed = len(self.failures)
         verdict = f"passed {count} checks" if self.passed else f"FAILED {failed} of {count} checks"
-        lines = [f"{self.function}: {verdict}"]
+        lines = [f"{self.function}: {verdict}{f' in {self.place}' if self.place else ''}"]
         lines += [f"  {point}" for point in points]
         lines += ["", table(_cells(self.rows)), "", LEGEND]
         if not self.passed:
@@ -87,6 +89,7 @@ class Report:
             "function": self.function,
             "digest": self.digest,
             "passed": self.passed,
+            "place": self.place,
             "rows": rows,
         }
 
@@ -95,8 +98,9 @@ class Report:
         """The report that `to_dict` gave as plain data, with its rounded errors; those that are
         not finite are infinite. Raises KeyError, TypeError or ValueError for other data."""
         rows = tuple(_row(entry) for entry in record["rows"])
-        function, digest = (_checked(record[name], str) for name in ("function", "digest"))
-        return cls(function, digest, rows)
+        names = ("function", "digest", "place")
+        function, digest, place = (_checked(record[name], str) for name in names)
+        return cls(function, digest, rows, place)
 
     def raise_for_failure(self) -> None:
         """Raise VerificationError, with the worst rows, unless the module has passed."""

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import numpy as np
 
-from derivatrix.runtime import checks, measure, operators
+from derivatrix.runtime import checks, measure, operators, simulated
 from derivatrix.runtime.measure import Measurement
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
 from derivatrix.runtime.report import MODULE, Report, Row
@@ -34,9 +34,9 @@ SMALL = (checks.check_formulas,)
 ONCE = (
     checks.check_float32,
     checks.check_layout,
-    checks.check_kernels,
-    operators.check_operators,
 )
+ON_CPU = (checks.check_kernels, operators.check_operators)
+"""What modules for the CPU have besides: kernels to be called directly, and operators."""
 
 ADVICE = (
     'give the inputs a structure or domain where the function is defined ("positive", "spd", '
@@ -62,18 +62,26 @@ def verify(
     sizes: sizes of dimensions by name, where the small ones chosen otherwise do not suit.
     seed: of the random points; the same seed gives the same points.
     progress: called with a line of text for each point.
+    A module for CUDA devices is verified on the device, and where there is none in Numba's
+    simulator, at small sizes; the report says so (`place`).
     Raises LoadError when the module is not a generated one, ShapeError for sizes that it lacks.
     """
     surface = Surface(module)
+    if simulated.needs_simulation(module):
+        return simulated.verify_simulated(module, sizes or {}, seed)
+    place = simulated.PLACE if surface.target == "cuda" and simulated.simulating() else ""
     rows = [_functions(surface)]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), simulated.as_on_device(module):
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            for number, (measurement, extra) in enumerate(_trials(surface, sizes or {}, seed)):
+            for number, (measurement, extra) in enumerate(
+                _trials(surface, sizes or {}, seed, bool(place))
+            ):
                 if progress is not None:
                     progress(f"{surface.name}: {measurement.point.label}")
                 trial = checks.Trial(surface, measurement)
-                for check in (*EVERYWHERE, *extra, *(ONCE if number == 0 else ())):
+                once = () if number else ONCE + (ON_CPU if surface.target == "cpu" else ())
+                for check in (*EVERYWHERE, *extra, *once):
                     check(trial)
                 rows += trial.rows
         except BrokenText as error:
@@ -81,19 +89,19 @@ def verify(
         except OutOfDomain as error:
             note = f"no point was found where the declaration has a value ({error}); {ADVICE}"
             rows.append(_failure("point", note))
-    return Report(surface.name, module.DIGEST, tuple(rows))
+    return Report(surface.name, module.DIGEST, tuple(rows), place)
 
 
 Extra = tuple[Callable[[checks.Trial], None], ...]
 
 
 def _trials(
-    surface: Surface, sizes: Mapping[str, int], seed: int
+    surface: Surface, sizes: Mapping[str, int], seed: int, slow: bool
 ) -> Iterator[tuple[Measurement, Extra]]:
     declared = Text(surface.module.DECLARATION)
     for measurement in measure.small(surface, declared, sizes, seed):
         yield measurement, SMALL
-    for measurement in [] if sizes else measure.large(surface, declared, seed):
+    for measurement in [] if sizes or slow else measure.large(surface, declared, seed):
         yield measurement, ()
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from numba import types
+from numba.core.sigutils import normalize_signature
 
 from derivatrix.runtime.errors import BuildError, LoadError
 from derivatrix.runtime.parallel import Announce, listing
+from derivatrix.runtime.simulated import has_device
 from derivatrix.runtime.surface import Surface
 from derivatrix.runtime.workers import Crash, Workers
 
@@ -37,12 +39,24 @@ def warm_files(files: Sequence[Path], workers: Workers, announce: Announce) -> N
 
 
 def warm_file(path: str) -> None:
-    """Compile every kernel of a module for float64 and float32: what a worker does."""
+    """Compile every kernel of a module for float64 and float32: what a worker does. Those for CUDA
+    devices are compiled for the one that is there; without one there is nothing to do."""
     surface = Surface(_imported(Path(path)))
+    if surface.target == "cuda":
+        _warm_for_device(surface.module)
+        return
     for kind in surface.kinds:
         kernel = getattr(surface.module, f"{kind}_kernel")
         for real in (types.float64, types.float32):
             kernel.compile(tuple(_types(surface, kind, real)))
+
+
+def _warm_for_device(module: Any) -> None:
+    if not has_device():
+        return
+    for kernel, signature in module.KERNELS.values():
+        for real in ("float64", "float32"):
+            kernel.compile(normalize_signature(signature.replace("real", real))[0])
 
 
 def import_name(path: Path) -> str:

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,9 +58,12 @@ def cores() -> int:
 
 class Workers:
     """At most `jobs` processes (as many as there are cores, if it is None), started when they are
-    needed and ended with the `with` block."""
+    needed and ended with the `with` block. environment: variables that they have besides."""
 
-    def __init__(self, jobs: int | None = None) -> None:
+    def __init__(
+        self, jobs: int | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._environment = environment or {}
         self.jobs = cores() if jobs is None else jobs
         if not sys.executable:  # Python is part of another program, which is no interpreter
             self.jobs = 1
@@ -145,7 +148,7 @@ class Workers:
             [sys.executable or "", "-c", _START, json.dumps(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**_ONE_THREAD, **os.environ},
+            env={**_ONE_THREAD, **os.environ, **self._environment},
             **options,
         )
         self._started.add(process)

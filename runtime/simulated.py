@@ -1,0 +1,100 @@
+"""Verification of modules for CUDA devices where there is none: in Numba's simulator of one.
+
+Numba reads at its import whether it is to simulate, so that is done in a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from derivatrix.runtime.errors import LoadError, VerificationError
+from derivatrix.runtime.load import load
+from derivatrix.runtime.report import Report
+from derivatrix.runtime.workers import Crash, Workers
+
+PLACE = "Numba's simulator of a device"
+ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
+_NUMPY = {
+    **{name: getattr(np, f"arc{name[1:]}") for name in ("acos", "asin", "atan", "atan2")},
+    **{name: getattr(np, f"arc{name[1:]}") for name in ("acosh", "asinh", "atanh")},
+    **{name: getattr(np, name) for name in ("ceil", "copysign", "cos", "cosh", "exp", "expm1")},
+    **{name: getattr(np, name) for name in ("floor", "fmod", "hypot", "ldexp", "log", "log1p")},
+    **{name: getattr(np, name) for name in ("log2", "sin", "sinh", "sqrt", "tan", "tanh")},
+    "erf": scipy.special.erf,
+    "erfc": scipy.special.erfc,
+    "gamma": scipy.special.gamma,
+    "lgamma": scipy.special.gammaln,
+    "pow": np.power,
+}
+DEVICE_MATH = SimpleNamespace(**{**vars(math), **_NUMPY})
+"""`math` as it is on a device: infinity or nan where Python raises, and results in the precision
+of the argument."""
+
+
+def simulating() -> bool:
+    """Whether Numba simulates a device in this process."""
+    return bool(importlib.import_module("numba").config.ENABLE_CUDASIM)
+
+
+def has_device() -> bool:
+    """Whether there is a device that this process can use."""
+    return not simulating() and bool(importlib.import_module("numba.cuda").is_available())
+
+
+def needs_simulation(module: ModuleType) -> bool:
+    """Whether a module's kernels are for a device, and none can be used by this process."""
+    is_for_devices = getattr(module, "TARGET", "cpu") == "cuda"
+    return is_for_devices and not simulating() and not has_device()
+
+
+@contextmanager
+def as_on_device(module: ModuleType) -> Iterator[None]:
+    """A module's kernels, where they are simulated, with the arithmetic of a device."""
+    kept = vars(module).get("math") if simulating() else None
+    if kept is not None:
+        module.math = DEVICE_MATH  # type: ignore[attr-defined]
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        if kept is not None:
+            module.math = kept  # type: ignore[attr-defined]
+
+
+def verify_simulated(module: ModuleType, sizes: Mapping[str, int], seed: int) -> Report:
+    """The report of the module, from a process that simulates a device.
+
+    Raises LoadError where the module has no file, and VerificationError where that process ends.
+    """
+    path = getattr(module, "__file__", None)
+    if path is None:
+        raise LoadError(f"{module.__name__}: a module without a file cannot be verified")
+    argument = {"path": os.fspath(path), "sizes": dict(sizes), "seed": seed}
+    with Workers(1, ENVIRONMENT) as workers:
+        (answer,) = workers.map(f"{__name__}:verified", [argument], lambda at_work, done: None)
+    if isinstance(answer, Exception):
+        raise answer
+    if isinstance(answer, Crash):
+        error = VerificationError(f"{module.__name__}: verification broke off: {answer.reason}")
+        if answer.trace:
+            error.add_note(answer.trace)
+        raise error
+    return Report.from_dict(answer)
+
+
+def verified(argument: Mapping[str, Any]) -> dict[str, Any]:
+    """What the process does."""
+    from derivatrix.runtime.verify import verify
+
+    module = load(Path(argument["path"]))
+    return verify(module, sizes=argument["sizes"], seed=argument["seed"]).to_dict()
