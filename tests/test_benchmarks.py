@@ -21,7 +21,7 @@ from tests.benchmarks.__main__ import main
 from tests.benchmarks.contestants import CONTESTANTS
 from tests.benchmarks.contestants.base import Candidate, Contestant, Unable
 from tests.benchmarks.race import Entry, Failed, Outcome, Worker
-from tests.benchmarks.record import Case, Row, cases
+from tests.benchmarks.record import Case, Row, cases, device_cases
 from tests.benchmarks.rows import ROWS, case_of
 from tests.benchmarks.worker import Prepared, Turn
 
@@ -216,6 +216,12 @@ def test_peak_memory_counts_the_result() -> None:
 
 def test_the_rate_of_a_copy_depends_on_its_size() -> None:
     assert [RATES.copying(size) for size in (10, 2000, 10**9)] == [1e10, 1e9, 1e9]
+
+
+def test_cases_for_a_device_are_the_largest_ones() -> None:
+    row = next(row for row in ROWS if row.larger)
+    found = list(device_cases([row]))
+    assert [case.sizes for case in found[: 1 + len(row.larger)]] == [row.sizes[-1], *row.larger]
 
 
 def test_the_command_lists_rows_and_refuses_unknown_contestants() -> None:

@@ -7,15 +7,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from tests.benchmarks import machine, race, table
-from tests.benchmarks.contestants import CONTESTANTS
-from tests.benchmarks.record import Case, cases
+from tests.benchmarks.contestants import CONTESTANTS, ON_DEVICE
+from tests.benchmarks.record import Case, cases, device_cases
 from tests.benchmarks.rows import ROWS
 
 QUICK = ("derivatrix", "by-hand", "jax", "torch")
@@ -27,6 +27,7 @@ QUICK = ("derivatrix", "by-hand", "jax", "torch")
 @click.option("--threads", default="1,2", show_default=True, help="Numbers of threads.")
 @click.option("--seconds", default=0.3, show_default=True, help="For each measurement.")
 @click.option("--quick", is_flag=True, help="Two sizes, four contestants, one type, little time.")
+@click.option("--device", type=click.Choice(["cuda"]), default=None, help="Not the processor.")
 @click.option("--list", "listing", is_flag=True, help="Name the rows and stop.")
 @click.option(
     "--output",
@@ -41,16 +42,18 @@ def main(
     threads: str,
     seconds: float,
     quick: bool,
+    device: str | None,
     listing: bool,
     output: Path,
 ) -> None:
     """Compare derivatrix's derivatives with other packages' and with closed forms by hand."""
-    chosen = list(cases([row for row in ROWS if _matches(row.name, patterns)], quick))
+    rows = [row for row in ROWS if _matches(row.name, patterns)]
+    chosen = list(device_cases(rows) if device else cases(rows, quick))
     if listing or not chosen:
         names = dict.fromkeys(case.row.name for case in chosen) or [row.name for row in ROWS]
         click.echo("\n".join(names))
         return
-    names = _names(contestants, quick)
+    names = _names(contestants, quick, ON_DEVICE if device else CONTESTANTS)
     seconds = min(seconds, 0.1) if quick else seconds
     output.mkdir(parents=True, exist_ok=True)
     terminal = sys.stdout.isatty()
@@ -61,9 +64,9 @@ def main(
         if variable in os.environ:
             console.print(f"{variable} is set here; the contestants run without it")
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as scratch:
-        for count in _counts(threads):
+        for count in [_counts(threads)[-1]] if device else _counts(threads):
             outcomes += _threads(
-                console, chosen, names, count, seconds, output, Path(scratch), facts
+                console, chosen, names, count, seconds, output, Path(scratch), facts, device or ""
             )
             _write(outcomes, names, facts, output)
     console.print(table.terminal(table.times(outcomes, names, notes := table.Notes()), names))
@@ -79,13 +82,13 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(pattern.casefold() in name.casefold() for pattern in patterns)
 
 
-def _names(contestants: str | None, quick: bool) -> list[str]:
+def _names(contestants: str | None, quick: bool, known: Collection[str]) -> list[str]:
     if contestants is None:
-        return list(QUICK if quick else CONTESTANTS)
+        return list(QUICK if quick else known)
     wanted = [name.strip() for name in contestants.split(",")]
     for name in wanted:
-        if name not in CONTESTANTS:
-            raise click.BadParameter(f"{name}: choose from {', '.join(CONTESTANTS)}")
+        if name not in known:
+            raise click.BadParameter(f"{name}: choose from {', '.join(known)}")
     return wanted
 
 
@@ -107,18 +110,19 @@ def _threads(
     output: Path,
     scratch: Path,
     facts: dict[str, str],
+    device: str,
 ) -> list[race.Outcome]:
     """All cases with a number of threads."""
 
     def log(name: str) -> Path:
         return output / f"{name}-{threads}.log"
 
-    rates = race.rates(threads, scratch, log("rates"))
+    rates = race.rates(threads, scratch, log("rates"), device)
     facts[f"rates, threads={threads}"] = str(rates)
-    settings = machine.blas_settings(machine.environment(threads, scratch))
+    settings = machine.blas_settings(machine.environment(threads, scratch, device))
     facts[f"settings, threads={threads}"] = ", ".join(f"{k}={v}" for k, v in settings.items())
     outcomes = []
-    with race.workers(names, threads, scratch, log) as (rivals, missing):
+    with race.workers(names, threads, scratch, log, device) as (rivals, missing):
         facts["versions"] = ", ".join(f"{name} {each.version}" for name, each in rivals.items())
         for name, reason in missing.items():
             facts[f"{name} left out"] = reason

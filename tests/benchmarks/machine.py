@@ -23,11 +23,12 @@ QUIET = 2e-4
 """Seconds of work in 2 ms below which a process counts as idle."""
 
 
-def environment(threads: int, scratch: Path) -> dict[str, str]:
+def environment(threads: int, scratch: Path, device: str = "") -> dict[str, str]:
     """The variables that a worker starts with: a number of threads, and caches that are empty."""
     kept = {name: value for name, value in os.environ.items() if name not in UNSET}
     return kept | {
         **dict.fromkeys(POOLS, str(threads)),
+        "JAX_PLATFORMS": device or "cpu",
         "DERIVATRIX_CACHE": str(scratch / "derivatrix"),
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / "torch"),
         "PYTENSOR_FLAGS": f"base_compiledir={scratch / 'pytensor'}",
@@ -35,11 +36,11 @@ def environment(threads: int, scratch: Path) -> dict[str, str]:
 
 
 @contextmanager
-def settings(threads: int, scratch: Path) -> Iterator[None]:
+def settings(threads: int, scratch: Path, device: str = "") -> Iterator[None]:
     """What a process that is started meanwhile inherits: the variables, and `threads` of the
     processors."""
     variables, processors = dict(os.environ), _processors()
-    theirs = environment(threads, scratch)
+    theirs = environment(threads, scratch, device)
     os.environ.clear()
     os.environ.update(theirs)
     _confine(processors[:threads])

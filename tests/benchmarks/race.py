@@ -45,8 +45,9 @@ class Rival(Protocol):
 class Worker:
     """A contestant in a process of its own, which is started again if it ends or hangs."""
 
-    def __init__(self, name: str, threads: int, scratch: Path, log: Path) -> None:
+    def __init__(self, name: str, threads: int, scratch: Path, log: Path, device: str = "") -> None:
         self.name, self.threads, self.scratch, self.log = name, threads, scratch, log
+        self.device = device
         self.version = self._start()
         self.longest = 0.0
         """Seconds until its threads were idle after a block, at most."""
@@ -54,9 +55,9 @@ class Worker:
     def _start(self) -> str:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        arguments = (theirs, self.name, self.threads, self.log)
+        arguments = (theirs, self.name, self.threads, self.device, self.log)
         self.process = context.Process(target=serve, args=arguments, daemon=True)
-        with machine.settings(self.threads, self.scratch):
+        with machine.settings(self.threads, self.scratch, self.device):
             self.process.start()
         theirs.close()
         return str(self._receive())
@@ -107,12 +108,14 @@ class Worker:
         self.process.join()
 
 
-def rates(threads: int, scratch: Path, log: Path) -> machine.Rates:
+def rates(threads: int, scratch: Path, log: Path, device: str = "") -> machine.Rates:
     """The machine's rates, in a process with a worker's settings."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, "rates", threads, log), daemon=True)
-    with machine.settings(threads, scratch):
+    process = context.Process(
+        target=serve, args=(theirs, "rates", threads, device, log), daemon=True
+    )
+    with machine.settings(threads, scratch, device):
         process.start()
     found: machine.Rates
     _, found = ours.recv()
@@ -161,14 +164,18 @@ class Outcome:
 
 @contextmanager
 def workers(
-    names: Sequence[str], threads: int, scratch: Path, log: Callable[[str], Path]
+    names: Sequence[str],
+    threads: int,
+    scratch: Path,
+    log: Callable[[str], Path],
+    device: str = "",
 ) -> Iterator[tuple[dict[str, Worker], dict[str, str]]]:
     """The contestants' processes, and why others are missing."""
     found, missing = {}, {}
     with ExitStack() as stack:
         for name in names:
             try:
-                worker = Worker(name, threads, scratch, log(name))
+                worker = Worker(name, threads, scratch, log(name), device)
             except Failed as failure:
                 missing[name] = str(failure)
                 continue

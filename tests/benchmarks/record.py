@@ -29,7 +29,8 @@ class Row:
     contestant's `library`; programs: other ways to write it, which are tried too; closed: the
     derivative in NumPy and SciPy, of the inputs and for a vjp the cotangent, independent of
     derivatrix; flops: of the leanest method known, of the sizes; draw: inputs that are not drawn
-    as their structure says; without: contestants that cannot do the row, and why.
+    as their structure says; without: contestants that cannot do the row, and why; larger: sizes
+    for devices, which only pay there.
     """
 
     title: str
@@ -44,6 +45,7 @@ class Row:
     programs: tuple[Program, ...] = ()
     without: Mapping[str, str] = field(default_factory=dict)
     tolerance: float = 1e-8
+    larger: tuple[Sizes, ...] = ()
 
     @property
     def name(self) -> str:
@@ -80,7 +82,7 @@ class Case(NamedTuple):
 
     @property
     def sizes(self) -> Sizes:
-        return self.row.sizes[self.size]
+        return (*self.row.sizes, *self.row.larger)[self.size]
 
     @property
     def label(self) -> str:
@@ -133,6 +135,15 @@ def cases(rows: list[Row], quick: bool = False) -> Iterator[Case]:
         positions = range(len(row.sizes))
         for dtype in row.dtypes[:1] if quick else row.dtypes:
             for size in sorted({0, len(positions) // 2}) if quick else positions:
+                yield Case(row, size, dtype)
+
+
+def device_cases(rows: list[Row]) -> Iterator[Case]:
+    """Every row at its largest size, and at those for devices, in every type."""
+    for row in rows:
+        count = len(row.sizes)
+        for dtype in row.dtypes:
+            for size in range(count - 1, count + len(row.larger)):
                 yield Case(row, size, dtype)
 
 

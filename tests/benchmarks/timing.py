@@ -13,38 +13,48 @@ BLOCK = 0.02
 """Seconds that a block of calls takes, where a single call is not longer."""
 
 
-def block(call: Callable[[], Any], loops: int) -> float:
-    """Seconds a call, over `loops` calls after one that is not counted."""
+def at_once() -> None:
+    """What waits for calls that are done when they return."""
+
+
+def block(call: Callable[[], Any], loops: int, finish: Callable[[], None] = at_once) -> float:
+    """Seconds a call, over `loops` calls after one that is not counted; `finish` waits for them."""
     call()
+    finish()
     with without_collection():
         started = time.perf_counter()
         for _ in range(loops):
             call()
+        finish()
         return (time.perf_counter() - started) / loops
 
 
-def calibrate(call: Callable[[], Any], seconds: float = BLOCK) -> int:
+def calibrate(
+    call: Callable[[], Any], seconds: float = BLOCK, finish: Callable[[], None] = at_once
+) -> int:
     """How many calls fill a block."""
     loops = 1
     while True:
-        taken = block(call, loops) * loops
+        taken = block(call, loops, finish) * loops
         if taken >= seconds / 4:
             return max(1, round(loops * seconds / taken))
         loops *= 4
 
 
-def quickest(calls: list[Callable[[], Any]]) -> int:
+def quickest(calls: list[Callable[[], Any]], finish: Callable[[], None] = at_once) -> int:
     """The position of the call that takes least."""
     if len(calls) == 1:
         return 0
-    times = [_least(call) for call in calls]
+    times = [_least(call, finish) for call in calls]
     return times.index(min(times))
 
 
-def _least(call: Callable[[], Any]) -> float:
-    loops = calibrate(call, BLOCK / 4)
-    first = block(call, loops)
-    return first if first > BLOCK else min(first, block(call, loops), block(call, loops))
+def _least(call: Callable[[], Any], finish: Callable[[], None]) -> float:
+    loops = calibrate(call, BLOCK / 4, finish)
+    first = block(call, loops, finish)
+    if first > BLOCK:
+        return first
+    return min(first, block(call, loops, finish), block(call, loops, finish))
 
 
 def peak_bytes(call: Callable[[], Any]) -> int | None:

@@ -64,7 +64,7 @@ class Turn:
         ready = [done for candidate in candidates if (done := self._try(candidate)) is not None]
         if not ready:
             raise Unable("; ".join(f"{name}: {text}" for name, text in self.failures.items()))
-        best = ready[timing.quickest([each.call for each in ready])]
+        best = ready[timing.quickest([each.call for each in ready], self.contestant.finish)]
         self.call = best.call
         gc.collect()
         self.known[case.row.name, case.dtype] = best.variant
@@ -76,6 +76,7 @@ class Turn:
         try:
             call = candidate.make()
             call()
+            self.contestant.finish()
         except Exception as error:  # whatever another package raises, it is reported
             traceback.print_exc()
             self.failures[candidate.variant] = one_line(error)
@@ -85,22 +86,23 @@ class Turn:
 
     def measure(self) -> float:
         """Seconds a call, in one block."""
-        self.loops = self.loops or timing.calibrate(self.call)
-        return timing.block(self.call, self.loops)
+        finish = self.contestant.finish
+        self.loops = self.loops or timing.calibrate(self.call, finish=finish)
+        return timing.block(self.call, self.loops, finish)
 
     def peak(self) -> int | None:
         """Bytes that one call needs at most, its result included."""
         return timing.peak_bytes(self.call)
 
 
-def serve(connection: Connection, name: str, threads: int, log: Path) -> None:
+def serve(connection: Connection, name: str, threads: int, device: str, log: Path) -> None:
     """Answer requests (method, arguments) with (done, result or reason) until there is None."""
     _redirect(log)
     if name == "rates":
-        connection.send((True, machine.rates(threads)))
+        connection.send((True, device_rates() if device else machine.rates(threads)))
         return
     try:
-        turn = Turn(find(name, threads))
+        turn = Turn(find(name, threads, device))
     except ImportError as error:
         connection.send((False, f"not installed: {error}"))
         return
@@ -108,6 +110,13 @@ def serve(connection: Connection, name: str, threads: int, log: Path) -> None:
     with suppress(EOFError):
         while (request := connection.recv()) is not None:
             connection.send(_answer(turn, *request))
+
+
+def device_rates() -> machine.Rates:
+    """What the CUDA device reaches."""
+    from tests.benchmarks.contestants import device  # which needs CuPy
+
+    return device.rates()
 
 
 def _answer(turn: Turn, method: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:

@@ -22,14 +22,24 @@ PLACES = {
 }
 """Name -> module and class, in the order of the table's columns."""
 
+ON_DEVICE = {
+    "derivatrix": ("device", "Derivatrix"),
+    "by-hand": ("device", "ByHand"),
+    "jax": ("device_frameworks", "jax"),
+    "torch": ("device_frameworks", "torch"),
+    "torch-compile": ("device_frameworks", "torch_compile"),
+    "derivatrix-kept": ("device", "Kept"),
+}
+"""The same for those on a CUDA device."""
+
 CONTESTANTS = tuple(PLACES)
 FRAMEWORKS = CONTESTANTS[2:-2]
 """Those that the ratio compares derivatrix with: like it they return new arrays."""
 
 
-def find(name: str, threads: int) -> Contestant:
+def find(name: str, threads: int, device: str = "") -> Contestant:
     """The contestant of that name, set up. Raises ImportError where it is not installed."""
-    module, kind = PLACES[name]
+    module, kind = (ON_DEVICE if device else PLACES)[name]
     place: Any = importlib.import_module(f"{__name__}.{module}")
     contestant: Contestant = getattr(place, kind)(threads)
     return contestant

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.benchmarks.record import Program, Row, flat
+from tests.benchmarks.timing import at_once
 
 Call = Callable[[], Any]
 
@@ -45,6 +46,10 @@ class Contestant(ABC):
     def arrays(self, result: Any) -> list[np.ndarray]:
         """What the call returns, as a flat list of arrays."""
         return flat(result)
+
+    def finish(self) -> None:
+        """Wait until calls are done that return before they are."""
+        at_once()
 
     def notes(self) -> Mapping[str, float]:
         """Seconds of the stages of the last `make`, where the package can tell them."""

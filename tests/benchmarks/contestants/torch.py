@@ -60,7 +60,7 @@ class Eager(Contestant):
         self.version = torch.__version__
 
     def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
-        tensors = [torch.from_numpy(array) for array in arguments]
+        tensors = self.tensors(arguments)
         found = []
         for suffix, program in self.programs(row, "torch"):
             for variant, derivative in TRANSFORMS.derivatives(row, program).items():
@@ -69,6 +69,10 @@ class Eager(Contestant):
             if row.kind in ("vjp", "gradient"):
                 found += self.backward(row, program, suffix, tensors)
         return found
+
+    def tensors(self, arguments: Sequence[np.ndarray]) -> list[torch.Tensor]:
+        """The arguments, where they are computed with."""
+        return [torch.from_numpy(array) for array in arguments]
 
     def make(self, derivative: Program, tensors: Sequence[torch.Tensor]) -> Call:
         return lambda: derivative(*tensors)
@@ -115,4 +119,4 @@ class Compiled(Eager):
 def _numpy(result: Any) -> Any:
     if isinstance(result, list | tuple):
         return [_numpy(part) for part in result]
-    return result.detach().numpy()
+    return result.detach().cpu().numpy()

@@ -51,6 +51,7 @@ ROWS = [
         program=lambda library, X: X @ X,
         closed=square_vjp,
         sizes=BATCHES,
+        larger=({"batch": 1_000_000},),
         flops=lambda batch: batch * 4 * 27,
     ),
     Row(
@@ -60,6 +61,7 @@ ROWS = [
         program=lambda library, A, b: library.solve(A, b),
         closed=solve_vjp,
         sizes=BATCHES,
+        larger=({"batch": 1_000_000},),
         flops=lambda batch: batch * 70,
         draw=systems,
     ),
@@ -72,6 +74,7 @@ ROWS = [
         program=lambda library, S, C: library.logdet(S) + library.trace(library.solve(S, C)),
         closed=nll_gradient,
         sizes=BATCHES,
+        larger=({"batch": 1_000_000},),
         flops=lambda batch: batch * 5 * 64,
         draw=covariances,
     ),

@@ -66,6 +66,7 @@ ROWS = [
             {"batch": 1024, "d": 64, "c": 10},
             {"batch": 4096, "d": 64, "c": 10},
         ),
+        larger=({"batch": 65536, "d": 64, "c": 10},),
         flops=lambda batch, d, c: batch * c * (6 * d + TRANSCENDENTAL),
         dtypes=("float64", "float32"),
     ),

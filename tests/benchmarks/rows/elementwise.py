@@ -24,6 +24,7 @@ ROWS = [
         program=lambda library, x: library.sum(library.tanh(x * library.exp(-(x * x)))),
         closed=chain_gradient,
         sizes=tuple({"n": 10**k} for k in range(1, 7)),
+        larger=({"n": 3 * 10**7},),
         flops=lambda n: n * (2 * TRANSCENDENTAL + 8),
         dtypes=("float64", "float32"),
     ),

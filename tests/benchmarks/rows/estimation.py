@@ -57,7 +57,9 @@ def filters(generator: np.random.Generator, sizes: Sizes) -> Arrays:
     return {"P": covariance(generator, *stacked, n, n), "R": covariance(generator, m, m)}
 
 
-def kalman_row(title: str, function: dx.Function, sizes: tuple[Sizes, ...]) -> Row:
+def kalman_row(
+    title: str, function: dx.Function, sizes: tuple[Sizes, ...], larger: tuple[Sizes, ...] = ()
+) -> Row:
     return Row(
         title=title,
         kind="vjp",
@@ -65,6 +67,7 @@ def kalman_row(title: str, function: dx.Function, sizes: tuple[Sizes, ...]) -> R
         program=kalman,
         closed=kalman_vjp,
         sizes=sizes,
+        larger=larger,
         flops=kalman_flops,
         draw=filters,
     )
@@ -180,6 +183,7 @@ ROWS = [
         "Kalman updates, literal sizes",
         kalman_function("kalmans_6_3", 6, 3, batched=True),
         tuple({"batch": batch} for batch in (10, 1000, 10000)),
+        larger=({"batch": 1_000_000},),
     ),
     Row(
         title="camera projection",
@@ -188,6 +192,7 @@ ROWS = [
         program=projection,
         closed=projection_jacobian,
         sizes=tuple({"batch": batch} for batch in (1, 100, 10000, 100000)),
+        larger=({"batch": 1_000_000},),
         flops=lambda batch: batch * (250 + 3 * TRANSCENDENTAL),
         draw=cameras,
     ),

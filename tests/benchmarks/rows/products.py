@@ -42,6 +42,7 @@ ROWS = [
         program=lambda library, X: X @ X,
         closed=lambda X, cotangent: cotangent @ X.T + X.T @ cotangent,
         sizes=tuple({"n": n} for n in (2, 4, 8, 16, 32, 64, 128, 256, 512)),
+        larger=({"n": 4096},),
         flops=lambda n: 4 * n**3,
         dtypes=("float64", "float32"),
     ),
@@ -52,6 +53,7 @@ ROWS = [
         program=lambda library, X: X @ X,
         closed=square_jacobian,
         sizes=tuple({"n": n} for n in (4, 8, 16, 24, 32, 48)),
+        larger=({"n": 90},),
         flops=lambda n: n**2,
     ),
     Row(
@@ -80,6 +82,7 @@ ROWS = [
         program=lambda library, a, b: a * b,
         closed=lambda a, b: np.diag(b),
         sizes=tuple({"n": n} for n in (3, 10, 100, 1000)),
+        larger=({"n": 8000},),
         flops=lambda n: n,
     ),
 ]
