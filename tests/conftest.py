@@ -1,6 +1,7 @@
 """Shared by all tests: one cache directory of compiled modules for the whole session."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,16 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     for option, reason in LATE.items():
         config.addinivalue_line("markers", f"{option}: {reason}; runs with --{option} only")
+    config.addinivalue_line("markers", "device: needs a CUDA device; runs where there is one")
     if not hasattr(config, "workerinput"):
         remove_stale_kernels(Path(__file__).parents[1] / "compiler" / "kernels")
+
+
+def has_device():
+    """Whether there is a CUDA device; asked for only where it matters, as it takes a second."""
+    from derivatrix.runtime import simulated
+
+    return simulated.has_device()
 
 
 def remove_stale_kernels(folder):
@@ -34,6 +43,8 @@ def remove_stale_kernels(folder):
 
 def pytest_collection_modifyitems(config, items):
     left_out = [option for option in LATE if not config.getoption(f"--{option}")]
+    if any(item.get_closest_marker("device") for item in items) and not has_device():
+        left_out.append("device")
     late = [item for item in items if any(map(item.get_closest_marker, left_out))]
     config.hook.pytest_deselected(items=late)
     items[:] = [item for item in items if item not in set(late)]
@@ -48,3 +59,14 @@ def cache_directory(tmp_path_factory):
     os.environ["DERIVATRIX_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     yield os.environ["DERIVATRIX_CACHE"]
     del os.environ["DERIVATRIX_CACHE"]
+
+
+@pytest.fixture(scope="session")
+def simulator():
+    """Runs tests in a process in which Numba simulates a device (`simulation.simulated`)."""
+    from derivatrix.runtime.simulated import ENVIRONMENT
+    from derivatrix.runtime.workers import Workers
+    from tests.simulation import ask
+
+    with Workers(1, ENVIRONMENT) as workers:
+        yield partial(ask, workers)

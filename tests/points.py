@@ -1,6 +1,7 @@
 """Points and directions for a function, drawn inside each input's structure."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -69,3 +70,10 @@ def draw_all(
             shape = numbers(leaf.shape, sizes)
             values[name] = along(leaf, np.asarray(generator.normal(size=shape)))
     return values
+
+
+def leaves(result: Any) -> list[Any]:
+    """The arrays in nested tuples, in order."""
+    if isinstance(result, tuple):
+        return [leaf for part in result for leaf in leaves(part)]
+    return [result]

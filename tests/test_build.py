@@ -457,7 +457,7 @@ def test_paths_of_nothing(wrong, tmp_path, monkeypatch):
     [
         (("abacus",), "no target 'abacus'; choose from cpu"),
         ("abacus", "no target 'abacus'; choose from cpu"),
-        (["cpu", "cuda"], "'cuda' yet, it comes with a later version.*choose from cpu"),
+        (["cpu", "metal"], "no target 'metal'; choose from cpu, cuda"),
         ((), "targets is empty; expected"),
         (None, "targets is None; expected"),
         ([["cpu"]], r"no target \['cpu'\]"),
@@ -479,9 +479,9 @@ def test_numbers_of_processes_that_there_cannot_be(tmp_path, wrong):
         dx.build(double, tmp_path, jobs=wrong)
 
 
-@pytest.mark.parametrize("target", ["gpu", "cuda", None, ["cpu"]])
+@pytest.mark.parametrize("target", ["gpu", None, ["cpu"]])
 def test_targets_that_compile_has_not(target):
-    with pytest.raises(dx.UnsupportedError, match=r"no target|'cuda' yet"):
+    with pytest.raises(dx.UnsupportedError, match="no target"):
         dx.compile(double, target=target)
 
 

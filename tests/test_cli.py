@@ -286,18 +286,6 @@ def test_hand_written_files_are_refused(run, tmp_path):
     assert snapshot(tmp_path / "out") == {"square.py": b"mine = 1\n"}
 
 
-def test_a_target_that_is_not_there_yet(run, tmp_path):
-    for arguments in (
-        ("build", "functions.py", "-o", "out", "--target", "cpu", "--target", "cuda"),
-        ("check", "functions.py", "-o", "out", "--target", "cuda"),
-        ("explain", "functions.py", "--target", "cuda"),
-    ):
-        result = run(*arguments)
-        assert result.exit_code == 2
-        assert "'cuda' yet, it comes with a later version" in result.output
-    assert not (tmp_path / "out").exists()
-
-
 def test_targets_that_are_there(run):
     options = ("--target", "cpu", "--target", "cpu")
     assert run("build", "functions.py", "-o", "out", "--no-verify", *options).exit_code == 0
@@ -340,7 +328,8 @@ def test_help_has_an_example(run, command):
     result = run(command, "--help")
     assert result.exit_code == 0
     assert f"derivatrix {command} " in result.output.partition("Example:")[2]
-    assert "cuda" not in result.output
+    if command != "verify":
+        assert "cpu|cuda" in result.output
 
 
 def test_help_lists_the_commands_in_the_order_of_their_use_and_whole(run):

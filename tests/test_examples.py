@@ -8,6 +8,7 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.functionfile import load_functions
+from tests.points import leaves
 from tests.test_packaging import ROOT
 
 pytestmark = pytest.mark.xdist_group("examples")
@@ -70,13 +71,6 @@ def spoilt(module, kind, position):
 
     setattr(copy, kind, wrong)
     return copy
-
-
-def leaves(result):
-    """The arrays in nested tuples, in order."""
-    if isinstance(result, tuple):
-        return [leaf for part in result for leaf in leaves(part)]
-    return [result]
 
 
 # What the forum threads asked

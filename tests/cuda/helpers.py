@@ -1,0 +1,40 @@
+"""The kernels of the device in one module, as generated modules embed them."""
+
+import importlib.util
+import inspect
+import linecache
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import derivatrix.compiler.kernels.cuda as kernels
+from derivatrix.compiler.kernels.source import Sources
+from derivatrix.runtime.simulated import DEVICE_MATH
+
+
+def modules() -> Iterator[types.ModuleType]:
+    """The modules of kernels."""
+    for path in sorted(Path(str(kernels.__file__)).parent.glob("*.py")):
+        if path.stem != "__init__":
+            yield importlib.import_module(f"{kernels.__name__}.{path.stem}")
+
+
+def embedded(sources: Iterable[types.ModuleType]) -> types.ModuleType:
+    """All that modules define, in one module."""
+    collected = Sources()
+    collected.require("numpy", alias="np")
+    for module in sources:
+        for name, value in vars(module).items():
+            plain = getattr(value, "py_func", value)
+            made_here = getattr(plain, "__module__", "") == module.__name__
+            if made_here and (inspect.isfunction(plain) or inspect.isclass(plain)):
+                collected.add(module, name)
+    text = "\n".join([*collected.import_lines(), *collected.blocks()])
+    made = types.ModuleType("embedded_kernels")
+    made.__file__ = "<embedded kernels>"
+    linecache.cache[made.__file__] = len(text), None, text.splitlines(True), made.__file__
+    sys.modules[made.__name__] = made
+    exec(compile(text, made.__file__, "exec"), vars(made))
+    vars(made)["math"] = DEVICE_MATH
+    return made

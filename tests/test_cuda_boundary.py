@@ -1,0 +1,365 @@
+"""What public functions of modules for CUDA devices do around their kernels: in the simulator, and
+where that knows too little, with nothing that computes (`dryrun`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from tests.dryrun import Stream, device_array, dry
+from tests.simulation import simulated
+
+m, n, k = dx.dims("m n k")
+A, B = dx.matrix("A", m, k), dx.matrix("B", k, n)
+s = dx.scalar("s")
+X = dx.matrix("X", n, n)
+FUNCTIONS = {
+    "product": dx.function("product", [A, B], A @ B),
+    "scaled": dx.function("scaled", [A, s], s * dx.trace(A.T @ A)),
+    "inverse": dx.function("inverse", [X], dx.inv(X)),
+}
+LEFT = np.arange(6.0).reshape(2, 3)
+RIGHT = np.arange(12.0).reshape(3, 4) - 5
+
+
+def module(name: str = "product") -> ModuleType:
+    return dx.compile(FUNCTIONS[name], target="cuda")
+
+
+def same(actual: Any, expected: Any, real: type = np.float64) -> None:
+    actual = actual.copy_to_host() if hasattr(actual, "copy_to_host") else actual
+    assert actual.shape == np.shape(expected) and actual.dtype == real
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+# In the simulator
+
+
+@simulated
+def test_arrays_of_numpy() -> None:
+    same(module().value(LEFT, RIGHT), LEFT @ RIGHT)
+    same(module().value(LEFT.tolist(), RIGHT.astype(int)), LEFT @ RIGHT)
+    same(module().value(np.asfortranarray(LEFT), RIGHT[:, ::-1]), LEFT @ RIGHT[:, ::-1])
+    same(module("scaled").value(LEFT, 2), 2 * (LEFT**2).sum())
+
+
+@simulated
+def test_float32_where_all_arrays_are() -> None:
+    left, right = LEFT.astype(np.float32), RIGHT.astype(np.float32)
+    same(module().value(left, right), LEFT @ RIGHT, np.float32)
+    same(module().value(left, RIGHT), LEFT @ RIGHT)
+    same(module("scaled").value(left, 2.0), 2 * (LEFT**2).sum(), np.float32)
+
+
+@simulated
+def test_arrays_on_the_device_stay_there() -> None:
+    from numba import cuda
+
+    left, right = cuda.to_device(LEFT), cuda.to_device(RIGHT)
+    found = module().value(left, right)
+    assert hasattr(found, "copy_to_host")
+    same(found, LEFT @ RIGHT)
+    mixed = module().value(LEFT, right)
+    assert hasattr(mixed, "copy_to_host")
+    same(mixed, LEFT @ RIGHT)
+    single = cuda.to_device(LEFT.astype(np.float32)), cuda.to_device(RIGHT.astype(np.float32))
+    same(module().value(*single), LEFT @ RIGHT, np.float32)
+    number = module("scaled").value(left, cuda.to_device(np.array(2.0)))
+    same(number, 2 * (LEFT**2).sum())
+
+
+@simulated
+def test_out() -> None:
+    from numba import cuda
+
+    here, there = np.full((2, 4), np.nan), cuda.to_device(np.full((2, 4), np.nan))
+    for arguments in ((LEFT, RIGHT), (cuda.to_device(LEFT), RIGHT)):
+        for out in (here, there):
+            assert module().value(*arguments, out=out) is out
+            same(out, LEFT @ RIGHT)
+    wide = np.zeros((2, 8))
+    assert module().value(LEFT, RIGHT, out=wide[:, ::2]).base is wide
+    np.testing.assert_array_equal(wide[:, ::2], LEFT @ RIGHT)
+    left, right = np.empty_like(LEFT), cuda.to_device(RIGHT)
+    given = module().vjp(LEFT, RIGHT, np.ones((2, 4)), out=(left, right))
+    assert given.A is left and given.B is right
+    same(left, np.ones((2, 4)) @ RIGHT.T)
+    same(right, LEFT.T @ np.ones((2, 4)))
+    for number in (np.empty(()), cuda.to_device(np.empty(()))):
+        assert module("scaled").value(LEFT, 3.0, out=number) is number
+        same(number, 3 * (LEFT**2).sum())
+
+
+@simulated
+def test_out_that_will_not_do() -> None:
+    from numba import cuda
+
+    call = module().value
+    with pytest.raises(ValueError, match=r"product: out has shape \(2, 3\); expected \(2, 4\)"):
+        call(LEFT, RIGHT, out=np.empty((2, 3)))
+    with pytest.raises(ValueError, match=r"product: out has shape \(4, 2\); expected \(2, 4\)"):
+        call(LEFT, RIGHT, out=cuda.to_device(np.empty((4, 2))))
+    with pytest.raises(TypeError, match=r"expected a C-contiguous array of float64"):
+        call(LEFT, RIGHT, out=cuda.to_device(np.empty((2, 4), np.float32)))
+    with pytest.raises(TypeError, match=r"product: out has dtype int64; expected float64"):
+        call(LEFT, RIGHT, out=np.empty((2, 4), int))
+    with pytest.raises(TypeError, match=r"product: out is 'here'; expected an array"):
+        call(LEFT, RIGHT, out="here")
+    with pytest.raises(ValueError, match=r"product: out has 2 arrays; expected 1"):
+        call(LEFT, RIGHT, out=(np.empty((2, 4)), np.empty((2, 4))))
+    both = np.empty((3, 4))
+    with pytest.raises(ValueError, match=r"product: out.A and out.B share memory"):
+        module().vjp(both, both.T.copy(), np.empty((3, 3)), out=(both, both.reshape(4, 3)))
+
+
+@simulated
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (
+            ([[1.0, 2.0]], [[1.0]]),
+            "ValueError",
+            r"argument B has shape \(1, 1\); expected \(k, n\)",
+        ),
+        (([1.0, 2.0], [[1.0]]), "ValueError", r"argument A has shape \(2,\); expected \(m, k\)"),
+        (("text", [[1.0]]), "TypeError", "argument A is 'text'; expected real numbers"),
+        ((None, [[1.0]]), "TypeError", "argument A is None; expected real numbers"),
+        (([[1.0]], [[1.0], [1.0, 2.0]]), "ValueError", "argument B is no array"),
+    ],
+)
+def test_arguments_that_will_not_do(arguments: Any, error: str, text: str) -> None:
+    with pytest.raises(
+        {"TypeError": TypeError, "ValueError": ValueError}[error], match=f"product: {text}"
+    ):
+        module().value(*arguments)
+
+
+@simulated
+def test_arguments_on_the_device_that_will_not_do() -> None:
+    from numba import cuda
+
+    with pytest.raises(TypeError, match=r"argument A is an array of complex128 on a device"):
+        module().value(cuda.to_device(LEFT + 1j), RIGHT)
+    with pytest.raises(ValueError, match=r"argument B has shape \(2, 3\); expected \(k, n\) with"):
+        module().value(cuda.to_device(LEFT), cuda.to_device(LEFT))
+    with pytest.raises(TypeError, match=r"argument A .* install CuPy to have it converted"):
+        module().value(cuda.to_device(np.asfortranarray(LEFT)), RIGHT)
+    with pytest.raises(TypeError, match=r"argument A .* install CuPy to have it converted"):
+        module().value(cuda.to_device(LEFT.astype(np.int32)), RIGHT)
+
+
+@simulated
+def test_what_fails_on_the_device() -> None:
+    with pytest.raises(np.linalg.LinAlgError, match=r"inverse: .*singular"):
+        module("inverse").value(np.ones((3, 3)))
+    same(module("inverse").value(2 * np.eye(3)), np.eye(3) / 2)
+
+
+# Without a device
+
+
+def test_no_device_is_told_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba import cuda
+
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match=r"product: no CUDA device .* target cpu computes the"):
+        module().value(LEFT, RIGHT)
+
+
+DEVICE = SimpleNamespace(index=0, id=0)
+"""The device, as PyTorch and CuPy name it."""
+
+
+class Theirs:
+    """An array on a device, of another package than Numba."""
+
+    def __init__(self, like: Any, device: Any = DEVICE) -> None:
+        stream = None if type(self).__module__ == "torch" else 77
+        self.__cuda_array_interface__ = {**like.__cuda_array_interface__, "stream": stream}
+        self.shape, self.dtype, self.device = like.shape, like.dtype, device
+        self.is_cuda = True
+
+    def detach(self) -> Theirs:
+        return self
+
+    def block_until_ready(self) -> None:
+        Stream.waits.append(-1)
+
+    def reshape(self, shape: tuple[int, ...]) -> Theirs:
+        if shape == self.shape:
+            return self
+        return type(self)(device_array(shape, self.dtype))
+
+
+def of(package: str) -> type[Theirs]:
+    """The arrays of a package."""
+    return type("Tensor", (Theirs,), {"__module__": package})
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> type[Theirs]:
+    kind = of("torch")
+
+    def empty(shape: tuple[int, ...], dtype: type, device: Any) -> Theirs:
+        return kind(device_array(shape, dtype), device)
+
+    stream = Stream(4096)
+    stream.cuda_stream = stream.address  # type: ignore[attr-defined]
+    fake = SimpleNamespace(
+        float32=np.float32,
+        float64=np.float64,
+        empty=empty,
+        cuda=SimpleNamespace(current_stream=lambda device: stream),
+    )
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    return kind
+
+
+@pytest.fixture
+def cupy() -> Iterator[SimpleNamespace]:
+    kind = of("cupy")
+
+    class Stream:
+        entered: ClassVar[list[int]] = []
+
+        def __init__(self, address: int) -> None:
+            self.address = address
+
+        @classmethod
+        def from_external(cls, stream: Any) -> Any:
+            return cls(int(stream))
+
+        def __enter__(self) -> None:
+            self.entered.append(self.address)
+
+        def __exit__(self, *raised: object) -> None:
+            self.entered.pop()
+
+    yield SimpleNamespace(
+        ndarray=kind,
+        empty=lambda shape, dtype: kind(device_array(shape, dtype)),
+        from_dlpack=lambda value: kind(device_array(value.shape, value.dtype)),
+        asarray=lambda value: value,
+        ascontiguousarray=lambda value, dtype: kind(device_array(value.shape, dtype)),
+        cuda=SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=8192), Stream=Stream),
+    )
+
+
+@pytest.fixture
+def made() -> Iterator[ModuleType]:
+    Stream.waits.clear()
+    found = module()
+    with dry(found):
+        yield found
+
+
+def stream_of(found: ModuleType, *arguments: Any) -> int:
+    """The stream of a call."""
+    with found._Call("product", found._VALUE, arguments, ()) as call:
+        return int(call.stream)
+
+
+def test_tensors_of_pytorch(made: ModuleType, torch: type[Theirs]) -> None:
+    left, right = torch(device_array(LEFT.shape)), torch(device_array(RIGHT.shape))
+    assert stream_of(made, left, right) == 4096
+    found = made.value(left, right)
+    assert type(found) is torch and found.shape == (2, 4) and found.dtype == np.float64
+    assert found.device is DEVICE
+    assert not Stream.waits  # all of it is on the caller's stream
+    single = [torch(device_array(a.shape, np.float32)) for a in (LEFT, RIGHT)]
+    assert made.value(*single).dtype == np.float32
+    assert type(made.vjp(left, RIGHT, np.ones((2, 4))).B) is torch
+
+
+def test_tensors_of_pytorch_that_are_not_on_a_device(made: ModuleType, torch: type[Theirs]) -> None:
+    kind = type("Tensor", (np.ndarray,), {"__module__": "torch", "is_cuda": False})
+    found = made.value(LEFT.view(kind), RIGHT)
+    assert type(found) is np.ndarray
+
+
+def test_arrays_of_cupy(
+    made: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made, "_cupy", cupy)
+    left, right = cupy.ndarray(device_array(LEFT.shape)), cupy.ndarray(device_array(RIGHT.shape))
+    assert stream_of(made, left, right) == 8192
+    found = made.value(left, right)
+    assert type(found) is cupy.ndarray and found.shape == (2, 4)
+    assert not Stream.waits
+    whole = cupy.ndarray(device_array(LEFT.shape, np.int64))
+    assert made.value(whole, right).dtype == np.float64
+
+
+def test_arrays_of_several_packages(
+    made: ModuleType,
+    torch: type[Theirs],
+    cupy: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one decides; the streams of the others are waited for."""
+    monkeypatch.setattr(made, "_cupy", cupy)
+    left, right = torch(device_array(LEFT.shape)), cupy.ndarray(device_array(RIGHT.shape))
+    assert type(made.value(left, right)) is torch
+    assert Stream.waits == [77]
+    Stream.waits.clear()
+    left, right = cupy.ndarray(device_array(LEFT.shape)), torch(device_array(RIGHT.shape))
+    assert type(made.value(left, right)) is cupy.ndarray
+    assert Stream.waits == [4096]
+
+
+def test_arrays_through_dlpack(
+    made: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Capsule:
+        shape, dtype = LEFT.shape, np.dtype(np.float64)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+    with pytest.raises(TypeError, match=r"argument A is Capsule of a device .* install CuPy"):
+        made.value(Capsule(), RIGHT)
+    monkeypatch.setattr(made, "_cupy", cupy)
+    assert type(made.value(Capsule(), RIGHT)) is cupy.ndarray
+
+
+def test_arrays_of_jax(
+    made: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made, "_cupy", cupy)
+    taken: list[Any] = []
+    fake = SimpleNamespace(dlpack=SimpleNamespace(from_dlpack=lambda a: taken.append(a) or "jax"))
+    monkeypatch.setitem(sys.modules, "jax", fake)
+    left = of("jaxlib.xla")(device_array(LEFT.shape))
+    assert made.value(left, RIGHT) == "jax"
+    assert type(taken[0]) is cupy.ndarray and Stream.waits[0] == -1
+
+
+def test_memory_that_is_shared_on_the_device(made: ModuleType, torch: type[Theirs]) -> None:
+    square = device_array((3, 3))
+    with pytest.raises(ValueError, match="out shares memory with an argument"):
+        made.value(square, RIGHT[:, :3], out=torch(square))
+    with pytest.raises(ValueError, match=r"out.A and out.B share memory"):
+        made.vjp(RIGHT[:, :3], RIGHT[:, :3], np.ones((3, 3)), out=(square, torch(square)))
+
+
+def test_results_elsewhere_than_arguments(made: ModuleType, torch: type[Theirs]) -> None:
+    """What waits for `out` is on another stream than the call: the call ends when it is there."""
+    out = torch(device_array((2, 4)))
+    assert made.value(LEFT, RIGHT, out=out) is out
+    assert Stream.waits == [4096, 0]
+
+
+def test_numbers_on_the_device(torch: type[Theirs]) -> None:
+    found = module("scaled")
+    with dry(found):
+        assert type(found.value(device_array((2, 3)), 2.0)) is type(device_array(()))
+        assert found.value(device_array((2, 3)), 2.0).shape == ()
+        tensor = torch(device_array((2, 3)))
+        assert found.value(tensor, 2.0).shape == ()
+        assert found.value(tensor, torch(device_array(()))).shape == ()

@@ -1,0 +1,182 @@
+"""Kernels for CUDA devices, compiled and assembled for several of them; and what modules launch,
+looked at without launching it. No device is needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import itertools
+import re
+from collections.abc import Container, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler.device import resources
+from derivatrix.compiler.device.resources import Kernel, Resources
+from derivatrix.compiler.frontends.notation.declaration import text_function
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.kernels.cuda import base
+from tests.cuda.helpers import modules
+from tests.dryrun import REALS, dry
+from tests.identities import IDENTITIES, Identity
+from tests.points import draw_all, leaves
+from tests.test_cuda_simulated import SAMPLE
+from tests.test_examples import FUNCTIONS
+from tests.test_identities import SIZES
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("numba_cuda") is None, reason="needs numba-cuda (the extra `cuda`)"
+)
+ARCHITECTURES = ("8.0", "9.0", "10.0")
+VARIANTS = [(architecture, real) for architecture in ARCHITECTURES for real in REALS]
+QUICK = [("8.0", "float32"), ("9.0", "float64")]
+
+
+# The helper kernels, which every module has that needs them
+
+assert list(modules())  # each enters its kernels
+HELPERS = {kernel.name: kernel for kernel in resources.table(base)}
+EVERYDAY = ("clear_entries", "gemm_entries", "gemm_tiles", "cholesky_matrices", "softmax_rows")
+SPECIAL = re.compile("bessel|zeta|gamma|inverse_erf")
+"""What is computed in double precision also in runs of single precision."""
+FACTORS = 8
+"""So many operations in double precision may be for factors made of sizes, as 1/n."""
+
+
+def compilations() -> Iterator[Any]:
+    """Each helper for each architecture in each precision, most of them in thorough tests only."""
+    for name, variant in itertools.product(HELPERS, VARIANTS):
+        late = [] if name in EVERYDAY and variant in QUICK else [pytest.mark.thorough]
+        yield pytest.param(name, *variant, marks=late)
+
+
+@pytest.mark.parametrize(("name", "architecture", "real"), list(compilations()))
+def test_helper(name: str, architecture: str, real: str) -> None:
+    check(HELPERS[name], architecture, real)
+
+
+def check(kernel: Kernel, architecture: str, real: str) -> Resources:
+    """A kernel has to be compiled without calls, to code that does not spill registers, and that
+    computes in the precision of the run."""
+    ptx = kernel.ptx(architecture, real)
+    found = resources.assembled(ptx, architecture)
+    assert found.registers > 0
+    assert found.spill_stores == found.spill_loads == 0, found
+    text = inspect.getsource(kernel.function)
+    if real == "float32" and "float64" not in kernel.signature and not SPECIAL.search(text):
+        operations = r"^\s*(?:add|sub|mul|fma|div|rcp|sqrt)\S*\.f64"
+        assert len(re.findall(operations, ptx, re.MULTILINE)) <= FACTORS, kernel
+    return found
+
+
+# Those of functions
+
+
+FEW = ("[A, x; y', s]", "softmax(Q*K'/sqrt(d))*V", "kron(A,X)", "X.^2.5", "prod(x)")
+"""Identities whose kernels are compiled in tests that are not thorough."""
+
+
+def chosen(early: Container[tuple[str, str]] | None = None) -> Iterator[Any]:
+    for identity in IDENTITIES:
+        late = (identity.text, identity.wrt) not in early if early else identity.text not in FEW
+        marks = [pytest.mark.thorough] if late else []
+        yield pytest.param(identity, id=f"{identity.text} by {identity.wrt}", marks=marks)
+
+
+def turns(request: pytest.FixtureRequest, number: int) -> list[tuple[str, str]]:
+    """All architectures and precisions, or, in tests that are not thorough, one by turns."""
+    every = request.config.getoption("--thorough")
+    return VARIANTS if every else [VARIANTS[number % len(VARIANTS)]]
+
+
+@pytest.mark.parametrize("identity", list(chosen()))
+def test_identity(request: pytest.FixtureRequest, identity: Identity) -> None:
+    check_kernels(request, made(identity)[1])
+
+
+LONG = ("energy", "loss", "probabilities")
+"""Examples with many kernels."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.thorough] if n in LONG else []) for n in FUNCTIONS],
+)
+def test_example(request: pytest.FixtureRequest, name: str) -> None:
+    module = dx.compile(FUNCTIONS[name], target="cuda")
+    check_kernels(request, module)
+    check_launches(FUNCTIONS[name], module)
+
+
+@pytest.mark.parametrize("identity", list(chosen(SAMPLE)))
+def test_launches(identity: Identity) -> None:
+    check_launches(*made(identity))
+
+
+def made(identity: Identity) -> tuple[Function, ModuleType]:
+    function = text_function(identity.text, identity.dims, identity.wrt.split())
+    return function, dx.compile(function, target="cuda")
+
+
+LITERAL = (
+    ("inv(X)", "X: 2 2"),
+    pytest.param("x'*inv(S)*x", "x: 4, S: 4 4 spd", marks=pytest.mark.thorough),
+    ("logdet(S)", "S: 3 3 spd"),
+    pytest.param("inv(X)", "X: 3 3", marks=pytest.mark.thorough),
+    pytest.param("det(X)", "X: 4 4", marks=pytest.mark.thorough),
+)
+
+
+@pytest.mark.parametrize(("text", "dims"), LITERAL)
+def test_small_matrices(request: pytest.FixtureRequest, text: str, dims: str) -> None:
+    """Written out entry by entry, they are in registers: no kernel has memory of its own."""
+    check_kernels(request, dx.compile(text_function(text, dims, []), target="cuda"), 0)
+
+
+def own_kernels(module: ModuleType) -> list[Kernel]:
+    """Those that no other module has."""
+    return [kernel for kernel in resources.kernels(module) if kernel.name not in HELPERS]
+
+
+def check_kernels(
+    request: pytest.FixtureRequest, module: ModuleType, stack: float = np.inf
+) -> None:
+    """The kernels that are the module's own; no two of them are the same."""
+    own = own_kernels(module)
+    for number, kernel in enumerate(own):
+        for variant in turns(request, number):
+            assert check(kernel, *variant).stack <= stack, kernel
+    texts = [inspect.getsource(kernel.function).partition("(")[2] for kernel in own]
+    assert len(texts) == len({*texts})
+
+
+def check_launches(function: Function, module: ModuleType) -> None:
+    """Every kernel is launched with arrays and numbers of the types that it is compiled for."""
+    values = draw_all(function, seed=0, sizes={**SIZES[0], "batch": 5})
+    for real in REALS:
+        for kind in function.kinds:
+            arguments, results = function.derivatives.kernel(kind)
+            given = [np.asarray(values[leaf.name], real) for leaf in arguments]
+            with dry(module) as launches:
+                found = leaves(getattr(module, kind)(*given))
+            assert launches, kind
+            assert len(found) == len(results)
+            assert all(array.dtype == real for array in found)
+
+
+def test_what_is_spilt_is_noticed() -> None:
+    """A kernel with more numbers at hand than there are registers."""
+    from numba import cuda
+
+    terms = range(160)
+    loads = "".join(f"    x{i} = a[{i} * n]\n" for i in terms)
+    stores = "".join(f"    a[{i}] = x{i} * x{(7 * i + 3) % 160} + n\n" for i in terms)
+    scope: dict[str, Any] = {}
+    exec(f"def crowded(a, n):\n{loads}{stores}", scope)
+    made = cuda.jit(scope["crowded"])
+    found = Kernel("crowded", "", "void(real[::1], int64)", made.py_func).resources()
+    assert found.spill_stores > 0 and found.spill_loads > 0 and found.registers == 255
