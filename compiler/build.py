@@ -131,8 +131,9 @@ def build(
         steps = _Steps(work, 1 + verify + warm, workers, progress)
         modules = steps.generate()
         texts = _texts(modules)
-        with locked(directory):  # while another build removes files, they are nobody's
-            _refuse(directory, texts)
+        if _foreign(directory, texts):
+            with locked(directory):  # a file that another build removes just now is nobody's
+                _refuse(directory, texts)
         try:
             with staging(directory) as place:
                 for name, text in texts.items():
@@ -368,11 +369,16 @@ def _package_text(modules: Sequence[Generated]) -> str:
 # What is in the directory already
 
 
-def _refuse(directory: Path, texts: Iterable[str]) -> None:
-    """Raise BuildError where a file to be written is in the way that derivatrix did not write."""
+def _foreign(directory: Path, texts: Iterable[str]) -> list[str]:
+    """The files that are in the way of those to be written, and that derivatrix did not write."""
     names = [name for name in (*texts, *CERTIFICATE) if os.path.lexists(directory / name)]
     own = own_files(directory, names)
-    foreign = ", ".join(name for name in names if name not in own)
+    return [name for name in names if name not in own]
+
+
+def _refuse(directory: Path, texts: Iterable[str]) -> None:
+    """Raise BuildError where a file is in the way."""
+    foreign = ", ".join(_foreign(directory, texts))
     if foreign:
         raise BuildError(
             f"{directory}: derivatrix did not write {foreign} and will not overwrite it; move it "
