@@ -1,5 +1,5 @@
-"""The helper kernels for CUDA devices in the simulator: the files of tests/cuda, each in a process
-of its own."""
+"""The helper kernels for CUDA devices in the simulator: the files of tests/devices, each run in a
+process of its own."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ FILES = ("linear_algebra", "spectra")
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", FILES)
 def test_file(name):
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", f"tests/cuda/{name}.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", f"tests/devices/{name}.py"]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True
     )
@@ -24,6 +24,6 @@ def test_file(name):
 
 
 def test_every_file_is_run():
-    paths = (ROOT / "tests" / "cuda").glob("*.py")
+    paths = (ROOT / "tests" / "devices").glob("*.py")
     found = {path.stem for path in paths if "\ndef test_" in path.read_text(encoding="utf-8")}
     assert found == {*FILES}

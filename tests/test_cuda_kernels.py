@@ -20,7 +20,7 @@ from derivatrix.compiler.device.resources import Kernel, Resources
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.kernels.cuda import base
-from tests.cuda.helpers import modules
+from tests.devices.helpers import modules
 from tests.dryrun import REALS, dry
 from tests.identities import IDENTITIES, Identity
 from tests.points import draw_all, leaves

@@ -1,6 +1,6 @@
 """Helper kernels of linear algebra and of rows in the simulator, against NumPy and SciPy.
 
-Run with NUMBA_ENABLE_CUDASIM=1, as `pytest tests/cuda/linear_algebra.py`.
+Run with NUMBA_ENABLE_CUDASIM=1, as `pytest tests/devices/linear_algebra.py`.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from derivatrix.compiler.kernels.cuda import (
     triangular,
 )
 from derivatrix.compiler.kernels.cuda.base import _Run
-from tests.cuda import fake_libraries
+from tests.devices import fake_libraries
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 TOLERANCES = {"float64": 1e-9, "float32": 5e-3}

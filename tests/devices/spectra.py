@@ -1,6 +1,6 @@
 """Helper kernels for spectra and functions of matrices in the simulator, against NumPy and SciPy.
 
-Run with NUMBA_ENABLE_CUDASIM=1, as `pytest tests/cuda/spectra.py`.
+Run with NUMBA_ENABLE_CUDASIM=1, as `pytest tests/devices/spectra.py`.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import scipy.special
 from numba import cuda
 
 from derivatrix.compiler.kernels.cuda import bessel, elementary, special
-from tests.cuda.helpers import embedded, modules
+from tests.devices.helpers import embedded, modules
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4}
