@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
 import sympy
@@ -24,7 +25,7 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.text import Infix
 
 
-class Statements:
+class Statements(ABC):
     """Prints statements; a subclass says what follows where something required does not hold."""
 
     nothing = "()"
@@ -36,9 +37,9 @@ class Statements:
         """functions: how operators of `steps.Operate` are spelled."""
         self._infix = Infix(number, dict(functions), self.load)
 
+    @abstractmethod
     def raised(self, failure: str) -> str:
         """What is done where a requirement does not hold."""
-        raise NotImplementedError
 
     def lines(self, body: Iterable[Statement]) -> list[str]:
         """Statements, a line each or more."""

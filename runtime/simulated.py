@@ -62,13 +62,13 @@ def as_on_device(module: ModuleType) -> Iterator[None]:
     """A module's kernels, where they are simulated, with the arithmetic of a device."""
     kept = vars(module).get("math") if simulating() else None
     if kept is not None:
-        module.math = DEVICE_MATH  # type: ignore[attr-defined]
+        vars(module)["math"] = DEVICE_MATH
     try:
         with np.errstate(all="ignore"):
             yield
     finally:
         if kept is not None:
-            module.math = kept  # type: ignore[attr-defined]
+            vars(module)["math"] = kept
 
 
 def verify_simulated(module: ModuleType, sizes: Mapping[str, int], seed: int) -> Report:

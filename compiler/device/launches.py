@@ -13,6 +13,7 @@ from typing import Any
 import sympy
 from sympy.logic.boolalg import Boolean
 
+from derivatrix.compiler.plan.reads import names_read
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
     Accumulate,
@@ -261,11 +262,11 @@ def _connected(
 def _placed(launch: Launch, needed: list[Let], foreign: set[str]) -> Launch:
     """A kernel with scalars of its nest before its own statements; those that stand on its sums
     come after them."""
-    own: list[Statement] = []
-    later: list[Statement] = []
+    own: list[Let] = []
+    later: list[Let] = []
     for let in needed:
-        late = set(names_read([let])) & {*launch.sums, *(each.name for each in later)}  # type: ignore[union-attr]
-        (later if late else own).append(let)
+        late = {*launch.sums, *(each.name for each in later)}
+        (own if late.isdisjoint(names_read(let)) else later).append(let)
     moved = replace(launch, before=(*own, *launch.before), after=(*later, *launch.after))
     renames = {name: kept(name) for name in foreign}
     return replace(
@@ -286,37 +287,6 @@ def _closure(launch: Launch, lets: dict[str, Let]) -> list[Let]:
             needed.add(name)
             pending += [other for other in names_read([lets[name]]) if other in lets]
     return [let for name, let in lets.items() if name in needed]
-
-
-def names_read(part: Any) -> Iterator[str]:
-    """The names of the scalars that statements read."""
-    match part:
-        case Name(name):
-            yield name
-        case Operate(_, inner) | Loop(_, _, _, inner) | Guard(_, inner):
-            yield from names_read(inner)
-        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
-            yield from names_read(value)
-        case tuple() | list():
-            for item in part:
-                yield from names_read(item)
-
-
-def accesses(part: Any) -> Iterator[tuple[Load, bool]]:
-    """The entries that statements read or write, and whether they are written."""
-    match part:
-        case Load():
-            yield part, False
-        case Operate(_, inner) | Loop(_, _, _, inner) | Guard(_, inner):
-            yield from accesses(inner)
-        case Let(_, value) | Accumulate(_, value) | Require(value, _):
-            yield from accesses(value)
-        case Store(target, value, _):
-            yield target, True
-            yield from accesses(value)
-        case tuple() | list():
-            for item in part:
-                yield from accesses(item)
 
 
 def read(nest: Nest) -> Iterator[str]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.device.launches import Launch, accesses
+from derivatrix.compiler.device.launches import Launch
+from derivatrix.compiler.plan.reads import accesses
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,

@@ -3,11 +3,11 @@ no more of the other than the same round's entries, so that these are still in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import sympy
 
+from derivatrix.compiler.plan.reads import accesses, names_read
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Clear,
@@ -16,13 +16,9 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Load,
     Loop,
-    Name,
     Nest,
-    Operate,
-    Require,
     Statement,
     Step,
-    Store,
     renamed,
 )
 
@@ -55,13 +51,13 @@ def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
     if not isinstance(cleared, Clear) or not isinstance(loop, Loop):
         return body
     target = cleared.target
-    accesses = [load for load, _ in _accesses(loop.body) if load.buffer == target.buffer]
+    met = [load for load, _ in accesses(loop.body) if load.buffer == target.buffer]
     last = depth + 1 == len(target.buffer.shape)
     if (
         last
         or not all(isinstance(statement, Let) for statement in lets)
         or loop.extent != target.buffer.shape[depth]
-        or any(load.indices[depth] != loop.index for load in accesses)
+        or any(load.indices[depth] != loop.index for load in met)
         or (depth and not any(isinstance(part, Loop) for part in loop.body))
     ):
         return body
@@ -85,10 +81,10 @@ def _sequence(
         return None
     if not all(isinstance(statement, Let) for statement in lets):
         return None
-    written = {load.buffer for load, is_written in _accesses(first) if is_written}
-    if any(load.buffer in written for load, _ in _accesses(lets)):
+    written = {load.buffer for load, is_written in accesses(first) if is_written}
+    if any(load.buffer in written for load, _ in accesses(lets)):
         return None
-    if _sums(one) & set(_names(second)):
+    if _sums(one) & set(names_read(second)):
         return None
     loop = _fused(one, other, outermost)
     return None if loop is None else (*before, *lets, loop)
@@ -113,9 +109,9 @@ def independent(
 ) -> bool:
     """Whether rounds of different `index` do not meet: what one body writes and the other one
     reads or writes has `index` itself at one and the same axis."""
-    accesses = [list(_accesses(first)), list(_accesses(second))]
-    for buffer in {load.buffer for load, _ in accesses[0]}:
-        own = [[a for a in part if a[0].buffer == buffer] for part in accesses]
+    met = [list(accesses(first)), list(accesses(second))]
+    for buffer in {load.buffer for load, _ in met[0]}:
+        own = [[a for a in part if a[0].buffer == buffer] for part in met]
         both = [*own[0], *own[1]]
         if not own[1] or not any(is_written for _, is_written in both):
             continue
@@ -133,20 +129,6 @@ def _sums(part: Statement) -> set[str]:
     return set().union(*map(_sums, inner))
 
 
-def _names(part: Any) -> Iterator[str]:
-    """The names of scalars that statements read."""
-    match part:
-        case Name(name):
-            yield name
-        case Operate(_, inner) | Loop(_, _, _, inner) | Guard(_, inner):
-            yield from _names(inner)
-        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
-            yield from _names(value)
-        case tuple() | list():
-            for item in part:
-                yield from _names(item)
-
-
 def _indices(body: Sequence[Statement]) -> set[sympy.Symbol]:
     """The indices of all loops within."""
     found: set[sympy.Symbol] = set()
@@ -156,26 +138,3 @@ def _indices(body: Sequence[Statement]) -> set[sympy.Symbol]:
         if isinstance(part, Loop | Guard):
             found |= _indices(part.body)
     return found
-
-
-def _accesses(part: Any) -> Iterator[tuple[Load, bool]]:
-    """The entries that statements read or write, and whether they are written."""
-    match part:
-        case Load():
-            yield part, False
-        case Operate(_, operands):
-            yield from _accesses(operands)
-        case Let(_, value) | Accumulate(_, value):
-            yield from _accesses(value)
-        case Require(condition, _):
-            yield from _accesses(condition)
-        case Clear(target):
-            yield target, True
-        case Store(target, value, _):
-            yield target, True
-            yield from _accesses(value)
-        case Loop(_, _, _, body) | Guard(_, body):
-            yield from _accesses(body)
-        case tuple() | list():
-            for item in part:
-                yield from _accesses(item)

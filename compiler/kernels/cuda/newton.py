@@ -8,17 +8,11 @@ The host decides on steps, one equation after the other: it needs the residual f
 import numpy as np
 from numba import cuda
 
-from derivatrix.compiler.kernels.cuda.base import kernel
+from derivatrix.compiler.kernels.cuda.libraries import fail
 from derivatrix.compiler.kernels.cuda.lu import lu_factor, lu_solve_rows
 
 HALVINGS = 30
 """How often a step is halved that does not make the residual smaller."""
-
-
-@kernel("int32[::1], int64")
-def note_failure(failures, failure):
-    """A check has failed."""
-    failures[failure] = 1
 
 
 def newton(run, residual, jacobian, iterations, arguments, target, failure):
@@ -30,7 +24,7 @@ def newton(run, residual, jacobian, iterations, arguments, target, failure):
         solved = one_root(run, residual, jacobian, iterations, given, target[s])
         found = found and solved
     if failure >= 0 and not found:
-        run.launch(note_failure, 1, 1, run.failures, failure)
+        fail(run, failure)
 
 
 def one_root(run, residual, jacobian, iterations, given, target):

@@ -1,0 +1,56 @@
+"""What statements read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from derivatrix.compiler.plan.steps import (
+    Accumulate,
+    Clear,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Name,
+    Operate,
+    Require,
+    Store,
+)
+
+
+def names_read(part: Any) -> Iterator[str]:
+    """The names of scalars that statements read."""
+    match part:
+        case Name(name):
+            yield name
+        case Operate(_, inner) | Loop(_, _, _, inner) | Guard(_, inner):
+            yield from names_read(inner)
+        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
+            yield from names_read(value)
+        case tuple() | list():
+            for item in part:
+                yield from names_read(item)
+
+
+def accesses(part: Any) -> Iterator[tuple[Load, bool]]:
+    """The entries that statements read or write, and whether they are written."""
+    match part:
+        case Load():
+            yield part, False
+        case Operate(_, operands):
+            yield from accesses(operands)
+        case Let(_, value) | Accumulate(_, value):
+            yield from accesses(value)
+        case Require(condition, _):
+            yield from accesses(condition)
+        case Clear(target):
+            yield target, True
+        case Store(target, value, _):
+            yield target, True
+            yield from accesses(value)
+        case Loop(_, _, _, body) | Guard(_, body):
+            yield from accesses(body)
+        case tuple() | list():
+            for item in part:
+                yield from accesses(item)
