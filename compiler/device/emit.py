@@ -12,6 +12,7 @@ import numpy as np
 from derivatrix.compiler.device.driver import Device, DriverText, can_fail, driver_name
 from derivatrix.compiler.device.text import KernelText
 from derivatrix.compiler.emit import (
+    FunctionDescription,
     FunctionText,
     ModuleDescription,
     check_names,
@@ -31,10 +32,10 @@ NEEDED = ("_Call",)
 
 @dataclass(frozen=True)
 class PublicText:
-    """A public function with its host function, and the texts of what can fail."""
+    """A public function with the call of its host function, and the texts of what can fail."""
 
     function: FunctionText
-    driver: str
+    call: str
     checks: str
 
 
@@ -69,12 +70,18 @@ def emit(module: ModuleDescription) -> str:
                 ("_CHECKS", literal(tuple(device.checks))),
             ],
             functions=[
-                PublicText(text, driver_name(f.plan), "_CHECKS" if can_fail(f.plan) else "()")
+                PublicText(text, _call(f, text), "_CHECKS" if can_fail(f.plan) else "()")
                 for f, text in zip(module.functions, functions, strict=True)
             ],
             module=module.name,
         )
     )
+
+
+def _call(function: FunctionDescription, text: FunctionText) -> str:
+    """The call of a public function's host function."""
+    given = [text.run, text.parameters, *(result.name for result in text.results)]
+    return f"{driver_name(function.plan)}({', '.join(given)})"
 
 
 def _distinct(kernels: Iterable[KernelText]) -> tuple[list[KernelText], dict[str, str]]:
