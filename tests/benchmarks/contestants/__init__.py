@@ -25,9 +25,9 @@ PLACES = {
 ON_DEVICE = {
     "derivatrix": ("device", "Derivatrix"),
     "by-hand": ("device", "ByHand"),
-    "jax": ("device_frameworks", "jax"),
-    "torch": ("device_frameworks", "torch"),
-    "torch-compile": ("device_frameworks", "torch_compile"),
+    "jax": ("device_jax", "DeviceJax"),
+    "torch": ("device_torch", "DeviceEager"),
+    "torch-compile": ("device_torch", "DeviceCompiled"),
     "derivatrix-kept": ("device", "Kept"),
 }
 """The same for those on a CUDA device."""
