@@ -16,7 +16,9 @@ STEP = SMALL + 1
 MOST_BLOCKS = 65536
 LANES = 32
 """Threads that work on one row of a matrix at a time."""
-SUM, PRODUCT, MAXIMUM = range(3)
+SUM = 0
+PRODUCT = 1
+MAXIMUM = 2
 
 
 def blocks_for(stack, each):
