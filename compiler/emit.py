@@ -198,7 +198,11 @@ def emit(module: ModuleDescription) -> str:
             kernels=kernels,
             aliases=aliases,
             parted=[
-                (_parted(f.plan), f.plan.name, _tuple(map(repr, f.plan.parts.sliced)))
+                (
+                    _parted(f.plan),
+                    f.plan.name,
+                    f"{_tuple(map(repr, f.plan.parts.sliced))}, {f.plan.short_parts}",
+                )
                 for f in module.everything
                 if f.plan.parts is not None
             ],
@@ -370,7 +374,7 @@ def function_text(
         real=real,
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
-        call=f"{_called(plan, *locals_[:1])}({', '.join([*parameters, *locals_])})",
+        call=f"{_called(plan, sizes)}({', '.join([*parameters, *locals_])})",
         unpacked=_targets(locals_),
         inner=_tuple(locals_),
         value=_result(
@@ -389,11 +393,12 @@ def _parted(plan: Plan) -> str:
     return f"_{plan.name}_in_parts"
 
 
-def _called(plan: Plan, result: str = "") -> str:
-    """What a public function calls, whose first result is `result`."""
+def _called(plan: Plan, sizes: _Sizes) -> str:
+    """What a public function calls: the kernel, or what calls it in parts for much work."""
     if plan.parts is None:
         return plan.name
-    return f"({plan.name} if {result}.size < {plan.parts.entries} else {_parted(plan)})"
+    work = index(sympy.factor_terms(sizes.renamed(plan.parts.work)))
+    return f"({plan.name} if {work} < {parts.OPERATIONS} else {_parted(plan)})"
 
 
 def _operator(

@@ -13,7 +13,13 @@ from derivatrix.compiler.kernels.base import (
 )
 from derivatrix.compiler.kernels.blas import blas_trsm, gemm, mirror
 from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potrs
-from derivatrix.compiler.kernels.triangular import BLOCK, lower_inverse
+from derivatrix.compiler.kernels.triangular import (
+    BLOCK,
+    SMALL,
+    lower_inverse,
+    substitute_columns,
+    substitute_rows,
+)
 
 
 @compiled()
@@ -25,10 +31,19 @@ def cholesky_factor(lower):
     stack, n, _ = lower.shape
     info = np.empty(1, np.int32)
     for s in range(stack):
-        if n > 0:
+        if n > SMALL:
             lapack_potrf((UPPER, n, lower[s], n, info))
             if info[0] != 0:
                 return False
+            continue
+        for j in range(n):
+            if not lower[s, j, j] > 0:
+                return False
+            lower[s, j, j] = np.sqrt(lower[s, j, j])
+            for i in range(j + 1, n):
+                lower[s, i, j] /= lower[s, j, j]
+                for k in range(j + 1, i + 1):
+                    lower[s, i, k] -= lower[s, i, j] * lower[s, k, j]
     return True
 
 
@@ -38,7 +53,10 @@ def cholesky_solve_rows(lower, b):
     stack, rows, n = b.shape
     info = np.empty(1, np.int32)
     for s in range(stack):
-        if n > 0 and rows > 0:
+        if n <= SMALL:
+            substitute_rows(lower, b, s, True, False, False)
+            substitute_rows(lower, b, s, True, True, False)
+        elif rows > 0:
             lapack_potrs((UPPER, n, rows, lower[s], n, b[s], n, info))
 
 
@@ -48,7 +66,10 @@ def cholesky_solve_columns(lower, b):
     stack, n, columns = b.shape
     one = b.dtype.type(1)
     for s in range(stack):
-        if n > 0 and columns > 0:
+        if n <= SMALL:
+            substitute_columns(lower, b, s, True, False, False)
+            substitute_columns(lower, b, s, True, True, False)
+        elif columns > 0:
             blas_trsm((RIGHT, UPPER, NO, NO, columns, n, one, lower[s], n, b[s], columns))
             blas_trsm(
                 (

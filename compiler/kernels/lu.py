@@ -20,6 +20,7 @@ from derivatrix.compiler.kernels.base import (
 )
 from derivatrix.compiler.kernels.blas import blas_trsm
 from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapack_getrs
+from derivatrix.compiler.kernels.triangular import SMALL, substitute_columns, substitute_rows
 
 
 @compiled()
@@ -28,8 +29,25 @@ def lu_factor(lu, pivots):
     stack, n = pivots.shape
     info = np.empty(1, np.int32)
     for s in range(stack):
-        if n > 0:
+        if n > SMALL:
             lapack_getrf((n, n, lu[s], n, pivots[s], info))
+            continue
+        for k in range(n):
+            chosen = k
+            for j in range(k + 1, n):
+                if abs(lu[s, k, j]) > abs(lu[s, k, chosen]):
+                    chosen = j
+            pivots[s, k] = chosen + 1
+            for i in range(n):
+                kept = lu[s, i, k]
+                lu[s, i, k] = lu[s, i, chosen]
+                lu[s, i, chosen] = kept
+            if lu[s, k, k] != 0:
+                for j in range(k + 1, n):
+                    lu[s, k, j] /= lu[s, k, k]
+            for i in range(k + 1, n):
+                for j in range(k + 1, n):
+                    lu[s, i, j] -= lu[s, k, j] * lu[s, i, k]
 
 
 @compiled()
@@ -54,9 +72,18 @@ def lu_solve_rows(lu, pivots, b, transposed):
     one = b.dtype.type(1)
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
-        if n == 0 or rows == 0:
+        if rows == 0:
             continue
-        if rows == 1:
+        if n <= SMALL:
+            if transposed:
+                swap_columns(pivots[s], b[s], False)
+                substitute_rows(lu, b, s, False, True, True)
+                substitute_rows(lu, b, s, True, True, False)
+            else:
+                substitute_rows(lu, b, s, True, False, False)
+                substitute_rows(lu, b, s, False, False, True)
+                swap_columns(pivots[s], b[s], True)
+        elif rows == 1:
             lapack_getrs((which, n, rows, lu[s], n, pivots[s], b[s], n, info))
         elif transposed:
             swap_columns(pivots[s], b[s], False)
@@ -101,7 +128,16 @@ def lu_solve_columns(lu, pivots, b, transposed):
     stack, n, columns = b.shape
     one = b.dtype.type(1)
     for s in range(stack):
-        if n > 0 and columns > 0:
+        if n <= SMALL:
+            if transposed:
+                swap_rows(pivots[s], b[s], False)
+                substitute_columns(lu, b, s, False, True, True)
+                substitute_columns(lu, b, s, True, True, False)
+            else:
+                substitute_columns(lu, b, s, True, False, False)
+                substitute_columns(lu, b, s, False, False, True)
+                swap_rows(pivots[s], b[s], True)
+        elif columns > 0:
             if transposed:
                 swap_rows(pivots[s], b[s], False)
                 blas_trsm(

@@ -11,34 +11,47 @@ from concurrent.futures import ThreadPoolExecutor
 
 from numba import config
 
+OPERATIONS = 1_000_000
+"""The work that is worth the time that other threads take to start."""
 _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _POOL = list[ThreadPoolExecutor]()
 """The other threads, once they are needed."""
+_PART = 1 << 18
+"""Bytes of arguments and results that are computed at a time where temporary arrays should stay in
+the cache."""
 
 
-def _in_parts(kernel, sliced):
+def _in_parts(kernel, sliced, short):
     """The kernel, each of whose arguments is cut along its first axis if `sliced` says so, and
-    each of whose outputs is: as many parts as there are threads for Numba."""
+    each of whose outputs is: as many parts as there are threads for Numba, or more if `short`."""
+
+    def work(arrays, flags, start, stop, step):
+        for begin in range(start, stop, step):
+            end = min(begin + step, stop)
+            kernel(
+                *(
+                    array[begin:end] if cut else array
+                    for array, cut in zip(arrays, flags, strict=True)
+                )
+            )
 
     def call(*arrays):
         length = arrays[-1].shape[0]
-        count = min(_THREADS, length)
-        if count < 2:
-            kernel(*arrays)
-            return
-        if not _POOL:
+        flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
+        count = max(1, min(_THREADS, length))
+        step = length
+        if short:
+            size = sum(array.nbytes for array, cut in zip(arrays, flags, strict=True) if cut)
+            step = _PART * length // max(1, size)
+        cuts = [length * part // count for part in range(count + 1)]
+        jobs = [(arrays, flags, *cut, max(1, step)) for cut in itertools.pairwise(cuts)]
+        if count > 1 and not _POOL:
             _POOL.append(ThreadPoolExecutor(_THREADS - 1))
             if hasattr(os, "register_at_fork"):
                 os.register_at_fork(after_in_child=_POOL.clear)
-        cuts = [length * part // count for part in range(count + 1)]
-        flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
-        works = [
-            [array[start:stop] if cut else array for array, cut in zip(arrays, flags, strict=True)]
-            for start, stop in itertools.pairwise(cuts)
-        ]
-        others = [_POOL[0].submit(kernel, *work) for work in works[1:]]
+        others = [_POOL[0].submit(work, *job) for job in jobs[1:]]
         try:
-            kernel(*works[0])
+            work(*jobs[0])
         finally:
             for other in others:
                 other.exception()

@@ -20,6 +20,8 @@ from derivatrix.compiler.kernels.blas import blas_trsm, gemm
 
 BLOCK = 32
 """Inverses of triangular matrices are made by so many rows at a time."""
+SMALL = 8
+"""Up to so many rows, loops take less time than a call of LAPACK or BLAS."""
 
 
 @compiled()
@@ -34,6 +36,38 @@ def triangular_invertible(a):
 
 
 @compiled()
+def substitute_rows(a, b, s, lower, transposed, unit):
+    """Replace each row x of b[s] (rows, n) by inv(T) x, or by inv(T)' x, with the triangle T of
+    a[s]. unit: whether its diagonal is 1."""
+    _, rows, n = b.shape
+    for row in range(rows):
+        for step in range(n):
+            k = step if lower != transposed else n - 1 - step
+            if not unit:
+                b[s, row, k] /= a[s, k, k]
+            x = b[s, row, k]
+            start, stop = (k + 1, n) if lower != transposed else (0, k)
+            for i in range(start, stop):
+                b[s, row, i] -= (a[s, k, i] if transposed else a[s, i, k]) * x
+
+
+@compiled()
+def substitute_columns(a, b, s, lower, transposed, unit):
+    """As `substitute_rows`, for each column of b[s] (n, columns)."""
+    _, n, columns = b.shape
+    for step in range(n):
+        k = step if lower != transposed else n - 1 - step
+        if not unit:
+            for j in range(columns):
+                b[s, k, j] /= a[s, k, k]
+        start, stop = (k + 1, n) if lower != transposed else (0, k)
+        for i in range(start, stop):
+            factor = a[s, k, i] if transposed else a[s, i, k]
+            for j in range(columns):
+                b[s, i, j] -= factor * b[s, k, j]
+
+
+@compiled()
 def triangular_solve_rows(a, b, lower, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
     stack, rows, n = b.shape
@@ -41,7 +75,9 @@ def triangular_solve_rows(a, b, lower, transposed):
     triangle = UPPER if lower else LOWER
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
-        if n > 0 and rows > 0:
+        if n <= SMALL:
+            substitute_rows(a, b, s, lower, transposed, False)
+        elif rows > 0:
             blas_trsm((LEFT, triangle, which, NO, n, rows, one, a[s], n, b[s], n))
 
 
@@ -53,7 +89,9 @@ def triangular_solve_columns(a, b, lower, transposed):
     triangle = UPPER if lower else LOWER
     which = TRANSPOSED if transposed else NO
     for s in range(stack):
-        if n > 0 and columns > 0:
+        if n <= SMALL:
+            substitute_columns(a, b, s, lower, transposed, False)
+        elif columns > 0:
             blas_trsm((RIGHT, triangle, which, NO, columns, n, one, a[s], n, b[s], columns))
 
 

@@ -219,3 +219,18 @@ def logsumexp(
     shift = algebra.choose(finite, largest, algebra.number(0))
     powers = [algebra.exp(entry - shift) for entry in x]
     return (np.array(shift + algebra.log(sum(powers[1:], powers[0])), dtype=object),)
+
+
+def skew(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    (x, y, z), zero = arguments[0], algebra.number(0)
+    return (np.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]], dtype=object),)
+
+
+def axial(
+    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
+) -> tuple[Entries, ...]:
+    (a,) = arguments
+    vector = [a[2, 1] - a[1, 2], a[0, 2] - a[2, 0], a[1, 0] - a[0, 1]]
+    return (np.array(vector, dtype=object),)

@@ -7,7 +7,7 @@ import sympy
 
 from derivatrix.compiler.arrays import Array, apply
 from derivatrix.compiler.dimensions import Shape, shape_text
-from derivatrix.compiler.kernels import skew
+from derivatrix.compiler.kernels import skew, unrolled
 from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.runtime.errors import ShapeError
 
@@ -62,6 +62,7 @@ SKEW = register(
         unicode="skew({0})",
         latex=r"\operatorname{{skew}}({0})",
         kernel=skew.skew,
+        unrolled=unrolled.skew,
         notation=("skew",),
         description="The matrix of the cross product: skew(w) @ v is the cross product of w and v, "
         "of three entries each.",
@@ -80,6 +81,7 @@ AXIAL = register(
         unicode="axial({0})",
         latex=r"\operatorname{{axial}}({0})",
         kernel=skew.axial,
+        unrolled=unrolled.axial,
         notation=("axial",),
         description="The adjoint of skew: the vector a with a @ v = sum(A * skew(v)) for every v, "
         "for a 3 by 3 matrix A; twice the axial vector of its skew part.",

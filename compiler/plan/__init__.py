@@ -14,6 +14,7 @@ from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import readings
 from derivatrix.compiler.facts import facts
 from derivatrix.compiler.plan.common import pull_out
+from derivatrix.compiler.plan.functions import share_functions
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
@@ -51,7 +52,7 @@ def plan(
     No local name is one of `taken`; `join` makes fewer steps of many. Raises DeclarationError where
     a size does not follow from the arguments' shapes, UnsupportedError for what no kernel computes.
     """
-    found = variants(pull_out([node for _, node in outputs]))
+    found = variants(_prepared(outputs))
     shared = parts(found[0].nodes, arguments)
     if len(found) == 1:
         made = _single(name, arguments, outputs, found[0], taken, join)
@@ -66,6 +67,11 @@ def plan(
         for number, variant in enumerate(found)
     )
     return dataclasses.replace(frame.plan(name, [Choose(chosen)], {}), parts=shared)
+
+
+def _prepared(outputs: Sequence[tuple[str, ir.Node]]) -> list[ir.Node]:
+    """The outputs, before orders of multiplication are chosen."""
+    return share_functions(pull_out([node for _, node in outputs]))
 
 
 def _single(
@@ -101,7 +107,7 @@ def _usual(
     outputs: Sequence[tuple[str, ir.Node]],
 ) -> Plan:
     """A kernel that another one calls, for usual sizes."""
-    found = variants(pull_out([node for _, node in outputs]))
+    found = variants(_prepared(outputs))
     return _single(name, arguments, outputs, found[0], taken, join)
 
 

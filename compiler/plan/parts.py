@@ -1,25 +1,22 @@
-"""Kernels whose results come sample by sample, so that several threads can share the work."""
+"""Kernels whose results come sample by sample, so that several threads can share the work, and a
+part of the samples can be computed at a time."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import sympy
 
 from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.plan.matrices import groups
 from derivatrix.compiler.plan.scalars import cost
-from derivatrix.compiler.plan.sizes import nominal
+from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Parts
 from derivatrix.compiler.plan.structure import bind, split
 
-OPERATIONS = 400_000
-"""The work that is worth the time that other threads take to start."""
 OPERATION = 20
 """What an entry of an operation on matrices counts."""
-PRODUCT = 0.1
+PRODUCT = sympy.Rational(1, 10)
 """What a multiplication within a product of matrices counts."""
 
 
@@ -38,9 +35,10 @@ def parts(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Parts | Non
     if not all(_apart(node, samples) for node in nodes):
         return None
     sliced = tuple(bool(leaf.shape) and leaf.shape[0] == samples for leaf in arguments)
-    entries = _entries(roots[0].shape)
-    work = max(sum(_work(node) for node in nodes), entries)
-    return Parts(sliced, max(1, int(OPERATIONS * entries / work)))
+    works = [_work(node) for node in nodes]
+    work = sympy.Add(*works, *(product(root.shape) for root in roots))
+    fixed = any(part.free_symbols and not part.has(samples) for part in works)
+    return Parts(sliced, _rounded(sympy.expand(work)), fixed)
 
 
 def _apart(node: ir.Node, samples: sympy.Symbol) -> bool:
@@ -63,22 +61,24 @@ def _apart(node: ir.Node, samples: sympy.Symbol) -> bool:
     return True
 
 
-def _work(node: ir.Node) -> float:
-    """Operations for usual sizes."""
+def _work(node: ir.Node) -> sympy.Expr:
+    """About how many operations it takes."""
     match node:
         case ir.Einsum():
             constraints, _ = split(node)
             loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
-            points = _entries(tuple(node.sizes[label] for label in loops))
+            points = product(tuple(node.sizes[label] for label in loops))
             return points if groups(node) is None else points * PRODUCT
         case ir.Map():
-            return _entries(node.shape) * cost(node.expression)
+            return product(node.shape) * cost(node.expression)
         case ir.Sum():
-            return _entries(node.shape) * len(node.terms)
+            return product(node.shape) * len(node.terms)
         case ir.Apply():
-            return _entries(node.shape) * OPERATION
-    return 0.0
+            return product(node.shape) * OPERATION
+    return sympy.S.Zero
 
 
-def _entries(shape: Shape) -> float:
-    return math.prod(nominal(size) for size in shape)
+def _rounded(polynomial: sympy.Expr) -> sympy.Expr:
+    """With whole numbers as coefficients, rounded up."""
+    terms = polynomial.as_coefficients_dict().items()
+    return sympy.Add(*(sympy.ceiling(weight) * powers for powers, weight in terms))

@@ -57,6 +57,8 @@ class Scheduler:
         self._factored: dict[ir.Node, Factorisation] = {}
         self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
+        self._onto_symmetric: set[ir.Node] = set()
+        """Terms added to what is symmetric."""
 
     def output(self, node: ir.Node, view: View) -> None:
         """Compute `node` into an output; later readers find it there."""
@@ -141,6 +143,7 @@ class Scheduler:
         terms = self._flat(node)
         added = [] if view.local else [term for term in terms if self._is_added(term)]
         together = [term for term in terms if term not in added]
+        symmetric = not accumulate and all(map(self._symmetric, together))
         if together or not terms:
             rest = ir.Sum(tuple(together), node.shape)
             if terms or accumulate or view.local:
@@ -149,8 +152,14 @@ class Scheduler:
                 self.steps.append(Fill(view.buffer))
             accumulate = True
         for term in sorted(added, key=self._filling):
+            if symmetric:
+                self._onto_symmetric.add(term)
             self._compute(term, view, accumulate)
             accumulate = True
+            symmetric = symmetric and self._symmetric(term)
+
+    def _symmetric(self, node: ir.Node) -> bool:
+        return node.ndim == 2 and "symmetric" in self._facts(node)
 
     def _flat(self, node: ir.Sum) -> list[ir.Node]:
         terms: list[ir.Node] = []
@@ -284,7 +293,7 @@ class Scheduler:
                 accumulate,
                 named(target.operand),
                 extents,
-                not accumulate and node.ndim == 2 and "symmetric" in self._facts(node),
+                self._symmetric(node) and (not accumulate or node in self._onto_symmetric),
             )
         )
 

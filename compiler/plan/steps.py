@@ -338,11 +338,16 @@ class Size:
 
 @dataclass(frozen=True)
 class Parts:
-    """How a kernel's work is shared by threads: which arguments are cut along their first axis, as
-    all outputs are, and how many entries of the first output make that worth it."""
+    """How a kernel's work is cut along the first axis of its outputs.
+
+    sliced: which arguments are cut, as all outputs are.
+    work: about how many operations it takes, by the sizes.
+    fixed: whether each part does work that does not become less with its length.
+    """
 
     sliced: tuple[bool, ...]
-    entries: int
+    work: sympy.Expr
+    fixed: bool
 
 
 @dataclass(frozen=True)
@@ -367,6 +372,14 @@ class Plan:
         """The plans that this one chooses from when it is called."""
         choices = (step for step in self.steps if isinstance(step, Choose))
         return tuple(variant for choice in choices for _, _, variant in choice.variants)
+
+    @property
+    def short_parts(self) -> bool:
+        """Whether it pays to compute a part at a time whose arrays stay in the cache: where there
+        are arrays besides arguments and outputs."""
+        steps = [step for plan in (self, *self.variants) for step in plan.steps]
+        held = any(isinstance(step, Allocate) for step in steps)
+        return self.parts is not None and not self.parts.fixed and held
 
     @property
     def equations(self) -> tuple[Newton, ...]:
