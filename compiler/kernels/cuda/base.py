@@ -37,7 +37,9 @@ def kernel(signature):
 
 device = cuda.jit(device=True, inline="always")
 """A function of the device. It becomes part of the kernels that call it, since without a device
-Numba compiles no functions apart."""
+Numba compiles no functions apart. Each call within a call doubles the numbers of Numba's labels,
+for all kernels of the process: after some hundred kernels with several levels their names are too
+long for the compiler. So functions that many kernels need call no others."""
 
 
 def imported(name):

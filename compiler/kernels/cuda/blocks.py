@@ -16,9 +16,6 @@ STEP = SMALL + 1
 MOST_BLOCKS = 65536
 LANES = 32
 """Threads that work on one row of a matrix at a time."""
-SUM = 0
-PRODUCT = 1
-MAXIMUM = 2
 
 
 def blocks_for(stack, each):
@@ -58,51 +55,60 @@ def larger(x, y):
 
 
 @device
-def combined(x, y, how):
-    """x + y, x y, or the larger of them."""
-    if how == SUM:
-        return x + y
-    return x * y if how == PRODUCT else larger(x, y)
+def block_sum(value, shared):
+    """The sum of the values of a row of threads, a power of two; every one of them gets it.
 
-
-@device
-def lane_reduction(value, lanes, shared, how):
-    """What the values of each group of `lanes` threads combine to; all of them get it.
-
-    lanes: a power of two that divides the threads of a row. shared: an array in shared memory with
-    an entry for each thread of the block. Called by all threads of a block.
+    shared: an array in shared memory, with an entry for each thread of the block.
     """
-    place = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-    lane = cuda.threadIdx.x & (lanes - 1)
+    start = cuda.threadIdx.y * cuda.blockDim.x
+    place = start + cuda.threadIdx.x
     shared[place] = value
-    half = lanes >> 1
+    half = cuda.blockDim.x >> 1
     while half > 0:
         cuda.syncthreads()
-        if lane < half:
-            shared[place] = combined(shared[place], shared[place + half], how)
+        if cuda.threadIdx.x < half:
+            shared[place] += shared[place + half]
         half >>= 1
     cuda.syncthreads()
-    result = shared[place - lane]
+    total = shared[start]
     cuda.syncthreads()
-    return result
-
-
-@device
-def block_sum(value, shared):
-    """The sum of the values of a row of threads, a power of two; every one of them gets it."""
-    return lane_reduction(value, cuda.blockDim.x, shared, SUM)
+    return total
 
 
 @device
 def block_product(value, shared):
-    """The product of the values of a row of threads."""
-    return lane_reduction(value, cuda.blockDim.x, shared, PRODUCT)
+    """The product of the values of a row of threads, as `block_sum`."""
+    start = cuda.threadIdx.y * cuda.blockDim.x
+    place = start + cuda.threadIdx.x
+    shared[place] = value
+    half = cuda.blockDim.x >> 1
+    while half > 0:
+        cuda.syncthreads()
+        if cuda.threadIdx.x < half:
+            shared[place] *= shared[place + half]
+        half >>= 1
+    cuda.syncthreads()
+    total = shared[start]
+    cuda.syncthreads()
+    return total
 
 
 @device
 def block_maximum(value, shared):
-    """The largest of the values of a row of threads, nan if one is."""
-    return lane_reduction(value, cuda.blockDim.x, shared, MAXIMUM)
+    """The largest of the values of a row of threads, nan if one is; as `block_sum`."""
+    start = cuda.threadIdx.y * cuda.blockDim.x
+    place = start + cuda.threadIdx.x
+    shared[place] = value
+    half = cuda.blockDim.x >> 1
+    while half > 0:
+        cuda.syncthreads()
+        if cuda.threadIdx.x < half:
+            shared[place] = larger(shared[place], shared[place + half])
+        half >>= 1
+    cuda.syncthreads()
+    largest = shared[start]
+    cuda.syncthreads()
+    return largest
 
 
 @device

@@ -6,7 +6,6 @@ import numpy as np
 from numba import cuda
 
 from derivatrix.compiler.kernels.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.compiler.kernels.cuda.blocks import SUM, lane_reduction
 
 BUSY = 1 << 17
 """So many threads keep any device busy. Numbers of threads follow from sizes alone, so that results
@@ -30,7 +29,18 @@ def remainder(number, quotient, divisor):
 def lane_sum(value, lanes, shared):
     """The sum of `value` over each group of `lanes` threads, for all of them. Called by all threads
     of a block; `shared`: an array of as many entries."""
-    return lane_reduction(value, lanes, shared, SUM)
+    thread = cuda.threadIdx.x
+    shared[thread] = value
+    cuda.syncthreads()
+    step = lanes // 2
+    while step > 0:
+        if thread % lanes < step:
+            shared[thread] += shared[thread + step]
+        cuda.syncthreads()
+        step //= 2
+    total = shared[thread - thread % lanes]
+    cuda.syncthreads()
+    return total
 
 
 @kernel("real[::1]")
