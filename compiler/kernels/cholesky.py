@@ -5,20 +5,17 @@
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
-    NO,
-    RIGHT,
-    TRANSPOSED,
     UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm, gemm, mirror
+from derivatrix.compiler.kernels.blas import gemm, mirror
 from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potrs
 from derivatrix.compiler.kernels.triangular import (
     BLOCK,
     SMALL,
     lower_inverse,
-    substitute_columns,
-    substitute_rows,
+    solve_columns,
+    solve_rows,
 )
 
 
@@ -53,39 +50,19 @@ def cholesky_solve_rows(lower, b):
     stack, rows, n = b.shape
     info = np.empty(1, np.int32)
     for s in range(stack):
-        if n <= SMALL:
-            substitute_rows(lower, b, s, True, False, False)
-            substitute_rows(lower, b, s, True, True, False)
-        elif rows > 0:
+        if rows == 1 and n > SMALL:
             lapack_potrs((UPPER, n, rows, lower[s], n, b[s], n, info))
+        else:
+            solve_rows(lower, b, s, True, False, False)
+            solve_rows(lower, b, s, True, True, False)
 
 
 @compiled()
 def cholesky_solve_columns(lower, b):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
-    stack, n, columns = b.shape
-    one = b.dtype.type(1)
-    for s in range(stack):
-        if n <= SMALL:
-            substitute_columns(lower, b, s, True, False, False)
-            substitute_columns(lower, b, s, True, True, False)
-        elif columns > 0:
-            blas_trsm((RIGHT, UPPER, NO, NO, columns, n, one, lower[s], n, b[s], columns))
-            blas_trsm(
-                (
-                    RIGHT,
-                    UPPER,
-                    TRANSPOSED,
-                    NO,
-                    columns,
-                    n,
-                    one,
-                    lower[s],
-                    n,
-                    b[s],
-                    columns,
-                )
-            )
+    for s in range(len(b)):
+        solve_columns(lower, b, s, True, False, False)
+        solve_columns(lower, b, s, True, True, False)
 
 
 @compiled()

@@ -9,18 +9,12 @@ and inverts takes factored matrices of which `lu_invertible` is true.
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
-    LEFT,
-    LOWER,
     NO,
-    RIGHT,
     TRANSPOSED,
-    UNIT,
-    UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm
 from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapack_getrs
-from derivatrix.compiler.kernels.triangular import SMALL, substitute_columns, substitute_rows
+from derivatrix.compiler.kernels.triangular import SMALL, solve_columns, solve_rows
 
 
 @compiled()
@@ -69,29 +63,17 @@ def lu_solve_rows(lu, pivots, b, transposed):
     """
     stack, rows, n = b.shape
     info = np.empty(1, np.int32)
-    one = b.dtype.type(1)
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
-        if rows == 0:
-            continue
-        if n <= SMALL:
-            if transposed:
-                swap_columns(pivots[s], b[s], False)
-                substitute_rows(lu, b, s, False, True, True)
-                substitute_rows(lu, b, s, True, True, False)
-            else:
-                substitute_rows(lu, b, s, True, False, False)
-                substitute_rows(lu, b, s, False, False, True)
-                swap_columns(pivots[s], b[s], True)
-        elif rows == 1:
+        if rows == 1 and n > SMALL:
             lapack_getrs((which, n, rows, lu[s], n, pivots[s], b[s], n, info))
         elif transposed:
             swap_columns(pivots[s], b[s], False)
-            blas_trsm((LEFT, LOWER, NO, UNIT, n, rows, one, lu[s], n, b[s], n))
-            blas_trsm((LEFT, UPPER, NO, NO, n, rows, one, lu[s], n, b[s], n))
+            solve_rows(lu, b, s, False, True, True)
+            solve_rows(lu, b, s, True, True, False)
         else:
-            blas_trsm((LEFT, UPPER, TRANSPOSED, NO, n, rows, one, lu[s], n, b[s], n))
-            blas_trsm((LEFT, LOWER, TRANSPOSED, UNIT, n, rows, one, lu[s], n, b[s], n))
+            solve_rows(lu, b, s, True, False, False)
+            solve_rows(lu, b, s, False, False, True)
             swap_columns(pivots[s], b[s], True)
 
 
@@ -125,55 +107,15 @@ def swap_rows(pivots, b, backwards):
 @compiled()
 def lu_solve_columns(lu, pivots, b, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
-    stack, n, columns = b.shape
-    one = b.dtype.type(1)
-    for s in range(stack):
-        if n <= SMALL:
-            if transposed:
-                swap_rows(pivots[s], b[s], False)
-                substitute_columns(lu, b, s, False, True, True)
-                substitute_columns(lu, b, s, True, True, False)
-            else:
-                substitute_columns(lu, b, s, True, False, False)
-                substitute_columns(lu, b, s, False, False, True)
-                swap_rows(pivots[s], b[s], True)
-        elif columns > 0:
-            if transposed:
-                swap_rows(pivots[s], b[s], False)
-                blas_trsm(
-                    (
-                        RIGHT,
-                        LOWER,
-                        TRANSPOSED,
-                        UNIT,
-                        columns,
-                        n,
-                        one,
-                        lu[s],
-                        n,
-                        b[s],
-                        columns,
-                    )
-                )
-                blas_trsm(
-                    (
-                        RIGHT,
-                        UPPER,
-                        TRANSPOSED,
-                        NO,
-                        columns,
-                        n,
-                        one,
-                        lu[s],
-                        n,
-                        b[s],
-                        columns,
-                    )
-                )
-            else:
-                blas_trsm((RIGHT, UPPER, NO, NO, columns, n, one, lu[s], n, b[s], columns))
-                blas_trsm((RIGHT, LOWER, NO, UNIT, columns, n, one, lu[s], n, b[s], columns))
-                swap_rows(pivots[s], b[s], True)
+    for s in range(len(b)):
+        if transposed:
+            swap_rows(pivots[s], b[s], False)
+            solve_columns(lu, b, s, False, True, True)
+            solve_columns(lu, b, s, True, True, False)
+        else:
+            solve_columns(lu, b, s, True, False, False)
+            solve_columns(lu, b, s, False, False, True)
+            swap_rows(pivots[s], b[s], True)
 
 
 @compiled()
