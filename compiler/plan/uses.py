@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from derivatrix.compiler import ir
@@ -49,7 +49,17 @@ def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
                 node in wide and node not in found
             ):
                 wide.add(child)
-    return found
+    return found - _cheap(found - {*roots}, found)
+
+
+def _cheap(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.Node]:
+    """The elementwise nodes that are not dear, what they stand on being stored."""
+
+    def work(node: ir.Node) -> int:
+        below = (work(child) for child in node.children if child not in found)
+        return _own_work(node) + sum(below)
+
+    return {node for node in nodes if is_elementwise(node) and work(node) <= 1}
 
 
 @lru_cache(maxsize=65536)
@@ -67,12 +77,15 @@ def _work(node: ir.Node) -> int:
     """Operations an entry, all that is elementwise below included."""
     if not is_elementwise(node):
         return 0
-    below = sum(_work(child) for child in node.children)
+    return _own_work(node) + sum(_work(child) for child in node.children)
+
+
+def _own_work(node: ir.Node) -> int:
     match node:
         case ir.Map():
-            return below + cost(node.expression)
+            return cost(node.expression)
         case ir.Sum():
-            return below + len(node.terms) - 1
+            return len(node.terms) - 1
         case ir.Einsum():
-            return below + len(node.factors) - (node.coefficient == 1)
+            return len(node.factors) - (node.coefficient == 1)
     return 0
