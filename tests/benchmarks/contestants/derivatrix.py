@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 
 import numpy as np
+from scipy import linalg
 
 import derivatrix as dx
 from tests.benchmarks.contestants.base import Call, Candidate, Contestant, Unable
 from tests.benchmarks.record import Row
+
+Values = Sequence[np.ndarray | float]
+Making = Callable[[ModuleType, str, Values], Call]
+Solver = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Derivatrix(Contestant):
@@ -24,17 +30,22 @@ class Derivatrix(Contestant):
         self.stages: dict[str, float] = {}
 
     def candidates(self, row: Row, arguments: Sequence[np.ndarray]) -> list[Candidate]:
-        return [Candidate(row.kind, lambda: self._make(row, arguments))]
+        if row.kind != "newton":
+            return [Candidate(row.kind, partial(self._make, row, arguments, plain))]
+        return [
+            Candidate(f"newton, {solver}", partial(self._make, row, arguments, step))
+            for solver, step in STEPS.items()
+        ]
 
     def notes(self) -> Mapping[str, float]:
         return self.stages
 
-    def _make(self, row: Row, arguments: Sequence[np.ndarray]) -> Call:
+    def _make(self, row: Row, arguments: Sequence[np.ndarray], made: Making) -> Call:
         self.stages = {}
         module = self._module(row)
         values = [array if array.ndim else float(array) for array in arguments]
         started = time.perf_counter()
-        call = newton(module, values) if row.kind == "newton" else plain(module, row.kind, values)
+        call = made(module, row.kind, values)
         call()
         self.stages["kernels"] = time.perf_counter() - started
         return call
@@ -47,19 +58,23 @@ class Derivatrix(Contestant):
         return self.modules[row.function.name]
 
 
-def plain(module: ModuleType, kind: str, values: Sequence[np.ndarray | float]) -> Call:
+def plain(module: ModuleType, kind: str, values: Values) -> Call:
     function = getattr(module, kind)
     return lambda: function(*values)
 
 
-def newton(module: ModuleType, values: Sequence[np.ndarray | float]) -> Call:
+def newton(solve: Solver, module: ModuleType, kind: str, values: Values) -> Call:
     """The Newton step as a user of the module writes it."""
-    hessian, gradient, solve = module.hessian, module.gradient, np.linalg.solve
+    hessian, gradient = module.hessian, module.gradient
+    return lambda: solve(hessian(*values), gradient(*values))
 
-    def call() -> np.ndarray:
-        return solve(hessian(*values), gradient(*values))
 
-    return call
+STEPS: dict[str, Making] = {
+    "numpy": partial(newton, np.linalg.solve),
+    "scipy": partial(newton, partial(linalg.solve, assume_a="pos", check_finite=False)),
+}
+"""By the package that solves: for large matrices it should be SciPy, whose BLAS the kernels use,
+since the threads of another BLAS wait for work and take the processors meanwhile."""
 
 
 class Kept(Derivatrix):
@@ -67,7 +82,7 @@ class Kept(Derivatrix):
 
     name = "derivatrix-kept"
 
-    def _make(self, row: Row, arguments: Sequence[np.ndarray]) -> Call:
+    def _make(self, row: Row, arguments: Sequence[np.ndarray], made: Making) -> Call:
         if row.kind == "newton":
             raise Unable("the solution is NumPy's, in a new array")
         function = getattr(self._module(row), row.kind)
