@@ -1,9 +1,10 @@
-"""Common factors of sums."""
+"""Common factors of sums, and common functions."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import sympy
 
 import derivatrix as dx
 from derivatrix.compiler import ir
@@ -11,6 +12,7 @@ from derivatrix.compiler.derivatives import Derivatives
 from derivatrix.compiler.dimensions import dims
 from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.plan.common import pull_out
+from derivatrix.compiler.plan.functions import share_functions
 
 n, m = dims("n m")
 x, y = ir.Leaf("x", (n,)), ir.Leaf("y", (m,))
@@ -57,6 +59,32 @@ def test_what_would_keep_all_axes_stays() -> None:
     assert pull_out([same]) == [same]
 
 
+def test_functions_at_hand_are_read() -> None:
+    """Also those that are at hand in a function at hand."""
+    hidden = sympy.tanh(ir.slot(0))
+    inner = ir.Map(hidden, (M,))
+    outer = ir.Map(sympy.exp(hidden), (M,))
+    slope = ir.Map(ir.slot(1) * sympy.exp(hidden) * (1 - hidden**2), (M, N))
+    shared = share_functions([slope, outer, inner])
+    assert shared[2] is inner
+    assert shared[1] == ir.Map(sympy.exp(ir.slot(0)), (inner,))
+    first = shared[0]
+    assert isinstance(first, ir.Map)
+    assert {*first.arguments} == {N, inner, shared[1]}
+    assert not first.expression.atoms(sympy.Function)
+
+
+def test_cheap_functions_and_those_of_other_arrays_stay() -> None:
+    square = ir.slot(0) ** 2
+    maps = [
+        ir.Map(square, (M,)),
+        ir.Map(1 - square, (M,)),
+        ir.Map(sympy.exp(ir.slot(0)), (N,)),
+        ir.Map(1 + sympy.exp(ir.slot(0)), (M,)),
+    ]
+    assert share_functions(maps) == maps
+
+
 d, k = dx.dims("n m")
 W, V, v, u = dx.matrix("W", k, d), dx.matrix("V", k, k), dx.vector("v", k), dx.vector("u", d)
 
@@ -77,6 +105,6 @@ def test_derivatives_stay_what_they_are(function: dx.Function) -> None:
         arguments, results = derivatives.kernel(kind)
         nodes = list(results.values())
         given = values(arguments)
-        found = evaluate_all(pull_out(nodes), given, sizes)
+        found = evaluate_all(share_functions(pull_out(nodes)), given, sizes)
         for array, expected in zip(found, evaluate_all(nodes, given, sizes), strict=True):
             np.testing.assert_allclose(array, expected, rtol=1e-10, atol=1e-12)

@@ -67,6 +67,9 @@ def test_symmetric_gemm(n: int, flags: tuple[bool, bool]) -> None:
     c = np.full((n, n), np.nan)
     blas.symmetric_gemm(1.0, left, flags[0], right, flags[1], 0.0, c)
     np.testing.assert_allclose(c, a.T @ (s + s.T) @ a, rtol=1e-10, atol=1e-10)
+    before = c.copy()
+    blas.symmetric_gemm(2.0, left, flags[0], right, flags[1], 1.0, c)
+    np.testing.assert_allclose(c, 3 * before, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("n", [1, 5, 31, 32, 33, 70, 130])
@@ -82,11 +85,23 @@ def test_inverses_block_by_block(n: int, precision: tuple[type, float]) -> None:
     np.testing.assert_allclose(out[1] @ np.tril(factor[1]), identity, atol=10 * tolerance)
 
 
+SYSTEMS = [(1, 1), (5, 3), (8, 1), (9, 1), (9, 3), (9, 20), (64, 9), (150, 1), (150, 30), (20, 0)]
+"""Sizes with numbers of right-hand sides: by loops, by one substitution, and by panels."""
+
+
+def dominant(a: np.ndarray) -> np.ndarray:
+    """The matrices, with a large diagonal."""
+    n = a.shape[-1]
+    return np.ascontiguousarray(a + (n if n > 5 else 1) * np.eye(n, dtype=a.dtype))
+
+
+@pytest.mark.parametrize(("n", "sides"), SYSTEMS)
 @pytest.mark.parametrize("flip", [False, True])
-def test_lu(precision: tuple[type, float], flip: bool) -> None:
+def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> None:
     real, tolerance = precision
-    a, b = matrices(real, 2, 5, 5), matrices(real, 2, 5, 3)
-    factors, pivots = a.copy(), np.empty((2, 5), np.int32)
+    a, b = dominant(matrices(real, 2, n, n)), matrices(real, 2, n, sides)
+    a = np.ascontiguousarray(a[:, np.random.default_rng(0).permutation(n)])
+    factors, pivots = a.copy(), np.empty((2, n), np.int32)
     lu.lu_factor(factors, pivots)
     columns = b.copy()
     lu.lu_solve_columns(factors, pivots, columns, flip)
@@ -115,17 +130,38 @@ def test_inverses_and_determinants(precision: tuple[type, float]) -> None:
     np.testing.assert_allclose(numbers, expected, atol=tolerance)
 
 
-def test_cholesky(precision: tuple[type, float]) -> None:
+@pytest.mark.parametrize(("n", "sides"), SYSTEMS)
+def test_cholesky_systems(precision: tuple[type, float], n: int, sides: int) -> None:
     real, tolerance = precision
-    a, b = matrices(real, 2, 5, 5), matrices(real, 2, 5, 3)
-    a = a @ a.swapaxes(1, 2) + np.eye(5, dtype=real)
+    a, b = matrices(real, 2, n, n), matrices(real, 2, n, sides)
+    a = dominant(a @ a.swapaxes(1, 2) / n)
     factor = a.copy()
-    cholesky.cholesky_factor(factor)
+    assert cholesky.cholesky_factor(factor)
+    np.testing.assert_array_equal(np.triu(factor, 1), np.triu(a, 1))
+    lower = np.tril(factor)
+    np.testing.assert_allclose(lower @ lower.swapaxes(1, 2), a, atol=10 * tolerance * n)
     columns, by_rows = b.copy(), np.ascontiguousarray(b.swapaxes(1, 2))
     cholesky.cholesky_solve_columns(factor, columns)
     cholesky.cholesky_solve_rows(factor, by_rows)
     np.testing.assert_allclose(a @ columns, b, atol=10 * tolerance)
     np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=10 * tolerance)
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 9, 80])
+def test_what_is_not_definite(precision: tuple[type, float], n: int) -> None:
+    real, _ = precision
+    for wrong in (0, -1, np.nan):
+        a = np.broadcast_to(np.eye(n, dtype=real), (2, n, n)).copy()
+        a[1, n - 1, n - 1] = wrong
+        assert not cholesky.cholesky_factor(a)
+
+
+def test_cholesky(precision: tuple[type, float]) -> None:
+    real, tolerance = precision
+    a = matrices(real, 2, 5, 5)
+    a = a @ a.swapaxes(1, 2) + np.eye(5, dtype=real)
+    factor = a.copy()
+    cholesky.cholesky_factor(factor)
     out, numbers = np.empty_like(a), np.empty(2, real)
     cholesky.cholesky_inverse(factor, out)
     np.testing.assert_allclose(out @ a, np.broadcast_to(np.eye(5), a.shape), atol=10 * tolerance)
@@ -135,17 +171,25 @@ def test_cholesky(precision: tuple[type, float]) -> None:
     np.testing.assert_allclose(numbers, np.linalg.slogdet(a)[1], rtol=tolerance)
 
 
+@pytest.mark.parametrize(("n", "sides"), SYSTEMS)
 @pytest.mark.parametrize("lower", [False, True])
-def test_triangular(precision: tuple[type, float], lower: bool) -> None:
+def test_triangular_systems(precision: tuple[type, float], lower: bool, n: int, sides: int) -> None:
     real, tolerance = precision
-    full = matrices(real, 2, 4, 4) + 3 * np.eye(4, dtype=real)
-    a, b = (np.tril if lower else np.triu)(full), matrices(real, 2, 4, 3)
+    full = dominant(matrices(real, 2, n, n))
+    a, b = (np.tril if lower else np.triu)(full), matrices(real, 2, n, sides)
     for flip in (False, True):
         columns, by_rows = b.copy(), np.ascontiguousarray(b.swapaxes(1, 2))
         triangular.triangular_solve_columns(full, columns, lower, flip)
         triangular.triangular_solve_rows(full, by_rows, lower, flip)
         np.testing.assert_allclose(transposed(a, flip) @ columns, b, atol=tolerance)
         np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_triangular(precision: tuple[type, float], lower: bool) -> None:
+    real, tolerance = precision
+    full = matrices(real, 2, 4, 4) + 3 * np.eye(4, dtype=real)
+    a = (np.tril if lower else np.triu)(full)
     out, numbers = np.empty_like(a), np.empty(2, real)
     triangular.triangular_inverse(full, out, lower)
     np.testing.assert_allclose(out @ a, np.broadcast_to(np.eye(4), a.shape), atol=tolerance)

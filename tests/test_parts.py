@@ -13,11 +13,12 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.kernels import parts
 from derivatrix.compiler.pipeline import kernel_plan
 
 b, n, m = dx.dims("b n m")
 A, x, W = dx.matrix("A", 3, 3), dx.vector("x", n), dx.matrix("W", m, n)
-S = dx.matrix("S", b, n)
+S, V = dx.matrix("S", b, n), dx.matrix("V", n, n)
 inverse = dx.function("inverse", [A], dx.inv(A), batch=[A])
 shared = dx.function("shared", [x, W], dx.tanh(W @ x), batch=[x])
 
@@ -60,7 +61,7 @@ def module() -> ModuleType:
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])
-@pytest.mark.parametrize("samples", [2000, 2003])
+@pytest.mark.parametrize("samples", [20000, 20003])
 def test_parts_make_the_whole(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, samples: int
 ) -> None:
@@ -77,12 +78,36 @@ def test_parts_make_the_whole(
     assert np.array_equal(out, whole)
 
 
-@pytest.mark.parametrize("position", [0, 1999])
+def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are short where there are arrays besides arguments and results, and each has no work
+    of its own."""
+    layer = Derivatives(dx.function("layer", [x, W], dx.softmax(W @ x), batch=[x]))
+    solved = Derivatives(dx.function("solved", [x, V], dx.tanh(dx.solve(V, x)), batch=[x]))
+    assert kernel_plan(layer, "jvp").short_parts
+    assert not kernel_plan(solved, "value").short_parts
+    assert not kernel_plan(Derivatives(inverse), "vjp").short_parts
+    lengths = []
+
+    def double(given: np.ndarray, whole: np.ndarray, out: np.ndarray) -> None:
+        lengths.append(len(given))
+        out[...] = 2 * given + whole
+
+    monkeypatch.setattr(parts, "_PART", 7 * 64)
+    monkeypatch.setattr(parts, "_THREADS", 1)
+    given, out = np.arange(40.0).reshape(10, 4), np.full((10, 4), np.nan)
+    parts._in_parts(double, (True, False), True)(given, np.ones(4), out)
+    assert np.array_equal(out, 2 * given + 1)
+    assert lengths == [7, 3]
+    parts._in_parts(double, (True, False), False)(given, np.ones(4), out)
+    assert lengths == [7, 3, 10]
+
+
+@pytest.mark.parametrize("position", [0, 19999])
 def test_any_part_may_fail(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
     monkeypatch.setattr(module, "_THREADS", 2)
-    matrices = np.broadcast_to(np.eye(3), (2000, 3, 3)).copy()
+    matrices = np.broadcast_to(np.eye(3), (20000, 3, 3)).copy()
     matrices[position] = 0
     with pytest.raises(np.linalg.LinAlgError, match="the matrix is singular"):
         module.value(matrices)
@@ -90,7 +115,7 @@ def test_any_part_may_fail(
 
 def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_THREADS", 2)
-    matrices = np.random.default_rng(0).normal(size=(4, 2000, 3, 3))
+    matrices = np.random.default_rng(0).normal(size=(4, 20000, 3, 3))
     found: dict[int, np.ndarray] = {}
 
     def work(part: int) -> None:
@@ -103,7 +128,7 @@ def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPa
     for thread in threads:
         thread.join()
     for part in range(4):
-        identity = np.broadcast_to(np.eye(3), (2000, 3, 3))
+        identity = np.broadcast_to(np.eye(3), (20000, 3, 3))
         np.testing.assert_allclose(found[part] @ matrices[part], identity, atol=1e-6)
 
 
@@ -113,7 +138,7 @@ sys.path.insert(0, sys.argv[1])
 import inverse
 import numpy as np
 inverse._THREADS = 2
-matrices = np.broadcast_to(np.eye(3), (2000, 3, 3)).copy()
+matrices = np.broadcast_to(np.eye(3), (20000, 3, 3)).copy()
 inverse.value(matrices)
 child = os.fork()
 if not child:

@@ -278,6 +278,23 @@ def test_loops_are_fused_unless_one_reads_what_another_round_writes() -> None:
     assert len(steps({"out": across}, Nest)) == 2
 
 
+def test_symmetric_products_are_added_to_symmetric_terms_by_half() -> None:
+    """Not to others: the half above the diagonal would be lost."""
+    square = ir.einsum([(X, "ij"), (X, "kj")], "ik")
+    identity, other = ir.Delta(n), ir.Leaf("Y", (n, n))
+    for term, half in ((identity, True), (other, False)):
+        (product,) = steps({"out": ir.Sum((term, square), (n, n))}, Gemm)
+        assert (product.accumulate, product.symmetric) == (True, half)
+
+
+def test_one_operation_on_stored_arrays_is_not_stored() -> None:
+    """A product that two sums read, of a result of softmax and another array."""
+    weights = ir.Apply(OPERATIONS["softmax"], ((A, (0,)),), A.shape[:1])
+    weighed = ir.einsum([(weights, "ij"), (A, "ij")], "ij")
+    sums = {"rows": ir.einsum([(weighed, "ij")], "i"), "columns": ir.einsum([(weighed, "ij")], "j")}
+    assert len(steps(sums, Allocate)) == 1
+
+
 def test_products_with_inverses_are_solved() -> None:
     inv = inverse(X)
     nodes = {

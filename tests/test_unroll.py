@@ -140,8 +140,8 @@ WRITTEN_OUT = [operation for operation in OPERATIONS.values() if operation.unrol
 @pytest.mark.parametrize("operation", WRITTEN_OUT, ids=lambda operation: operation.name)
 def test_rules_compute_the_value(operation: Operation) -> None:
     random = np.random.default_rng(0)
-    arguments = [random.normal(size=(4,) * rank) for rank in operation.ranks]
-    arguments = [a @ a.T + np.eye(4) if a.ndim == 2 else a for a in arguments]
+    arguments = [random.normal(size=(3,) * rank) for rank in operation.ranks]
+    arguments = [a + 9 * np.eye(3) if a.ndim == 2 else a for a in arguments]
     assert operation.unrolled is not None
     found = operation.unrolled(Numbers(), list(map(entries, arguments)), [frozenset()])
     for array, expected in zip(found, operation.value(arguments, ()), strict=True):
@@ -167,6 +167,7 @@ FUNCTIONS = (
     dx.function("classes", [x, W], dx.logsumexp(W @ x) + dx.softmax(W @ x)[0], batch=[x]),
     dx.function("factor", [S], dx.cholesky(S)),
     dx.function("several", [t, x], dx.exp(t * x), batch=[t]),
+    dx.function("crossed", [x, A], dx.skew(A @ x) @ x, batch=[x]),
 )
 
 

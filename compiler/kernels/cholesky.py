@@ -5,18 +5,18 @@
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
+    NO,
+    RIGHT,
+    TRANSPOSED,
     UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import gemm, mirror
+from derivatrix.compiler.kernels.blas import blas_trsm, gemm, mirror
 from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potrs
-from derivatrix.compiler.kernels.triangular import (
-    BLOCK,
-    SMALL,
-    lower_inverse,
-    solve_columns,
-    solve_rows,
-)
+from derivatrix.compiler.kernels.triangular import BLOCK, lower_inverse
+
+SMALL = 8
+"""Up to so many rows, loops take less time than a call of LAPACK."""
 
 
 @compiled()
@@ -33,14 +33,17 @@ def cholesky_factor(lower):
             if info[0] != 0:
                 return False
             continue
-        for j in range(n):
-            if not lower[s, j, j] > 0:
-                return False
-            lower[s, j, j] = np.sqrt(lower[s, j, j])
-            for i in range(j + 1, n):
-                lower[s, i, j] /= lower[s, j, j]
-                for k in range(j + 1, i + 1):
-                    lower[s, i, k] -= lower[s, i, j] * lower[s, k, j]
+        for i in range(n):
+            for j in range(i + 1):
+                total = lower[s, i, j]
+                for k in range(j):
+                    total -= lower[s, i, k] * lower[s, j, k]
+                if j < i:
+                    lower[s, i, j] = total / lower[s, j, j]
+                elif total > 0:
+                    lower[s, i, i] = np.sqrt(total)
+                else:
+                    return False
     return True
 
 
@@ -50,19 +53,45 @@ def cholesky_solve_rows(lower, b):
     stack, rows, n = b.shape
     info = np.empty(1, np.int32)
     for s in range(stack):
-        if rows == 1 and n > SMALL:
+        if n > SMALL and rows > 0:
             lapack_potrs((UPPER, n, rows, lower[s], n, b[s], n, info))
-        else:
-            solve_rows(lower, b, s, True, False, False)
-            solve_rows(lower, b, s, True, True, False)
+            continue
+        for row in range(rows):
+            for i in range(n):
+                total = b[s, row, i]
+                for k in range(i):
+                    total -= lower[s, i, k] * b[s, row, k]
+                b[s, row, i] = total / lower[s, i, i]
+            for i in range(n - 1, -1, -1):
+                total = b[s, row, i]
+                for k in range(i + 1, n):
+                    total -= lower[s, k, i] * b[s, row, k]
+                b[s, row, i] = total / lower[s, i, i]
 
 
 @compiled()
 def cholesky_solve_columns(lower, b):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
-    for s in range(len(b)):
-        solve_columns(lower, b, s, True, False, False)
-        solve_columns(lower, b, s, True, True, False)
+    stack, n, columns = b.shape
+    one = b.dtype.type(1)
+    for s in range(stack):
+        if n > 0 and columns > 0:
+            blas_trsm((RIGHT, UPPER, NO, NO, columns, n, one, lower[s], n, b[s], columns))
+            blas_trsm(
+                (
+                    RIGHT,
+                    UPPER,
+                    TRANSPOSED,
+                    NO,
+                    columns,
+                    n,
+                    one,
+                    lower[s],
+                    n,
+                    b[s],
+                    columns,
+                )
+            )
 
 
 @compiled()

@@ -9,12 +9,17 @@ and inverts takes factored matrices of which `lu_invertible` is true.
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
+    LEFT,
+    LOWER,
     NO,
+    RIGHT,
     TRANSPOSED,
+    UNIT,
+    UPPER,
     compiled,
 )
+from derivatrix.compiler.kernels.blas import blas_trsm
 from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapack_getrs
-from derivatrix.compiler.kernels.triangular import SMALL, solve_columns, solve_rows
 
 
 @compiled()
@@ -23,25 +28,8 @@ def lu_factor(lu, pivots):
     stack, n = pivots.shape
     info = np.empty(1, np.int32)
     for s in range(stack):
-        if n > SMALL:
+        if n > 0:
             lapack_getrf((n, n, lu[s], n, pivots[s], info))
-            continue
-        for k in range(n):
-            chosen = k
-            for j in range(k + 1, n):
-                if abs(lu[s, k, j]) > abs(lu[s, k, chosen]):
-                    chosen = j
-            pivots[s, k] = chosen + 1
-            for i in range(n):
-                kept = lu[s, i, k]
-                lu[s, i, k] = lu[s, i, chosen]
-                lu[s, i, chosen] = kept
-            if lu[s, k, k] != 0:
-                for j in range(k + 1, n):
-                    lu[s, k, j] /= lu[s, k, k]
-            for i in range(k + 1, n):
-                for j in range(k + 1, n):
-                    lu[s, i, j] -= lu[s, k, j] * lu[s, i, k]
 
 
 @compiled()
@@ -63,17 +51,20 @@ def lu_solve_rows(lu, pivots, b, transposed):
     """
     stack, rows, n = b.shape
     info = np.empty(1, np.int32)
+    one = b.dtype.type(1)
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
-        if rows == 1 and n > SMALL:
+        if n == 0 or rows == 0:
+            continue
+        if rows == 1:
             lapack_getrs((which, n, rows, lu[s], n, pivots[s], b[s], n, info))
         elif transposed:
             swap_columns(pivots[s], b[s], False)
-            solve_rows(lu, b, s, False, True, True)
-            solve_rows(lu, b, s, True, True, False)
+            blas_trsm((LEFT, LOWER, NO, UNIT, n, rows, one, lu[s], n, b[s], n))
+            blas_trsm((LEFT, UPPER, NO, NO, n, rows, one, lu[s], n, b[s], n))
         else:
-            solve_rows(lu, b, s, True, False, False)
-            solve_rows(lu, b, s, False, False, True)
+            blas_trsm((LEFT, UPPER, TRANSPOSED, NO, n, rows, one, lu[s], n, b[s], n))
+            blas_trsm((LEFT, LOWER, TRANSPOSED, UNIT, n, rows, one, lu[s], n, b[s], n))
             swap_columns(pivots[s], b[s], True)
 
 
@@ -107,15 +98,46 @@ def swap_rows(pivots, b, backwards):
 @compiled()
 def lu_solve_columns(lu, pivots, b, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
-    for s in range(len(b)):
-        if transposed:
-            swap_rows(pivots[s], b[s], False)
-            solve_columns(lu, b, s, False, True, True)
-            solve_columns(lu, b, s, True, True, False)
-        else:
-            solve_columns(lu, b, s, True, False, False)
-            solve_columns(lu, b, s, False, False, True)
-            swap_rows(pivots[s], b[s], True)
+    stack, n, columns = b.shape
+    one = b.dtype.type(1)
+    for s in range(stack):
+        if n > 0 and columns > 0:
+            if transposed:
+                swap_rows(pivots[s], b[s], False)
+                blas_trsm(
+                    (
+                        RIGHT,
+                        LOWER,
+                        TRANSPOSED,
+                        UNIT,
+                        columns,
+                        n,
+                        one,
+                        lu[s],
+                        n,
+                        b[s],
+                        columns,
+                    )
+                )
+                blas_trsm(
+                    (
+                        RIGHT,
+                        UPPER,
+                        TRANSPOSED,
+                        NO,
+                        columns,
+                        n,
+                        one,
+                        lu[s],
+                        n,
+                        b[s],
+                        columns,
+                    )
+                )
+            else:
+                blas_trsm((RIGHT, UPPER, NO, NO, columns, n, one, lu[s], n, b[s], columns))
+                blas_trsm((RIGHT, LOWER, NO, UNIT, columns, n, one, lu[s], n, b[s], columns))
+                swap_rows(pivots[s], b[s], True)
 
 
 @compiled()
