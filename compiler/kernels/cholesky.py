@@ -40,10 +40,10 @@ def cholesky_factor(lower):
                     total -= lower[s, i, k] * lower[s, j, k]
                 if j < i:
                     lower[s, i, j] = total / lower[s, j, j]
-                elif total > 0:
-                    lower[s, i, i] = np.sqrt(total)
-                else:
+                elif total <= 0:
                     return False
+                else:
+                    lower[s, i, i] = np.sqrt(total)
     return True
 
 
