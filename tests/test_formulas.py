@@ -572,6 +572,15 @@ def balanced(text):
     return all(text.count(left) == text.count(right) for left, right in pairs)
 
 
+def test_sums_over_an_axis_that_a_vector_does_not_have() -> None:
+    """Σ_b of a vector without b: the vector is no scalar in front of the sum."""
+    rows = einsum([(Delta(batch), "bb"), (X.node, "jj"), (s.node, "")], "bij", 1, {"i": m})
+    vector = einsum([(rows, "bij"), (Delta(n), "jj"), (X.node, "jk")], "i")
+    for node in (vector, einsum([(vector, "i")], "")):
+        check(node)
+        check_trees(node, values_of(node), SIZES)
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nodes())
 def test_random_nodes(node):

@@ -87,7 +87,8 @@ def summed_over(letters: dict[str, sympy.Expr], body: Tree) -> Tree:
     """The sum of `body` over letters, with what has no indices in front and inner sums joined."""
     if not letters:
         return body
-    parts = body if isinstance(body, Scale) else Scale(ONE, (body,), None)
+    alone = Scale(ONE, (), body) if body.rank else Scale(ONE, (body,), None)
+    parts = body if isinstance(body, Scale) else alone
     outside = [part for part in parts.scalars if not part.letters & set(letters)]
     inside = [part for part in parts.scalars if part.letters & set(letters)]
     sums = [part for part in inside if isinstance(part, Over)]
