@@ -28,6 +28,7 @@ from derivatrix.compiler.kernels import (
 )
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.parts import OPERATIONS
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
 from derivatrix.compiler.printer import KernelText, kernel_text, newton_text
 from derivatrix.compiler.structured import Structured
@@ -201,7 +202,8 @@ def emit(module: ModuleDescription) -> str:
                 (
                     _parted(f.plan),
                     f.plan.name,
-                    f"{_tuple(map(repr, f.plan.parts.sliced))}, {f.plan.short_parts}",
+                    _tuple(map(repr, f.plan.parts.sliced)),
+                    f.plan.short_parts,
                 )
                 for f in module.everything
                 if f.plan.parts is not None
@@ -398,7 +400,7 @@ def _called(plan: Plan, sizes: _Sizes) -> str:
     if plan.parts is None:
         return plan.name
     work = index(sympy.factor_terms(sizes.renamed(plan.parts.work)))
-    return f"({plan.name} if {work} < {parts.OPERATIONS} else {_parted(plan)})"
+    return f"({plan.name} if {work} < {OPERATIONS} else {_parted(plan)})"
 
 
 def _operator(

@@ -100,6 +100,8 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lengths == [7, 3]
     parts._in_parts(double, (True, False), False)(given, np.ones(4), out)
     assert lengths == [7, 3, 10]
+    parts._in_parts(double, (True, False), True)(given, np.ones((10, 4)), out)
+    assert lengths[3:] == [10]  # what each part reads as a whole is as large
 
 
 @pytest.mark.parametrize("position", [0, 19999])

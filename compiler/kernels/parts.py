@@ -11,14 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from numba import config
 
-OPERATIONS = 1_000_000
-"""The work that is worth the time that other threads take to start."""
 _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _POOL = list[ThreadPoolExecutor]()
 """The other threads, once they are needed."""
 _PART = 1 << 18
 """Bytes of arguments and results that are computed at a time where temporary arrays should stay in
-the cache."""
+the cache; more where each part reads large arrays as a whole."""
 
 
 def _in_parts(kernel, sliced, short):
@@ -41,8 +39,11 @@ def _in_parts(kernel, sliced, short):
         count = max(1, min(_THREADS, length))
         step = length
         if short:
-            size = sum(array.nbytes for array, cut in zip(arrays, flags, strict=True) if cut)
-            step = _PART * length // max(1, size)
+            sizes = [0, 0]
+            for array, cut in zip(arrays, flags, strict=True):
+                sizes[cut] += array.nbytes
+            whole, divided = sizes
+            step = max(_PART, 4 * whole) * length // max(1, divided)
         cuts = [length * part // count for part in range(count + 1)]
         jobs = [(arrays, flags, *cut, max(1, step)) for cut in itertools.pairwise(cuts)]
         if count > 1 and not _POOL:

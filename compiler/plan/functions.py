@@ -57,6 +57,8 @@ class _Sharing:
             return expression.func(*map(visit, expression.args))
 
         expression = visit(changed.expression)
+        if len(arguments) == len(changed.arguments):
+            return changed
         return ir.Map(*_call(expression, tuple(arguments)))
 
 

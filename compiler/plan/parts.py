@@ -14,6 +14,8 @@ from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Parts
 from derivatrix.compiler.plan.structure import bind, split
 
+OPERATIONS = 1_000_000
+"""The work that is worth the time that other threads take to start."""
 OPERATION = 20
 """What an entry of an operation on matrices counts."""
 PRODUCT = sympy.Rational(1, 10)

@@ -58,7 +58,7 @@ class Scheduler:
         self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
         self._onto_symmetric: set[ir.Node] = set()
-        """Terms added to what is symmetric."""
+        """The term that is being added to what is symmetric, if it is."""
 
     def output(self, node: ir.Node, view: View) -> None:
         """Compute `node` into an output; later readers find it there."""
@@ -155,6 +155,7 @@ class Scheduler:
             if symmetric:
                 self._onto_symmetric.add(term)
             self._compute(term, view, accumulate)
+            self._onto_symmetric.discard(term)
             accumulate = True
             symmetric = symmetric and self._symmetric(term)
 

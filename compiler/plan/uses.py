@@ -49,11 +49,11 @@ def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
                 node in wide and node not in found
             ):
                 wide.add(child)
-    return found - _cheap(found - {*roots}, found)
+    return found - _single(found - {*roots}, found)
 
 
-def _cheap(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.Node]:
-    """The elementwise nodes that are not dear, what they stand on being stored."""
+def _single(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.Node]:
+    """The elementwise nodes that are one operation on stored ones, so read in about its time."""
 
     def work(node: ir.Node) -> int:
         below = (work(child) for child in node.children if child not in found)
