@@ -11,7 +11,7 @@ LATE = {"thorough": "takes long", "peers": "needs JAX and PyTorch"}
 
 
 def pytest_addoption(parser):
-    parser.addoption("--examples", default=300, type=int, help="how many random expressions to try")
+    parser.addoption("--examples", default=150, type=int, help="how many random expressions to try")
     parser.addoption("--thorough", action="store_true", help="compile every case and identity too")
     parser.addoption("--peers", action="store_true", help="compare with JAX and PyTorch too")
 

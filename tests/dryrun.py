@@ -4,6 +4,7 @@ there, and launches that only look at the types of what kernels are given."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import ModuleType, SimpleNamespace
@@ -36,13 +37,11 @@ class Stream:
 
 def device_array(shape: Any, dtype: Any = np.float64, stream: Any = 0) -> Any:
     """One of Numba's arrays on a device, with an address but no memory."""
-    empty = np.empty(shape, dtype)
-    driver = cuda.cudadrv.driver
+    arrays, driver = cuda.devicearray, cuda.cudadrv.driver
+    form = arrays.prepare_shape_strides_dtype(shape, None, np.dtype(dtype), "C")
     pointer = driver.binding.CUdeviceptr(next(_addresses))
-    memory = driver.MemoryPointer(None, pointer, size=empty.nbytes)
-    return cuda.devicearray.DeviceNDArray(
-        empty.shape, empty.strides, empty.dtype, stream=0, gpu_data=memory
-    )
+    memory = driver.MemoryPointer(None, pointer, size=math.prod(form[0]) * form[2].itemsize)
+    return arrays.DeviceNDArray(*form, stream=0, gpu_data=memory)
 
 
 _addresses = itertools.count(1 << 20, 1 << 20)

@@ -23,7 +23,7 @@ from derivatrix.compiler.kernels.cuda import base
 from tests.devices.helpers import modules
 from tests.dryrun import REALS, dry
 from tests.identities import IDENTITIES, Identity
-from tests.points import draw_all, leaves
+from tests.points import draw_all, leaves, numbers
 from tests.test_cuda_simulated import SAMPLE
 from tests.test_examples import FUNCTIONS
 from tests.test_identities import SIZES
@@ -166,6 +166,45 @@ def check_launches(function: Function, module: ModuleType) -> None:
             assert launches, kind
             assert len(found) == len(results)
             assert all(array.dtype == real for array in found)
+
+
+n, m, k = dx.dims("n m k")
+A, B, y = dx.matrix("A", n, m), dx.matrix("B", m, k), dx.vector("y", n)
+M = dx.matrix("M", n, n)
+T, U = dx.tensor("T", 2, k, m, n), dx.tensor("U", 2, k, n, m)
+STACKS = (
+    dx.function("product", [A, B], A @ B, batch=[A]),
+    dx.function("crossed", [T, U], dx.einsum("abij,abjk->baik", T, U)),
+    dx.function("exponential", [M, y], dx.expm(M) @ y, batch=[M]),
+    dx.function("logarithm", [M, y], dx.logm(M) @ y, batch=[M, y]),
+    dx.function("likelihood", [M, y], dx.logabsdet(M) + y @ dx.solve(M, y), batch=[y]),
+)
+
+
+@pytest.mark.parametrize("function", STACKS, ids=lambda function: function.name)
+@pytest.mark.parametrize("empty", ["n", "m", "k", "batch"])
+def test_arrays_without_entries(function: Function, empty: str) -> None:
+    """Numba cuts them into parts of wrong shapes, or refuses to. Kernels are given right ones."""
+    sizes = {"n": 2, "m": 3, "k": 4, "batch": 5, empty: 0}
+    module = dx.compile(function, target="cuda")
+    values = draw_all(function, seed=0, sizes=sizes)
+    for kind in function.kinds:
+        arguments, results = function.derivatives.kernel(kind)
+        with dry(module) as launches:
+            found = leaves(getattr(module, kind)(*(values[leaf.name] for leaf in arguments)))
+        shapes = [numbers(node.shape, sizes) for node in results.values()]
+        assert [array.shape for array in found] == shapes
+        for name, _, given in launches:
+            if name == "gemm_entries":
+                check_product(given)
+
+
+def check_product(given: tuple[Any, ...]) -> None:
+    *operands, target = (array.shape[-2:] for array in given[:3])
+    left, right = (
+        shape[::-1] if turned else shape for shape, turned in zip(operands, given[3:5], strict=True)
+    )
+    assert (left[1], target) == (right[0], (left[0], right[1]))
 
 
 def test_what_is_spilt_is_noticed() -> None:

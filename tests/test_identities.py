@@ -1,11 +1,11 @@
 """Every identity at two sizes: the value against NumPy, every derivative kind against central
-differences along directions that keep the inputs' structures, the formulas as NumPy text against
-the derivatives they are of."""
+differences along directions that keep the inputs' structures, the formulas as NumPy text and the
+kernels as Python against the derivatives they are of."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -96,13 +96,14 @@ def close(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
 @pytest.mark.parametrize("identity", IDENTITIES, ids=lambda row: f"{row.text} by {row.wrt}")
 def test_identity(identity: Identity) -> None:
     function = text_function(identity.text, identity.dims, identity.wrt.split())
-    for sizes in SIZES:
-        setting = Setting(identity, function, sizes)
+    settings = [Setting(identity, function, sizes) for sizes in SIZES]
+    for setting in settings:
         check_value(setting, identity.numpy)
         check_first(setting)
         if "gradient" in function.kinds:
             check_second(setting)
         check_formulas(setting)
+    check_plans(settings)
 
 
 def check_value(setting: Setting, text: str) -> None:
@@ -139,11 +140,9 @@ def check_formulas(setting: Setting) -> None:
             close(setting.oracle(text), expected, 1e-8)
 
 
-@pytest.mark.parametrize("identity", IDENTITIES, ids=lambda row: f"{row.text} by {row.wrt}")
-def test_plans(identity: Identity) -> None:
+def check_plans(settings: Sequence[Setting]) -> None:
     """The kernels' texts, run by Python instead of Numba, in every order of multiplication."""
-    function = text_function(identity.text, identity.dims, identity.wrt.split())
-    settings = [Setting(identity, function, sizes) for sizes in SIZES]
+    function = settings[0].function
     for kind in function.kinds:
         made = kernel_plan(function.derivatives, kind)
         nodes = list(function.derivatives.kernel(kind)[1].values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import scipy.special
@@ -10,7 +12,7 @@ import derivatrix as dx
 from derivatrix.compiler.derivatives import Derivatives
 from derivatrix.compiler.kernels import unrolled
 from derivatrix.compiler.operations.registry import OPERATIONS, Operation
-from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.compiler.pipeline import generate, kernel_plan
 from derivatrix.compiler.plan.steps import Loop, Nest
 
 STRUCTURES = ("", "spd", "lower", "upper")
@@ -202,6 +204,15 @@ def test_functions_are_not_computed_again_in_a_later_loop() -> None:
     f = dx.function("f", [v], dx.tanh(v) / dx.sum(dx.tanh(v)))
     steps = kernel_plan(Derivatives(f), "value").steps
     assert len(steps) > 1
+
+
+def test_rows_are_exchanged_without_branches() -> None:
+    """Numba takes long to compile many."""
+    for target in ("cpu", "cuda"):
+        text = generate(FUNCTIONS[0], target).text
+        kernel = text.partition("def value_kernel")[2].partition("\n@")[0]
+        assert ("where(", "cuda.selp(")[target == "cuda"] in kernel
+        assert not re.search(r"\belse\b", kernel)
 
 
 def test_large_arrays_are_left_to_loops_and_blas() -> None:

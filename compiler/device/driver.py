@@ -312,7 +312,8 @@ def _shape(shape: Sequence[sympy.Expr]) -> str:
 
 def _operand(operand: Operand) -> str:
     fixed = [index(part) for part in operand.index]
-    text = f"{operand.buffer.name}[{', '.join(fixed)}]" if fixed else operand.buffer.name
+    name = operand.buffer.name
+    text = f"run.part({', '.join([name, *fixed])})" if fixed else name
     if operand.buffer.shape[len(fixed) :] == operand.shape:
         return text
     return f"{text}.reshape({_shape(operand.shape)})"

@@ -25,7 +25,7 @@ from derivatrix.compiler.plan.steps import (
     Test,
 )
 
-CHEAP = frozenset({"add", "mul", "neg", "load", "number", "name", "choose"})
+CHEAP = frozenset({"add", "mul", "neg", "load", "number", "name", "choose", "where"})
 """Operators that are computed again in a later loop rather than kept for every sample."""
 
 Place = tuple[Load, int]

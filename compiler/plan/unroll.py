@@ -276,7 +276,7 @@ class _Algebra:
         return self._operated("gt", x, y)
 
     def choose(self, condition: Any, x: Any, y: Any) -> _Value:
-        return self._operated("choose", condition, x, y)
+        return x if x.number == y.number else self._operated("where", condition, x, y)
 
     def require(self, kind: str, x: Any) -> None:
         comparison, problem = REQUIREMENTS[kind]

@@ -103,6 +103,13 @@ class _Run:
             return cuda.device_array(shape, kind, stream=self.stream)
         return cuda.as_cuda_array(_cupy.empty(shape, kind), sync=False)
 
+    def part(self, array, *index):
+        """array[index]; an array without entries has parts of its own, as Numba refuses to cut it
+        or gives them a wrong shape."""
+        if array.size == 0:
+            return self.empty(array.shape[len(index) :], array.dtype)
+        return array[index]
+
     def constant(self, array, dtype=None):
         """A constant of the module on the device, in the precision of the run."""
         kind = self.dtype if dtype is None else np.dtype(dtype)

@@ -36,6 +36,7 @@ KERNELS = {
     "mod": "real_mod",
     "maximum": "real_maximum",
     "minimum": "real_minimum",
+    "where": "cuda.selp",
 }
 """Operator of a scalar (`plan.steps.Operate`) -> what kernels call. Functions of `math` do not
 raise on the device: they return infinity or nan, and single precision for single precision."""

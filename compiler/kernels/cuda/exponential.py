@@ -155,7 +155,7 @@ def jet_squarings(run, block, times):
         threads = power_of_two(count * n * n, THREADS)
         run.launch(square_often, stack, threads, block, run.empty(block.shape, np.float64), times)
         return
-    x = [block[entry] for entry in range(count)]
+    x = [run.part(block, entry) for entry in range(count)]
     square = empty_jet(run, x)
     for done in range(int(fetched(run, times).max(initial=0))):
         jet_multiply(run, x, x, square)
@@ -208,7 +208,7 @@ def jet_expm(run, x):
     even, odd = sums
     uneven = jet_multiply(run, small, odd)
     block = run.empty((len(x), stack, n, n), np.float64)
-    result = [block[entry] for entry in range(len(x))]
+    result = [run.part(block, entry) for entry in range(len(x))]
     jet_combine(run, 0.0, [(1.0, even), (1.0, uneven)], result)
     below = jet_combine(run, 0.0, [(1.0, even), (-1.0, uneven)])
     jet_divide(run, result, below)

@@ -50,7 +50,7 @@ def logm(run, *arrays):
     stack, n, _ = out.shape
     form, vectors = principal_schur(run, x[0], precision_of(out.dtype), failure)
     block = run.empty((len(x), stack, n, n))
-    y = [block[number] for number in range(len(x))]
+    y = [run.part(block, number) for number in range(len(x))]
     inner = [zeros(run, form.shape) if e is None else in_basis_of(run, vectors, e) for e in x[1:]]
     jet_combine(run, 0.0, [(1.0, [form, *inner])], y)
     roots = jet_roots(run, block, 0, MOST_ROOTS, failure)
