@@ -30,7 +30,7 @@ from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.parts import OPERATIONS
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
-from derivatrix.compiler.printer import KernelText, kernel_text, newton_text
+from derivatrix.compiler.printer import KernelText, kernel_text, newton_text, rows_text
 from derivatrix.compiler.structured import Structured
 from derivatrix.compiler.structured.text import operator_lines
 from derivatrix.runtime.errors import DeclarationError
@@ -135,7 +135,7 @@ class FunctionText:
     real: str
     results: tuple[ResultText, ...]
     shapes: str
-    call: str
+    call: tuple[str, ...]
     unpacked: str
     inner: str
     value: str
@@ -175,6 +175,8 @@ def emit(module: ModuleDescription) -> str:
     sources = _sources(plans, [*inner, *kernels])
     if any(plan.parts is not None for plan in plans):
         sources.add(parts, "_in_parts")
+    if any(function.plan.rows is not None for function in module.everything):
+        sources.add(parts, "_by_rows")
     if equations:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
             sources.add_function(helper)
@@ -207,6 +209,11 @@ def emit(module: ModuleDescription) -> str:
                 )
                 for f in module.everything
                 if f.plan.parts is not None
+            ],
+            by_rows=[
+                (_parted(f.plan), f.plan.rows.plan.name)
+                for f in module.everything
+                if f.plan.rows is not None
             ],
             expected=expected,
             functions=functions,
@@ -300,6 +307,8 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
             continue
         summary = f"One order of multiplication for `{function.name}`."
         texts = [kernel_text(plan, module.name, summary) for plan in function.plan.variants]
+        if function.plan.rows is not None:
+            texts.append(rows_text(function.plan, module.name))
         texts.append(kernel_text(function.plan, module.name, _kernel_summary(function)))
         work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
         first = names.setdefault(work, function.plan.name)
@@ -376,7 +385,7 @@ def function_text(
         real=real,
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
-        call=f"{_called(plan, sizes)}({', '.join([*parameters, *locals_])})",
+        call=_called(plan, sizes, [*parameters, *locals_]),
         unpacked=_targets(locals_),
         inner=_tuple(locals_),
         value=_result(
@@ -395,12 +404,20 @@ def _parted(plan: Plan) -> str:
     return f"_{plan.name}_in_parts"
 
 
-def _called(plan: Plan, sizes: _Sizes) -> str:
-    """What a public function calls: the kernel, or what calls it in parts for much work."""
-    if plan.parts is None:
-        return plan.name
-    work = index(sympy.factor_terms(sizes.renamed(plan.parts.work)))
-    return f"({plan.name} if {work} < {OPERATIONS} else {_parted(plan)})"
+def _called(plan: Plan, sizes: _Sizes, arguments: Sequence[str]) -> tuple[str, ...]:
+    """The call of a kernel by a public function; much work is shared by threads."""
+    given = ", ".join(arguments)
+    if plan.parts is not None:
+        work = index(sympy.factor_terms(sizes.renamed(plan.parts.work)))
+        kernel = f"({plan.name} if {work} < {OPERATIONS} else {_parted(plan)})"
+    elif plan.rows is not None:
+        gain = index(sympy.factor_terms(sizes.renamed(plan.rows.gain)))
+        alone = f"{plan.rows.plan.name}({given}, 0, 1)"
+        shared = f"{_parted(plan)}({given})"
+        return f"if {gain} < {OPERATIONS}:", f"    {alone}", "else:", f"    {shared}"
+    else:
+        kernel = plan.name
+    return (f"{kernel}({given})",)
 
 
 def _operator(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
@@ -81,6 +81,8 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
     """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
     name, for messages."""
     steps = _steps(plan, owner)
+    if plan.rows is not None:
+        steps = (StepText("all rows", (f"{plan.rows.plan.name}({_passed(plan)}, 0, 1)",)),)
     reducing = any(isinstance(step, Nest) and _reduces(step.body) for step in plan.steps)
     words = {word for step in steps for line in step.lines for word in re.findall(r"\w+", line)}
     sizes = []
@@ -93,15 +95,21 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
     head = [*_checked(plan, owner), *reversed(sizes)]
     if "real" in words:
         head.append(f"real = {outputs[0]}.dtype.type")
-    parameters = [argument.local for argument in plan.arguments] + outputs
     return KernelText(
         REDUCING if reducing else EXACT,
         plan.name,
         summary,
-        ", ".join(parameters),
+        _passed(plan),
         tuple(head),
         steps,
     )
+
+
+def rows_text(plan: Plan, owner: str) -> KernelText:
+    """The kernel of a share of the rows of a plan, as above."""
+    assert plan.rows is not None
+    text = kernel_text(plan.rows.plan, owner, f"A share of `{plan.name}`: part of parts.")
+    return replace(text, parameters=f"{text.parameters}, part, parts")
 
 
 @dataclass(frozen=True)
@@ -208,8 +216,13 @@ def _choice(variants: tuple[tuple[str, sympy.Expr, Plan], ...]) -> Iterator[str]
 
 
 def _kernel_call(plan: Plan) -> str:
+    return f"{plan.name}({_passed(plan)})"
+
+
+def _passed(plan: Plan) -> str:
+    """The parameters of a kernel."""
     arguments = [argument.local for argument in plan.arguments]
-    return f"{plan.name}({', '.join([*arguments, *(buffer.name for _, buffer in plan.outputs)])})"
+    return ", ".join([*arguments, *(buffer.name for _, buffer in plan.outputs)])
 
 
 def _guarded(name: str, arguments: list[str], failure: str, owner: str) -> tuple[str, ...]:

@@ -73,8 +73,10 @@ class Statements(ABC):
                 inner = ", ".join(map(self.index, target.indices))
                 every = "..." if target.buffer.shape else self.nothing
                 return [f"{target.buffer.name}[{inner or every}] = 0"]
-            case Loop(symbol, extent, _, inside):
-                return [f"for {symbol} in range({self.index(extent)}):", *self.indented(inside)]
+            case Loop(symbol, extent, _, inside, start):
+                bounds = [extent] if start == 0 else [start, extent]
+                rounds = f"range({', '.join(map(self.index, bounds))})"
+                return [f"for {symbol} in {rounds}:", *self.indented(inside)]
             case Guard(condition, inside):
                 return [f"if {self.index(condition)}:", *self.indented(inside)]
             case Require(condition, failure):

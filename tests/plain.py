@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.special
 
 from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.steps import Plan
-from derivatrix.compiler.printer import kernel_text
+from derivatrix.compiler.printer import KernelText, kernel_text, rows_text
 
 
 def gemm(alpha, a, transpose_a, b, transpose_b, beta, c):
@@ -26,9 +27,25 @@ def function(operator: str) -> Callable[..., float]:
     return getattr(np, name, None) or getattr(scipy.special, name)
 
 
-def plain_kernel(made: Plan, called: list[str]) -> Callable[..., None]:
+def shared_rows(made: Plan, called: list[str]) -> Callable[..., None]:
+    """The kernel of the rows, called for three shares of them, the last one first."""
+    assert made.rows is not None
+    kernel = plain_kernel(made.rows.plan, called, rows_text(made, "f"))
+
+    def call(*arguments: Any) -> None:
+        *arrays, part, parts = arguments
+        assert (part, parts) == (0, 1)
+        for share in (2, 1, 0):
+            kernel(*arrays, share, 3)
+
+    return call
+
+
+def plain_kernel(
+    made: Plan, called: list[str], text: KernelText | None = None
+) -> Callable[..., None]:
     """A kernel's text as a function, which notes its name in `called`."""
-    text = kernel_text(made, "f", "")
+    text = text or kernel_text(made, "f", "")
     lines = [*text.head, *(line for step in text.steps for line in step.lines), "return"]
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": gemm}
@@ -37,6 +54,8 @@ def plain_kernel(made: Plan, called: list[str]) -> Callable[..., None]:
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)
     scope.update((name, function(operator)) for operator, name in operators.KERNELS.items())
     scope.update((variant.name, plain_kernel(variant, called)) for variant in made.variants)
+    if made.rows is not None:
+        scope[made.rows.plan.name] = shared_rows(made, called)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     return partial(scope["kernel"])
 

@@ -46,17 +46,31 @@ def _in_parts(kernel, sliced, short):
             step = max(_PART, 4 * whole) * length // max(1, divided)
         cuts = [length * part // count for part in range(count + 1)]
         jobs = [(arrays, flags, *cut, max(1, step)) for cut in itertools.pairwise(cuts)]
-        if count > 1 and not _POOL:
-            _POOL.append(ThreadPoolExecutor(_THREADS - 1))
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=_POOL.clear)
-        others = [_POOL[0].submit(work, *job) for job in jobs[1:]]
-        try:
-            work(*jobs[0])
-        finally:
-            for other in others:
-                other.exception()
-        for other in others:
-            other.result()
+        _together(work, jobs)
 
     return call
+
+
+def _by_rows(kernel):
+    """All of what the kernel of a share of rows does, a share by each thread."""
+
+    def call(*arrays):
+        _together(kernel, [(*arrays, part, _THREADS) for part in range(_THREADS)])
+
+    return call
+
+
+def _together(work, jobs):
+    """Call `work` with the arguments of each job, each by a thread."""
+    if len(jobs) > 1 and not _POOL:
+        _POOL.append(ThreadPoolExecutor(_THREADS - 1))
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_POOL.clear)
+    others = [_POOL[0].submit(work, *job) for job in jobs[1:]]
+    try:
+        work(*jobs[0])
+    finally:
+        for other in others:
+            other.exception()
+    for other in others:
+        other.result()

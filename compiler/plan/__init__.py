@@ -20,6 +20,7 @@ from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.parts import parts
+from derivatrix.compiler.plan.rows import rows
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.steps import (
     Allocate,
@@ -56,7 +57,7 @@ def plan(
     shared = parts(found[0].nodes, arguments)
     if len(found) == 1:
         made = _single(name, arguments, outputs, found[0], taken, join)
-        return dataclasses.replace(made, parts=shared)
+        return dataclasses.replace(made, parts=shared, rows=None if shared else rows(made))
     frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
     chosen = tuple(
         (

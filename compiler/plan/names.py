@@ -11,6 +11,7 @@ from derivatrix.compiler.kernels import operators
 RESERVED = frozenset(
     {
         *("np", "math", "real", "range", "abs", "int", "float", "require_arrays"),
+        *("part", "parts", "row"),
         *operators.KERNELS.values(),
         *keyword.kwlist,
     }

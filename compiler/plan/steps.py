@@ -143,16 +143,18 @@ class Clear:
 
 @dataclass(frozen=True)
 class Loop:
-    """`index` from 0 to `extent` - 1. A reduction's rounds add to the same entries."""
+    """`index` from `start` to `extent` - 1. A reduction's rounds add to the same entries."""
 
     index: sympy.Symbol
     extent: sympy.Expr
     reduction: bool
     body: tuple[Statement, ...]
+    start: sympy.Expr = sympy.S.Zero
 
     def lines(self) -> list[str]:
         word = "reduce" if self.reduction else "for"
-        return [f"{word} {self.index} < {self.extent}", *_indented(self.body)]
+        first = f"{self.start} <= " if self.start != 0 else ""
+        return [f"{word} {first}{self.index} < {self.extent}", *_indented(self.body)]
 
 
 @dataclass(frozen=True)
@@ -351,12 +353,26 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """A kernel for a share of the rows of its outputs.
+
+    plan: that kernel, which takes two whole numbers besides, `part` and `parts`: which share, and
+    of how many.
+    gain: about how many operations a second thread takes over, by the sizes.
+    """
+
+    plan: Plan
+    gain: sympy.Expr
+
+
+@dataclass(frozen=True)
 class Plan:
     """One kernel: its parameters are the arguments, then the outputs.
 
     outputs: their public names, and their buffers.
     sizes: where each comes from.
-    parts: None where the work cannot be shared.
+    parts: None where samples cannot be shared.
+    rows: None where rows cannot be shared either, or samples are.
     """
 
     name: str
@@ -366,6 +382,7 @@ class Plan:
     constants: tuple[tuple[str, np.ndarray], ...]
     steps: tuple[Step, ...]
     parts: Parts | None = None
+    rows: Rows | None = None
 
     @property
     def variants(self) -> tuple[Plan, ...]:

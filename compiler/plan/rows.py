@@ -1,0 +1,206 @@
+"""Kernels that write large results: a share of their rows by each of several threads.
+
+One thread alone does not use all that a machine's memory can take. What is computed before the
+rows, each thread computes for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sympy
+
+from derivatrix.compiler.plan.parts import OPERATION, OPERATIONS
+from derivatrix.compiler.plan.reads import accesses, names_read
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.steps import (
+    Accumulate,
+    Allocate,
+    Buffer,
+    Clear,
+    Fill,
+    Gemm,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Nest,
+    Operand,
+    Operate,
+    Plan,
+    Rows,
+    Start,
+    Statement,
+    Step,
+    Store,
+)
+
+PART = sympy.Symbol("part", integer=True, nonnegative=True)
+PARTS = sympy.Symbol("parts", integer=True, positive=True)
+ROW = sympy.Symbol("row", integer=True, nonnegative=True)
+AGAIN = sympy.Rational(1, 4)
+"""What an operation that every thread repeats counts."""
+FUNCTION = 10
+"""What a function of numbers counts."""
+LARGE = sympy.Integer(1000)
+"""A size at which something has to be gained."""
+
+
+def rows(plan: Plan) -> Rows | None:
+    """The kernel for a share of the rows; None where nothing is gained, or rows need each other."""
+    outputs = {buffer for _, buffer in plan.outputs}
+    steps = [step for step in plan.steps if not isinstance(step, Allocate)]
+    if not all(isinstance(step, Fill | Nest) or not _used(step) & outputs for step in steps):
+        return None
+    nests = [step for step in steps if isinstance(step, Nest)]
+    if any(load.buffer in outputs for nest in nests for load in _read(nest.body)):
+        return None
+    shared = {buffer for buffer in outputs if len(buffer.shape) > 1}
+    for _ in outputs:  # what is written together with what is not shared, is not
+        shared -= {
+            buffer for nest in nests if not _divisible(nest, shared) for buffer in _written(nest)
+        }
+    whole = [nest for nest in nests if not _written(nest) & shared]
+    alone = [nest for nest in whole if _written(nest) & outputs]
+    if not shared or any(_needed(nest, nests, outputs) for nest in alone):
+        return None
+    made = tuple(_share(step, shared, outputs) for step in plan.steps)
+    again = sympy.Add(*(_work(step) for step in steps if step not in nests or step in whole))
+    gain = sympy.Add(*(_work(nest) for nest in nests if nest not in whole)) - AGAIN * again
+    if gain.xreplace(dict.fromkeys(gain.free_symbols, LARGE)) < OPERATIONS:
+        return None
+    return Rows(dataclasses.replace(plan, name=f"{plan.name}_rows", steps=made), sympy.expand(gain))
+
+
+# What steps do
+
+
+def _used(part: Any) -> set[Buffer]:
+    """The buffers of a step that is no nest."""
+    if isinstance(part, Buffer):
+        return {part}
+    if isinstance(part, Plan) or not (isinstance(part, tuple) or dataclasses.is_dataclass(part)):
+        return set()
+    items = part if isinstance(part, tuple) else vars(part).values()
+    return set().union(*map(_used, items))
+
+
+def _read(body: Sequence[Statement]) -> Iterator[Load]:
+    return (load for load, written in accesses(body) if not written)
+
+
+def _written(nest: Nest) -> set[Buffer]:
+    return {load.buffer for load, written in accesses(nest.body) if written}
+
+
+def _defined(body: Sequence[Statement]) -> Iterator[str]:
+    """The names of scalars that statements make."""
+    for statement in body:
+        match statement:
+            case Let(name, _) | Start(name):
+                yield name
+            case Loop(_, _, _, inside) | Guard(_, inside):
+                yield from _defined(inside)
+
+
+def _added(body: Sequence[Statement]) -> Iterator[str]:
+    """The names of sums that statements add to."""
+    for statement in body:
+        match statement:
+            case Accumulate(name, _):
+                yield name
+            case Loop(_, _, _, inside) | Guard(_, inside):
+                yield from _added(inside)
+
+
+def _divisible(nest: Nest, shared: set[Buffer]) -> bool:
+    """Whether every round of the outermost loops of a nest writes a row of what is shared, or
+    whether the nest writes nothing of that."""
+    if not _written(nest) & shared:
+        return True
+    return _written(nest) <= shared and all(
+        _by_rows(statement) if isinstance(statement, Loop) else isinstance(statement, Let | Clear)
+        for statement in nest.body
+    )
+
+
+def _by_rows(loop: Loop) -> bool:
+    places = [load for load, written in accesses(loop.body) if written]
+    rows_only = all(
+        load.indices and load.indices[0] == loop.index and load.buffer.shape[0] == loop.extent
+        for load in places
+    )
+    return rows_only and {*_added(loop.body)} <= {*_defined(loop.body)}
+
+
+def _needed(nest: Nest, nests: Sequence[Nest], outputs: set[Buffer]) -> bool:
+    """Whether other nests need what a nest makes besides outputs."""
+    made = {*_defined(nest.body)}
+    others = (other for other in nests if other is not nest)
+    return not _written(nest) <= outputs or any(made & {*names_read(o.body)} for o in others)
+
+
+# Work
+
+
+def _work(step: Step) -> sympy.Expr:
+    """About how many operations it takes."""
+    match step:
+        case Nest(_, body):
+            return sympy.Add(*map(_operations, body))
+        case Gemm():
+            (m, k), (_, n) = step.left.shape[-2:], step.right.shape[-2:]
+            return product((*(extent for _, extent in step.batch), m, k, n))
+        case Fill(buffer):
+            return product(buffer.shape)
+    operands = (part for part in vars(step).get("arguments", ()) if isinstance(part, Operand))
+    return OPERATION * sympy.Add(*(product(operand.buffer.shape) for operand in operands))
+
+
+def _operations(statement: Statement) -> sympy.Expr:
+    match statement:
+        case Loop(_, extent, _, body):
+            return extent * sympy.Add(*map(_operations, body))
+        case Guard(_, body):
+            return sympy.Add(*map(_operations, body))
+        case Clear(target):
+            return product(target.buffer.shape[len(target.indices) :])
+        case Let(_, value) | Accumulate(_, value) | Store(_, value, _):
+            return sympy.Integer(1 + _count(value))
+    return sympy.S.Zero
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, Operate):
+        return 0
+    own = 1 if value.operator in ("add", "mul", "neg", "choose") else FUNCTION
+    return own + sum(map(_count, value.operands))
+
+
+# A share
+
+
+def _share(step: Step, shared: set[Buffer], outputs: set[Buffer]) -> Step:
+    """What one of `PARTS` threads does."""
+    match step:
+        case Fill(buffer) if buffer in outputs:
+            clear = Clear(Load(buffer, ()))
+            return _share(Nest(f"{buffer.name} = 0", (clear,)), shared, outputs)
+        case Nest(comment, body) if _written(step) & shared:
+            return Nest(comment, tuple(map(_some_rows, body)))
+        case Nest(comment, body) if _written(step) & outputs:
+            return Nest(comment, (Guard(sympy.Eq(PART, 0), body),))
+    return step
+
+
+def _some_rows(statement: Statement) -> Statement:
+    match statement:
+        case Clear(target) if not target.indices:
+            inner = Clear(Load(target.buffer, (ROW,)))
+            return _some_rows(Loop(ROW, target.buffer.shape[0], False, (inner,)))
+        case Loop(index, extent, reduction, body):
+            start, stop = (sympy.floor(extent * (PART + more) / PARTS) for more in (0, 1))
+            return Loop(index, stop, reduction, body, start)
+    return statement

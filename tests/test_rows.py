@@ -1,0 +1,97 @@
+"""Kernels called by several threads, each for a share of the rows of the results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.compiler.plan.steps import Guard, Loop, Nest, Plan
+from tests.plain import run_plain
+from tests.points import draw_all
+
+n, m = dx.dims("n m")
+A, B, X = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.matrix("X", n, m)
+a, b, s = dx.vector("a", n), dx.vector("b", n), dx.scalar("s")
+
+SHARED = {
+    "chain": (dx.function("chain", [A, B, a], A @ B @ a), "vjp"),
+    "product": (dx.function("product", [a, b], a * b), "jacobian"),
+    "square": (dx.function("square", [A], A @ A), "jacobian"),
+    "softmax": (dx.function("softmax", [a], dx.softmax(a)), "jacobian"),
+    "turned": (dx.function("turned", [X], X.T), "jacobian"),
+    "quadratic": (dx.function("quadratic", [a], dx.sum(a**2) ** 2), "hessian"),
+    "triangle": (dx.function("triangle", [A], dx.tril(A) @ A[::-1]), "jacobian"),
+}
+WHOLE = {
+    "samples": (dx.function("samples", [X], dx.tanh(X)), "value"),
+    "gemm": (dx.function("gemm", [A, B], A @ B), "value"),
+    "vector": (dx.function("vector", [A, a], A @ a), "value"),
+    "total": (dx.function("total", [A, a], dx.sum(A @ a)), "value"),
+    "solution": (dx.function("solution", [A], dx.inv(A)), "value"),
+}
+
+
+def planned(function: Function, kind: str) -> Plan:
+    return kernel_plan(Derivatives(function), kind)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_is_shared(name: str) -> None:
+    made = planned(*SHARED[name])
+    assert made.rows is not None and made.parts is None
+    loops = [part for step in made.rows.plan.steps if isinstance(step, Nest) for part in step.body]
+    assert any(isinstance(part, Loop) and part.start != 0 for part in loops)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_is_not_shared(name: str) -> None:
+    """Samples are shared in another way; products of matrices have threads of their own."""
+    assert planned(*WHOLE[name]).rows is None
+
+
+def test_what_one_thread_does() -> None:
+    """A sum that is a result is made once."""
+    rows = planned(*SHARED["chain"]).rows
+    assert rows is not None
+    guarded = [step for step in rows.plan.steps if isinstance(step, Nest) and alone(step)]
+    assert ["out_a" in step.comment for step in guarded] == [True]
+
+
+def alone(step: Nest) -> bool:
+    return isinstance(step.body[0], Guard)
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("sizes", [{"n": 5, "m": 2}, {"n": 1, "m": 4}, {"n": 2, "m": 3}])
+def test_shares_make_the_whole(name: str, sizes: dict[str, int]) -> None:
+    """As plain Python, which computes shares in the wrong order, some of them empty."""
+    function, kind = SHARED[name]
+    made, values = planned(function, kind), draw_all(function, sizes=sizes)
+    nodes = list(function.derivatives.kernel(kind)[1].values())
+    expected = evaluate_all(nodes, values, sizes)
+    outputs = [np.full(array.shape, np.nan) for array in expected]
+    run_plain(made, values, outputs)
+    for output, array in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(output, array, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    module = dx.compile(SHARED["product"][0])
+    monkeypatch.setattr(module, "_THREADS", threads)
+    monkeypatch.setattr(module, "_POOL", [])
+    x, y = np.random.default_rng(0).normal(size=(2, 750))
+    module.jacobian(x[:20], y[:20])
+    assert not module._POOL
+    by_x, by_y = module.jacobian(x, y)
+    assert len(module._POOL) == (threads > 1)
+    np.testing.assert_array_equal(by_x, np.diag(y))
+    np.testing.assert_array_equal(by_y, np.diag(x))
+    out = np.empty((2, 750, 750))
+    module.jacobian_kernel(x, y, *out)
+    np.testing.assert_array_equal(out, (by_x, by_y))
