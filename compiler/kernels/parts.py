@@ -17,6 +17,8 @@ _POOL = list[ThreadPoolExecutor]()
 _PART = 1 << 18
 """Bytes of arguments and results that are computed at a time where temporary arrays should stay in
 the cache; more where each part reads large arrays as a whole."""
+_WRITERS = 4
+"""How many threads are enough to write as fast as the memory takes it."""
 
 
 def _in_parts(kernel, sliced, short):
@@ -52,10 +54,12 @@ def _in_parts(kernel, sliced, short):
 
 
 def _by_rows(kernel):
-    """All of what the kernel of a share of rows does, a share by each thread."""
+    """All of what the kernel of a share of rows does, a share by each of a few threads: more do
+    not write faster, and each makes temporary arrays of its own."""
 
     def call(*arrays):
-        _together(kernel, [(*arrays, part, _THREADS) for part in range(_THREADS)])
+        count = min(_THREADS, _WRITERS)
+        _together(kernel, [(*arrays, part, count) for part in range(count)])
 
     return call
 
