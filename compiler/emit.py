@@ -29,6 +29,7 @@ from derivatrix.compiler.kernels import (
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.parts import OPERATIONS
+from derivatrix.compiler.plan.rows import GAIN, rows_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
 from derivatrix.compiler.printer import KernelText, kernel_text, newton_text, rows_text
 from derivatrix.compiler.structured import Structured
@@ -135,7 +136,7 @@ class FunctionText:
     real: str
     results: tuple[ResultText, ...]
     shapes: str
-    call: tuple[str, ...]
+    call: str
     unpacked: str
     inner: str
     value: str
@@ -307,15 +308,17 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
             continue
         summary = f"One order of multiplication for `{function.name}`."
         texts = [kernel_text(plan, module.name, summary) for plan in function.plan.variants]
-        if function.plan.rows is not None:
-            texts.append(rows_text(function.plan, module.name))
         texts.append(kernel_text(function.plan, module.name, _kernel_summary(function)))
         work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
+        if function.plan.rows is not None:
+            texts.append(rows_text(function.plan, module.name))
         first = names.setdefault(work, function.plan.name)
         if first == function.plan.name:
             kernels += texts
         else:
             aliases.append((function.plan.name, first))
+            if function.plan.rows is not None:
+                aliases.append((rows_name(function.plan.name), rows_name(first)))
     return kernels, aliases
 
 
@@ -385,7 +388,7 @@ def function_text(
         real=real,
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
-        call=_called(plan, sizes, [*parameters, *locals_]),
+        call=f"{_called(plan, sizes)}({', '.join([*parameters, *locals_])})",
         unpacked=_targets(locals_),
         inner=_tuple(locals_),
         value=_result(
@@ -404,20 +407,16 @@ def _parted(plan: Plan) -> str:
     return f"_{plan.name}_in_parts"
 
 
-def _called(plan: Plan, sizes: _Sizes, arguments: Sequence[str]) -> tuple[str, ...]:
-    """The call of a kernel by a public function; much work is shared by threads."""
-    given = ", ".join(arguments)
+def _called(plan: Plan, sizes: _Sizes) -> str:
+    """What a public function calls: the kernel, or what has threads share it where that gains."""
     if plan.parts is not None:
-        work = index(sympy.factor_terms(sizes.renamed(plan.parts.work)))
-        kernel = f"({plan.name} if {work} < {OPERATIONS} else {_parted(plan)})"
+        work, enough = plan.parts.work, OPERATIONS
     elif plan.rows is not None:
-        gain = index(sympy.factor_terms(sizes.renamed(plan.rows.gain)))
-        alone = f"{plan.rows.plan.name}({given}, 0, 1)"
-        shared = f"{_parted(plan)}({given})"
-        return f"if {gain} < {OPERATIONS}:", f"    {alone}", "else:", f"    {shared}"
+        work, enough = plan.rows.gain, GAIN
     else:
-        kernel = plan.name
-    return (f"{kernel}({given})",)
+        return plan.name
+    found = index(sympy.factor_terms(sizes.renamed(work)))
+    return f"({plan.name} if {found} < {enough} else {_parted(plan)})"
 
 
 def _operator(

@@ -81,8 +81,6 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
     """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
     name, for messages."""
     steps = _steps(plan, owner)
-    if plan.rows is not None:
-        steps = (StepText("all rows", (f"{plan.rows.plan.name}({_passed(plan)}, 0, 1)",)),)
     reducing = any(isinstance(step, Nest) and _reduces(step.body) for step in plan.steps)
     words = {word for step in steps for line in step.lines for word in re.findall(r"\w+", line)}
     sizes = []

@@ -47,8 +47,12 @@ def warm_file(path: str) -> None:
         return
     for kind in surface.kinds:
         kernel = getattr(surface.module, f"{kind}_kernel")
+        rows = getattr(surface.module, f"{kind}_kernel_rows", None)
         for real in (types.float64, types.float32):
-            kernel.compile(tuple(_types(surface, kind, real)))
+            given = _types(surface, kind, real)
+            kernel.compile(tuple(given))
+            if rows is not None:
+                rows.compile((*given, types.int64, types.int64))
 
 
 def _warm_for_device(module: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy.special
@@ -27,20 +26,6 @@ def function(operator: str) -> Callable[..., float]:
     return getattr(np, name, None) or getattr(scipy.special, name)
 
 
-def shared_rows(made: Plan, called: list[str]) -> Callable[..., None]:
-    """The kernel of the rows, called for three shares of them, the last one first."""
-    assert made.rows is not None
-    kernel = plain_kernel(made.rows.plan, called, rows_text(made, "f"))
-
-    def call(*arguments: Any) -> None:
-        *arrays, part, parts = arguments
-        assert (part, parts) == (0, 1)
-        for share in (2, 1, 0):
-            kernel(*arrays, share, 3)
-
-    return call
-
-
 def plain_kernel(
     made: Plan, called: list[str], text: KernelText | None = None
 ) -> Callable[..., None]:
@@ -54,8 +39,6 @@ def plain_kernel(
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)
     scope.update((name, function(operator)) for operator, name in operators.KERNELS.items())
     scope.update((variant.name, plain_kernel(variant, called)) for variant in made.variants)
-    if made.rows is not None:
-        scope[made.rows.plan.name] = shared_rows(made, called)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     return partial(scope["kernel"])
 
@@ -63,10 +46,18 @@ def plain_kernel(
 def run_plain(
     made: Plan, values: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]
 ) -> list[str]:
-    """Fill the outputs; the names of the kernels called on the way."""
+    """Fill the outputs, which three shares of the rows have to be too, the last one first; the
+    names of the kernels called on the way."""
     called: list[str] = []
     given = [np.array(values[argument.name], float, order="C") for argument in made.arguments]
     inputs = [array if array.ndim else array[()] for array in given]
     with np.errstate(all="ignore"):
         plain_kernel(made, called)(*inputs, *outputs)
+        if made.rows is not None:
+            share = plain_kernel(made.rows.plan, called, rows_text(made, "f"))
+            again = [np.full_like(array, np.nan) for array in outputs]
+            for part in (2, 1, 0):
+                share(*inputs, *again, part, 3)
+            for one, other in zip(outputs, again, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
     return called

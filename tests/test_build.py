@@ -310,6 +310,9 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
         "        getattr(total, name)(x, *more.get(name, ()))\n"
         "        stats = getattr(total, name + '_kernel').stats\n"
         "        assert stats.cache_hits and not stats.cache_misses, (name, stats)\n"
+        "    total.hessian(np.ones(3000, real))\n"
+        "    assert len(total.hessian_kernel_rows.stats.cache_hits) == 1 + (real is np.float32)\n"
+        "    assert not total.hessian_kernel_rows.stats.cache_misses\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True

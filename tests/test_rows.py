@@ -25,12 +25,14 @@ SHARED = {
     "softmax": (dx.function("softmax", [a], dx.softmax(a)), "jacobian"),
     "turned": (dx.function("turned", [X], X.T), "jacobian"),
     "quadratic": (dx.function("quadratic", [a], dx.sum(a**2) ** 2), "hessian"),
+    "vector": (dx.function("vector", [A, a], A @ a), "value"),
+    "norms": (dx.function("norms", [X, a], dx.norm(X) * dx.norm(a)), "gradient"),
     "triangle": (dx.function("triangle", [A], dx.tril(A) @ A[::-1]), "jacobian"),
 }
 WHOLE = {
     "samples": (dx.function("samples", [X], dx.tanh(X)), "value"),
     "gemm": (dx.function("gemm", [A, B], A @ B), "value"),
-    "vector": (dx.function("vector", [A, a], A @ a), "value"),
+    "totals": (dx.function("totals", [A], dx.sum(A, axis=0)), "value"),
     "total": (dx.function("total", [A, a], dx.sum(A @ a)), "value"),
     "solution": (dx.function("solution", [A], dx.inv(A)), "value"),
 }
@@ -85,13 +87,20 @@ def test_threads(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     module = dx.compile(SHARED["product"][0])
     monkeypatch.setattr(module, "_THREADS", threads)
     monkeypatch.setattr(module, "_POOL", [])
-    x, y = np.random.default_rng(0).normal(size=(2, 750))
+    x, y = np.random.default_rng(0).normal(size=(2, 1010))
     module.jacobian(x[:20], y[:20])
     assert not module._POOL
     by_x, by_y = module.jacobian(x, y)
     assert len(module._POOL) == (threads > 1)
     np.testing.assert_array_equal(by_x, np.diag(y))
     np.testing.assert_array_equal(by_y, np.diag(x))
-    out = np.empty((2, 750, 750))
+    out = np.empty((2, 1010, 1010))
     module.jacobian_kernel(x, y, *out)
     np.testing.assert_array_equal(out, (by_x, by_y))
+
+
+def test_a_gradient_that_is_the_jacobian() -> None:
+    """Kernels that are the same are one, and so are those for shares of their rows."""
+    module = dx.compile(dx.function("norms", [X, a], dx.norm(X) * dx.norm(a)))
+    assert module.gradient_kernel is module.jacobian_kernel
+    assert module.gradient_kernel_rows is module.jacobian_kernel_rows

@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.parts import OPERATION, OPERATIONS
+from derivatrix.compiler.plan.parts import OPERATION
 from derivatrix.compiler.plan.reads import accesses, names_read
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
@@ -44,8 +44,15 @@ AGAIN = sympy.Rational(1, 4)
 """What an operation that every thread repeats counts."""
 FUNCTION = 10
 """What a function of numbers counts."""
-LARGE = sympy.Integer(1000)
+GAIN = 2_000_000
+"""The work that is worth the time that other threads take to start."""
+LARGE = sympy.Integer(3000)
 """A size at which something has to be gained."""
+
+
+def rows_name(name: str) -> str:
+    """The name of the kernel for a share of the rows."""
+    return f"{name}_rows"
 
 
 def rows(plan: Plan) -> Rows | None:
@@ -57,7 +64,7 @@ def rows(plan: Plan) -> Rows | None:
     nests = [step for step in steps if isinstance(step, Nest)]
     if any(load.buffer in outputs for nest in nests for load in _read(nest.body)):
         return None
-    shared = {buffer for buffer in outputs if len(buffer.shape) > 1}
+    shared = {buffer for buffer in outputs if buffer.shape}
     for _ in outputs:  # what is written together with what is not shared, is not
         shared -= {
             buffer for nest in nests if not _divisible(nest, shared) for buffer in _written(nest)
@@ -69,9 +76,11 @@ def rows(plan: Plan) -> Rows | None:
     made = tuple(_share(step, shared, outputs) for step in plan.steps)
     again = sympy.Add(*(_work(step) for step in steps if step not in nests or step in whole))
     gain = sympy.Add(*(_work(nest) for nest in nests if nest not in whole)) - AGAIN * again
-    if gain.xreplace(dict.fromkeys(gain.free_symbols, LARGE)) < OPERATIONS:
+    if gain.xreplace(dict.fromkeys(gain.free_symbols, LARGE)) < GAIN:
         return None
-    return Rows(dataclasses.replace(plan, name=f"{plan.name}_rows", steps=made), sympy.expand(gain))
+    return Rows(
+        dataclasses.replace(plan, name=rows_name(plan.name), steps=made), sympy.expand(gain)
+    )
 
 
 # What steps do
@@ -167,7 +176,9 @@ def _operations(statement: Statement) -> sympy.Expr:
             return sympy.Add(*map(_operations, body))
         case Clear(target):
             return product(target.buffer.shape[len(target.indices) :])
-        case Let(_, value) | Accumulate(_, value) | Store(_, value, _):
+        case Let(_, value) | Accumulate(_, value):
+            return sympy.Integer(_count(value))
+        case Store(_, value, _):
             return sympy.Integer(1 + _count(value))
     return sympy.S.Zero
 
