@@ -45,7 +45,7 @@ AGAIN = sympy.Rational(1, 4)
 FUNCTION = 10
 """What a function of numbers counts."""
 GAIN = 2_000_000
-"""The work that is worth the time that other threads take to start."""
+"""The work that is worth the time that other threads take to start, and the memory they share."""
 LARGE = sympy.Integer(3000)
 """A size at which something has to be gained."""
 
@@ -129,13 +129,21 @@ def _divisible(nest: Nest, shared: set[Buffer]) -> bool:
     whether the nest writes nothing of that."""
     if not _written(nest) & shared:
         return True
-    return _written(nest) <= shared and all(
-        _by_rows(statement) if isinstance(statement, Loop) else isinstance(statement, Let | Clear)
-        for statement in nest.body
-    )
+    return _written(nest) <= shared and all(map(_by_rows, nest.body))
 
 
-def _by_rows(loop: Loop) -> bool:
+def _by_rows(statement: Statement) -> bool:
+    match statement:
+        case Let():
+            return True
+        case Clear(target):
+            return not target.indices
+        case Loop():
+            return _writes_rows(statement)
+    return False
+
+
+def _writes_rows(loop: Loop) -> bool:
     places = [load for load, written in accesses(loop.body) if written]
     rows_only = all(
         load.indices and load.indices[0] == loop.index and load.buffer.shape[0] == loop.extent
