@@ -20,6 +20,7 @@ from derivatrix.compiler.device.resources import Kernel, Resources
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.kernels.cuda import base
+from derivatrix.compiler.pipeline import generate
 from tests.devices.helpers import modules
 from tests.dryrun import REALS, dry
 from tests.identities import IDENTITIES, Identity
@@ -166,6 +167,13 @@ def check_launches(function: Function, module: ModuleType) -> None:
             assert launches, kind
             assert len(found) == len(results)
             assert all(array.dtype == real for array in found)
+
+
+def test_what_is_the_same_for_all_points_is_computed_once() -> None:
+    function = text_function("prod(x)^(1/n)/mean(x)", "x: n positive", ["x"])
+    powers = [line for line in generate(function, "cuda").text.splitlines() if "**real(" in line]
+    assert powers
+    assert {len(line) - len(line.lstrip()) for line in powers} == {4}
 
 
 n, m, k = dx.dims("n m k")

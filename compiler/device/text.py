@@ -14,6 +14,7 @@ from derivatrix.compiler import indices
 from derivatrix.compiler.device.launches import Launch, Loops
 from derivatrix.compiler.device.tiles import Tile, Tiled
 from derivatrix.compiler.kernels.cuda import operators
+from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
     Accumulate,
@@ -27,6 +28,7 @@ from derivatrix.compiler.plan.steps import (
     Operate,
     Require,
     Start,
+    Statement,
     Store,
     Test,
 )
@@ -239,14 +241,51 @@ def _kernel(name: str, launch: Launch, lines: Sequence[str]) -> KernelText:
 
 
 def _points(launch: Launch, statements: Statements) -> list[str]:
-    body = statements.lines((*launch.before, *launch.after))
+    whole = (*launch.before, *launch.after)
     if not launch.points:
-        return body
+        return statements.lines(whole)
+    same, each = _lifted(whole, {symbol for symbol, _ in launch.points})
+    first, body = statements.lines(same), statements.lines(each)
     if len(launch.points) == 1:
         ((symbol, extent),) = launch.points
-        return [_spread(str(symbol), index(extent)), *_indented(body)]
+        return [*first, _spread(str(symbol), index(extent)), *_indented(body)]
     every = _spread("point", index(count(launch.points)))
-    return [every, *_indented([*_decoded("point", launch.points), *body])]
+    return [*first, every, *_indented([*_decoded("point", launch.points), *body])]
+
+
+def _lifted(
+    body: Sequence[Statement], points: set[sympy.Symbol]
+) -> tuple[list[Statement], list[Statement]]:
+    """The scalars that are the same for all points, which the compiler cannot tell as arrays might
+    share memory, and the other statements."""
+    written = {load.buffer for load, is_written in accesses(body) if is_written}
+    same: list[Statement] = []
+    each: list[Statement] = []
+    own: set[str] = set()
+    for statement in body:
+        if (
+            isinstance(statement, Let)
+            and own.isdisjoint(names_read(statement))
+            and written.isdisjoint(load.buffer for load, _ in accesses(statement))
+            and points.isdisjoint(_symbols(statement.value))
+        ):
+            same.append(statement)
+        else:
+            each.append(statement)
+            own.update(names_made([statement]))
+    return same, each
+
+
+def _symbols(part: Any) -> Iterator[sympy.Basic]:
+    """The sizes and indices in a scalar."""
+    match part:
+        case Number(value) | Test(value):
+            yield from value.free_symbols
+        case Load(_, indices):
+            yield from sympy.Tuple(*indices).free_symbols
+        case Operate(_, operands):
+            for operand in operands:
+                yield from _symbols(operand)
 
 
 def _tiled(tiled: Tiled, statements: Statements) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from derivatrix.compiler.plan.steps import (
@@ -15,6 +15,8 @@ from derivatrix.compiler.plan.steps import (
     Name,
     Operate,
     Require,
+    Start,
+    Statement,
     Store,
 )
 
@@ -31,6 +33,16 @@ def names_read(part: Any) -> Iterator[str]:
         case tuple() | list():
             for item in part:
                 yield from names_read(item)
+
+
+def names_made(body: Iterable[Statement]) -> Iterator[str]:
+    """The names of scalars that statements make."""
+    for statement in body:
+        match statement:
+            case Let(name, _) | Start(name):
+                yield name
+            case Loop(_, _, _, inside) | Guard(_, inside):
+                yield from names_made(inside)
 
 
 def accesses(part: Any) -> Iterator[tuple[Load, bool]]:

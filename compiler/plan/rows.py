@@ -13,7 +13,7 @@ from typing import Any
 import sympy
 
 from derivatrix.compiler.plan.parts import OPERATION
-from derivatrix.compiler.plan.reads import accesses, names_read
+from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
     Accumulate,
@@ -31,7 +31,6 @@ from derivatrix.compiler.plan.steps import (
     Operate,
     Plan,
     Rows,
-    Start,
     Statement,
     Step,
     Store,
@@ -104,16 +103,6 @@ def _written(nest: Nest) -> set[Buffer]:
     return {load.buffer for load, written in accesses(nest.body) if written}
 
 
-def _defined(body: Sequence[Statement]) -> Iterator[str]:
-    """The names of scalars that statements make."""
-    for statement in body:
-        match statement:
-            case Let(name, _) | Start(name):
-                yield name
-            case Loop(_, _, _, inside) | Guard(_, inside):
-                yield from _defined(inside)
-
-
 def _added(body: Sequence[Statement]) -> Iterator[str]:
     """The names of sums that statements add to."""
     for statement in body:
@@ -149,12 +138,12 @@ def _writes_rows(loop: Loop) -> bool:
         load.indices and load.indices[0] == loop.index and load.buffer.shape[0] == loop.extent
         for load in places
     )
-    return rows_only and {*_added(loop.body)} <= {*_defined(loop.body)}
+    return rows_only and {*_added(loop.body)} <= {*names_made(loop.body)}
 
 
 def _needed(nest: Nest, nests: Sequence[Nest], outputs: set[Buffer]) -> bool:
     """Whether other nests need what a nest makes besides outputs."""
-    made = {*_defined(nest.body)}
+    made = {*names_made(nest.body)}
     others = (other for other in nests if other is not nest)
     return not _written(nest) <= outputs or any(made & {*names_read(o.body)} for o in others)
 
