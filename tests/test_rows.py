@@ -16,7 +16,7 @@ from tests.points import draw_all
 
 n, m = dx.dims("n m")
 A, B, X = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.matrix("X", n, m)
-a, b, s = dx.vector("a", n), dx.vector("b", n), dx.scalar("s")
+a, b = dx.vector("a", n), dx.vector("b", n)
 
 SHARED = {
     "chain": (dx.function("chain", [A, B, a], A @ B @ a), "vjp"),

@@ -20,6 +20,7 @@ from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.parts import parts
+from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.rows import rows
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.steps import (
@@ -198,22 +199,8 @@ def _allocated(steps: Sequence[Step]) -> Iterator[Step]:
     """The steps, with work buffers allocated where they are first used."""
     known: set[Buffer] = set()
     for step in steps:
-        for buffer in dict.fromkeys(_buffers(step)):
+        for buffer in dict.fromkeys(buffers(step)):
             if buffer.role == "work" and buffer not in known:
                 known.add(buffer)
                 yield Allocate(buffer)
         yield step
-
-
-def _buffers(part: Any) -> Iterator[Buffer]:
-    """The buffers that a part of a plan mentions."""
-    if isinstance(part, Buffer):
-        yield part
-    elif isinstance(part, Plan):
-        return
-    elif isinstance(part, tuple):
-        for item in part:
-            yield from _buffers(item)
-    elif dataclasses.is_dataclass(part):
-        for field in dataclasses.fields(part):
-            yield from _buffers(getattr(part, field.name))

@@ -1,12 +1,14 @@
-"""What statements read and write."""
+"""What steps and statements read and write."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from derivatrix.compiler.plan.steps import (
     Accumulate,
+    Buffer,
     Clear,
     Guard,
     Let,
@@ -14,11 +16,24 @@ from derivatrix.compiler.plan.steps import (
     Loop,
     Name,
     Operate,
+    Plan,
     Require,
     Start,
     Statement,
     Store,
 )
+
+
+def buffers(part: Any) -> Iterator[Buffer]:
+    """The buffers that a part of a plan mentions, but for plans within it."""
+    if isinstance(part, Buffer):
+        yield part
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from buffers(item)
+    elif dataclasses.is_dataclass(part) and not isinstance(part, Plan):
+        for field in dataclasses.fields(part):
+            yield from buffers(getattr(part, field.name))
 
 
 def names_read(part: Any) -> Iterator[str]:

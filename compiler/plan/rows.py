@@ -1,4 +1,4 @@
-"""Kernels that write large results: a share of their rows by each of several threads.
+"""Kernels whose results come row by row: a share of the rows by each of several threads.
 
 One thread alone does not use all that a machine's memory can take. What is computed before the
 rows, each thread computes for itself.
@@ -13,7 +13,7 @@ from typing import Any
 import sympy
 
 from derivatrix.compiler.plan.parts import OPERATION
-from derivatrix.compiler.plan.reads import accesses, names_made, names_read
+from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
     Accumulate,
@@ -35,6 +35,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
+from derivatrix.compiler.plan.straight import CHEAP
 
 PART = sympy.Symbol("part", integer=True, nonnegative=True)
 PARTS = sympy.Symbol("parts", integer=True, positive=True)
@@ -58,7 +59,9 @@ def rows(plan: Plan) -> Rows | None:
     """The kernel for a share of the rows; None where nothing is gained, or rows need each other."""
     outputs = {buffer for _, buffer in plan.outputs}
     steps = [step for step in plan.steps if not isinstance(step, Allocate)]
-    if not all(isinstance(step, Fill | Nest) or not _used(step) & outputs for step in steps):
+    if not all(
+        isinstance(step, Fill | Nest) or outputs.isdisjoint(buffers(step)) for step in steps
+    ):
         return None
     nests = [step for step in steps if isinstance(step, Nest)]
     if any(load.buffer in outputs for nest in nests for load in _read(nest.body)):
@@ -83,16 +86,6 @@ def rows(plan: Plan) -> Rows | None:
 
 
 # What steps do
-
-
-def _used(part: Any) -> set[Buffer]:
-    """The buffers of a step that is no nest."""
-    if isinstance(part, Buffer):
-        return {part}
-    if isinstance(part, Plan) or not (isinstance(part, tuple) or dataclasses.is_dataclass(part)):
-        return set()
-    items = part if isinstance(part, tuple) else vars(part).values()
-    return set().union(*map(_used, items))
 
 
 def _read(body: Sequence[Statement]) -> Iterator[Load]:
@@ -183,7 +176,7 @@ def _operations(statement: Statement) -> sympy.Expr:
 def _count(value: Any) -> int:
     if not isinstance(value, Operate):
         return 0
-    own = 1 if value.operator in ("add", "mul", "neg", "choose") else FUNCTION
+    own = 1 if value.operator in CHEAP else FUNCTION
     return own + sum(map(_count, value.operands))
 
 
