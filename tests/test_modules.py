@@ -90,10 +90,13 @@ def test_text_is_the_same_in_every_process() -> None:
     program = (
         "import sys; from tests.cases import CASES, EVALUATED; "
         "from derivatrix.compiler.pipeline import generate; "
+        "import derivatrix as dx; n = dx.dims('n'); X = dx.matrix('X', n, n); "
+        "a, b = dx.vector('a', n), dx.vector('b', n); "
         "cases = {c.name: c for c in CASES + EVALUATED}; "
+        "cases['cubic'] = dx.function('cubic', [a, X, b], a @ X @ X @ X @ b, wrt=[X]); "
         "[sys.stdout.buffer.write(generate(cases[n]).text.encode()) for n in sys.argv[1:]]"
     )
-    names = ["square", "nll", "classifier", "entries", "batch_solve"]
+    names = ["square", "nll", "classifier", "entries", "batch_solve", "cubic"]
     texts = set()
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}

@@ -54,7 +54,7 @@ def _pulled(total: ir.Sum) -> ir.Node:
 def _group(terms: Sequence[ir.Node]) -> tuple[list[ir.Einsum], Factors] | None:
     """The largest group of terms with factors in common that only they have some axis by."""
     products = [term for term in terms if isinstance(term, ir.Einsum)]
-    having = Counter(factor for term in products for factor in set(_outer(term)))
+    having = Counter(factor for term in products for factor in _outer(term))
     best: tuple[list[ir.Einsum], Factors] | None = None
     for factor, count in having.items():
         if count < 2 or (best is not None and count <= len(best[0])):
