@@ -247,7 +247,7 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
             sources.add_function(kernel)
         for step in plan.steps:
             if isinstance(step, Gemm):
-                sources.add(blas, "symmetric_gemm" if step.symmetric else "gemm")
+                sources.add(blas, step.routine)
     lines = [line for kernel in kernels for step in kernel.steps for line in step.lines]
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:

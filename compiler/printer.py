@@ -255,8 +255,11 @@ def _gemm(step: Gemm) -> list[str]:
         "1.0" if step.accumulate else "0.0",
         _operand(step.target),
     ]
-    name = "symmetric_gemm" if step.symmetric else "gemm"
-    return [*lines, *(f"{indent}{line}" for line in _called(name, arguments))]
+    if step.routine != "gemm":
+        arguments += [triangle.upper() for triangle in step.triangles]
+    if step.routine == "structured_gemm":
+        arguments.append(step.part.upper())
+    return [*lines, *(f"{indent}{line}" for line in _called(step.routine, arguments))]
 
 
 def _shape(shape: Iterable[sympy.Expr]) -> str:

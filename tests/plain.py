@@ -20,6 +20,21 @@ def gemm(alpha, a, transpose_a, b, transpose_b, beta, c):
     c[...] = product + (beta * c if beta else 0)
 
 
+def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, part):
+    """The same for what is known: zeros that are none, and what is not to be read, show."""
+    known = {"LOWER": np.tril, "UPPER": np.triu, "WHOLE": np.asarray}
+    product = known[left](a.T if transpose_a else a) @ known[right](b.T if transpose_b else b)
+    c[...] = alpha * product + (beta * c if beta else 0)
+    if part == "LOWER":
+        c[np.triu_indices(len(c), 1)] = np.nan
+
+
+def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
+    """The same of a symmetric result: its lower triangle, and mirrored."""
+    structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, "WHOLE")
+    c[...] = np.tril(c) + np.tril(c, -1).T
+
+
 def function(operator: str) -> Callable[..., float]:
     """A function of numbers as NumPy or SciPy has it."""
     name = operator.removeprefix("bessel").replace("digamma", "psi")
@@ -33,7 +48,9 @@ def plain_kernel(
     text = text or kernel_text(made, "f", "")
     lines = [*text.head, *(line for step in text.steps for line in step.lines), "return"]
     body = "\n".join(f"    {line}" for line in lines)
-    scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": gemm}
+    scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": symmetric_gemm}
+    scope["structured_gemm"] = structured_gemm
+    scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["require_arrays"] = lambda *_: called.append(made.name)
     scope.update(made.constants)
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)

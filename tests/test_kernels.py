@@ -7,6 +7,7 @@ import scipy.linalg
 import scipy.special
 
 from derivatrix.compiler.kernels import (
+    base,
     blas,
     cholesky,
     extrema,
@@ -57,7 +58,11 @@ def test_gemm(precision: tuple[type, float]) -> None:
     np.testing.assert_allclose(c, a @ wide[:3, 2:7], rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("flags", [(True, False), (False, True), (False, False), (True, True)])
+FLAGS = [(True, False), (False, True), (False, False), (True, True)]
+TRIANGLES = {base.WHOLE: np.asarray, base.LOWER: np.tril, base.UPPER: np.triu}
+
+
+@pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("n", [1, 40, 192, 250])
 def test_symmetric_gemm(n: int, flags: tuple[bool, bool]) -> None:
     a, s = matrices(np.float64, 30, n), matrices(np.float64, 30, 30)
@@ -65,11 +70,60 @@ def test_symmetric_gemm(n: int, flags: tuple[bool, bool]) -> None:
     right = (s + s.T) @ a
     right = np.ascontiguousarray(right.T if flags[1] else right)
     c = np.full((n, n), np.nan)
-    blas.symmetric_gemm(1.0, left, flags[0], right, flags[1], 0.0, c)
+    whole = base.WHOLE, base.WHOLE
+    blas.symmetric_gemm(1.0, left, flags[0], right, flags[1], 0.0, c, *whole)
     np.testing.assert_allclose(c, a.T @ (s + s.T) @ a, rtol=1e-10, atol=1e-10)
     before = c.copy()
-    blas.symmetric_gemm(2.0, left, flags[0], right, flags[1], 1.0, c)
+    blas.symmetric_gemm(2.0, left, flags[0], right, flags[1], 1.0, c, *whole)
     np.testing.assert_allclose(c, 3 * before, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize("n", [0, 1, 23, 24, 49, 200])
+@pytest.mark.parametrize("left", TRIANGLES)
+@pytest.mark.parametrize("right", TRIANGLES)
+def test_structured_gemm(
+    left: int, right: int, n: int, flags: tuple[bool, bool], precision: tuple[type, float]
+) -> None:
+    real, tolerance = precision
+    a, b = TRIANGLES[left](matrices(real, n, n)), TRIANGLES[right](matrices(real, n, n).T)
+    given = [
+        np.ascontiguousarray(matrix.T if flag else matrix)
+        for matrix, flag in zip((a, b), flags, strict=True)
+    ]
+    c = np.full((n, n), np.nan, real)
+    product = 2 * a @ b
+    blas.structured_gemm(
+        2.0, given[0], flags[0], given[1], flags[1], 0.0, c, left, right, base.WHOLE
+    )
+    np.testing.assert_allclose(c, product, rtol=tolerance, atol=n * tolerance)
+    for part, expected in ((base.WHOLE, 2 * product), (base.LOWER, np.tril(3 * product))):
+        blas.structured_gemm(2.0, given[0], flags[0], given[1], flags[1], 1.0, c, left, right, part)
+        found = c if part == base.WHOLE else np.tril(c)
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=n * tolerance)
+    c[...] = np.nan
+    blas.structured_gemm(
+        2.0, given[0], flags[0], given[1], flags[1], 0.0, c, left, right, base.LOWER
+    )
+    np.testing.assert_allclose(np.tril(c), np.tril(product), rtol=tolerance, atol=n * tolerance)
+
+
+@pytest.mark.parametrize("shape", [(3, 90), (90, 3), (90, 200), (0, 90), (90, 0)])
+def test_structured_gemm_of_other_shapes(shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    square, wide = matrices(np.float64, rows, rows), matrices(np.float64, rows, columns)
+    for triangle in (base.LOWER, base.UPPER):
+        known = TRIANGLES[triangle](square)
+        out = np.full((rows, columns), np.nan)
+        blas.structured_gemm(
+            1.0, known, False, wide, False, 0.0, out, triangle, base.WHOLE, base.WHOLE
+        )
+        np.testing.assert_allclose(out, known @ wide, atol=1e-10)
+        turned = np.full((columns, rows), np.nan)
+        blas.structured_gemm(
+            1.0, wide, True, known, False, 0.0, turned, base.WHOLE, triangle, base.WHOLE
+        )
+        np.testing.assert_allclose(turned, wide.T @ known, atol=1e-10)
 
 
 @pytest.mark.parametrize("n", [1, 5, 31, 32, 33, 70, 130])
@@ -81,8 +135,11 @@ def test_inverses_block_by_block(n: int, precision: tuple[type, float]) -> None:
     assert cholesky.cholesky_factor(factor)
     cholesky.cholesky_inverse(factor, out)
     np.testing.assert_allclose(out[1] @ definite[1], identity, atol=10 * tolerance)
-    triangular.lower_inverse(factor[1], out[1])
-    np.testing.assert_allclose(out[1] @ np.tril(factor[1]), identity, atol=10 * tolerance)
+    for part in (np.tril, np.triu):
+        given = factor if part is np.tril else np.ascontiguousarray(factor.swapaxes(1, 2))
+        triangular.triangular_inverse(given, out, part is np.tril)
+        assert np.array_equal(out, part(out))
+        np.testing.assert_allclose(out[1] @ part(given[1]), identity, atol=10 * tolerance)
 
 
 SYSTEMS = [(1, 1), (5, 3), (8, 1), (9, 1), (9, 3), (9, 20), (64, 9), (150, 1), (150, 30), (20, 0)]

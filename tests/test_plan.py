@@ -77,8 +77,11 @@ class Graphs:
             identity = ir.einsum(
                 [(ir.Delta(shape[-1]), labels[-2:])], labels, 3, dict(enumerate(shape))
             )
-            matrix = ir.Sum((bounded, identity), shape)
-            return ir.Apply(OPERATIONS["inv"], ((matrix, stack),), shape[:-2])
+            matrix: ir.Node = ir.Sum((bounded, identity), shape)
+            names = self.choose.choice([["inv"], ["half_lower"], ["half_lower", "inv"]])
+            for name in names:
+                matrix = ir.Apply(OPERATIONS[name], ((matrix, stack),), shape[:-2])
+            return matrix
         if not shape or self.choose.random() < 0.5:
             rows = self.node((*shape, sympy.Integer(2)), depth - 1)
             stack = tuple(range(len(shape)))
@@ -284,7 +287,49 @@ def test_symmetric_products_are_added_to_symmetric_terms_by_half() -> None:
     identity, other = ir.Delta(n), ir.Leaf("Y", (n, n))
     for term, half in ((identity, True), (other, False)):
         (product,) = steps({"out": ir.Sum((term, square), (n, n))}, Gemm)
-        assert (product.accumulate, product.symmetric) == (True, half)
+        assert product.accumulate
+        assert (product.part == "symmetric") == half
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_with_triangular_matrices_leave_out_zeros(turned: bool) -> None:
+    lower, upper = ir.Leaf("L", (n, n), "lower"), ir.Leaf("U", (n, n), "upper")
+    stack = ir.Leaf("T", (m, n, n), "lower")
+    out = "ki" if turned else "ik"
+
+    def known(*factors: tuple[ir.Node, str], output: str = out) -> list[tuple[str, ...]]:
+        found = steps({"out": ir.einsum(factors, output)}, Gemm)
+        return [(*sorted(gemm.triangles), gemm.part) for gemm in found]
+
+    assert known((lower, "ij"), (A, "jk")) == [
+        ("lower" if not turned else "upper", "whole", "whole")
+    ]
+    assert known((lower, "ij"), (lower, "jk")) == [(*2 * ["upper" if turned else "lower"], "whole")]
+    assert known((lower, "ij"), (upper, "jk")) == [("lower", "upper", "whole")]
+    assert known((lower, "ij"), (lower, "kj")) == [("lower", "upper", "symmetric")]
+    assert known((X, "ij"), (A, "jk")) == [("whole", "whole", "whole")]
+    three = ir.Leaf("R", (m, n, n))
+    assert known((stack, "bij"), (three, "bjk"), output=f"b{out}")[0][1:] == ("whole", "whole")
+    assert known((stack, "bij"), (three, "bjk"), output=f"b{out}")[0][0] != "whole"
+    assert known((stack, "bij"), (A, "jc"), output="bic") == [("whole", "whole", "whole")]
+    assert known((stack, "bij"), (three, "bjk")) == [("whole", "whole", "whole")]
+
+
+def test_what_is_read_below_the_diagonal_only_is_computed_there_only() -> None:
+    product = ir.einsum([(X, "ij"), (G, "jk")], "ik")
+    below = ir.Apply(OPERATIONS["half_lower"], ((product, ()),))
+    assert [gemm.part for gemm in steps({"out": below}, Gemm)] == ["lower"]
+    assert [gemm.part for gemm in steps({"out": below, "out_p": product}, Gemm)] == ["whole"]
+
+
+def test_triangular_matrices_are_inverted_for_two_square_products() -> None:
+    inv = inverse(ir.Leaf("L", (n, n), "lower"))
+    once, wide = (
+        ir.einsum([(inv, "ij"), (X, "jk")], "ik"),
+        ir.einsum([(inv, "ij"), (A, "jk")], "ik"),
+    )
+    assert "triangular_inverse" not in called({"out": once, "out_p": wide})
+    assert "triangular_inverse" in called({"out": ir.einsum([(once, "ij"), (inv, "kj")], "ik")})
 
 
 def test_one_operation_on_stored_arrays_is_not_stored() -> None:

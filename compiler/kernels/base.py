@@ -16,6 +16,7 @@ LOWER = np.uint8(ord("L"))
 UPPER = np.uint8(ord("U"))
 UNIT = np.uint8(ord("U"))
 VECTORS = np.uint8(ord("V"))
+WHOLE = np.uint8(ord("W"))
 
 
 def compiled(**options):

@@ -6,32 +6,44 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from derivatrix.compiler.kernels.base import compiled, register, routine
+from derivatrix.compiler.kernels.base import (
+    LOWER,
+    UPPER,
+    WHOLE,
+    compiled,
+    register,
+    routine,
+)
 
 SPLIT = 192
 """Symmetric products of fewer rows are computed as a whole."""
+LEAST = 24
+"""Products with triangular matrices go by blocks of so many rows at least,"""
+MOST = 6
+"""and so many blocks at most."""
 TILE = 32
 
 GEMM = register("blas", "gemm")
 blas_trsm = routine("blas", "trsm")
 
 
-def matrix_product():
+def matrix_product(parts):
     """The function gemm(alpha, a, transpose_a, b, transpose_b, beta, c) of kernels: it sets c to
-    alpha * op(a) @ op(b) + beta * c, for matrices whose rows are contiguous.
+    alpha * op(a) @ op(b) + beta * c, for matrices whose rows are contiguous. With `parts` it has
+    an argument more, (top, bottom, left, right, first, last): it does so for these rows and
+    columns of c, with these columns of op(a) and rows of op(b).
 
     BLAS has columns where we have rows, so it computes c' = op(b)' @ op(a)'. An intrinsic, since a
     compiled function for every combination of array types would take most of the time that kernels
-    take to compile.
+    take to compile, and views of parts nearly as much.
     """
 
-    @intrinsic
-    def call(context, alpha, a, transpose_a, b, transpose_b, beta, c):
+    def typed(alpha, a, transpose_a, b, transpose_b, beta, c, *ranges):
         def generate(context, builder, signature, values):
             llvm = cgutils.ir  # type: ignore[attr-defined]
             real = c.dtype
             size = llvm.Constant(context.get_value_type(types.intp), real.bitwidth // 8)
-            one = llvm.Constant(size.type, 1)
+            one, zero = llvm.Constant(size.type, 1), llvm.Constant(size.type, 0)
 
             def largest(x, y):
                 return builder.select(builder.icmp_signed(">", x, y), x, y)
@@ -57,59 +69,125 @@ def matrix_product():
                 )
                 return cgutils.alloca_once_value(builder, chosen)
 
+            def at(data, step, row, column, turned):
+                row, column = (
+                    builder.select(turned, column, row),
+                    builder.select(turned, row, column),
+                )
+                return builder.gep(data, [builder.add(builder.mul(row, step), column)])
+
             (a_data, a_rows, a_columns, a_step), turned_a = matrix(1), values[2]
             (b_data, _, _, b_step), turned_b = matrix(3), values[4]
             c_data, rows, columns, c_step = matrix(6)
             inner = builder.select(turned_a, a_rows, a_columns)
-            sizes = [integer(value) for value in (columns, rows)]
+            if parts:
+                top, bottom, left, right, first, last = cgutils.unpack_tuple(builder, values[7])
+                a_data = at(a_data, a_step, top, first, turned_a)
+                b_data = at(b_data, b_step, first, left, turned_b)
+                c_data = at(c_data, c_step, top, left, llvm.Constant(llvm.IntType(1), 0))
+                rows, columns = builder.sub(bottom, top), builder.sub(right, left)
+                inner = builder.sub(last, first)
             counted = cgutils.alloca_once_value(builder, builder.trunc(inner, llvm.IntType(32)))
-            pointers = [letter(turned_b), letter(turned_a), *sizes, counted, number(0)]
-            pointers += [b_data, integer(b_step), a_data, integer(a_step), number(5)]
+            pointers = [
+                letter(turned_b),
+                letter(turned_a),
+                integer(columns),
+                integer(rows),
+                counted,
+            ]
+            pointers += [number(0), b_data, integer(b_step), a_data, integer(a_step), number(5)]
             pointers += [c_data, integer(c_step)]
             function = cgutils.get_or_insert_function(
                 builder.module,
                 llvm.FunctionType(llvm.VoidType(), [pointer.type for pointer in pointers]),
                 ("s" if real == types.float32 else "d") + GEMM,
             )
-            filled = builder.icmp_signed(
-                ">", builder.mul(rows, columns), llvm.Constant(size.type, 0)
-            )
-            with builder.if_then(filled):
+            with builder.if_then(builder.icmp_signed(">", builder.mul(rows, columns), zero)):
                 builder.call(function, pointers)
             return context.get_dummy_value()
 
-        return types.void(alpha, a, transpose_a, b, transpose_b, beta, c), generate
+        return types.void(alpha, a, transpose_a, b, transpose_b, beta, c, *ranges), generate
+
+    if parts:
+
+        @intrinsic
+        def call(context, alpha, a, transpose_a, b, transpose_b, beta, c, part):
+            return typed(alpha, a, transpose_a, b, transpose_b, beta, c, part)
+
+    else:
+
+        @intrinsic
+        def call(context, alpha, a, transpose_a, b, transpose_b, beta, c):
+            return typed(alpha, a, transpose_a, b, transpose_b, beta, c)
 
     return call
 
 
-gemm = matrix_product()
+gemm = matrix_product(parts=False)
+gemm_part = matrix_product(parts=True)
 
 
 @compiled()
-def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c):
-    """`gemm` where c comes out symmetric: its lower triangle by blocks of rows, and mirrored."""
-    n = c.shape[0]
-    if n < SPLIT:
-        gemm(alpha, a, transpose_a, b, transpose_b, beta, c)
-        return
+def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, part):
+    """`gemm` that leaves out zeros, by blocks of rows of c, or of columns where only op(b) is
+    triangular. left, right: op(a) and op(b) are LOWER or UPPER triangular, or WHOLE. part: WHOLE,
+    or LOWER where c is wanted on and below the diagonal only; beta is 0 or 1.
+    """
+    rows, columns = c.shape
     inner = a.shape[0] if transpose_a else a.shape[1]
-    block = max(SPLIT // 4, (n + 7) // 8)
-    for start in range(0, n, block):
-        stop = min(start + block, n)
-        left, right = (inner, stop) if transpose_a else (stop, inner)
-        below, beside = (stop, inner) if transpose_b else (inner, stop)
-        first, begin = (0, start) if transpose_a else (start, 0)
-        gemm(
+    by_rows = left != WHOLE or part == LOWER
+    length = rows if by_rows else columns
+    block = (length + MOST - 1) // MOST
+    if block < LEAST:
+        block = LEAST
+    for start in range(0, length, block):
+        stop = start + block if start + block < length else length
+        top, bottom, begin, end, first, last = 0, rows, 0, columns, 0, inner
+        if by_rows:
+            top, bottom = start, stop
+            if left == UPPER:
+                first = start
+            if left == LOWER:
+                last = stop
+            if part == LOWER:
+                end = stop
+        else:
+            begin, end = start, stop
+        if right == LOWER:
+            if by_rows and last < end:
+                end = last
+            if begin > first:
+                first = begin
+        if right == UPPER:
+            if by_rows and first > begin:
+                begin = first
+            if end < last:
+                last = end
+        if beta == 0 and by_rows:
+            for i in range(top, bottom):
+                for j in range(columns):
+                    if j < begin or j >= end:
+                        c[i, j] = 0
+        gemm_part(
             alpha,
-            a[first:left, begin:right],
+            a,
             transpose_a,
-            b[:below, :beside],
+            b,
             transpose_b,
             beta,
-            c[start:stop, :stop],
+            c,
+            (top, bottom, begin, end, first, last),
         )
-    mirror(c)
+
+
+@compiled()
+def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
+    """`structured_gemm` where c comes out symmetric: its lower triangle, and mirrored."""
+    if c.shape[0] < SPLIT and left == WHOLE and right == WHOLE:
+        gemm(alpha, a, transpose_a, b, transpose_b, beta, c)
+    else:
+        structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, LOWER)
+        mirror(c)
 
 
 @compiled()

@@ -5,15 +5,16 @@
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
+    LOWER,
     NO,
     RIGHT,
     TRANSPOSED,
     UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm, gemm, mirror
+from derivatrix.compiler.kernels.blas import blas_trsm, mirror, symmetric_gemm
 from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potrs
-from derivatrix.compiler.kernels.triangular import BLOCK, lower_inverse
+from derivatrix.compiler.kernels.triangular import BLOCK, triangular_inverse
 
 SMALL = 8
 """Up to so many rows, loops take less time than a call of LAPACK."""
@@ -98,24 +99,14 @@ def cholesky_solve_columns(lower, b):
 def cholesky_inverse(lower, out):
     """out (stack, n, n) = the inverse of each factored matrix: X' X with X the inverse of L."""
     stack, n, _ = lower.shape
-    x = np.empty((n, n), out.dtype)
+    x = np.empty((1, n, n), out.dtype)
     for s in range(stack):
-        lower_inverse(lower[s], x)
-        for start in range(0, n, BLOCK):
-            stop = start + BLOCK if start + BLOCK < n else n
-            if n <= BLOCK:
-                lower_square(x, out[s])
-            else:
-                gemm(
-                    1.0,
-                    x[start:, start:stop],
-                    True,
-                    x[start:, :stop],
-                    False,
-                    0.0,
-                    out[s, start:stop, :stop],
-                )
-        mirror(out[s])
+        triangular_inverse(lower[s : s + 1], x, True)
+        if n <= BLOCK:
+            lower_square(x[0], out[s])
+            mirror(out[s])
+        else:
+            symmetric_gemm(1.0, x[0], True, x[0], False, 0.0, out[s], UPPER, LOWER)
 
 
 @compiled()

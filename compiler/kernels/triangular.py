@@ -16,7 +16,7 @@ from derivatrix.compiler.kernels.base import (
     UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm, gemm
+from derivatrix.compiler.kernels.blas import blas_trsm, gemm_part
 
 BLOCK = 32
 """Inverses of triangular matrices are made by so many rows at a time."""
@@ -58,39 +58,40 @@ def triangular_solve_columns(a, b, lower, transposed):
 
 
 @compiled()
-def lower_inverse(lower, out):
-    """out (n, n) = the inverse of the lower triangle of `lower`, zero above: with the rows before
-    it inverted, a block row [A B] of it is [-inv(B) A X, inv(B)]."""
-    n = lower.shape[0]
-    for i in range(n):
-        for j in range(n):
-            out[i, j] = 0
-    for start in range(0, n, BLOCK):
-        stop = start + BLOCK if start + BLOCK < n else n
-        for i in range(start, stop):
-            reciprocal = 1 / lower[i, i]
-            for k in range(start, i):
-                factor = lower[i, k] * reciprocal
-                for j in range(start, k + 1):
-                    out[i, j] -= factor * out[k, j]
-            out[i, i] = reciprocal
-        if start > 0:
-            product = np.empty((stop - start, start), out.dtype)
-            before = out[:start, :start]
-            gemm(1.0, lower[start:stop, :start], False, before, False, 0.0, product)
-            inverse = out[start:stop, start:stop]
-            gemm(-1.0, inverse, False, product, False, 0.0, out[start:stop, :start])
-
-
-@compiled()
 def triangular_inverse(a, out, lower):
-    """out (stack, n, n) = the inverse of each matrix of `a`."""
+    """out (stack, n, n) = the inverse of each matrix of `a`, zero in the other triangle.
+
+    Of a lower triangular matrix (an upper one is transposed): with the rows before it inverted to
+    X, a block row [A B] becomes [P X, inv(B)]; P' = -A' inv(B)' waits above the diagonal meanwhile.
+    """
     stack, n, _ = a.shape
     for s in range(stack):
+        x = out[s]
         for i in range(n):
             for j in range(n):
-                out[s, i, j] = i == j
-    triangular_solve_columns(a, out, lower, False)
+                x[i, j] = 0
+        for start in range(0, n, BLOCK):
+            stop = start + BLOCK if start + BLOCK < n else n
+            for i in range(start, stop):
+                reciprocal = 1 / a[s, i, i]
+                for k in range(start, i):
+                    factor = (a[s, i, k] if lower else a[s, k, i]) * reciprocal
+                    for j in range(start, k + 1):
+                        x[i, j] -= factor * x[k, j]
+                x[i, i] = reciprocal
+            if start > 0:
+                above = (0, start, start, stop, start, stop)
+                gemm_part(-1.0, a[s], lower, x, True, 0.0, x, above)
+                beside = (start, stop, 0, start, 0, start)
+                gemm_part(1.0, x, True, x, False, 0.0, x, beside)
+                for i in range(start):
+                    for j in range(start, stop):
+                        x[i, j] = 0
+        if not lower:
+            for i in range(n):
+                for j in range(i):
+                    x[j, i] = x[i, j]
+                    x[i, j] = 0
 
 
 @compiled()

@@ -32,6 +32,7 @@ CHOLESKY = register(
         unicode="chol({0})",
         latex=r"\operatorname{{chol}}({0})",
         kernel=factors.lower_factor,
+        reads="lower",
         unrolled=unrolled.cholesky,
         failure="the matrix is not positive definite",
         facts=lambda arguments, output: frozenset({"lower"}),

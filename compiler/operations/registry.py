@@ -76,6 +76,7 @@ class Operation:
     kernel: a Python function that Numba compiles, computing the outputs; see `compiler.kernels`.
     failure: what is wrong with an argument for which the kernel returns False; "" where it cannot
         fail and returns nothing.
+    reads: "lower" where the kernel reads no more than the lower triangle of its argument.
     unrolled: the outputs entry by entry, for small arguments whose sizes are numbers; None where
         only the kernel computes them.
     facts: structure facts of an output, given the facts of each argument and its number.
@@ -104,6 +105,7 @@ class Operation:
     transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
     kernel: Callable[..., bool | None] | None = None
     failure: str = ""
+    reads: str = "whole"
     unrolled: Unrolled | None = None
     facts: Callable[[Sequence[frozenset[str]], int], frozenset[str]] = lambda arguments, output: (
         frozenset()

@@ -23,6 +23,7 @@ HALF_LOWER = register(
         unicode="Φ({0})",
         latex=r"\Phi({0})",
         kernel=factors.half_lower,
+        reads="lower",
         unrolled=unrolled.half_lower,
         facts=lambda arguments, output: frozenset({"lower"}),
         description="""Φ(A): the lower triangle of a square matrix with half of its diagonal, zero

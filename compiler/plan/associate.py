@@ -291,6 +291,7 @@ class _Group:
         self._kept = kept
         self._numbers = [numbers(size) for size in sizes]
         self._shared = shared
+        self._triangles = any(facts(node) & {"lower", "upper"} for node, _ in self.factors)
         self._remaining: dict[int, set[int]] = {}
         self._canonical: dict[int, tuple[ir.Einsum, ir.Labels]] = {}
         self._best: dict[int, tuple[float, int]] = {}
@@ -398,8 +399,17 @@ class _Group:
         """Flops of a pairwise product, and the writing of what has more axes than it sums over."""
         union = self._labels(left) | self._labels(right)
         flops = 2 * math.prod([self._numbers[label] for label in union])
+        flops /= 1 + sum(map(self._triangular, (left, right, left | right)))
         result = math.prod([self._numbers[label] for label in self._labels(left | right)])
         return flops + 4 * result + self._inversion(left, right) + self._inversion(right, left)
+
+    def _triangular(self, mask: int) -> bool:
+        """Whether a subset's product is known to be triangular, so that zeros are left out."""
+        if not self._triangles:
+            return False
+        single = mask.bit_count() == 1
+        node = self.factors[mask.bit_length() - 1][0] if single else self.canonical(mask)[0]
+        return bool(facts(node) & {"lower", "upper"})
 
     def _inversion(self, mask: int, other: int) -> float:
         """What it costs that a factor is an inverse, and the product with it no solve."""

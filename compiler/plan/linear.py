@@ -130,7 +130,12 @@ def match_solve(einsum: ir.Einsum) -> Solve | None:
 
 def helper_names(roots: Iterable[ir.Node]) -> set[str]:
     """The names of the helper kernels that a plan of these nodes may call."""
-    kernels = [blas.symmetric_gemm, sylvester.schur, sylvester.schur_sylvester]
+    kernels = [
+        blas.structured_gemm,
+        blas.symmetric_gemm,
+        sylvester.schur,
+        sylvester.schur_sylvester,
+    ]
     for solver in (LU, CHOLESKY, *TRIANGULAR.values()):
         kernels += [solver.solve_rows, solver.solve_columns, solver.inverse]
         kernels += solver.reductions.values()
@@ -138,4 +143,5 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
     for node in ir.topological(roots):
         if isinstance(node, ir.Apply) and node.operation.kernel is not None:
             kernels.append(node.operation.kernel)
-    return {"gemm", *(kernel.__name__ for kernel in kernels)}
+    flags = ("LOWER", "UPPER", "WHOLE")
+    return {"gemm", *flags, *(kernel.__name__ for kernel in kernels)}

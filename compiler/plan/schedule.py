@@ -25,6 +25,7 @@ from derivatrix.compiler.plan.uses import is_elementwise, stored
 from derivatrix.runtime.errors import UnsupportedError
 
 Factorisation = tuple[linear.Solver, tuple[Operand, ...]]
+TRANSPOSED = {"whole": "whole", "lower": "upper", "upper": "lower"}
 
 
 class Scheduler:
@@ -53,7 +54,8 @@ class Scheduler:
         references = [child for node in nodes for child in _references(node)]
         self._uses = Counter([*references, *roots])
         self._read_as = _read_orders(nodes)
-        self._inverses = _needed_inverses(nodes, roots)
+        self._inverses = _needed_inverses(nodes, roots) | _dear_inverses(nodes, facts)
+        self._read_below = _read_below(nodes, self._uses)
         self._factored: dict[ir.Node, Factorisation] = {}
         self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
@@ -279,9 +281,20 @@ class Scheduler:
             return replace(operand, index=tuple(renames[symbol] for symbol in operand.index))
 
         operands = named(left.operand), left.transposed, named(right.operand), right.transposed
+        triangles = (
+            self._triangle(node.factors[0], groups.batch, groups.rows),
+            self._triangle(node.factors[1], groups.batch, groups.inner),
+        )
         if target.transposed:
             right_operand, right_transposed = operands[2:]
             operands = (right_operand, not right_transposed, operands[0], not operands[1])
+            triangles = (TRANSPOSED[triangles[1]], TRANSPOSED[triangles[0]])
+        part = "whole"
+        core = {groups.rows, groups.columns} == {(node.ndim - 2,), (node.ndim - 1,)}
+        if node in self._read_below and core and view.natural and not accumulate:
+            part = "lower"
+        elif self._symmetric(node) and (not accumulate or node in self._onto_symmetric):
+            part = "symmetric"
         extents = tuple(
             (renames[symbol], node.sizes[label])
             for symbol, label in zip(symbols, groups.batch, strict=True)
@@ -294,9 +307,20 @@ class Scheduler:
                 accumulate,
                 named(target.operand),
                 extents,
-                self._symmetric(node) and (not accumulate or node in self._onto_symmetric),
+                triangles,
+                part,
             )
         )
+
+    def _triangle(self, factor: ir.Factor, batch: ir.Labels, rows: ir.Labels) -> str:
+        """What is known of a factor as a stack of matrices with these rows."""
+        node, labels = factor
+        known = self._facts(node) & {"lower", "upper"}
+        core = labels[-2:-1], labels[-1:]
+        if len(known) != 1 or not {*labels[:-2]} <= {*batch} or rows not in core:
+            return "whole"
+        (triangle,) = known
+        return triangle if rows == core[0] else TRANSPOSED[triangle]
 
     def _matrix(
         self,
@@ -543,6 +567,32 @@ def _needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[
             child for child in node.children if is_inverse(child) and child not in solving
         )
     return needed
+
+
+def _dear_inverses(
+    nodes: Sequence[ir.Node], facts: Callable[[ir.Node], frozenset[str]]
+) -> set[ir.Node]:
+    """Inverses of triangular matrices that are multiplied by two square matrices or more: BLAS
+    multiplies several times as fast as it substitutes, and products leave out the zeros."""
+    counts: Counter[ir.Node] = Counter()
+    for node in nodes:
+        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        if solve is not None and facts(solve.inverse) & {"lower", "upper"}:
+            labels = set(solve.right[1]).difference(solve.stack, [solve.contracted])
+            sizes = [node.shape[label] for label in labels]
+            counts[solve.inverse] += solve.inverse.shape[-1] in sizes
+    return {inverse for inverse, count in counts.items() if count > 1}
+
+
+def _read_below(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]:
+    """What is read once, and there below the diagonal only."""
+    return {
+        argument
+        for node in nodes
+        if isinstance(node, ir.Apply) and node.operation.reads == "lower"
+        for argument, _ in node.arguments
+        if uses[argument] == 1
+    }
 
 
 def _read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:

@@ -234,7 +234,9 @@ class Operand:
 @dataclass(frozen=True)
 class Gemm:
     """target = coefficient * op(left) @ op(right), or += ; repeated for each of `batch`.
-    `symmetric`: the product is known to be."""
+
+    triangles: what op(left) and op(right) are known to be, "lower", "upper" or "whole"; part: what
+    is wanted of the product, "whole", "lower", or "symmetric" where it is known to be."""
 
     comment: str
     coefficient: sympy.Expr
@@ -245,15 +247,23 @@ class Gemm:
     accumulate: bool
     target: Operand
     batch: tuple[tuple[sympy.Symbol, sympy.Expr], ...] = ()
-    symmetric: bool = False
+    triangles: tuple[str, str] = ("whole", "whole")
+    part: str = "whole"
+
+    @property
+    def routine(self) -> str:
+        """The name of the function that leaves out what need not be computed."""
+        if self.part == "symmetric":
+            return "symmetric_gemm"
+        return "gemm" if {*self.triangles, self.part} == {"whole"} else "structured_gemm"
 
     def __str__(self) -> str:
         left = f"{self.left}{chr(39) if self.left_transposed else ''}"
         right = f"{self.right}{chr(39) if self.right_transposed else ''}"
         sign = "+=" if self.accumulate else "="
         over = "".join(f" for {index} < {extent}" for index, extent in self.batch)
-        kind = "symmetric gemm" if self.symmetric else "gemm"
-        return f"{kind} {self.target} {sign} {self.coefficient} * {left} @ {right}{over}"
+        known = f" ({' @ '.join(self.triangles)}: {self.part})" if self.routine != "gemm" else ""
+        return f"gemm {self.target} {sign} {self.coefficient} * {left} @ {right}{over}{known}"
 
 
 @dataclass(frozen=True)
