@@ -25,11 +25,13 @@ from derivatrix.compiler.kernels import (
     newton,
     operators,
     parts,
+    workspace,
 )
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.parts import OPERATIONS
 from derivatrix.compiler.plan.rows import GAIN, rows_name
+from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Size
 from derivatrix.compiler.printer import KernelText, kernel_text, newton_text, rows_text
 from derivatrix.compiler.structured import Structured
@@ -111,7 +113,8 @@ class FunctionText:
     parameters: the names of the arguments; signature: with `out`. ready: the conditions, a line
     each, under which the arguments can go to the kernel as they are. inputs: a tuple of the
     arguments; targets: the same, to be assigned to. expected: the name of the constant that says
-    which shapes they have. real: the dtype of the results; `retyped` says it of arguments that
+    which shapes they have. block: the entries of all results, where there are several that can be
+    large. real: the dtype of the results; `retyped` says it of arguments that
     were not ready, `typed` of all. lengths: the axes of the arguments, to be read from their
     shapes; sizes: what follows from them; conditions: true if the shapes are others than
     expected. call: of the kernel. unpacked: the results, to be assigned to; inner: a tuple of
@@ -134,6 +137,7 @@ class FunctionText:
     sizes: tuple[str, ...]
     conditions: str
     real: str
+    block: str
     results: tuple[ResultText, ...]
     shapes: str
     call: str
@@ -252,6 +256,8 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:
         sources.require("math")
+    if "work_arrays" in words:
+        sources.add(workspace, "work_arrays")
     for module in operators.MODULES:
         for name in module.KERNELS.values():
             if name in words:
@@ -386,6 +392,7 @@ def function_text(
         sizes=sizes.lines,
         conditions=" or ".join([*sizes.conditions, *refused]),
         real=real,
+        block=_block(plan, sizes),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=_tuple(shapes),
         call=f"{_called(plan, sizes)}({', '.join([*parameters, *locals_])})",
@@ -400,6 +407,14 @@ def function_text(
         delivered=delivered,
         run=names.exact("run"),
     )
+
+
+def _block(plan: Plan, sizes: _Sizes) -> str:
+    """The number of entries of all outputs, where there are several whose sizes are not known."""
+    counts = [product(buffer.shape) for _, buffer in plan.outputs]
+    if sum(not count.is_number for count in counts) < 2:
+        return ""
+    return index(sympy.factor_terms(sizes.renamed(sympy.Add(*counts))))
 
 
 def _parted(plan: Plan) -> str:

@@ -25,6 +25,7 @@ from derivatrix.compiler.plan.steps import (
     Newton,
     Operand,
     Plan,
+    Reuse,
     Statement,
     Step,
 )
@@ -149,16 +150,16 @@ def _checked(plan: Plan, owner: str) -> list[str]:
 
 
 def _steps(plan: Plan, owner: str) -> tuple[StepText, ...]:
-    """The steps, each with the allocations before it as its first lines."""
+    """The steps, each with the names that it gives to memory as its first lines."""
     texts = []
-    allocations: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     for step in plan.steps:
         text = _step(step, plan.outputs[0][1].name, owner)
-        if isinstance(step, Allocate):
-            allocations += text.lines
+        if isinstance(step, Reuse):
+            names += text.lines
         else:
-            texts.append(StepText(text.comment, (*allocations, *text.lines)))
-            allocations = ()
+            texts.append(StepText(text.comment, (*names, *text.lines)))
+            names = ()
     return tuple(texts)
 
 
@@ -178,10 +179,10 @@ def _reduces(body: Iterable[Statement]) -> bool:
 
 def _step(step: Step, output: str, owner: str) -> StepText:
     match step:
-        case Allocate(buffer):
-            kind = "np.int32" if buffer.kind == "integer" else f"{output}.dtype"
-            line = f"{buffer.name} = np.empty({_shape(buffer.shape)}, {kind})"
-            return StepText("", (line,))
+        case Allocate(buffers):
+            return StepText("memory", tuple(_allocation(buffers, output)))
+        case Reuse(buffer, place):
+            return StepText("", (f"{buffer.name} = {place.name}",))
         case Fill(buffer):
             return StepText(f"{buffer.name}[...] = 0", (_zeroed(buffer),))
         case Nest(comment, body):
@@ -196,6 +197,21 @@ def _step(step: Step, output: str, owner: str) -> StepText:
         case Newton():
             texts = [_operand(operand) for operand in (*step.arguments, step.target)]
             return StepText(step.comment, _guarded(step.name, texts, step.failure, owner))
+
+
+def _allocation(buffers: tuple[Buffer, ...], output: str) -> Iterator[str]:
+    """Work arrays of floats are one block of memory where there are several."""
+    kind = "np.int32" if buffers[0].kind == "integer" else f"{output}.dtype"
+    if len(buffers) == 1 or buffers[0].kind == "integer":
+        for buffer in buffers:
+            yield f"{buffer.name} = np.empty({_shape(buffer.shape)}, {kind})"
+        return
+    names = ", ".join(buffer.name for buffer in buffers)
+    shapes = [
+        f"({', '.join(map(index, buffer.shape))}{',' * (len(buffer.shape) == 1)})"
+        for buffer in buffers
+    ]
+    yield from _called(f"{names} = work_arrays", [output, f"({', '.join(shapes)})"])
 
 
 def _choice(variants: tuple[tuple[str, sympy.Expr, Plan], ...]) -> Iterator[str]:

@@ -35,6 +35,11 @@ def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
     c[...] = np.tril(c) + np.tril(c, -1).T
 
 
+def work_arrays(like, shapes):
+    """The same, apart, with entries that show where they are read."""
+    return tuple(np.full(shape, np.nan) for shape in shapes)
+
+
 def function(operator: str) -> Callable[..., float]:
     """A function of numbers as NumPy or SciPy has it."""
     name = operator.removeprefix("bessel").replace("digamma", "psi")
@@ -49,7 +54,7 @@ def plain_kernel(
     lines = [*text.head, *(line for step in text.steps for line in step.lines), "return"]
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": symmetric_gemm}
-    scope["structured_gemm"] = structured_gemm
+    scope.update(structured_gemm=structured_gemm, work_arrays=work_arrays)
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["require_arrays"] = lambda *_: called.append(made.name)
     scope.update(made.constants)

@@ -16,6 +16,7 @@ from derivatrix.compiler.kernels import (
     special,
     sylvester,
     triangular,
+    workspace,
 )
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.operations import OPERATIONS
@@ -39,6 +40,33 @@ def transposed(a: np.ndarray, yes: bool) -> np.ndarray:
 @numba.njit
 def product(alpha: float, a: np.ndarray, b: np.ndarray, flags: tuple, beta: float, c: np.ndarray):
     blas.gemm(alpha, a, flags[0], b, flags[1], beta, c)
+
+
+@numba.njit
+def three_arrays(like: np.ndarray, rows: int, columns: int):
+    return workspace.work_arrays(like, ((rows, columns), (columns,), (rows, 2, columns)))
+
+
+def test_work_arrays(precision: tuple[type, float]) -> None:
+    """They are writable, apart, begin with a cache line and live as long as one of them."""
+    like = np.empty(0, precision[0])
+    for n, m in ((3, 5), (16, 64), (0, 4), (1, 1)):
+        arrays = three_arrays(like, n, m)
+        assert [array.shape for array in arrays] == [(n, m), (m,), (n, 2, m)]
+        for number, array in enumerate(arrays):
+            assert array.dtype == precision[0] and array.flags.carray
+            assert array.ctypes.data % 64 == 0
+            array[...] = number
+        assert all((array == number).all() for number, array in enumerate(arrays))
+    last = three_arrays(like, 50, 50)[2]
+    last[...] = 1
+    assert last.sum() == 5000
+
+
+@pytest.mark.parametrize("size", [2**28, 2**40, 2**62, 2**63 - 1])
+def test_work_arrays_that_no_memory_holds(size: int) -> None:
+    with pytest.raises(MemoryError):
+        three_arrays(np.empty(0), 2**33, size)
 
 
 def test_gemm(precision: tuple[type, float]) -> None:

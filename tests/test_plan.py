@@ -25,7 +25,7 @@ from derivatrix.compiler.emit import FunctionDescription, ModuleDescription, emi
 from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.plan import Plan, plan
-from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest
+from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest, Reuse
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from tests.plain import run_plain
 
@@ -313,6 +313,26 @@ def test_products_with_triangular_matrices_leave_out_zeros(turned: bool) -> None
     assert known((stack, "bij"), (three, "bjk"), output=f"b{out}")[0][0] != "whole"
     assert known((stack, "bij"), (A, "jc"), output="bic") == [("whole", "whole", "whole")]
     assert known((stack, "bij"), (three, "bjk")) == [("whole", "whole", "whole")]
+
+
+def test_arrays_share_memory_where_they_are_needed_one_after_the_other() -> None:
+    """If they are of one shape, but not within a step that reads the one and writes the other."""
+
+    def product(count: int) -> ir.Node:
+        node: ir.Node = X
+        for _ in range(count):
+            node = ir.Map(sympy.tanh(ir.slot(0)), (ir.einsum([(node, "ij"), (X, "jk")], "ik"),))
+        return node
+
+    def memory(node: ir.Node) -> tuple[int, int]:
+        made = plan("kernel", [X, A], [("out", node)]).steps
+        blocks = [step for step in made if isinstance(step, Allocate)]
+        reuses = [step for step in made if isinstance(step, Reuse)]
+        return sum(len(step.buffers) for step in blocks), len(reuses)
+
+    assert [memory(product(count)) for count in (2, 3, 6)] == [(2, 1), (2, 3), (2, 9)]
+    rectangular = ir.einsum([(product(2), "ij"), (A, "jk")], "ik")
+    assert memory(ir.Map(sympy.exp(ir.slot(0)), (rectangular,))) == (3, 2)
 
 
 def test_what_is_read_below_the_diagonal_only_is_computed_there_only() -> None:

@@ -29,6 +29,7 @@ from derivatrix.compiler.device.tiles import tiled
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index
 from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
     Allocate,
@@ -44,6 +45,7 @@ from derivatrix.compiler.plan.steps import (
     Operand,
     Plan,
     Require,
+    Reuse,
     Statement,
     Step,
     Store,
@@ -129,7 +131,12 @@ class _Driver:
         self._names = Names([*taken, *re.findall(r"\w+", str(plan))])
         self._constants = {name for name, _ in plan.constants}
         self._kept: set[str] = set()
-        self._allocated = {step.buffer for step in plan.steps if isinstance(step, Allocate)}
+        self._allocated = {
+            buffer
+            for step in plan.steps
+            if isinstance(step, Allocate | Reuse)
+            for buffer in buffers(step)
+        }
         self._number = 0
         nests = [step for step in plan.steps if isinstance(step, Nest)]
         self._escaping = frozenset(
@@ -165,8 +172,11 @@ class _Driver:
 
     def _step(self, step: Step) -> Iterator[str]:
         match step:
-            case Allocate(buffer):
-                yield f"{buffer.name} = run.empty({_empty(buffer)})"
+            case Allocate(made):
+                for buffer in made:
+                    yield f"{buffer.name} = run.empty({_empty(buffer)})"
+            case Reuse(buffer, place):
+                yield f"{buffer.name} = {place.name}"
             case Fill(buffer):
                 self._use("shares", "clear")
                 yield f"clear(run, {self._array(buffer)})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,14 +17,13 @@ from derivatrix.compiler.plan.common import pull_out
 from derivatrix.compiler.plan.functions import share_functions
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.linear import helper_names
+from derivatrix.compiler.plan.memory import allocated
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.parts import parts
-from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.rows import rows
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.steps import (
-    Allocate,
     Argument,
     Buffer,
     Choose,
@@ -156,7 +155,7 @@ class _Frame:
             self.outputs,
             self.sizes,
             tuple(sorted(constants.items())),
-            self.renamed(tuple(_allocated(steps))),
+            self.renamed(tuple(allocated(steps))),
         )
 
 
@@ -193,14 +192,3 @@ def _sizes(
         )
         for symbol, reading in found.items()
     )
-
-
-def _allocated(steps: Sequence[Step]) -> Iterator[Step]:
-    """The steps, with work buffers allocated where they are first used."""
-    known: set[Buffer] = set()
-    for step in steps:
-        for buffer in dict.fromkeys(buffers(step)):
-            if buffer.role == "work" and buffer not in known:
-                known.add(buffer)
-                yield Allocate(buffer)
-        yield step

@@ -144,4 +144,4 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
         if isinstance(node, ir.Apply) and node.operation.kernel is not None:
             kernels.append(node.operation.kernel)
     flags = ("LOWER", "UPPER", "WHOLE")
-    return {"gemm", *flags, *(kernel.__name__ for kernel in kernels)}
+    return {"gemm", "work_arrays", *flags, *(kernel.__name__ for kernel in kernels)}

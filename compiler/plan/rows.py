@@ -30,6 +30,7 @@ from derivatrix.compiler.plan.steps import (
     Operand,
     Operate,
     Plan,
+    Reuse,
     Rows,
     Statement,
     Step,
@@ -58,7 +59,7 @@ def rows_name(name: str) -> str:
 def rows(plan: Plan) -> Rows | None:
     """The kernel for a share of the rows; None where nothing is gained, or rows need each other."""
     outputs = {buffer for _, buffer in plan.outputs}
-    steps = [step for step in plan.steps if not isinstance(step, Allocate)]
+    steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
     if not all(
         isinstance(step, Fill | Nest) or outputs.isdisjoint(buffers(step)) for step in steps
     ):

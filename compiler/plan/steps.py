@@ -1,6 +1,6 @@
 """The imperative representation: what a kernel does, step by step, for whatever target.
 
-A kernel is a list of steps: `Allocate`, `Fill`, `Gemm`, `Call` and `Nest` (loops over scalar
+A kernel is a list of steps: `Allocate`, `Reuse`, `Fill`, `Gemm`, `Call`, `Nest` (loops over scalar
 statements). Sizes, indices and conditions are SymPy expressions over the names of sizes and
 loop indices; values are `Scalar` trees. `str` of each is what `explain --stage plan` prints.
 """
@@ -188,12 +188,23 @@ def _indented(body: tuple[Statement, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class Allocate:
-    """Make a work buffer, its entries undefined."""
+    """Make work buffers of one kind, their entries undefined."""
 
-    buffer: Buffer
+    buffers: tuple[Buffer, ...]
 
     def __str__(self) -> str:
-        return f"allocate {self.buffer} {self.buffer.kind}"
+        return f"allocate {', '.join(map(str, self.buffers))} {self.buffers[0].kind}"
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """Let a work buffer have the memory of another of its shape, which is read no more."""
+
+    buffer: Buffer
+    place: Buffer
+
+    def __str__(self) -> str:
+        return f"reuse {self.place.name} as {self.buffer.name}"
 
 
 @dataclass(frozen=True)
@@ -321,7 +332,7 @@ def _indented_text(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-Step = Allocate | Fill | Nest | Gemm | Call | Newton | Choose
+Step = Allocate | Reuse | Fill | Nest | Gemm | Call | Newton | Choose
 
 
 @dataclass(frozen=True)

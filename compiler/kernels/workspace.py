@@ -1,0 +1,71 @@
+"""The memory of a kernel's work arrays, allocated at once.
+
+malloc gives large blocks back to the system and asks for them again in the next call, page by
+page, which takes as long as much of what kernels do; it learns from the sizes of the blocks that
+are freed, so that one block for all arrays (up to 32 MB) is kept, where several are not.
+"""
+
+# mypy: allow-untyped-defs
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+LINE = 64
+"""Bytes of a cache line; arrays begin with one, and no two at the same place of a page."""
+TOO_LARGE = 1 << 62
+"""Bytes that no machine has: MemoryError."""
+
+
+@intrinsic
+def work_arrays(context, like, shapes):
+    """Arrays of these shapes (a tuple of tuples) and of the type of `like`, entries undefined."""
+    kinds = [types.Array(like.dtype, len(shape), "C") for shape in shapes]
+
+    def generate(context, builder, signature, values):
+        word = context.get_value_type(types.intp)
+        item = word(like.dtype.bitwidth // 8)
+        lengths = [
+            [
+                context.cast(builder, length, length_kind, types.intp)
+                for length, length_kind in zip(
+                    cgutils.unpack_tuple(builder, shape), kind, strict=True
+                )
+            ]
+            for shape, kind in zip(cgutils.unpack_tuple(builder, values[1]), shapes, strict=True)
+        ]
+        overflow = context.get_constant(types.boolean, False)
+
+        def checked(operation, one, two):
+            nonlocal overflow
+            pair = operation(one, two)
+            overflow = builder.or_(overflow, builder.extract_value(pair, 1))
+            return builder.extract_value(pair, 0)
+
+        starts, total = [], word(0)
+        for axes in lengths:
+            starts.append(total)
+            size = item
+            for length in axes:
+                size = checked(builder.smul_with_overflow, size, length)
+            lines = builder.add(builder.udiv(size, word(LINE)), word(2))
+            total = checked(builder.sadd_with_overflow, total, builder.mul(lines, word(LINE)))
+        total = builder.select(overflow, word(TOO_LARGE), total)
+        align = context.get_constant(types.uint32, LINE)
+        memory = context.nrt.meminfo_alloc_aligned(builder, total, align)
+        data = context.nrt.meminfo_data(builder, memory)
+        made = []
+        for kind, start, axes in zip(kinds, starts, lengths, strict=True):
+            array = context.make_array(kind)(context, builder)
+            strides = [item]
+            for length in axes[:0:-1]:
+                strides.insert(0, builder.mul(strides[0], length))
+            place = builder.bitcast(cgutils.pointer_add(builder, data, start), array.data.type)
+            arrayobj.populate_array(array, place, axes, strides, item, memory)
+            context.nrt.incref(builder, kind, array._getvalue())
+            made.append(array._getvalue())
+        context.nrt.decref(builder, types.MemInfoPointer(types.voidptr), memory)
+        return context.make_tuple(builder, types.Tuple(kinds), made)
+
+    return types.Tuple(kinds)(like, shapes), generate

@@ -1,0 +1,33 @@
+"""Memory for what kernels compute on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from derivatrix.compiler.plan.reads import buffers
+from derivatrix.compiler.plan.steps import Allocate, Buffer, Reuse, Step
+
+
+def allocated(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps with their work buffers, which share memory where they have one shape and are
+    needed one after the other."""
+    used = [[b for b in dict.fromkeys(buffers(step)) if b.role == "work"] for step in steps]
+    last = {buffer: position for position, found in enumerate(used) for buffer in found}
+    places: dict[Buffer, Buffer] = {}
+    free: list[Buffer] = []
+    following: list[Step] = []
+    for position, step in enumerate(steps):
+        for buffer in used[position]:
+            if buffer in places:
+                continue
+            fitting = [p for p in free if (p.shape, p.kind) == (buffer.shape, buffer.kind)]
+            places[buffer] = fitting[-1] if fitting else buffer
+            if fitting:
+                free.remove(fitting[-1])
+                following.append(Reuse(buffer, fitting[-1]))
+        free += [places[buffer] for buffer in used[position] if last[buffer] == position]
+        following.append(step)
+    made = dict.fromkeys(places.values())
+    for kind in dict.fromkeys(buffer.kind for buffer in made):
+        yield Allocate(tuple(buffer for buffer in made if buffer.kind == kind))
+    yield from following
