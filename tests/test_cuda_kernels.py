@@ -174,6 +174,10 @@ def test_what_is_the_same_for_all_points_is_computed_once() -> None:
     powers = [line for line in generate(function, "cuda").text.splitlines() if "**real(" in line]
     assert powers
     assert {len(line) - len(line.lstrip()) for line in powers} == {4}
+    centred = text_function("(X - ones*colmean(X))'*(X - ones*colmean(X))/m", "X: m n", ["X"])
+    fractions = [line for line in generate(centred, "cuda").text.splitlines() if "/float(" in line]
+    assert any(line.startswith("    c0 = real(") for line in fractions)
+    assert not any(line.startswith("        ") for line in fractions)
 
 
 n, m, k = dx.dims("n m k")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from derivatrix.compiler import indices
 from derivatrix.compiler.device.launches import Launch, Loops
 from derivatrix.compiler.device.tiles import Tile, Tiled
 from derivatrix.compiler.kernels.cuda import operators
+from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
@@ -244,8 +247,11 @@ def _points(launch: Launch, statements: Statements) -> list[str]:
     whole = (*launch.before, *launch.after)
     if not launch.points:
         return statements.lines(whole)
-    same, each = _lifted(whole, {symbol for symbol, _ in launch.points})
-    first, body = statements.lines(same), statements.lines(each)
+    points = {symbol for symbol, _ in launch.points}
+    same, each = _lifted(whole, points)
+    taken = re.findall(r"\w+", f"{parameters(launch).typed} {list(map(str, whole))}")
+    factors, rest = _named_factors(each, points, Names([*RESERVED, *taken]))
+    first, body = statements.lines([*same, *factors]), statements.lines(rest)
     if len(launch.points) == 1:
         ((symbol, extent),) = launch.points
         return [*first, _spread(str(symbol), index(extent)), *_indented(body)]
@@ -274,6 +280,43 @@ def _lifted(
             each.append(statement)
             own.update(names_made([statement]))
     return same, each
+
+
+def _named_factors(
+    body: Sequence[Statement], points: set[sympy.Symbol], names: Names
+) -> tuple[list[Statement], tuple[Statement, ...]]:
+    """Fractions of sizes, which take divisions in double precision, as scalars that are computed
+    once; and the statements with their names."""
+    inside = points.union(*map(_loop_indices, body))
+    named: dict[Number, Name] = {}
+
+    def replaced(part: Any) -> Any:
+        if isinstance(part, Number):
+            symbols = part.value.free_symbols
+            if part.value.is_integer or not symbols or symbols & inside:
+                return part
+            if part not in named:
+                named[part] = Name(names.numbered("c"))
+            return named[part]
+        if isinstance(part, tuple):
+            return tuple(map(replaced, part))
+        if dataclasses.is_dataclass(part) and not isinstance(part, Buffer):
+            fields = {f.name: replaced(getattr(part, f.name)) for f in dataclasses.fields(part)}
+            return dataclasses.replace(part, **fields)  # type: ignore[type-var]
+        return part
+
+    rest = replaced(tuple(body))
+    return [Let(name.name, number) for number, name in named.items()], rest
+
+
+def _loop_indices(statement: Statement) -> set[sympy.Symbol]:
+    """The indices of the loops in a statement."""
+    match statement:
+        case Loop(index_, _, _, body):
+            return {index_}.union(*map(_loop_indices, body))
+        case Guard(_, body):
+            return set().union(*map(_loop_indices, body))
+    return set()
 
 
 def _symbols(part: Any) -> Iterator[sympy.Basic]:
