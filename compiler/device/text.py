@@ -207,24 +207,33 @@ def check(checks: list[str], failure: str) -> int:
 def kernel_text(name: str, launch: Launch, tiled: Tiled | None, checks: list[str]) -> KernelText:
     """The kernel of a launch, `tiled` if that is not None."""
     statements = _DeviceStatements(checks)
+    factors, named = _named_factors(launch)
     if tiled is not None:
-        lines = _tiled(tiled, statements)
+        lines = _tiled(dataclasses.replace(tiled, launch=named), statements)
     elif launch.terms:
-        lines = _sums(launch, statements, _shared_terms(launch, statements), True)
+        lines = _sums(named, statements, _shared_terms(named, statements), True)
     else:
-        lines = _points(launch, statements)
-    return _kernel(name, launch, lines)
+        lines = _points(named, statements)
+    return _kernel(name, launch, [*_used(factors, lines, statements), *lines])
 
 
 def finish_text(name: str, launch: Launch, checks: list[str]) -> KernelText:
     """The kernel that adds the parts of sums that several blocks made."""
+    statements = _DeviceStatements(checks)
+    factors, named = _named_factors(launch)
     added = [
         f"{total} += partial[{_part(number)}point * splits + term]"
         for number, total in enumerate(launch.sums)
     ]
     terms = ["for term in range(lane, splits, lanes):", *_indented(added)]
-    lines = _sums(launch, _DeviceStatements(checks), terms, False)
-    return _kernel(name, launch, lines)
+    lines = _sums(named, statements, terms, False)
+    return _kernel(name, launch, [*_used(factors, lines, statements), *lines])
+
+
+def _used(factors: Sequence[Let], lines: Sequence[str], statements: Statements) -> list[str]:
+    """The lines of those factors that other lines read."""
+    words = {word for line in lines for word in re.findall(r"\w+", line)}
+    return statements.lines([factor for factor in factors if factor.name in words])
 
 
 def _kernel(name: str, launch: Launch, lines: Sequence[str]) -> KernelText:
@@ -247,11 +256,8 @@ def _points(launch: Launch, statements: Statements) -> list[str]:
     whole = (*launch.before, *launch.after)
     if not launch.points:
         return statements.lines(whole)
-    points = {symbol for symbol, _ in launch.points}
-    same, each = _lifted(whole, points)
-    taken = re.findall(r"\w+", f"{parameters(launch).typed} {list(map(str, whole))}")
-    factors, rest = _named_factors(each, points, Names([*RESERVED, *taken]))
-    first, body = statements.lines([*same, *factors]), statements.lines(rest)
+    same, each = _lifted(whole, {symbol for symbol, _ in launch.points})
+    first, body = statements.lines(same), statements.lines(each)
     if len(launch.points) == 1:
         ((symbol, extent),) = launch.points
         return [*first, _spread(str(symbol), index(extent)), *_indented(body)]
@@ -282,12 +288,15 @@ def _lifted(
     return same, each
 
 
-def _named_factors(
-    body: Sequence[Statement], points: set[sympy.Symbol], names: Names
-) -> tuple[list[Statement], tuple[Statement, ...]]:
+def _named_factors(launch: Launch) -> tuple[list[Let], Launch]:
     """Fractions of sizes, which take divisions in double precision, as scalars that are computed
-    once; and the statements with their names."""
-    inside = points.union(*map(_loop_indices, body))
+    before the loops; and the launch with their names."""
+    loops = (*launch.points, *launch.terms)
+    if not loops:
+        return [], launch
+    inside = {symbol for symbol, _ in loops}.union(*map(_loop_indices, launch.statements))
+    taken = re.findall(r"\w+", f"{launch} {list(map(str, launch.statements))}")
+    names = Names([*RESERVED, *taken])
     named: dict[Number, Name] = {}
 
     def replaced(part: Any) -> Any:
@@ -305,8 +314,8 @@ def _named_factors(
             return dataclasses.replace(part, **fields)  # type: ignore[type-var]
         return part
 
-    rest = replaced(tuple(body))
-    return [Let(name.name, number) for number, name in named.items()], rest
+    changed = replaced(launch)
+    return [Let(name.name, number) for number, name in named.items()], changed
 
 
 def _loop_indices(statement: Statement) -> set[sympy.Symbol]:
