@@ -12,15 +12,15 @@ from importlib.resources.abc import Traversable
 from derivatrix import __version__
 from derivatrix.compiler import device
 from derivatrix.compiler.derivatives import Derivatives, Key
-from derivatrix.compiler.differentiate import differential
-from derivatrix.compiler.dimensions import shape_text
-from derivatrix.compiler.emit import (
+from derivatrix.compiler.descriptions import (
     FunctionDescription,
     ModuleDescription,
     OperatorDescription,
     Result,
-    emit,
 )
+from derivatrix.compiler.differentiate import differential
+from derivatrix.compiler.dimensions import shape_text
+from derivatrix.compiler.emit import emit
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.indices import index

@@ -20,8 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from derivatrix.compiler import ir
+from derivatrix.compiler.descriptions import FunctionDescription, ModuleDescription
 from derivatrix.compiler.dimensions import LENGTH, dims
-from derivatrix.compiler.emit import FunctionDescription, ModuleDescription, emit
+from derivatrix.compiler.emit import emit
 from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.plan import Plan, plan

@@ -9,22 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from derivatrix.compiler.descriptions import FunctionDescription, ModuleDescription
 from derivatrix.compiler.device.driver import Device, DriverText, can_fail, driver_name
 from derivatrix.compiler.device.text import KernelText
-from derivatrix.compiler.emit import (
-    FunctionDescription,
-    FunctionText,
-    ModuleDescription,
-    check_names,
-    environment,
-    expected_text,
-    function_text,
-    literal,
-    quoted,
-)
+from derivatrix.compiler.emit import check_names, environment
 from derivatrix.compiler.kernels.cuda import base, boundary, operators, shares
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.public import FunctionText, expected_text, function_text, literal, quoted
 
 NEEDED = ("_Call",)
 """What public functions refer to, apart from names of the module's own."""
