@@ -1,6 +1,8 @@
 """Jacobians and Hessians as operators: their terms, with parts evaluated by NumPy, against the
 dense arrays."""
 
+import pickle
+import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -246,6 +248,17 @@ def test_scipy_takes_operators(square: ModuleType) -> None:
     (value,) = scipy.sparse.linalg.svds(operator, 1, return_singular_vectors=False)
     dense = operator.todense().reshape(16, 16)
     np.testing.assert_allclose(value, np.linalg.norm(dense, 2))
+
+
+def test_operators_are_pickled(square: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after a product, which prepares functions for the next."""
+    monkeypatch.setitem(sys.modules, square.__name__, square)
+    matrix = np.random.default_rng(0).normal(size=(3, 3))
+    operator = square.jacobian_operator(matrix)
+    product = operator @ matrix
+    again = pickle.loads(pickle.dumps(operator))
+    assert np.array_equal(again @ matrix, product)
+    assert np.array_equal(again.T @ matrix, operator.T @ matrix)
 
 
 def test_float32(square: ModuleType) -> None:

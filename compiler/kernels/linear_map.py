@@ -61,6 +61,9 @@ class _Operator:
         self._transposed = None
         self._routes: dict = {}
 
+    def __getstate__(self):
+        return {**vars(self), "_routes": {}}  # functions, made anew for the next product
+
     def __repr__(self):
         rows, columns = self.shape
         return f"<{self.name}: {rows} x {columns}, {self.structure}>"
