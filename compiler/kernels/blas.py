@@ -164,10 +164,12 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
             if end < last:
                 last = end
         if beta == 0 and by_rows:
+            wanted = stop if part == LOWER else columns
             for i in range(top, bottom):
-                for j in range(columns):
-                    if j < begin or j >= end:
-                        c[i, j] = 0
+                for j in range(begin):
+                    c[i, j] = 0
+                for j in range(end, wanted):
+                    c[i, j] = 0
         gemm_part(
             alpha,
             a,
