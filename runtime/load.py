@@ -126,17 +126,19 @@ def _load_file(path: Path) -> ModuleType:
     name = f"{path.stem}_{identity.hexdigest()}"
     if name in sys.modules:
         return sys.modules[name]
-    return _execute(name, where)
+    return _execute(name, where, source)
 
 
-def _execute(name: str, path: Path) -> ModuleType:
+def _execute(name: str, path: Path, source: bytes) -> ModuleType:
+    """The module that `source`, read from the file, defines. Python's own bytecode files know a
+    file by its size and the second it was written in, so that they may be of another version."""
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise LoadError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
     except ImportError as error:
         del sys.modules[name]
         raise LoadError(f"{path}: needs a package that is not here: {error}") from error
