@@ -207,7 +207,7 @@ def check(checks: list[str], failure: str) -> int:
 def kernel_text(name: str, launch: Launch, tiled: Tiled | None, checks: list[str]) -> KernelText:
     """The kernel of a launch, `tiled` if that is not None."""
     statements = _DeviceStatements(checks)
-    factors, named = _named_factors(launch)
+    factors, named = _named_factors(launch if tiled is None else tiled.launch)
     if tiled is not None:
         lines = _tiled(dataclasses.replace(tiled, launch=named), statements)
     elif launch.terms:
