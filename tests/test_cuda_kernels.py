@@ -180,6 +180,16 @@ def test_what_is_the_same_for_all_points_is_computed_once() -> None:
     assert not any(line.startswith("        ") for line in fractions)
 
 
+def test_kernels_work_at_their_tiles() -> None:
+    """Each tile is made, copied, and read or written in between."""
+    function = text_function("axial(A*B)", "A: 3 n, B: n 3", ["A", "B"])
+    lines = generate(function, "cuda").text.splitlines()
+    tiles = [line.split()[0] for line in lines if "_tile = cuda.shared.array" in line]
+    assert tiles
+    for name in tiles:
+        assert any(f"{name}[0, thread]" in line for line in lines)
+
+
 n, m, k = dx.dims("n m k")
 A, B, y = dx.matrix("A", n, m), dx.matrix("B", m, k), dx.vector("y", n)
 M = dx.matrix("M", n, n)
