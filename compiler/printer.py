@@ -28,6 +28,7 @@ from derivatrix.compiler.plan.steps import (
     Reuse,
     Statement,
     Step,
+    Team,
 )
 from derivatrix.compiler.statements import Statements, number
 
@@ -192,6 +193,9 @@ def _step(step: Step, output: str, owner: str) -> StepText:
         case Call(comment, kernel, arguments, failure):
             texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
             return StepText(comment, _guarded(kernel.__name__, texts, failure, owner))
+        case Team(steps):
+            texts = [line for each in steps for line in _step(each, output, owner).lines]
+            return StepText("for each row", tuple(texts))
         case Choose(variants):
             return StepText("the cheapest order of multiplication", tuple(_choice(variants)))
         case Newton():

@@ -89,9 +89,10 @@ def described(argument: Any) -> str:
 
 
 @contextmanager
-def small_launches(module: ModuleType) -> Iterator[list[str]]:
+def small_launches(module: ModuleType, by_rows: bool = True) -> Iterator[list[str]]:
     """A module whose launches have few threads and few blocks, so that every thread has several
     pieces of work and sums are shared by several blocks. The simulator needs less time then.
+    by_rows: whether teams of threads work row by row, as they do if rows are many or short.
 
     Kernels have to be given what their signatures say, as they would be compiled anew otherwise.
     The names of those that are launched are entered in the list."""
@@ -120,6 +121,8 @@ def small_launches(module: ModuleType) -> Iterator[list[str]]:
             patch.setattr(module, "THREADS", 8)
         if hasattr(module, "BUSY"):
             patch.setattr(module, "BUSY", 64)
+        if hasattr(module, "row_by_row"):
+            patch.setattr(module, "row_by_row", lambda points, terms: by_rows)
         yield launched
 
 
@@ -130,12 +133,13 @@ def test_identity(row: list[Any], kinds: list[str]) -> None:
     function = text_function(identity.text, identity.dims, identity.wrt.split())
     module = dx.compile(function, target="cuda")
     setting = Setting(identity, function, SIZES[0])
-    with small_launches(module):
-        if kinds:
-            found = list(partly_wrong(function, module, setting, kinds))
-        else:
-            found = list(problems(function, module, setting))
-    assert not found, "\n".join(found)
+    for by_rows in (True, False) if hasattr(module, "row_by_row") else (True,):
+        with small_launches(module, by_rows):
+            if kinds:
+                found = list(partly_wrong(function, module, setting, kinds))
+            else:
+                found = list(problems(function, module, setting))
+        assert not found, "\n".join(found)
 
 
 def partly_wrong(
@@ -300,5 +304,8 @@ def test_a_wrong_kernel_is_noticed() -> None:
         path = cache_directory() / f"spoilt_{number}.py"
         path.write_text(source.replace(f"{line}\n", f"{spoilt}\n", 1), encoding="utf-8")
         module = dx.load(path)
-        with small_launches(module):
-            assert list(problems(function, module, setting)), line
+        found = []
+        for by_rows in (True, False):
+            with small_launches(module, by_rows):
+                found += problems(function, module, setting)
+        assert found, line

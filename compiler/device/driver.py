@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 import sympy
@@ -17,13 +17,15 @@ from derivatrix.compiler.device.launches import (
     read,
     renamed,
 )
+from derivatrix.compiler.device.parameters import parameters
+from derivatrix.compiler.device.team_text import team_text
+from derivatrix.compiler.device.teams import Phase, phases, reduced_rows
 from derivatrix.compiler.device.text import (
     KernelText,
     check,
     count,
     finish_text,
     kernel_text,
-    parameters,
 )
 from derivatrix.compiler.device.tiles import tiled
 from derivatrix.compiler.dimensions import LENGTH
@@ -49,6 +51,7 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Step,
     Store,
+    Team,
 )
 from derivatrix.compiler.statements import coefficient
 from derivatrix.runtime.errors import UnsupportedError
@@ -102,6 +105,8 @@ def _fails(part: Step | Statement) -> bool:
             return bool(part.failure)
         case Nest() | Loop() | Guard():
             return any(map(_fails, part.body))
+        case Team():
+            return any(map(_fails, part.steps))
     return isinstance(part, Require)
 
 
@@ -138,7 +143,8 @@ class _Driver:
             for buffer in buffers(step)
         }
         self._number = 0
-        nests = [step for step in plan.steps if isinstance(step, Nest)]
+        inner = [each for step in plan.steps if isinstance(step, Team) for each in step.steps]
+        nests = [step for step in (*plan.steps, *inner) if isinstance(step, Nest)]
         self._escaping = frozenset(
             name
             for nest in nests
@@ -191,6 +197,8 @@ class _Driver:
                 if failure:
                     texts.append(str(check(self._device.checks, failure)))
                 yield f"{name}({', '.join(['run', *texts])})"
+            case Team(steps):
+                yield from self._team(steps)
             case Choose(variants):
                 yield from self._choose(variants)
             case Newton():
@@ -199,12 +207,17 @@ class _Driver:
     # Nests
 
     def _nest(self, nest: Nest) -> Iterator[str]:
-        body = renamed(nest.body, self._kept)
-        made = launches(Nest(nest.comment, body), self._escaping, lambda: self._names.numbered("s"))
-        for launch in made:
+        for launch in launches(self._reading(nest), self._escaping, self._fresh):
             yield from self._keeping(launch)
             yield from self._launch(launch)
         self._kept |= set(defined(nest)) & self._escaping
+
+    def _reading(self, nest: Nest) -> Nest:
+        """A nest that reads scalars where kernels before have kept them."""
+        return replace(nest, body=renamed(nest.body, self._kept))
+
+    def _fresh(self) -> str:
+        return self._names.numbered("s")
 
     def _keeping(self, launch: Launch) -> Iterator[str]:
         """Arrays for the scalars that a kernel leaves to others."""
@@ -221,15 +234,7 @@ class _Driver:
         device = self._device
         tiles = tiled(launch)
         device.kernels.append(kernel_text(name, launch, tiles, device.checks))
-        found = parameters(launch)
-        arguments = [
-            *(self._array(buffer) for buffer in found.buffers),
-            *(f"run.constant({table}, np.int64)" for table in found.tables),
-            *found.sizes,
-            *found.numbers,
-            *(["run.failures"] if found.failures else []),
-        ]
-        given = ", ".join(arguments)
+        given = self._given([launch])
         if tiles is not None:
             self._use("shares", "each_tile")
             points = index(count(launch.points))
@@ -244,6 +249,36 @@ class _Driver:
         sizes = f"{index(count(launch.points))}, {index(count(launch.terms))}"
         form = f"{sizes}, {launch.along}, {len(launch.sums)}"
         yield f"sums(run, {name}, {name}_finish, {form}, {given})"
+
+    def _given(self, done: Sequence[Phase]) -> str:
+        """What a kernel is given that does this."""
+        found = parameters(done)
+        arguments = [
+            *(self._array(buffer) for buffer in found.buffers),
+            *(f"run.constant({table}, np.int64)" for table in found.tables),
+            *found.sizes,
+            *found.numbers,
+            *(["run.failures"] if found.failures else []),
+        ]
+        return ", ".join(arguments)
+
+    def _team(self, steps: Sequence[Step]) -> Iterator[str]:
+        """One kernel row by row, or, where rows are few and long, one kernel a step."""
+        alone = [line for step in steps for line in self._step(step)]
+        self._number += 1
+        name = f"{self._plan.name}_{self._number}"
+        given = [self._reading(step) if isinstance(step, Nest) else step for step in steps]
+        done = phases(given, self._fresh)
+        rows = next(filter(None, map(reduced_rows, done)))
+        longest = index(sympy.Max(*(count((*p.points[len(rows) :], *p.terms)) for p in done)))
+        self._device.kernels.append(team_text(name, done, rows, self._device.checks))
+        self._use("shares", "row_by_row")
+        self._use("shares", "each_row")
+        sizes = f"{index(count(rows))}, {longest}"
+        yield f"if row_by_row({sizes}):"
+        yield f"    each_row(run, {name}, {sizes}, {self._given(done)})"
+        yield "else:"
+        yield from (f"    {line}" for line in alone)
 
     def _use(self, file: str, name: str) -> None:
         self._device.helpers[f"derivatrix.compiler.kernels.cuda.{file}", name] = None

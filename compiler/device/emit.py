@@ -13,13 +13,19 @@ from derivatrix.compiler.descriptions import FunctionDescription, ModuleDescript
 from derivatrix.compiler.device.driver import Device, DriverText, can_fail, driver_name
 from derivatrix.compiler.device.text import KernelText
 from derivatrix.compiler.emit import check_names, environment
-from derivatrix.compiler.kernels.cuda import base, boundary, operators, shares
+from derivatrix.compiler.kernels.cuda import base, blocks, boundary, operators, rows, shares
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.public import FunctionText, expected_text, function_text, literal, quoted
 
 NEEDED = ("_Call",)
 """What public functions refer to, apart from names of the module's own."""
+FUNCTIONS = (
+    *((shares, name) for name in ("lane_sum", "lane_maximum", "quotient", "remainder")),
+    (blocks, "larger"),
+    (rows, "log_of_sum"),
+)
+"""Functions of the device that kernels may call, apart from those of numbers."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +117,9 @@ def _sources(device: Device, lines: Iterable[str]) -> Sources:
     for name in NEEDED:
         sources.add(boundary, name)
     words = {word for line in lines for word in re.findall(r"\w+", line)}
-    for name in ("lane_sum", "quotient", "remainder"):
+    for owner, name in FUNCTIONS:
         if name in words:
-            sources.add(shares, name)
+            sources.add(owner, name)
     for module, name in device.helpers:
         sources.add(importlib.import_module(module), name)
     for operator in operators.MODULES:

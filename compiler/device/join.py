@@ -1,17 +1,18 @@
-"""Neighbouring nests over the same points as one: one kernel instead of two."""
+"""Fewer kernels: neighbouring nests over the same points as one, and teams for rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from derivatrix.compiler.device.launches import chain
+from derivatrix.compiler.device.teams import teams
 from derivatrix.compiler.plan.fuse import independent
 from derivatrix.compiler.plan.steps import Loop, Nest, Statement, Step, renamed
 
 
 def join(steps: Sequence[Step]) -> list[Step]:
     """The steps, with neighbouring nests in one where what each does at a point needs no more of
-    the other than the same point's entries."""
+    the other than the same point's entries, and with teams."""
     found: list[Step] = []
     for step in steps:
         before = found[-1] if found else None
@@ -22,7 +23,7 @@ def join(steps: Sequence[Step]) -> list[Step]:
             found.append(step)
         else:
             found[-1] = joined
-    return found
+    return teams(found)
 
 
 def _joined(first: Nest, second: Nest) -> Nest | None:

@@ -6,21 +6,21 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sympy
-from sympy.core.function import AppliedUndef
 from sympy.logic.boolalg import Boolean
 
 from derivatrix.compiler import indices
 from derivatrix.compiler.device.launches import Launch, Loops
+from derivatrix.compiler.device.parameters import parameters
+from derivatrix.compiler.device.teams import Phase
 from derivatrix.compiler.device.tiles import Tile, Tiled
 from derivatrix.compiler.kernels.cuda import operators
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
-    Accumulate,
     Buffer,
     Guard,
     Let,
@@ -29,18 +29,11 @@ from derivatrix.compiler.plan.steps import (
     Name,
     Number,
     Operate,
-    Require,
-    Start,
     Statement,
-    Store,
     Test,
 )
-from derivatrix.compiler.plan.text import CHAINS, COMPARISONS
 from derivatrix.compiler.statements import Statements
-from derivatrix.runtime.errors import UnsupportedError
 
-SIGNS = frozenset({"add", "mul", "neg", "div", "pow", "choose", "not", *CHAINS, *COMPARISONS})
-"""Operators that need no function."""
 SHARES = (("lanes", "int64"), ("splits", "int64"), ("partial", "real[::1]"))
 """What a kernel of sums takes besides, with Numba's types."""
 RESERVED = frozenset(
@@ -61,13 +54,21 @@ RESERVED = frozenset(
             "sample",
             "place",
             "newton",
+            "largest",
+            "total",
+            "power",
+            "larger",
+            "lane_maximum",
+            "log_of_sum",
         ),
         *(name for name, _ in SHARES),
-        *(f"{stem}_{number}" for stem in ("at", "rest") for number in range(16)),
+        *(f"{stem}_{number}" for stem in ("at", "rest", "row") for number in range(16)),
         *(name.split(".")[0] for name in operators.KERNELS.values()),
     }
 )
 """What no array, size or scalar of a kernel may be called."""
+
+AnyPhase = TypeVar("AnyPhase", bound=Phase)
 
 
 @dataclass(frozen=True)
@@ -82,108 +83,7 @@ class KernelText:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """What a kernel takes: arrays, tables of indices, sizes, and numbers."""
-
-    buffers: tuple[Buffer, ...]
-    tables: tuple[str, ...]
-    sizes: tuple[str, ...]
-    numbers: tuple[str, ...]
-    failures: bool
-
-    @property
-    def typed(self) -> Iterator[tuple[str, str]]:
-        """Names and Numba's types."""
-        for buffer in self.buffers:
-            axes = ", ".join([":"] * (len(buffer.shape) - 1) + ["::1"])
-            yield buffer.name, f"{'int32' if buffer.kind == 'integer' else 'real'}[{axes}]"
-        yield from ((name, "int64[::1]") for name in self.tables)
-        yield from ((name, "int64") for name in self.sizes)
-        yield from ((name, "real") for name in self.numbers)
-        if self.failures:
-            yield "failures", "int32[::1]"
-
-
-def parameters(launch: Launch) -> Parameters:
-    """What a kernel takes."""
-    found = _Found()
-    found.visit(launch.points)
-    found.visit(launch.conditions)
-    found.visit(launch.terms)
-    found.visit(launch.inner_conditions)
-    found.visit(launch.statements)
-    known = {*found.defined, *launch.sums}
-    return Parameters(
-        tuple(found.buffers),
-        tuple(found.tables),
-        tuple(name for name in found.symbols if name not in found.indices),
-        tuple(name for name in found.names if name not in known),
-        found.failures,
-    )
-
-
-class _Found:
-    """What statements mention, in order."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[Buffer, None] = {}
-        self.tables: dict[str, None] = {}
-        self.symbols: dict[str, None] = {}
-        self.indices: set[str] = set()
-        self.names: dict[str, None] = {}
-        self.defined: set[str] = set()
-        self.failures = False
-
-    def visit(self, part: Any) -> None:
-        match part:
-            case sympy.Symbol():
-                self.symbols[part.name] = None
-            case sympy.Basic():
-                self._arithmetic(part)
-            case tuple():
-                for item in part:
-                    self.visit(item)
-                if len(part) == 2 and isinstance(part[0], sympy.Symbol):
-                    self.indices.add(part[0].name)
-            case Name(name):
-                self.names[name] = None
-            case Number(value) | Test(value):
-                self.visit(value)
-            case Load(buffer, indices):
-                self.buffers[buffer] = None
-                self.visit(indices)
-            case Operate(operator, operands):
-                if operator not in SIGNS and operator not in operators.KERNELS:
-                    raise UnsupportedError(f"there is no function for CUDA devices of {operator}")
-                self.visit(operands)
-            case Start(name):
-                self.defined.add(name)
-            case Let(name, value) | Accumulate(name, value):
-                self.visit(value)
-                self.defined.add(name)
-            case Store(target, value, _):
-                self.visit(target)
-                self.visit(value)
-            case Require(condition, _):
-                self.visit(condition)
-                self.failures = True
-            case Loop(symbol, extent, _, body):
-                self.visit(extent)
-                self.indices.add(symbol.name)
-                self.visit(body)
-            case Guard(condition, body):
-                self.visit(condition)
-                self.visit(body)
-
-    def _arithmetic(self, part: sympy.Basic) -> None:
-        for applied in sorted(part.atoms(AppliedUndef), key=str):
-            self.tables[applied.func.__name__] = None
-        for symbol in sorted(part.free_symbols, key=str):
-            self.symbols[str(symbol)] = None
-
-
-class _DeviceStatements(Statements):
+class DeviceStatements(Statements):
     """Statements for a device. `checks`: what can fail in a call, in order."""
 
     nothing = "0"
@@ -206,46 +106,50 @@ def check(checks: list[str], failure: str) -> int:
 
 def kernel_text(name: str, launch: Launch, tiled: Tiled | None, checks: list[str]) -> KernelText:
     """The kernel of a launch, `tiled` if that is not None."""
-    statements = _DeviceStatements(checks)
-    factors, named = _named_factors(launch if tiled is None else tiled.launch)
+    statements = DeviceStatements(checks)
+    factors, (named,) = named_factors([launch if tiled is None else tiled.launch])
     if tiled is not None:
         lines = _tiled(dataclasses.replace(tiled, launch=named), statements)
     elif launch.terms:
         lines = _sums(named, statements, _shared_terms(named, statements), True)
     else:
         lines = _points(named, statements)
-    return _kernel(name, launch, [*_used(factors, lines, statements), *lines])
+    taken = SHARES if launch.terms else ()
+    return kernel(name, [launch], taken, [*used(factors, lines, statements), *lines])
 
 
 def finish_text(name: str, launch: Launch, checks: list[str]) -> KernelText:
     """The kernel that adds the parts of sums that several blocks made."""
-    statements = _DeviceStatements(checks)
-    factors, named = _named_factors(launch)
+    statements = DeviceStatements(checks)
+    factors, (named,) = named_factors([launch])
     added = [
         f"{total} += partial[{_part(number)}point * splits + term]"
         for number, total in enumerate(launch.sums)
     ]
-    terms = ["for term in range(lane, splits, lanes):", *_indented(added)]
+    terms = ["for term in range(lane, splits, lanes):", *indented(added)]
     lines = _sums(named, statements, terms, False)
-    return _kernel(name, launch, [*_used(factors, lines, statements), *lines])
+    return kernel(name, [launch], SHARES, [*used(factors, lines, statements), *lines])
 
 
-def _used(factors: Sequence[Let], lines: Sequence[str], statements: Statements) -> list[str]:
+def used(factors: Sequence[Let], lines: Sequence[str], statements: Statements) -> list[str]:
     """The lines of those factors that other lines read."""
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     return statements.lines([factor for factor in factors if factor.name in words])
 
 
-def _kernel(name: str, launch: Launch, lines: Sequence[str]) -> KernelText:
-    found = parameters(launch)
-    typed = [*found.typed, *(SHARES if launch.terms else ())]
+def kernel(
+    name: str, phases: Sequence[Phase], taken: Sequence[tuple[str, str]], lines: Sequence[str]
+) -> KernelText:
+    """The kernel that does this in phases. taken: what it takes besides what these mention."""
+    found = parameters(phases)
+    typed = [*found.typed, *taken]
     real = next(buffer.name for buffer in found.buffers if buffer.kind == "real")
     head = [f"real = {real}.dtype.type"] if any("real(" in line for line in lines) else []
-    if launch.terms:
+    if taken:
         head.append(f"shared = cuda.shared.array(THREADS, {real}.dtype)")
     return KernelText(
         name,
-        launch.comment,
+        "; ".join(dict.fromkeys(phase.comment for phase in phases)),
         ", ".join(kind for _, kind in typed),
         ", ".join(parameter for parameter, _ in typed),
         (*head, *lines),
@@ -256,16 +160,16 @@ def _points(launch: Launch, statements: Statements) -> list[str]:
     whole = (*launch.before, *launch.after)
     if not launch.points:
         return statements.lines(whole)
-    same, each = _lifted(whole, {symbol for symbol, _ in launch.points})
+    same, each = lifted(whole, {symbol for symbol, _ in launch.points})
     first, body = statements.lines(same), statements.lines(each)
     if len(launch.points) == 1:
         ((symbol, extent),) = launch.points
-        return [*first, _spread(str(symbol), index(extent)), *_indented(body)]
-    every = _spread("point", index(count(launch.points)))
-    return [*first, every, *_indented([*_decoded("point", launch.points), *body])]
+        return [*first, _spread(str(symbol), index(extent)), *indented(body)]
+    head = _spread("point", index(count(launch.points)))
+    return [*first, head, *indented([*decoded("point", launch.points), *body])]
 
 
-def _lifted(
+def lifted(
     body: Sequence[Statement], points: set[sympy.Symbol]
 ) -> tuple[list[Statement], list[Statement]]:
     """The scalars that are the same for all points, which the compiler cannot tell as arrays might
@@ -288,15 +192,15 @@ def _lifted(
     return same, each
 
 
-def _named_factors(launch: Launch) -> tuple[list[Let], Launch]:
+def named_factors(phases: Sequence[AnyPhase]) -> tuple[list[Let], list[AnyPhase]]:
     """Fractions of sizes, which take divisions in double precision, as scalars that are computed
-    before the loops; and the launch with their names."""
-    loops = (*launch.points, *launch.terms)
+    before the loops; and the phases with their names."""
+    loops = [loop for phase in phases for loop in (*phase.points, *phase.terms)]
     if not loops:
-        return [], launch
-    inside = {symbol for symbol, _ in loops}.union(*map(_loop_indices, launch.statements))
-    taken = re.findall(r"\w+", f"{launch} {list(map(str, launch.statements))}")
-    names = Names([*RESERVED, *taken])
+        return [], list(phases)
+    whole = [statement for phase in phases for statement in phase.statements]
+    inside = {symbol for symbol, _ in loops}.union(*map(_loop_indices, whole))
+    names = Names([*RESERVED, *re.findall(r"\w+", f"{phases} {list(map(str, whole))}")])
     named: dict[Number, Name] = {}
 
     def replaced(part: Any) -> Any:
@@ -314,7 +218,7 @@ def _named_factors(launch: Launch) -> tuple[list[Let], Launch]:
             return dataclasses.replace(part, **fields)  # type: ignore[type-var]
         return part
 
-    changed = replaced(launch)
+    changed = [replaced(phase) for phase in phases]
     return [Let(name.name, number) for number, name in named.items()], changed
 
 
@@ -355,7 +259,7 @@ def _tiled(tiled: Tiled, statements: Statements) -> list[str]:
         *(line for tile in tiles if tile.loaded for line in _copied(tile, "{0} = {1}")),
         "cuda.syncthreads()",
         "if thread < filled:",
-        *_indented(work),
+        *indented(work),
         "cuda.syncthreads()",
         *(line for tile in tiles if tile.stored for line in _copied(tile, "{1} = {0}")),
     ]
@@ -366,7 +270,7 @@ def _tiled(tiled: Tiled, statements: Statements) -> list[str]:
         *arrays,
         "thread = cuda.threadIdx.x",
         f"for first in range(cuda.blockIdx.x * cuda.blockDim.x, {index(samples)}, {step}):",
-        *_indented(body),
+        *indented(body),
     ]
 
 
@@ -376,11 +280,11 @@ def _copied(tile: Tile, form: str) -> list[str]:
     indices = ", ".join(["first + sample", *(str(symbol) for symbol, _ in axes)])
     return [
         f"for entry in range(thread, filled * {tile.entries}, cuda.blockDim.x):",
-        *_indented(
+        *indented(
             [
                 f"sample = quotient(entry, {tile.entries})",
                 f"place = remainder(entry, sample, {tile.entries})",
-                *_decoded("place", tuple(axes)),
+                *decoded("place", tuple(axes)),
                 form.format(f"{tile.name}[place, sample]", f"{tile.buffer.name}[{indices}]"),
             ]
         ),
@@ -394,20 +298,20 @@ def _spread(name: str, extent: str) -> str:
 def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: bool) -> list[str]:
     """The lines of a kernel in which threads share sums. first: each item is a part of the terms of
     a point; else it is a point, and what is added are the parts."""
-    inside = _indented([*statements.lines(launch.before), *terms])
+    inside = indented([*statements.lines(launch.before), *terms])
     place = ["point = quotient(item, splits)"] if first else ["point = item"]
-    place += _decoded("point", launch.points)
+    place += decoded("point", launch.points)
     after = statements.lines(launch.after)
     if launch.conditions:
-        place.append(f"active = {_all(launch.conditions)}")
-        inside = [*_indented(place), "if active:", *inside]
+        place.append(f"active = {every(launch.conditions)}")
+        inside = [*indented(place), "if active:", *inside]
     else:
-        inside = [*_indented(place), *inside]
+        inside = [*indented(place), *inside]
     if first:
         parts = [
             f"partial[{_part(number)}item] = {total}" for number, total in enumerate(launch.sums)
         ]
-        after = ["if splits > 1:", *_indented(parts), "else:", *_indented(after or ["pass"])]
+        after = ["if splits > 1:", *indented(parts), "else:", *indented(after or ["pass"])]
     points = index(count(launch.points))
     total = f"{points} * splits" if points != "1" else "splits"
     return [
@@ -416,7 +320,7 @@ def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: b
         f"items = {total}",
         "for first in range("
         f"cuda.blockIdx.x * groups, {'items' if first else points}, cuda.gridDim.x * groups):",
-        *_indented(
+        *indented(
             [
                 "item = first + cuda.threadIdx.x // lanes",
                 *(f"{total} = real(0)" for total in launch.sums),
@@ -425,7 +329,7 @@ def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: b
                 *inside,
                 *(f"{total} = lane_sum({total}, lanes, shared)" for total in launch.sums),
                 "if active and lane == 0:",
-                *_indented(after or ["pass"]),
+                *indented(after or ["pass"]),
             ]
         ),
     ]
@@ -441,11 +345,11 @@ def _shared_terms(launch: Launch, statements: Statements) -> list[str]:
     terms = index(count(launch.terms))
     body = statements.lines(launch.inner)
     if launch.inner_conditions:
-        body = [f"if {_all(launch.inner_conditions)}:", *_indented(body)]
+        body = [f"if {every(launch.inner_conditions)}:", *indented(body)]
     return [
         "start = remainder(item, point, splits) * lanes + lane",
         f"for term in range(start, {terms}, splits * lanes):",
-        *_indented([*_decoded("term", launch.terms), *body]),
+        *indented([*decoded("term", launch.terms), *body]),
     ]
 
 
@@ -459,7 +363,7 @@ def count(loops: Loops) -> sympy.Expr:
     return product(tuple(extent for _, extent in loops))
 
 
-def _decoded(number: str, loops: Loops) -> Iterator[str]:
+def decoded(number: str, loops: Loops) -> Iterator[str]:
     """The indices of nested loops from the number of a round."""
     for position in range(len(loops) - 1, 0, -1):
         symbol, extent = loops[position]
@@ -471,12 +375,11 @@ def _decoded(number: str, loops: Loops) -> Iterator[str]:
         yield f"{loops[0][0]} = {number}"
 
 
-def _all(conditions: Iterable[Boolean]) -> str:
+def every(conditions: Iterable[Boolean]) -> str:
+    """Whether all conditions hold."""
     return index(sympy.And(*conditions))
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def indented(lines: Iterable[str]) -> list[str]:
+    """Lines of a block."""
     return [f"    {line}" for line in lines]
-
-
-__all__ = ["KernelText", "Parameters", "finish_text", "kernel_text", "parameters"]

@@ -1,7 +1,7 @@
 """The imperative representation: what a kernel does, step by step, for whatever target.
 
 A kernel is a list of steps: `Allocate`, `Reuse`, `Fill`, `Gemm`, `Call`, `Nest` (loops over scalar
-statements). Sizes, indices and conditions are SymPy expressions over the names of sizes and
+statements), `Team`. Sizes, indices and conditions are SymPy expressions over the names of sizes and
 loop indices; values are `Scalar` trees. `str` of each is what `explain --stage plan` prints.
 """
 
@@ -293,6 +293,17 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Team:
+    """Steps that need no more of each other than the same row: threads of a device that share a row
+    do one after the other for it."""
+
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(["team", *map(_indented_text, map(str, self.steps))])
+
+
+@dataclass(frozen=True)
 class Newton:
     """Solve an equation by Newton's method, once for each index of the stacks.
 
@@ -332,7 +343,7 @@ def _indented_text(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-Step = Allocate | Reuse | Fill | Nest | Gemm | Call | Newton | Choose
+Step = Allocate | Reuse | Fill | Nest | Gemm | Call | Team | Newton | Choose
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,25 @@ def lane_sum(value, lanes, shared):
     return total
 
 
+@device
+def lane_maximum(value, lanes, shared):
+    """The largest `value` of each group of `lanes` threads, nan if one is; as `lane_sum`."""
+    thread = cuda.threadIdx.x
+    shared[thread] = value
+    cuda.syncthreads()
+    step = lanes // 2
+    while step > 0:
+        if thread % lanes < step:
+            other = shared[thread + step]
+            if other > shared[thread] or other != other:
+                shared[thread] = other
+        cuda.syncthreads()
+        step //= 2
+    largest = shared[thread - thread % lanes]
+    cuda.syncthreads()
+    return largest
+
+
 @kernel("real[::1]")
 def clear_entries(x):
     """x = 0."""
@@ -108,3 +127,18 @@ def _sums(run, kernel, items, lanes, *arguments):
     threads = max(lanes, power_of_two(items * lanes, THREADS))
     blocks = -(-items * lanes // threads)
     run.launch(kernel, min(blocks, 1 << 20), threads, *arguments)
+
+
+def row_by_row(points, terms):
+    """Whether so many rows of so many entries keep a device busy, each with threads of one block
+    only."""
+    return terms <= 8 * THREADS or points * THREADS >= BUSY
+
+
+def each_row(run, kernel, points, terms, *arguments):
+    """Launch a kernel with threads of a block for each row: one an entry in short rows, so that
+    neighbours read neighbouring entries, else one for four."""
+    require_number(points)
+    require_number(terms)
+    lanes = max(power_of_two(terms, 32), power_of_two((terms + 3) // 4, THREADS))
+    _sums(run, kernel, points, lanes, *arguments, lanes)

@@ -1,0 +1,106 @@
+"""The text of kernels in which teams of threads do one phase after the other for their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from derivatrix.compiler.device.launches import Launch, Loops
+from derivatrix.compiler.device.teams import Phase, Powers
+from derivatrix.compiler.device.text import (
+    DeviceStatements,
+    KernelText,
+    count,
+    decoded,
+    every,
+    indented,
+    index,
+    kernel,
+    lifted,
+    named_factors,
+    used,
+)
+from derivatrix.compiler.statements import Statements
+
+
+def team_text(name: str, phases: Sequence[Phase], rows: Loops, checks: list[str]) -> KernelText:
+    """The kernel of phases over the same rows."""
+    statements = DeviceStatements(checks)
+    factors, named = named_factors(phases)
+    body: list[str] = []
+    for phase in named:
+        body += ["cuda.syncthreads()"] if body else []
+        if isinstance(phase, Powers):
+            body += _powers(phase, statements)
+        elif phase.terms:
+            body += _sums(phase, statements)
+        else:
+            body += _points(phase, phase.points[len(rows) :], statements)
+    points = index(count(rows))
+    lines = [
+        "lane = cuda.threadIdx.x % lanes",
+        "groups = cuda.blockDim.x // lanes",
+        f"for first in range(cuda.blockIdx.x * groups, {points}, cuda.gridDim.x * groups):",
+        *indented(
+            [
+                "item = first + cuda.threadIdx.x // lanes",
+                f"active = item < {points}",
+                *decoded("item", rows),
+                *body,
+            ]
+        ),
+    ]
+    return kernel(name, phases, [("lanes", "int64")], [*used(factors, lines, statements), *lines])
+
+
+def _shared(terms: Loops, body: Sequence[str]) -> list[str]:
+    """The loop of a thread over its share of a row."""
+    inside = indented([*decoded("term", terms), *body])
+    return [f"for term in range(lane, {index(count(terms))}, lanes):", *inside]
+
+
+def _points(launch: Launch, terms: Loops, statements: Statements) -> list[str]:
+    """What is done at each point of a row."""
+    same, each = lifted((*launch.before, *launch.after), {symbol for symbol, _ in terms})
+    inside = [*statements.lines(same), *_shared(terms, statements.lines(each))]
+    return ["if active:", *indented(inside)]
+
+
+def _sums(launch: Launch, statements: Statements) -> list[str]:
+    """Sums over the terms of a row, and what is made of them."""
+    active = every(launch.conditions) if launch.conditions else ""
+    active = f"active and {active}" if active else "active"
+    body = statements.lines(launch.inner)
+    if launch.inner_conditions:
+        body = [f"if {every(launch.inner_conditions)}:", *indented(body)]
+    after = statements.lines(launch.after)
+    return [
+        *(f"{total} = real(0)" for total in launch.sums),
+        f"if {active}:",
+        *indented([*statements.lines(launch.before), *_shared(launch.terms, body)]),
+        *(f"{total} = lane_sum({total}, lanes, shared)" for total in launch.sums),
+        *([f"if {active} and lane == 0:", *indented(after)] if after else []),
+    ]
+
+
+def _powers(powers: Powers, statements: Statements) -> list[str]:
+    """Softmax of a row, or its logsumexp."""
+    source, target = statements.load(powers.source), statements.load(powers.target)
+    summed = f"power = math.exp({source} - largest)"
+    kept = [f"{target} = power"] if powers.normalised else []
+    largest = _shared(powers.terms, [f"largest = larger(largest, {source})"])
+    total = _shared(powers.terms, [summed, *kept, "total += power"])
+    if powers.normalised:
+        last = ["if active:", *indented(_shared(powers.terms, [f"{target} /= total"]))]
+    else:
+        last = ["if active and lane == 0:", f"    {target} = log_of_sum(largest, total)"]
+    return [
+        "largest = real(-math.inf)",
+        "if active:",
+        *indented(largest),
+        "largest = lane_maximum(largest, lanes, shared)",
+        "total = real(0)",
+        "if active:",
+        *indented(total),
+        "total = lane_sum(total, lanes, shared)",
+        *last,
+    ]
