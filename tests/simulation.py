@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from derivatrix.runtime.simulated import memory_as_on_device
 from derivatrix.runtime.workers import Crash, Workers
 
 Simulator = Callable[[str, dict[str, Any]], None]
@@ -33,37 +34,11 @@ def simulated(test: Callable[..., None]) -> Callable[..., None]:
 
 def run(piece: tuple[str, dict[str, Any]]) -> None:
     """What that process does: the test called "module:function"."""
-    from numba import cuda  # it is the simulator in this process alone
-
     module, _, name = piece[0].partition(":")
     with np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("numba.cuda.simulator.kernelapi.np", Undefined())
-        patch.setattr(cuda, "device_array", functools.partial(undefined, cuda.device_array))
+        for change in memory_as_on_device():
+            patch.setattr(*change)
         getattr(importlib.import_module(module), name).__wrapped__(**piece[1])
-
-
-class Undefined:
-    """NumPy for the simulator: where nothing was written there are no zeros by luck."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
-
-    @staticmethod
-    def empty(shape: Any, dtype: Any) -> np.ndarray:
-        """An array of shared memory, or of a thread's."""
-        return np.full(shape, nothing(dtype), dtype)
-
-
-def undefined(make: Callable[..., Any], shape: Any, dtype: Any, stream: Any = 0) -> Any:
-    """An array on the device."""
-    made = make(shape, dtype, stream=stream)
-    made.copy_to_device(np.full(shape, nothing(dtype), dtype))
-    return made
-
-
-def nothing(dtype: Any) -> float:
-    """nan, or a number that is no index."""
-    return np.nan if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).min
 
 
 def ask(workers: Workers, name: str, arguments: dict[str, Any]) -> None:
