@@ -276,6 +276,34 @@ def test_batches_without_a_sample() -> None:
     assert module.value(np.empty((2, 0))).tolist() == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("text", "dims"),
+    [
+        ('einsum("abij,abjk->baik", X, Y)', "X: a b i j, Y: a b j k"),
+        ('einsum("abcij,cbajk->bacik", X, Y)', "X: a b c i j, Y: c b a j k"),
+        ('einsum("bqhd,bkhd->bhqk", X, Y)', "X: b q h d, Y: b k h d"),
+    ],
+)
+@simulated
+def test_stacks_in_different_orders(text: str, dims: str) -> None:
+    """A stack is one product, whatever the order of its axes in each array."""
+    function = text_function(text, dims, ["X"])
+    module = dx.compile(function, target="cuda")
+    shapes = [
+        tuple("abcijkqhd".index(name) % 4 + 2 for name in d.split()[1:]) for d in dims.split(",")
+    ]
+    X, Y = (np.random.default_rng(0).normal(size=shape) for shape in shapes)
+    formula = re.findall('"(.*)"', text)[0]
+    with small_launches(module) as launched, as_on_device(module):
+        found = module.value(X, Y)
+        assert sum(name.startswith("gemm") for name in launched) == 1
+        np.testing.assert_allclose(found, np.einsum(formula, X, Y), rtol=1e-12)
+        cotangent = np.cos(found)
+        turned, other, result = formula.replace("->", ",").split(",")
+        expected = np.einsum(f"{result},{other}->{turned}", cotangent, Y)
+        np.testing.assert_allclose(module.vjp(X, Y, cotangent), expected, rtol=1e-12)
+
+
 @simulated
 def test_the_module_for_the_cpu_says_the_same() -> None:
     module, other = (dx.compile(rows, target=target) for target in ("cuda", "cpu"))

@@ -6,6 +6,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import ModuleType
 
 import sympy
@@ -18,6 +19,7 @@ from derivatrix.compiler.device.launches import (
     renamed,
 )
 from derivatrix.compiler.device.parameters import parameters
+from derivatrix.compiler.device.stacks import in_one_order
 from derivatrix.compiler.device.team_text import team_text
 from derivatrix.compiler.device.teams import Phase, phases, reduced_rows
 from derivatrix.compiler.device.text import (
@@ -189,7 +191,10 @@ class _Driver:
             case Nest():
                 yield from self._nest(step)
             case Gemm():
-                yield from self._gemm(step)
+                copies, ordered = in_one_order(step, partial(self._names.numbered, "copy"))
+                for copy in copies:
+                    yield from self._nest(copy)
+                yield from self._gemm(ordered)
             case Call(_, kernel, arguments, failure):
                 module, name = counterpart(kernel)
                 self._device.helpers[module, name] = None
@@ -290,25 +295,15 @@ class _Driver:
 
     def _gemm(self, step: Gemm) -> Iterator[str]:
         self._use("blas", "gemm")
-        symbols = tuple(symbol for symbol, _ in step.batch)
-        operands = [step.left, step.right, step.target]
-        if all(operand.index == symbols for operand in operands):
-            stack = (product(tuple(extent for _, extent in step.batch)),) if symbols else ()
-            operands = [Operand(o.buffer, (*stack, *o.shape)) for o in operands]
-            loops: Sequence[tuple[sympy.Symbol, sympy.Expr]] = ()
-        else:
-            loops = step.batch
-        left, right, target = map(_operand, operands)
-        indent = ""
-        for symbol, extent in loops:
-            yield f"{indent}for {symbol} in range({index(extent)}):"
-            indent += "    "
+        stack = (product(tuple(extent for _, extent in step.batch)),) if step.batch else ()
+        operands = (step.left, step.right, step.target)
+        left, right, target = (_operand(Operand(o.buffer, (*stack, *o.shape))) for o in operands)
         texts = [
             f"float({coefficient(step.coefficient)})",
             *(left, repr(step.left_transposed), right, repr(step.right_transposed)),
             *("1.0" if step.accumulate else "0.0", target),
         ]
-        yield f"{indent}gemm(run, {', '.join(texts)})"
+        yield f"gemm(run, {', '.join(texts)})"
 
     def _choose(self, variants: Sequence[tuple[str, sympy.Expr, Plan]]) -> Iterator[str]:
         """The costs, then the call of the first host function that costs no more than others."""

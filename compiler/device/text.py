@@ -62,7 +62,7 @@ RESERVED = frozenset(
             "log_of_sum",
         ),
         *(name for name, _ in SHARES),
-        *(f"{stem}_{number}" for stem in ("at", "rest", "row") for number in range(16)),
+        *(f"{stem}_{number}" for stem in ("at", "rest", "row", "entry") for number in range(16)),
         *(name.split(".")[0] for name in operators.KERNELS.values()),
     }
 )

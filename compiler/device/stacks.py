@@ -1,0 +1,52 @@
+"""Stacks of matrices that are multiplied in one call: with their leading axes in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import sympy
+
+from derivatrix.compiler.plan.steps import (
+    Buffer,
+    Gemm,
+    Load,
+    Loop,
+    Nest,
+    Operand,
+    Statement,
+    Store,
+)
+
+
+def in_one_order(gemm: Gemm, fresh: Callable[[], str]) -> tuple[list[Nest], Gemm]:
+    """The copies of those factors whose leading axes are in another order than the result's, and
+    the product with these. fresh: makes names for them."""
+    extents = dict(gemm.batch)
+    order = gemm.target.index
+    copies: list[Nest] = []
+    factors: list[Operand] = []
+    for factor in (gemm.left, gemm.right):
+        if factor.index != order:
+            leading = tuple(extents[symbol] for symbol in order)
+            copy = Buffer(fresh(), (*leading, *factor.buffer.shape[len(order) :]))
+            copies.append(_copy(factor, copy, order))
+            factor = replace(factor, buffer=copy, index=order)
+        factors.append(factor)
+    left, right = factors
+    batch = tuple((symbol, extents[symbol]) for symbol in order)
+    return copies, replace(gemm, left=left, right=right, batch=batch)
+
+
+def _copy(factor: Operand, copy: Buffer, order: tuple[sympy.Expr, ...]) -> Nest:
+    """The entries of a factor in another order of its leading axes."""
+    inner = copy.shape[len(order) :]
+    within = tuple(
+        sympy.Symbol(f"entry_{axis}", integer=True, nonnegative=True) for axis in range(len(inner))
+    )
+    target = Load(copy, (*order, *within))
+    source = Load(factor.buffer, (*factor.index, *within))
+    body: tuple[Statement, ...] = (Store(target, source, accumulate=False),)
+    for symbol, extent in reversed([*zip((*order, *within), copy.shape, strict=True)]):
+        body = (Loop(symbol, extent, False, body),)
+    return Nest(f"{target} = {source}", body)
