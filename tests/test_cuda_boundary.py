@@ -3,8 +3,11 @@ where that knows too little, with nothing that computes (`dryrun`)."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
@@ -363,3 +366,35 @@ def test_numbers_on_the_device(torch: type[Theirs]) -> None:
         tensor = torch(device_array((2, 3)))
         assert found.value(tensor, 2.0).shape == ()
         assert found.value(tensor, torch(device_array(()))).shape == ()
+
+
+CUPY = """
+def __getattr__(name):
+    if name == "cublas":
+        return "cuBLAS"
+    raise ImportError(f"lib{name}.so is not here")
+"""
+
+
+def test_libraries_through_cupy(tmp_path: Path) -> None:
+    """CuPy finds a library when it is asked for the attribute, not when its module is imported;
+    where there is none, that is said."""
+    (tmp_path / "cupy" / "cuda").mkdir(parents=True)
+    (tmp_path / "cupy" / "__init__.py").write_text("")
+    (tmp_path / "cupy" / "cuda" / "__init__.py").write_text(CUPY)
+    program = (
+        "from derivatrix.compiler.kernels.cuda.libraries import _cublas, _cusolver\n"
+        "print(_cublas, _cusolver)"
+    )
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["cuBLAS", "None"]
+    assert "RuntimeWarning: cupy.cuda has no cusolver" in done.stderr
+    assert "libcusolver.so is not here" in done.stderr
+    assert "cublas" not in done.stderr

@@ -42,13 +42,20 @@ for all kernels of the process: after some hundred kernels with several levels t
 long for the compiler. So functions that many kernels need call no others."""
 
 
-def imported(name):
-    """A module, or None where it is not installed, or kernels only simulate a device."""
+def imported(package, part=None):
+    """A package, or a part of it; None where it is not installed, or kernels only simulate a
+    device. Where the package lacks the part there is a warning."""
     if config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
         return None
     try:
-        return importlib.import_module(name)
+        found = importlib.import_module(package)
     except ImportError:
+        return None
+    try:
+        return found if part is None else getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        message = f"{package} has no {part}, so slower kernels take its place: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
 
 

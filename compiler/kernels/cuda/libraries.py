@@ -12,8 +12,8 @@ from derivatrix.compiler.kernels.cuda.base import _cupy, imported, kernel
 from derivatrix.compiler.kernels.cuda.blocks import SMALL, entries
 from derivatrix.compiler.kernels.cuda.copies import copy_stack
 
-_cublas = imported("cupy_backends.cuda.libs.cublas")
-_cusolver = imported("cupy_backends.cuda.libs.cusolver")
+_cublas = imported("cupy.cuda", "cublas")  # as an attribute: CuPy finds the library for that
+_cusolver = imported("cupy.cuda", "cusolver")
 BATCHED = 256
 """Stacks of matrices of no more rows are left to the batched routines."""
 
