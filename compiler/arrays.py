@@ -478,6 +478,9 @@ def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Ar
     """
     operands = [argument.node for argument in arguments]
     shape = broadcast(form or ", ".join(["{}"] * len(operands)), *operands)
+    exact = _of_sizes(expression, operands)
+    if exact is not None:
+        return Array(full(exact, shape))
     nodes: list[Node] = []
     replacements: dict[sympy.Expr, sympy.Expr] = {}
     for position, argument in enumerate(arguments):
@@ -497,6 +500,17 @@ def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Ar
         return Array(full(expression, shape))
     _require_finite(expression, nodes)
     return _select_slots(expression, nodes)
+
+
+def _of_sizes(expression: sympy.Expr, operands: Sequence[Node]) -> sympy.Expr | None:
+    """`expression` as arithmetic of sizes and their roots, where it is that and surely real."""
+    found = [literal(operand) for operand in operands]
+    numbers = {slot(i): number for i, number in enumerate(found) if number is not None}
+    if len(numbers) < len(found) or not all(number.is_positive for number in numbers.values()):
+        return None
+    exact = expression.subs(numbers, simultaneous=True)
+    sizes = exact.free_symbols
+    return exact if sizes and exact.is_algebraic_expr(*sizes) and exact.is_real else None
 
 
 def _require_finite(expression: sympy.Expr, nodes: Sequence[Node]) -> None:

@@ -299,7 +299,7 @@ class _Driver:
         operands = (step.left, step.right, step.target)
         left, right, target = (_operand(Operand(o.buffer, (*stack, *o.shape))) for o in operands)
         texts = [
-            f"float({coefficient(step.coefficient)})",
+            f"float({_host_number(step.coefficient)})",
             *(left, repr(step.left_transposed), right, repr(step.right_transposed)),
             *("1.0" if step.accumulate else "0.0", target),
         ]
@@ -332,6 +332,11 @@ class _Driver:
             str(check(self._device.checks, step.failure)) if step.failure else "-1",
         ]
         return f"newton({', '.join(texts)})"
+
+
+def _host_number(value: sympy.Expr) -> str:
+    """A coefficient of sizes; as on a device it is infinite or nan where Python would raise."""
+    return re.sub(r"\bfloat\(", "np.float64(", coefficient(value)).replace("math.", "np.")
 
 
 def _called(plan: Plan) -> str:

@@ -140,6 +140,7 @@ class _Call(_Run):
 
     def __enter__(self):
         with ExitStack() as stack:
+            stack.enter_context(np.errstate(divide="ignore", invalid="ignore"))
             number = self._device()
             if number != device_number():
                 stack.enter_context(cuda.gpus[number])
