@@ -5,14 +5,13 @@
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
-    LOWER,
     NO,
     RIGHT,
     TRANSPOSED,
     UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm, mirror, symmetric_gemm
+from derivatrix.compiler.kernels.blas import blas_trsm, gemm_part, mirror
 from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potrs
 from derivatrix.compiler.kernels.triangular import BLOCK, triangular_inverse
 
@@ -104,9 +103,9 @@ def cholesky_inverse(lower, out):
         triangular_inverse(lower[s : s + 1], x, True)
         if n <= BLOCK:
             lower_square(x[0], out[s])
-            mirror(out[s])
         else:
-            symmetric_gemm(1.0, x[0], True, x[0], False, 0.0, out[s], UPPER, LOWER)
+            square_by_blocks(x[0], out[s])
+        mirror(out[s])
 
 
 @compiled()
@@ -119,6 +118,15 @@ def lower_square(x, out):
         for k in range(i + 1):
             for j in range(k + 1):
                 out[k, j] += x[i, k] * x[i, j]
+
+
+@compiled()
+def square_by_blocks(x, out):
+    """`lower_square` for many rows; what is above the diagonal is overwritten too."""
+    n = x.shape[0]
+    for start in range(0, n, BLOCK):
+        stop = start + BLOCK if start + BLOCK < n else n
+        gemm_part(1.0, x, True, x, False, 0.0, out, (start, stop, 0, stop, start, n))
 
 
 @compiled()
