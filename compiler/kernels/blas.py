@@ -19,7 +19,7 @@ SPLIT = 192
 """Symmetric products of fewer rows are computed as a whole."""
 LEAST = 24
 """Products with triangular matrices go by blocks of so many rows at least,"""
-MOST = 6
+MOST = 16
 """and so many blocks at most."""
 TILE = 32
 
