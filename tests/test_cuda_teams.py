@@ -55,6 +55,14 @@ def test_few_long_rows_are_shared_by_blocks(rows: int, terms: int, expected: boo
     assert row_by_row(rows, terms) is expected
 
 
+def test_softmax_and_logsumexp_of_one_matrix() -> None:
+    """A team without a nest of loops."""
+    text, dims = "logsumexp(X*Y)'*softmax(X*Y)", "X: m k, Y: k n"
+    assert [type(step) for step in steps(text, dims, "X", "value")][:2] == [Gemm, Team]
+    module = dx.compile(text_function(text, dims, ["X"]), target="cuda")
+    assert callable(module.value)
+
+
 @pytest.mark.parametrize("by_rows", [True, False])
 @simulated
 def test_rows_without_a_finite_maximum(by_rows: bool) -> None:

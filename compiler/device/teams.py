@@ -19,6 +19,7 @@ from derivatrix.compiler.plan.steps import (
     Buffer,
     Call,
     Gemm,
+    Guard,
     Load,
     Loop,
     Nest,
@@ -97,7 +98,9 @@ def aligned(found: Phase | None, over: Loops) -> Phase | None:
         return None
     if found.terms and (len(found.points) > len(over) or not reduced_rows(found)):
         return None
-    if len(found.points) == len(over) and any(isinstance(s, Loop) for s in found.statements):
+    if len(found.points) == len(over) and any(
+        isinstance(s, Loop | Guard) for s in found.statements
+    ):
         return None  # one thread would do it all
     theirs = [symbol for symbol, _ in found.points[: len(over)]]
     own = [symbol for symbol, _ in over]
@@ -111,8 +114,10 @@ def phases(steps: Sequence[Step], fresh: Callable[[], str]) -> list[Phase]:
     """What a team does at each row, with one name for each loop over rows."""
     found = [phase(step, fresh) for step in steps]
     over = next(filter(None, map(reduced_rows, found)))
-    named = next(each for each in found if isinstance(each, Launch))
-    same = [aligned(each, named.points[: len(over)]) for each in found]
+    for each in found:
+        if isinstance(each, Launch):  # names of a nest rather than of `Powers`
+            over = each.points[: len(over)]
+    same = [aligned(each, over) for each in found]
     return [each for each in same if each is not None]
 
 
