@@ -14,6 +14,7 @@ import derivatrix as dx
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.ir import Leaf, leaves
+from derivatrix.compiler.kernels import exponential
 from derivatrix.compiler.operations import OPERATIONS, Operation, matrix_functions
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.simplify import simplify
@@ -99,6 +100,22 @@ def test_derivatives_in_directions(name: str, order: int) -> None:
         found = computed(operation, stack, *directions)
         assert found is not None
         close(found, expected(operation, stack, *directions), 1e-8, kind)
+
+
+@pytest.mark.parametrize("norm", [1e-9, 0.01, 0.1, 0.5, 2, 4.7, 5, 30])
+def test_exponentials_of_all_norms(norm: float) -> None:
+    """The degree of the approximant, and the number of squarings, follow from the norm. Derivatives
+    are a block of the exponential of a block triangular matrix (Mathias 1996)."""
+    A, E, F = np.random.default_rng(0).normal(size=(3, 5, 5))
+    A *= norm / np.linalg.norm(A, 1)
+    zero = np.zeros_like(A)
+    blocks = np.block([[A, E, F, zero], [zero, A, zero, F], [zero, zero, A, E], [zero] * 3 + [A]])
+    exact = scipy.linalg.expm(blocks)
+    for order, last in enumerate((0, 5, 15)):
+        found = np.empty((1, 5, 5))
+        exponential.expm(*(matrix[None] for matrix in (A, E, F)[: order + 1]), found)
+        expected = exact[:5, last : last + 5]
+        np.testing.assert_allclose(found[0], expected, rtol=0, atol=3e-13 * abs(expected).max())
 
 
 def test_a_large_tangent() -> None:

@@ -5,6 +5,7 @@
 import numpy as np
 
 from derivatrix.compiler.kernels.base import compiled
+from derivatrix.compiler.kernels.blas import gemm
 from derivatrix.compiler.kernels.jets import (
     jet_combine,
     jet_divide,
@@ -30,7 +31,7 @@ def spared_halvings(terms, halvings):
         growth = max(growth, largest_column(terms[i, 0]) ** (0.5 / i))
     later = 0.0
     for i in range(2, 4):
-        jet_multiply(terms[2], terms[i], terms[4])
+        gemm(1.0, terms[2, 0], False, terms[i, 0], False, 0.0, terms[4, 0])
         later = max(later, largest_column(terms[4, 0]) ** (0.5 / (2 + i)))
     growth = min(growth, later)
     spared = halvings
@@ -48,40 +49,46 @@ def spared_halvings(terms, halvings):
 def jet_expm(x, out):
     """out = the exponential of a jet.
 
-    4.74 is the norm up to which the approximant of degree 13 suffices for derivatives too
-    (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix exponential").
+    The degree of the approximant follows from the norm, up to which it has to suffice for
+    derivatives too (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix
+    exponential"): 13 up to 4.74, by halving.
     """
     norm = largest_column(x[0])
     squarings = int(np.ceil(np.log2(norm / 4.74))) if 4.74 < norm < np.inf else 0
-    terms = np.zeros((8, *x.shape))  # powers 0, 2, 4, 6, a product, x, even and odd part
+    degree = 3 if norm <= 1.08e-2 else 5 if norm <= 0.2 else 7 if norm <= 0.783 else 13
+    terms = np.empty((8, *x.shape))  # powers 0, 2, 4, 6, a product, x, even and odd part
+    terms[0].fill(0.0)
     for i in range(x.shape[1]):
         terms[0, 0, i, i] = 1.0
     jet_scale(0.5**squarings, x, terms[5])
     jet_multiply(terms[5], terms[5], terms[1])
-    jet_multiply(terms[1], terms[1], terms[2])
-    jet_multiply(terms[2], terms[1], terms[3])
+    for i in range(2, min(degree // 2, 3) + 1):
+        jet_multiply(terms[i - 1], terms[1], terms[i])
     if squarings > 0:
         spared = spared_halvings(terms, squarings)
         squarings -= spared
         jet_scale(2.0**spared, terms[5], terms[5])
         for i in range(1, 4):
             jet_scale(4.0 ** (i * spared), terms[i], terms[i])
-    pade = np.ones(15)
-    for j in range(1, 14):
-        pade[j] = pade[j - 1] * (14 - j) / (j * (27 - j))
+    pade = np.zeros(15)
+    pade[0] = 1.0
+    for j in range(1, degree + 1):
+        pade[j] = pade[j - 1] * (degree + 1 - j) / (j * (2 * degree + 1 - j))
     weights = np.zeros(7)
     for odd in range(2):
-        for i in range(1, 4):
-            weights[i] = pade[6 + odd + 2 * i]
-        weights[0] = weights[4] = 0.0
-        jet_combine(weights, terms, terms[6 + odd])
-        jet_multiply(terms[3], terms[6 + odd], terms[4])
+        if degree == 13:
+            for i in range(1, 4):
+                weights[i] = pade[6 + odd + 2 * i]
+            weights[0] = weights[4] = 0.0
+            jet_combine(weights, terms, terms[6 + odd])
+            jet_multiply(terms[3], terms[6 + odd], terms[4])
+            weights[4] = 1.0
         for i in range(4):
             weights[i] = pade[odd + 2 * i]
-        weights[4] = 1.0
         jet_combine(weights, terms, terms[6 + odd])
     jet_multiply(terms[5], terms[7], terms[4])
     weights[:4] = 0.0
+    weights[4] = 1.0
     weights[6] = 1.0
     jet_combine(weights, terms, out)
     weights[4] = -1.0

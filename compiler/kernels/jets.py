@@ -75,15 +75,16 @@ def jet_divide(y, x):
 
 @compiled()
 def jet_combine(weights, terms, out):
-    """out = the sum of weights[i] * terms[i] over the first len(weights) terms."""
+    """out = the sum of weights[i] * terms[i] over the first len(weights) terms, of which those of
+    weight zero are not read."""
     for s in range(out.shape[0]):
         for i in range(out.shape[1]):
             for j in range(out.shape[2]):
-                total = 0.0
-                for k in range(len(weights)):
-                    if weights[k] != 0:
-                        total += weights[k] * terms[k, s, i, j]
-                out[s, i, j] = total
+                out[s, i, j] = 0
+            for k in range(len(weights)):
+                if weights[k] != 0:
+                    for j in range(out.shape[2]):
+                        out[s, i, j] += weights[k] * terms[k, s, i, j]
 
 
 @compiled()
