@@ -29,14 +29,6 @@ def diagonal_layout(a):
 
 
 @device
-def logarithm(x):
-    """log(x): -inf for zero, nan for negative numbers."""
-    if x > 0:
-        return math.log(x)
-    return type(x)(-math.inf if x == 0 else math.nan)
-
-
-@device
 def finish_determinant(out, s, factor, size, kind, shared):
     """out[s] from each thread's product, or from its sum of logarithms and the sign of it."""
     factor = block_product(factor, shared)
@@ -66,7 +58,7 @@ def diagonals(a, out, kind, squared):
             if kind == DET:
                 factor *= entry * entry if squared else entry
             else:
-                size += logarithm(abs(entry))
+                size += math.log(abs(entry))
                 if entry < 0:
                     factor = -factor
         finish_determinant(out, s, factor, size + size if squared else size, kind, shared)
@@ -87,7 +79,7 @@ def pivoted_diagonals(a, pivots, out, kind):
             if kind == DET:
                 factor *= entry
             else:
-                size += logarithm(abs(entry))
+                size += math.log(abs(entry))
                 if entry < 0:
                     factor = -factor
         finish_determinant(out, s, factor, size, kind, shared)

@@ -45,8 +45,7 @@ raise on the device: they return infinity or nan, and single precision for singl
 @device
 def real_sign(x):
     """-1, 0 or 1; nan for nan."""
-    one = type(x)(1)
-    return math.copysign(one, x) if x < 0 or x > 0 else abs(x)
+    return math.copysign(x**0, x) if x < 0 or x > 0 else abs(x)
 
 
 @device

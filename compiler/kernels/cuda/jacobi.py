@@ -30,7 +30,7 @@ def round_pair(turn, pair, players):
 def rotation_tangent(difference, double):
     """The tangent t of the smaller angle with t^2 + 2 t z - 1 = 0 for z = difference / double,
     where `double` is not zero."""
-    one = type(double)(1)
+    one = double / double
     ratio = difference / double
     root = abs(ratio) + math.sqrt(one + ratio * ratio)
     return math.copysign(one, ratio) / root
