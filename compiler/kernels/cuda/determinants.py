@@ -29,6 +29,12 @@ def diagonal_layout(a):
 
 
 @device
+def logarithm(x):
+    """log(x) of what is not negative: -inf for zero, for which Python's raises."""
+    return math.log(x) if x > 0 else -(x**0) / x
+
+
+@device
 def finish_determinant(out, s, factor, size, kind, shared):
     """out[s] from each thread's product, or from its sum of logarithms and the sign of it."""
     factor = block_product(factor, shared)
@@ -58,7 +64,7 @@ def diagonals(a, out, kind, squared):
             if kind == DET:
                 factor *= entry * entry if squared else entry
             else:
-                size += math.log(abs(entry))
+                size += logarithm(abs(entry))
                 if entry < 0:
                     factor = -factor
         finish_determinant(out, s, factor, size + size if squared else size, kind, shared)
@@ -79,7 +85,7 @@ def pivoted_diagonals(a, pivots, out, kind):
             if kind == DET:
                 factor *= entry
             else:
-                size += math.log(abs(entry))
+                size += logarithm(abs(entry))
                 if entry < 0:
                     factor = -factor
         finish_determinant(out, s, factor, size, kind, shared)
