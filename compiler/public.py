@@ -24,6 +24,9 @@ from derivatrix.compiler.plan.steps import Plan, Size
 from derivatrix.compiler.structured.text import operator_lines
 
 WIDTH = 100
+LARGE_BLOCK = 16384
+"""Results of more entries in all may be memory that malloc gives back to the system and asks for
+again at each call."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class FunctionText:
     each, under which the arguments can go to the kernel as they are. inputs: a tuple of the
     arguments; targets: the same, to be assigned to. expected: the name of the constant that says
     which shapes they have. block: the entries of all results, where there are several that can be
-    large. real: the dtype of the results; `retyped` says it of arguments that
-    were not ready, `typed` of all. lengths: the axes of the arguments, to be read from their
+    large; that is more than `large`. real: the dtype of the results; `retyped` says it of arguments
+    that were not ready, `typed` of all. lengths: the axes of the arguments, to be read from their
     shapes; sizes: what follows from them; conditions: true if the shapes are others than
     expected. call: of the kernel. unpacked: the results, to be assigned to; inner: a tuple of
     them. value, delivered: what is returned without `out` and with it. run: the name of the run of
@@ -66,6 +69,7 @@ class FunctionText:
     conditions: str
     real: str
     block: str
+    large: int
     results: tuple[ResultText, ...]
     shapes: str
     call: str
@@ -147,6 +151,7 @@ def function_text(
         conditions=" or ".join([*sizes.conditions, *refused]),
         real=real,
         block=_block(plan, sizes),
+        large=LARGE_BLOCK,
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=tuple_text(shapes),
         call=f"{_called(plan, sizes)}({', '.join([*parameters, *locals_])})",

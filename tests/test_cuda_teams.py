@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.special
 
 import derivatrix as dx
 from derivatrix.compiler.device import join
@@ -55,12 +56,33 @@ def test_few_long_rows_are_shared_by_blocks(rows: int, terms: int, expected: boo
     assert row_by_row(rows, terms) is expected
 
 
+@simulated
 def test_softmax_and_logsumexp_of_one_matrix() -> None:
     """A team without a nest of loops."""
     text, dims = "logsumexp(X*Y)'*softmax(X*Y)", "X: m k, Y: k n"
     assert [type(step) for step in steps(text, dims, "X", "value")][:2] == [Gemm, Team]
     module = dx.compile(text_function(text, dims, ["X"]), target="cuda")
-    assert callable(module.value)
+    X, Y = np.random.default_rng(0).normal(size=(2, 3, 3))
+    with small_launches(module), as_on_device(module):
+        found = module.value(X, Y)
+    expected = scipy.special.logsumexp(X @ Y, axis=1) @ scipy.special.softmax(X @ Y, axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", ["row_by_row", "each_row", "sums", "each", "clear", "lane_maximum"]
+)
+@simulated
+def test_inputs_called_as_what_kernels_and_their_hosts_use(name: str) -> None:
+    X = dx.matrix(name, "m", "n")
+    module = dx.compile(dx.function("f", [X], dx.softmax(X) * X), target="cuda")
+    value = np.random.default_rng(0).normal(size=(2, 3))
+    with as_on_device(module):
+        found = module.jvp(value, value), module.jacobian(value)
+    p = scipy.special.softmax(value, axis=1)
+    change = p * (value - (p * value).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(found[0], change * value + p * value, rtol=1e-12)
+    np.testing.assert_allclose(np.einsum("ijkl,kl->ij", found[1], value), found[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("by_rows", [True, False])

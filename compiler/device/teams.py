@@ -78,8 +78,10 @@ def _powers(comment: str, one: Operand, two: Operand) -> Powers | None:
     shape, target = one.buffer.shape, two.buffer.shape
     if one.index or two.index or one.shape[-1:] != shape[-1:] or target not in (shape, shape[:-1]):
         return None
-    names = (sympy.Symbol(f"row_{axis}", integer=True, nonnegative=True) for axis in range(9))
-    loops = tuple(zip(names, shape, strict=False))
+    loops = tuple(
+        (sympy.Symbol(f"row_{axis}", integer=True, nonnegative=True), size)
+        for axis, size in enumerate(shape)
+    )
     indices = tuple(symbol for symbol, _ in loops)
     source = Load(one.buffer, indices)
     return Powers(comment, loops[:-1], loops[-1:], source, Load(two.buffer, indices[: len(target)]))

@@ -61,12 +61,13 @@ RESERVED = frozenset(
             "lane_maximum",
             "log_of_sum",
         ),
+        *("each", "each_tile", "sums", "each_row", "row_by_row", "clear"),
         *(name for name, _ in SHARES),
         *(f"{stem}_{number}" for stem in ("at", "rest", "row", "entry") for number in range(16)),
         *(name.split(".")[0] for name in operators.KERNELS.values()),
     }
 )
-"""What no array, size or scalar of a kernel may be called."""
+"""What no array, size or scalar may be called, of a kernel or of the host function around it."""
 
 AnyPhase = TypeVar("AnyPhase", bound=Phase)
 
