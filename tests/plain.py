@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -68,18 +69,35 @@ def plain_kernel(
 def run_plain(
     made: Plan, values: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]
 ) -> list[str]:
-    """Fill the outputs, which three shares of the rows have to be too, the last one first; the
-    names of the kernels called on the way."""
+    """Fill the outputs, which parts by samples, or shares of the rows, have to be too, the last one
+    first; the names of the kernels called on the way."""
     called: list[str] = []
     given = [np.array(values[argument.name], float, order="C") for argument in made.arguments]
     inputs = [array if array.ndim else array[()] for array in given]
     with np.errstate(all="ignore"):
-        plain_kernel(made, called)(*inputs, *outputs)
-        if made.rows is not None:
+        kernel = plain_kernel(made, called)
+        kernel(*inputs, *outputs)
+        again = [np.full_like(array, np.nan) for array in outputs]
+        if made.parts is not None:
+            flags = [*made.parts.sliced, *(True for _ in again)]
+            for begin, end in _parts(len(again[0])):
+                kernel(*_cut([*inputs, *again], flags, begin, end))
+        elif made.rows is not None:
             share = plain_kernel(made.rows.plan, called, rows_text(made, "f"))
-            again = [np.full_like(array, np.nan) for array in outputs]
             for part in (2, 1, 0):
                 share(*inputs, *again, part, 3)
-            for one, other in zip(outputs, again, strict=True):
-                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+        else:
+            return called
+        for one, other in zip(outputs, again, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
     return called
+
+
+def _parts(length: int) -> list[tuple[int, int]]:
+    """Where parts of different lengths begin and end, none of them empty."""
+    cuts = sorted({0, length // 3, length})
+    return list(itertools.pairwise(cuts))[::-1]
+
+
+def _cut(arrays: Sequence, flags: Sequence[bool], begin: int, end: int) -> list:
+    return [array[begin:end] if cut else array for array, cut in zip(arrays, flags, strict=True)]

@@ -41,6 +41,8 @@ def test_what_is_cut() -> None:
         dx.softmax(S, axis=0),
         S / dx.sum(S),
         S - dx.mean(S, axis=0),
+        S - dx.logsumexp(S, axis=0),
+        S - dx.max(S, axis=0),
         S[::-1],
         S @ dx.ones(n, b),
         dx.sum(S, axis=0),

@@ -12,8 +12,8 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.parts import OPERATION
 from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read
+from derivatrix.compiler.plan.samples import OPERATION
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
     Accumulate,

@@ -1,0 +1,72 @@
+"""What nodes have to do with an axis of samples."""
+
+from __future__ import annotations
+
+import sympy
+
+from derivatrix.compiler import ir
+from derivatrix.compiler.plan.matrices import groups
+from derivatrix.compiler.plan.scalars import cost
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.structure import bind, split
+
+OPERATION = 20
+"""What an entry of an operation on matrices counts."""
+PRODUCT = sympy.Rational(1, 10)
+"""What a multiplication within a product of matrices counts."""
+
+
+def sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
+    """Whether entries, or the summands of entries, are made of entries of one sample each."""
+    sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
+    if any(samples in size.free_symbols and size != samples for size in sizes):
+        return False
+    if sizes.count(samples) > 1:
+        return False
+    match node:
+        case ir.Apply():
+            cores = [argument.shape[len(labels) :] for argument, labels in node.arguments]
+            inside = [*node.shape[len(node.stack) :], *(size for core in cores for size in core)]
+            numbers = [each for each in node.parameters if isinstance(each, sympy.Basic)]
+            return all(samples not in each.free_symbols for each in (*inside, *numbers))
+        case ir.Structural():
+            return samples not in node.shape
+    return True
+
+
+def added(node: ir.Node, samples: sympy.Symbol) -> bool:
+    """Whether its entries are sums over the samples."""
+    return isinstance(node, ir.Einsum) and samples in node.sizes[node.ndim :]
+
+
+def counts(node: ir.Node, samples: sympy.Symbol) -> bool:
+    """Whether the number of samples is a number in what it computes."""
+    match node:
+        case ir.Einsum():
+            return samples in node.coefficient.free_symbols
+        case ir.Map():
+            return samples in node.expression.free_symbols
+    return False
+
+
+def work(node: ir.Node) -> sympy.Expr:
+    """About how many operations it takes."""
+    match node:
+        case ir.Einsum():
+            constraints, _ = split(node)
+            loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
+            points = product(tuple(node.sizes[label] for label in loops))
+            return points if groups(node) is None else points * PRODUCT
+        case ir.Map():
+            return product(node.shape) * cost(node.expression)
+        case ir.Sum():
+            return product(node.shape) * len(node.terms)
+        case ir.Apply():
+            return product(node.shape) * OPERATION
+    return sympy.S.Zero
+
+
+def rounded(polynomial: sympy.Expr) -> sympy.Expr:
+    """With whole numbers as coefficients, rounded up."""
+    terms = polynomial.as_coefficients_dict().items()
+    return sympy.Add(*(sympy.ceiling(weight) * powers for powers, weight in terms))
