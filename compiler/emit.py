@@ -7,7 +7,7 @@ no date, no path, no hash order.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -28,7 +28,7 @@ from derivatrix.compiler.kernels import (
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.rows import rows_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
-from derivatrix.compiler.printer import KernelText, kernel_text, newton_text, rows_text
+from derivatrix.compiler.printer import KernelText, kernel_text, newton_text, rows_text, sums_text
 from derivatrix.compiler.public import (
     expected_text,
     function_text,
@@ -61,7 +61,7 @@ def emit(module: ModuleDescription) -> str:
     one that the module itself needs."""
     kernels, aliases = _kernels(module)
     equations = _equations([function.plan for function in module.everything])
-    plans = [plan for f in module.everything for plan in (f.plan, *f.plan.variants)]
+    plans = [plan for f in module.everything for plan in (f.plan, *f.plan.inner)]
     plans += [plan for equation in equations for plan in (equation.residual, equation.jacobian)]
     constants = {name: a for plan in plans for name, a in plan.constants}
     inner = [
@@ -79,6 +79,9 @@ def emit(module: ModuleDescription) -> str:
         sources.add(parts, "_in_parts")
     if any(function.plan.rows is not None for function in module.everything):
         sources.add(parts, "_by_rows")
+    if any(function.plan.sums is not None for function in module.everything):
+        sources.add(parts, "_Sums")
+        sources.add(parts, "add_onto")
     if equations:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
             sources.add_function(helper)
@@ -117,6 +120,11 @@ def emit(module: ModuleDescription) -> str:
                 for f in module.everything
                 if f.plan.rows is not None
             ],
+            sums=[
+                sums_text(f.plan, parted(f.plan))
+                for f in module.everything
+                if f.plan.sums is not None
+            ],
             expected=expected,
             functions=functions,
             operator=operator,
@@ -129,7 +137,7 @@ def _equations(plans: Iterable[Plan]) -> list[Newton]:
     """The equations that the plans solve, each once, those that others need before them."""
     found: dict[str, Newton] = {}
     for plan in plans:
-        for equation in (*plan.equations, *_equations(plan.variants)):
+        for equation in (*plan.equations, *_equations(plan.inner)):
             for inner in _equations([equation.residual, equation.jacobian]):
                 found.setdefault(inner.name, inner)
             found.setdefault(equation.name, equation)
@@ -209,22 +217,27 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
     for function in module.everything:
         if not function.plan.outputs:
             continue
-        summary = f"One order of multiplication for `{function.name}`."
-        texts = [kernel_text(plan, module.name, summary) for plan in function.plan.variants]
-        texts.append(kernel_text(function.plan, module.name, _kernel_summary(function)))
-        work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
-        if function.plan.rows is not None:
-            texts.append(rows_text(function.plan, module.name))
-        first = names.setdefault(work, function.plan.name)
-        if first == function.plan.name:
-            kernels += texts
-        else:
-            aliases.append((function.plan.name, first))
-            if function.plan.rows is not None:
-                aliases.append((rows_name(function.plan.name), rows_name(first)))
+        for plan, summary in _summaries(function):
+            order = f"One order of multiplication for `{function.name}`."
+            texts = [kernel_text(variant, module.name, order) for variant in plan.variants]
+            texts.append(kernel_text(plan, module.name, summary))
+            work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
+            if plan.rows is not None:
+                texts.append(rows_text(plan, module.name))
+            first = names.setdefault(work, plan.name)
+            if first == plan.name:
+                kernels += texts
+            else:
+                aliases.append((plan.name, first))
+                if plan.rows is not None:
+                    aliases.append((rows_name(plan.name), rows_name(first)))
     return kernels, aliases
 
 
-def _kernel_summary(function: FunctionDescription) -> str:
+def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
+    """The kernels of a function, but for variants and shares of rows, with what they do."""
     filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
-    return f"The kernel of `{function.name}`: fills {filled}."
+    yield function.plan, f"The kernel of `{function.name}`: fills {filled}."
+    if function.plan.sums is not None:
+        yield function.plan.sums.part, f"Sums over a part of the samples for `{function.name}`."
+        yield function.plan.sums.rest, f"The results of `{function.name}` from sums."

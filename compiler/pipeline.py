@@ -26,7 +26,7 @@ from derivatrix.compiler.function import Function
 from derivatrix.compiler.indices import index
 from derivatrix.compiler.ir import Node
 from derivatrix.compiler.listing import listing
-from derivatrix.compiler.plan import Plan, plan
+from derivatrix.compiler.plan import Plan, plan, threaded_plan
 from derivatrix.compiler.structured import Structured, structured
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
@@ -83,13 +83,13 @@ def kernel_plan(derivatives: Derivatives, kind: str, target: str = "cpu") -> Pla
     outputs = [("out" if single else output_name(kind, key), node) for key, node in results.items()]
     if target == "cuda":
         return plan(f"{kind}_kernel", arguments, outputs, device.RESERVED, device.join)
-    return plan(f"{kind}_kernel", arguments, outputs)
+    return threaded_plan(f"{kind}_kernel", arguments, outputs)
 
 
 def operator_plan(derivatives: Derivatives, found: Structured) -> Plan:
     """The steps of the kernel that computes what the operators are made of."""
     arguments, _ = derivatives.kernel(found.kind)
-    return plan(f"{found.kind}_parts_kernel", arguments, list(found.computed.items()))
+    return threaded_plan(f"{found.kind}_parts_kernel", arguments, list(found.computed.items()))
 
 
 def output_name(kind: str, key: Key) -> str:

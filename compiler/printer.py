@@ -113,6 +113,52 @@ def rows_text(plan: Plan, owner: str) -> KernelText:
 
 
 @dataclass(frozen=True)
+class SumsText:
+    """A function that adds up samples, part by part: its name; what calls it with threads; its
+    parameters but the last three; `made`: what it adds (name, and that of the sum); the call of the
+    kernel for a part, and that of the rest; `layout`: the further arguments of `_Sums`."""
+
+    name: str
+    called: str
+    parameters: str
+    made: tuple[tuple[str, str], ...]
+    part: str
+    rest: str
+    layout: str
+
+
+def sums_text(plan: Plan, called: str) -> SumsText:
+    """The function that adds up the parts for a plan, in parts that a template joins."""
+    assert plan.sums is not None
+    sums, part = plan.sums, plan.sums.part
+    given = [argument.local for argument in part.arguments]
+    count = len(sums.sliced)
+    outputs = [buffer.name for _, buffer in part.outputs]
+    by_sample, totals = outputs[: sum(sums.divided)], outputs[sum(sums.divided) :]
+    made = [f"more_{number}" for number in range(len(totals))]
+    cut = [
+        f"{name}[start:stop]" if is_cut else name
+        for name, is_cut in zip(given[:count], sums.sliced, strict=True)
+    ]
+    passed = [
+        *cut,
+        *(given[position] for position in sums.whole),
+        *(f"{name}[start:stop]" for name in by_sample),
+        *made,
+    ]
+    ranks = tuple(map(len, sums.shapes))
+    return SumsText(
+        f"{plan.name}_sums",
+        called,
+        ", ".join([*given[:count], *by_sample, *totals]),
+        tuple(zip(made, totals, strict=True)),
+        f"{part.name}({', '.join(passed)})",
+        sums.rest.name,
+        ", ".join(map(repr, (sums.sliced, sums.divided, ranks))),
+    )
+
+
+@dataclass(frozen=True)
 class NewtonText:
     """A function that solves an equation: its parameters but the last, `out`; `start`: the first
     of them; `sample`: those of one index of the stack; the names of its two kernels."""

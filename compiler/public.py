@@ -154,7 +154,7 @@ def function_text(
         large=LARGE_BLOCK,
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=tuple_text(shapes),
-        call=f"{_called(plan, sizes)}({', '.join([*parameters, *locals_])})",
+        call=_call(plan, sizes, ", ".join([*parameters, *locals_])),
         unpacked=_targets(locals_),
         inner=tuple_text(locals_),
         value=_result(
@@ -173,7 +173,7 @@ def _block(plan: Plan, sizes: _Sizes) -> str:
     counts = [product(buffer.shape) for _, buffer in plan.outputs]
     if sum(not count.is_number for count in counts) < 2:
         return ""
-    return index(sympy.factor_terms(sizes.renamed(sympy.Add(*counts))))
+    return sizes.text(sympy.Add(*counts))
 
 
 def parted(plan: Plan) -> str:
@@ -181,16 +181,22 @@ def parted(plan: Plan) -> str:
     return f"_{plan.name}_in_parts"
 
 
-def _called(plan: Plan, sizes: _Sizes) -> str:
-    """What a public function calls: the kernel, or what has threads share it where that gains."""
+def _call(plan: Plan, sizes: _Sizes, passed: str) -> str:
+    """The call of the kernel, or of what has threads share it where that gains."""
+    plain, among = f"{plan.name}({passed})", f"{parted(plan)}({passed})"
     if plan.parts is not None:
         work, enough = plan.parts.work, OPERATIONS
     elif plan.rows is not None:
         work, enough = plan.rows.gain, GAIN
+    elif plan.sums is not None:
+        sums = plan.sums
+        work, enough = sums.work * sums.samples, GAIN
+        shapes = tuple_text(sizes.shape(shape) for shape in sums.shapes)
+        costs = [sizes.text(cost) for cost in (sums.entries, sums.work, sums.fixed)]
+        among = f"{parted(plan)}({', '.join([shapes, *costs, passed])})"
     else:
-        return plan.name
-    found = index(sympy.factor_terms(sizes.renamed(work)))
-    return f"({plan.name} if {found} < {enough} else {parted(plan)})"
+        return plain
+    return f"{plain} if {sizes.text(work)} < {enough} else {among}"
 
 
 def operator_text(
@@ -267,6 +273,10 @@ class _Sizes:
     def shape(self, shape: Iterable[sympy.Expr]) -> str:
         """A shape as a tuple of the local sizes."""
         return tuple_text(index(self.renamed(size)) for size in shape)
+
+    def text(self, polynomial: sympy.Expr) -> str:
+        """Arithmetic of sizes as text."""
+        return index(sympy.factor_terms(self.renamed(polynomial)))
 
     def renamed(self, size: sympy.Expr) -> sympy.Expr:
         """Arithmetic of sizes in the local names."""

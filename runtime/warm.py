@@ -6,6 +6,7 @@ Numba keeps compiled code beside a module's file, for the name under which the m
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -48,11 +49,23 @@ def warm_file(path: str) -> None:
     for kind in surface.kinds:
         kernel = getattr(surface.module, f"{kind}_kernel")
         rows = getattr(surface.module, f"{kind}_kernel_rows", None)
+        parted = getattr(surface.module, f"_{kind}_kernel_in_parts", None)
         for real in (types.float64, types.float32):
-            given = _types(surface, kind, real)
-            kernel.compile(tuple(given))
+            given, filled = _types(surface, kind, real)
+            kernel.compile((*given, *filled))
             if rows is not None:
-                rows.compile((*given, types.int64, types.int64))
+                rows.compile((*given, *filled, types.int64, types.int64))
+            if hasattr(parted, "ranks"):
+                _warm_sums(parted, given, filled, real)
+
+
+def _warm_sums(sums: Any, given: Sequence[Any], filled: Sequence[Any], real: Any) -> None:
+    """Compile the two kernels of what is made of sums over samples."""
+    divided = list(itertools.compress(filled, sums.divided))
+    others = list(itertools.compress(filled, [not cut for cut in sums.divided]))
+    arrays = [types.Array(real, rank, "C") for rank in sums.ranks]
+    sums.add.compile((*given, *divided, *arrays, types.int64, types.int64, types.int64))
+    sums.rest.compile((*given, *arrays, *others))
 
 
 def _warm_for_device(module: Any) -> None:
@@ -87,8 +100,8 @@ def _imported(path: Path) -> Any:
     return module
 
 
-def _types(surface: Surface, kind: str, real: Any) -> list[Any]:
-    """Numba's types of a kernel's arguments."""
+def _types(surface: Surface, kind: str, real: Any) -> tuple[list[Any], list[Any]]:
+    """Numba's types of a kernel's arguments, and of the arrays that it fills."""
     sizes = dict.fromkeys(surface.size_names, 1)
     given = [entry.full(sizes) for entry in surface.inputs]
     if kind == "vjp":
@@ -97,4 +110,4 @@ def _types(surface: Surface, kind: str, real: Any) -> list[Any]:
         given += [entry.full(sizes) for entry in surface.wrt]
     filled = [surface.shape(kind, key, sizes) for key in surface.keys(kind)]
     numbers = [types.Array(real, len(shape), "C") if shape else real for shape in given]
-    return [*numbers, *(types.Array(real, len(shape), "C") for shape in filled)]
+    return numbers, [types.Array(real, len(shape), "C") for shape in filled]

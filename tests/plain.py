@@ -9,7 +9,9 @@ from functools import partial
 
 import numpy as np
 import scipy.special
+import sympy
 
+from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.printer import KernelText, kernel_text, rows_text
@@ -69,8 +71,8 @@ def plain_kernel(
 def run_plain(
     made: Plan, values: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]
 ) -> list[str]:
-    """Fill the outputs, which parts by samples, or shares of the rows, have to be too, the last one
-    first; the names of the kernels called on the way."""
+    """Fill the outputs, as parts by samples, shares of the rows and sums over parts of the samples
+    have to, the last one first; the names of the kernels called on the way."""
     called: list[str] = []
     given = [np.array(values[argument.name], float, order="C") for argument in made.arguments]
     inputs = [array if array.ndim else array[()] for array in given]
@@ -86,11 +88,41 @@ def run_plain(
             share = plain_kernel(made.rows.plan, called, rows_text(made, "f"))
             for part in (2, 1, 0):
                 share(*inputs, *again, part, 3)
+        elif made.sums is not None:
+            _run_sums(made, values, inputs, again, called)
         else:
             return called
         for one, other in zip(outputs, again, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
     return called
+
+
+def _run_sums(
+    made: Plan,
+    values: Mapping[str, np.ndarray],
+    inputs: Sequence,
+    outputs: Sequence[np.ndarray],
+    called: list[str],
+) -> None:
+    """Fill the outputs part by part."""
+    known: dict[sympy.Symbol, int] = {}
+    for size in made.sizes:
+        length = values[size.argument.name].shape[size.axis]
+        symbol = sympy.Symbol(size.name, integer=True, positive=True)
+        known[symbol] = int(size.value.xreplace({LENGTH: sympy.Integer(length), **known}))
+    sums = made.sums
+    assert sums is not None
+    totals = [np.zeros([int(size.xreplace(known)) for size in shape]) for shape in sums.shapes]
+    by_sample = list(itertools.compress(outputs, sums.divided))
+    others = [array for array, cut in zip(outputs, sums.divided, strict=True) if not cut]
+    part, whole = plain_kernel(sums.part, called), [inputs[position] for position in sums.whole]
+    for begin, end in _parts(len(inputs[sums.sliced.index(True)])):
+        more = [np.full_like(total, np.nan) for total in totals]
+        cut = _cut(inputs, sums.sliced, begin, end)
+        part(*cut, *whole, *(array[begin:end] for array in by_sample), *more)
+        for total, array in zip(totals, more, strict=True):
+            total += array
+    plain_kernel(sums.rest, called)(*inputs, *totals, *others)
 
 
 def _parts(length: int) -> list[tuple[int, int]]:

@@ -25,7 +25,7 @@ from derivatrix.compiler.dimensions import LENGTH, dims
 from derivatrix.compiler.emit import emit
 from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.operations import OPERATIONS
-from derivatrix.compiler.plan import Plan, plan
+from derivatrix.compiler.plan import Plan, plan, threaded_plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest, Reuse
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from tests.plain import run_plain
@@ -155,7 +155,8 @@ def random_case(choose: random.Random) -> tuple[Plan, dict[str, np.ndarray], lis
     ]
     nodes = [graphs.node(shape, 3) for shape in shapes]
     values = sample(graphs.leaves)
-    made = plan("kernel", graphs.leaves, [(f"out_p{p}", node) for p, node in enumerate(nodes)])
+    outputs = [(f"out_p{p}", node) for p, node in enumerate(nodes)]
+    made = threaded_plan("kernel", graphs.leaves, outputs)
     return made, values, evaluate_all(nodes, values, SIZES)
 
 

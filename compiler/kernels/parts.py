@@ -9,7 +9,10 @@ import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 from numba import config
+
+from derivatrix.compiler.kernels.base import compiled
 
 _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _POOL = list[ThreadPoolExecutor]()
@@ -17,6 +20,8 @@ _POOL = list[ThreadPoolExecutor]()
 _PART = 1 << 18
 """Bytes of arguments and results that are computed at a time where temporary arrays should stay in
 the cache; more where each part reads large arrays as a whole."""
+_AGAIN = 8
+"""How many times the work that each part repeats a part has to do besides."""
 _WRITERS = 4
 """How many threads are enough to write as fast as the memory takes it."""
 
@@ -27,13 +32,7 @@ def _in_parts(kernel, sliced, short):
 
     def work(arrays, flags, start, stop, step):
         for begin in range(start, stop, step):
-            end = min(begin + step, stop)
-            kernel(
-                *(
-                    array[begin:end] if cut else array
-                    for array, cut in zip(arrays, flags, strict=True)
-                )
-            )
+            kernel(*_cut(arrays, flags, begin, min(begin + step, stop)))
 
     def call(*arrays):
         length = arrays[-1].shape[0]
@@ -41,10 +40,7 @@ def _in_parts(kernel, sliced, short):
         count = max(1, min(_THREADS, length))
         step = length
         if short:
-            sizes = [0, 0]
-            for array, cut in zip(arrays, flags, strict=True):
-                sizes[cut] += array.nbytes
-            whole, divided = sizes
+            whole, divided = _bytes(arrays, [not cut for cut in flags]), _bytes(arrays, flags)
             step = max(_PART, 4 * whole) * length // max(1, divided)
         cuts = [length * part // count for part in range(count + 1)]
         jobs = [(arrays, flags, *cut, max(1, step)) for cut in itertools.pairwise(cuts)]
@@ -62,6 +58,57 @@ def _by_rows(kernel):
         _together(kernel, [(*arrays, part, count) for part in range(count)])
 
     return call
+
+
+class _Sums:
+    """What a kernel does that is made of sums over samples: `add` adds up a part of them at a time,
+    `rest` makes the results of the sums (see `compiler.plan.steps.Sums`)."""
+
+    def __init__(self, add, rest, sliced, divided, ranks):
+        self.add, self.rest, self.sliced = add, rest, sliced
+        self.divided, self.ranks = divided, ranks
+
+    def __call__(self, shapes, entries, work, fixed, *arrays):
+        """`shapes`: of the sums. A sample takes about `entries` numbers in memory and `work`
+        operations, each part `fixed` operations besides."""
+        arguments, results = arrays[: len(self.sliced)], arrays[len(self.sliced) :]
+        by_sample = list(itertools.compress(results, self.divided))
+        others = [array for array, cut in zip(results, self.divided, strict=True) if not cut]
+        length = arguments[self.sliced.index(True)].shape[0]
+        real = results[0].dtype
+        held = _bytes(arguments, [not cut for cut in self.sliced])
+        step = max(_PART, 4 * held) // max(1, real.itemsize * entries)
+        step = max(1, step, _AGAIN * fixed // max(1, work))
+        count = max(1, min(_THREADS, length // step))
+        sums = [[np.zeros(shape, real) for shape in shapes] for _ in range(count)]
+        cuts = [length * part // count for part in range(count + 1)]
+        jobs = [
+            (*arguments, *by_sample, *own, *cut, step)
+            for own, cut in zip(sums, itertools.pairwise(cuts), strict=True)
+        ]
+        _together(self.add, jobs)
+        for own in sums[1:]:
+            for total, more in zip(sums[0], own, strict=True):
+                np.add(total, more, out=total)
+        self.rest(*arguments, *sums[0], *others)
+
+
+@compiled()
+def add_onto(total, more):
+    """total += more, for arrays of one shape."""
+    flat, added = total.reshape(total.size), more.reshape(more.size)
+    for i in range(flat.size):
+        flat[i] += added[i]
+
+
+def _cut(arrays, flags, begin, end):
+    return [array[begin:end] if cut else array for array, cut in zip(arrays, flags, strict=True)]
+
+
+def _bytes(arrays, flags):
+    """The size of those arrays whose flags are set; numbers are none."""
+    chosen = zip(arrays, flags, strict=True)
+    return sum(array.nbytes for array, flag in chosen if flag and isinstance(array, np.ndarray))
 
 
 def _together(work, jobs):

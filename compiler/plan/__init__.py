@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from derivatrix.compiler.plan.common import pull_out
 from derivatrix.compiler.plan.functions import share_functions
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.linear import helper_names
-from derivatrix.compiler.plan.memory import allocated
+from derivatrix.compiler.plan.memory import allocated, entries
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.parts import parts
@@ -30,13 +31,15 @@ from derivatrix.compiler.plan.steps import (
     Plan,
     Size,
     Step,
+    Sums,
     renamed,
 )
+from derivatrix.compiler.plan.sums import cut
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.runtime.errors import DeclarationError
 
-__all__ = ["Plan", "Size", "plan"]
+__all__ = ["Plan", "Size", "plan", "threaded_plan"]
 
 Join = Callable[[Sequence[Step]], Sequence[Step]]
 
@@ -53,11 +56,60 @@ def plan(
     No local name is one of `taken`; `join` makes fewer steps of many. Raises DeclarationError where
     a size does not follow from the arguments' shapes, UnsupportedError for what no kernel computes.
     """
+    return _planned(name, arguments, outputs, variants(_prepared(outputs)), taken, join)
+
+
+def threaded_plan(
+    name: str, arguments: Sequence[ir.Leaf], outputs: Sequence[tuple[str, ir.Node]]
+) -> Plan:
+    """The same, with a way for threads of the CPU to share the work, where there is one."""
     found = variants(_prepared(outputs))
-    shared = parts(found[0].nodes, arguments)
+    made = _planned(name, arguments, outputs, found, (), fuse)
+    nodes = found[0].nodes
+    if shared := parts(nodes, arguments):
+        return dataclasses.replace(made, parts=shared)
+    if added := _sums(made, nodes, arguments):
+        return dataclasses.replace(made, sums=added)
+    return dataclasses.replace(made, rows=rows(made))
+
+
+def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Sums | None:
+    found = cut(nodes, arguments)
+    if found is None:
+        return None
+    names = [name for name, _ in made.outputs]
+    divided = list(itertools.compress(names, found.divided))
+    sums = [leaf.name for leaf in found.leaves]
+    others = [name for name in names if name not in divided]
+    part = plan(
+        f"{made.name}_part", found.arguments, list(zip([*divided, *sums], found.parts, strict=True))
+    )
+    rest = plan(
+        f"{made.name}_rest", [*arguments, *found.leaves], list(zip(others, found.rest, strict=True))
+    )
+    return Sums(
+        part,
+        rest,
+        found.sliced,
+        found.whole,
+        found.divided,
+        found.samples,
+        found.work,
+        entries(part).coeff(found.length, 1),
+        found.fixed,
+    )
+
+
+def _planned(
+    name: str,
+    arguments: Sequence[ir.Leaf],
+    outputs: Sequence[tuple[str, ir.Node]],
+    found: Sequence[Variant],
+    taken: Iterable[str],
+    join: Join,
+) -> Plan:
     if len(found) == 1:
-        made = _single(name, arguments, outputs, found[0], taken, join)
-        return dataclasses.replace(made, parts=shared, rows=None if shared else rows(made))
+        return _single(name, arguments, outputs, found[0], taken, join)
     frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
     chosen = tuple(
         (
@@ -67,7 +119,7 @@ def plan(
         )
         for number, variant in enumerate(found)
     )
-    return dataclasses.replace(frame.plan(name, [Choose(chosen)], {}), parts=shared)
+    return frame.plan(name, [Choose(chosen)], {})
 
 
 def _prepared(outputs: Sequence[tuple[str, ir.Node]]) -> list[ir.Node]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import sympy
+
 from derivatrix.compiler.plan.reads import buffers
-from derivatrix.compiler.plan.steps import Allocate, Buffer, Reuse, Step
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.steps import Allocate, Buffer, Plan, Reuse, Step
 
 
 def allocated(steps: Sequence[Step]) -> Iterator[Step]:
@@ -31,3 +34,13 @@ def allocated(steps: Sequence[Step]) -> Iterator[Step]:
     for kind in dict.fromkeys(buffer.kind for buffer in made):
         yield Allocate(tuple(buffer for buffer in made if buffer.kind == kind))
     yield from following
+
+
+def entries(plan: Plan) -> sympy.Expr:
+    """How many numbers its arguments, results and work arrays are."""
+    shapes = [argument.shape for argument in plan.arguments]
+    shapes += [buffer.shape for _, buffer in plan.outputs]
+    for made in plan.variants[:1] or [plan]:
+        steps = [step for step in made.steps if isinstance(step, Allocate)]
+        shapes += [buffer.shape for step in steps for buffer in step.buffers]
+    return sympy.expand(sympy.Add(*map(product, shapes)))

@@ -62,8 +62,15 @@ def work(node: ir.Node) -> sympy.Expr:
         case ir.Sum():
             return product(node.shape) * len(node.terms)
         case ir.Apply():
-            return product(node.shape) * OPERATION
+            return product(node.shape) * OPERATION + _cubed(node)
     return sympy.S.Zero
+
+
+def _cubed(node: ir.Apply) -> sympy.Expr:
+    """The products of rows and columns within an operation on matrices."""
+    matrix, labels = node.arguments[0]
+    core = matrix.shape[len(labels) :]
+    return product((*node.stack, *core, core[-1])) if len(core) == 2 else sympy.S.Zero
 
 
 def rounded(polynomial: sympy.Expr) -> sympy.Expr:

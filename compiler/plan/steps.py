@@ -398,13 +398,40 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Sums:
+    """Two kernels for what is made of sums over samples.
+
+    part: computes, of a part of the samples, the outputs that come sample by sample, then the sums.
+    rest: computes the other outputs from the arguments and the sums over all samples.
+    sliced: which arguments `part` gets cut along their first axis; whole: the positions of those
+    that it gets whole besides, behind the others. divided: which outputs come sample by sample.
+    samples: their number. work: about how many operations a sample takes, by the sizes; entries:
+    how many numbers it takes in memory; fixed: how many operations each part takes besides.
+    """
+
+    part: Plan
+    rest: Plan
+    sliced: tuple[bool, ...]
+    whole: tuple[int, ...]
+    divided: tuple[bool, ...]
+    samples: sympy.Symbol
+    work: sympy.Expr
+    entries: sympy.Expr
+    fixed: sympy.Expr
+
+    @property
+    def shapes(self) -> tuple[tuple[sympy.Expr, ...], ...]:
+        """Those of the sums."""
+        return tuple(argument.shape for argument in self.rest.arguments[len(self.sliced) :])
+
+
+@dataclass(frozen=True)
 class Plan:
     """One kernel: its parameters are the arguments, then the outputs.
 
     outputs: their public names, and their buffers.
     sizes: where each comes from.
-    parts: None where samples cannot be shared.
-    rows: None where rows cannot be shared either, or samples are.
+    parts, rows, sums: how threads share the work, at most one of them.
     """
 
     name: str
@@ -415,12 +442,20 @@ class Plan:
     steps: tuple[Step, ...]
     parts: Parts | None = None
     rows: Rows | None = None
+    sums: Sums | None = None
 
     @property
     def variants(self) -> tuple[Plan, ...]:
         """The plans that this one chooses from when it is called."""
         choices = (step for step in self.steps if isinstance(step, Choose))
         return tuple(variant for choice in choices for _, _, variant in choice.variants)
+
+    @property
+    def inner(self) -> tuple[Plan, ...]:
+        """The plans of the kernels that belong to this one: those that it chooses from, and those
+        for parts of sums."""
+        added = (self.sums.part, self.sums.rest) if self.sums else ()
+        return (*self.variants, *(each for plan in added for each in (*plan.variants, plan)))
 
     @property
     def short_parts(self) -> bool:

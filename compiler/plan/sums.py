@@ -1,0 +1,173 @@
+"""Kernels whose results are sums over samples, as gradients by parameters are: parts of the samples
+are added up by several threads, a part at a time whose temporary arrays stay in the cache.
+
+There are two kernels then: one for a part of the samples, and one for what is made of the sums.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from derivatrix.compiler import ir
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.facts import facts
+from derivatrix.compiler.plan.matrices import groups
+from derivatrix.compiler.plan.samples import added, counts, rounded, sample_by_sample, work
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.substitute import substitute
+
+LARGE = sympy.Integer(3000)
+"""A size at which products of matrices, which have threads of their own, have to be the lesser
+part of the work."""
+STRUCTURES = ("diagonal", "lower", "upper", "spd", "symmetric")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A graph cut at the sums over its samples.
+
+    arguments: of the part's kernel, with a part's length as their first size where `sliced` says
+    so; behind the others, if need be, a whole one from which the number of samples is read.
+    divided: which outputs come sample by sample; parts: these, then the sums, of a part.
+    leaves: the sums, as arguments of what is made of them, `rest`: the other outputs.
+    work: about how many operations a sample takes; fixed: how many each part takes besides.
+    """
+
+    samples: sympy.Symbol
+    length: sympy.Symbol
+    arguments: tuple[ir.Leaf, ...]
+    sliced: tuple[bool, ...]
+    whole: tuple[int, ...]
+    divided: tuple[bool, ...]
+    parts: tuple[ir.Node, ...]
+    leaves: tuple[ir.Leaf, ...]
+    rest: tuple[ir.Node, ...]
+    work: sympy.Expr
+    fixed: sympy.Expr
+
+
+def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
+    """How arguments are cut along their first axis so that outputs are made of sums over parts of
+    them; None where they are not, or products of matrices are most of the work. `roots` are
+    associated products."""
+    first = dict.fromkeys(argument.shape[0] for argument in arguments if argument.shape)
+    found = [_cut(roots, arguments, size) for size in first if size.is_Symbol]
+    return max(filter(None, found), key=lambda made: _large(made.work), default=None)
+
+
+def _cut(
+    roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf], samples: sympy.Symbol
+) -> Cut | None:
+    if any(samples in node.shape[1:] for node in (*roots, *arguments)):
+        return None
+    nodes = ir.topological(roots)
+    if not all(sample_by_sample(node, samples) for node in nodes):
+        return None
+    sums = [node for node in nodes if added(node, samples)]
+    if not sums or _follow(nodes, sums, samples):
+        return None
+    divided = tuple(samples in root.shape for root in roots)
+    parts = [*itertools.compress(roots, divided), *sums]
+    inner = ir.topological(parts)
+    works = [work(node) for node in inner]
+    products = [each for node, each in zip(inner, works, strict=True) if _is_product(node)]
+    if 2 * sum(map(_large, products)) > sum(map(_large, works)):
+        return None
+    adding = [product(node.shape) for node in sums]
+    total = sympy.expand(sympy.Add(*works, *adding))
+    length = _symbol(f"{samples}_part", [*arguments, *nodes])
+    leaves = [
+        ir.Leaf(f"sum_{number}", node.shape or (sympy.S.One,), _structure(node), "placeholder")
+        for number, node in enumerate(sums)
+    ]
+    read = {node: _number(leaf, node.ndim) for node, leaf in zip(sums, leaves, strict=True)}
+    sliced = tuple(samples in argument.shape for argument in arguments)
+    whole = (sliced.index(True),) if any(counts(node, samples) for node in inner) else ()
+    renamed = _renamed([*parts, *arguments], samples, length)
+    rest = [root for root in roots if samples not in root.shape]
+    return Cut(
+        samples,
+        length,
+        (*renamed[len(parts) :], *(arguments[position] for position in whole)),  # type: ignore[arg-type]
+        sliced,
+        whole,
+        divided,
+        tuple(_array(node) for node in renamed[: len(parts)]),
+        tuple(leaves),
+        tuple(substitute(rest, read)),
+        rounded(total.coeff(samples, 1)),
+        rounded(total.coeff(samples, 0)),
+    )
+
+
+def _large(polynomial: sympy.Expr) -> sympy.Expr:
+    return polynomial.xreplace(dict.fromkeys(polynomial.free_symbols, LARGE))
+
+
+def _follow(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
+    """Whether entries of a sample, or other sums, need a sum."""
+    after: set[ir.Node] = set()
+    for node in nodes:
+        if any(child in after or child in sums for child in node.children):
+            if node in sums or samples in node.shape:
+                return True
+            after.add(node)
+    return False
+
+
+def _is_product(node: ir.Node) -> bool:
+    return isinstance(node, ir.Einsum) and groups(node) is not None
+
+
+def _symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:
+    """A size of that name, or with underscores behind it while there is one."""
+    taken = {symbol.name for node in nodes for size in node.shape for symbol in size.free_symbols}
+    while name in taken:
+        name += "_"
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
+def _array(node: ir.Node) -> ir.Node:
+    """A number as an array of one entry, so that it can be added to."""
+    return node if node.ndim else ir.einsum([(node, ())], [0], sizes={0: sympy.S.One})
+
+
+def _number(leaf: ir.Leaf, ndim: int) -> ir.Node:
+    """The number in such an array."""
+    return leaf if ndim else ir.einsum([(leaf, (0,))], [])
+
+
+def _structure(node: ir.Node) -> str:
+    known = facts(node)
+    return next((name for name in STRUCTURES if name in known), "general")
+
+
+def _renamed(roots: Sequence[ir.Node], old: sympy.Symbol, length: sympy.Symbol) -> list[ir.Node]:
+    """The roots with axes of another length; in numbers the size stays what it was."""
+
+    def sizes(shape: Shape) -> Shape:
+        return tuple(length if size == old else size for size in shape)
+
+    new: dict[ir.Node, ir.Node] = {}
+    for node in ir.topological(roots):
+        new[node] = node
+        match node:
+            case ir.Leaf():
+                new[node] = ir.Leaf(node.name, sizes(node.shape), node.structure, node.role)
+            case ir.Einsum():
+                factors = tuple((new[factor], labels) for factor, labels in node.factors)
+                new[node] = ir.Einsum(node.coefficient, factors, sizes(node.sizes), node.ndim)
+            case ir.Sum():
+                new[node] = ir.Sum(tuple(new[term] for term in node.terms), sizes(node.shape))
+            case ir.Map():
+                new[node] = ir.Map(node.expression, tuple(new[a] for a in node.arguments))
+            case ir.Apply():
+                arguments = tuple((new[argument], labels) for argument, labels in node.arguments)
+                new[node] = ir.Apply(
+                    node.operation, arguments, sizes(node.stack), node.parameters, node.output
+                )
+    return [new[root] for root in roots]

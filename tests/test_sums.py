@@ -1,0 +1,143 @@
+"""Kernels called by several threads, each of which adds up a part of the samples."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.compiler.plan.steps import Plan
+from derivatrix.runtime.warm import warm_file
+from tests.plain import run_plain
+from tests.points import draw_all
+
+N, n, m = dx.dims("N n m")
+X, Y, W = dx.matrix("X", N, n), dx.matrix("Y", N, m), dx.matrix("W", m, n)
+w, x, y = dx.vector("w", n), dx.vector("x", N), dx.vector("y", N)
+V = dx.matrix("V", n, n, structure="spd")
+logistic = dx.mean(dx.softplus(X @ w) - y * (X @ w)) + dx.sum(w**2)
+distances = dx.sum((X[:, None] - W) ** 2, axis=2)
+whitened = dx.sum(dx.solve(V, w) * w) * dx.sum(dx.exp(X @ w))
+
+ADDED = {
+    "logistic": (dx.function("logistic", [X, w, y], logistic, wrt=[w]), "value_and_gradient"),
+    "by samples too": (dx.function("both", [X, w], dx.sum(dx.tanh(X @ w)), wrt=[X, w]), "vjp"),
+    "mixture": (
+        dx.function("mixture", [X, W], dx.sum(dx.logsumexp(-distances, axis=1)), wrt=[W]),
+        "gradient",
+    ),
+    "batch": (dx.function("layer", [w, W], dx.tanh(W * w), batch=[w]), "vjp"),
+    "number": (dx.function("number", [x], dx.sum(dx.tanh(x)) ** 2 + dx.mean(x)), "value"),
+    "deviation": (dx.function("deviation", [x, y], dx.sqrt(dx.mean((x - y / N) ** 2))), "value"),
+    "solved": (dx.function("solved", [X, w, V], whitened, wrt=[w, V]), "gradient"),
+    "moments": (
+        dx.function("moments", [x, y], dx.stack([dx.sum(x), dx.sum(x * y), dx.sum(y**2)])),
+        "value",
+    ),
+}
+TOGETHER = {
+    "centred": (dx.function("centred", [X], dx.sum(dx.exp(X - dx.mean(X, axis=0)))), "value"),
+    "softmax": (dx.function("weights", [x, X], dx.softmax(x) @ X), "value"),
+    "twice": (dx.function("twice", [x], dx.sum(dx.exp(x - dx.sum(x)))), "value"),
+    "products": (dx.function("products", [X, Y], dx.sum((X.T @ Y) ** 2)), "value"),
+    "last axis": (dx.function("turned", [X], dx.sum(dx.exp(X.T), axis=1) + X[0]), "value"),
+    "pairs": (dx.function("pairs", [x], dx.sum(dx.exp(x[:, None] - x[None, :]))), "value"),
+    "neighbours": (dx.function("steps", [x], dx.sum(dx.tanh(x[1:] - x[:-1]))), "value"),
+}
+
+
+def planned(function: Function, kind: str) -> Plan:
+    return kernel_plan(function.derivatives, kind)
+
+
+@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize("sizes", [{"N": 7, "n": 3, "m": 2}, {"N": 1, "n": 2, "m": 4}])
+def test_parts_add_up(name: str, sizes: dict[str, int]) -> None:
+    """As plain Python, which adds parts of different lengths, the last one first."""
+    function, kind = ADDED[name]
+    made = planned(function, kind)
+    assert made.sums is not None and made.parts is None and made.rows is None
+    sizes = {**sizes, "batch": sizes["N"]}
+    values = draw_all(function, sizes=sizes)
+    nodes = list(function.derivatives.kernel(kind)[1].values())
+    expected = evaluate_all(nodes, values, sizes)
+    outputs = [np.full(array.shape, np.nan) for array in expected]
+    run_plain(made, values, outputs)
+    for output, array in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(output, array, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_what_is_not_added_part_by_part(name: str) -> None:
+    """Samples that need others first; products of matrices, which have threads of their own."""
+    assert planned(*TOGETHER[name]).sums is None
+
+
+def test_what_is_cut() -> None:
+    made = planned(*ADDED["by samples too"]).sums
+    assert made is not None
+    assert (made.sliced, made.divided, made.whole) == ((True, False, False), (True, False), ())
+    assert str(made.samples) == "N"
+    made = planned(*ADDED["logistic"]).sums
+    assert made is not None
+    assert (made.sliced, made.divided) == ((True, False, True), (False, False))
+
+
+def test_the_number_of_all_samples() -> None:
+    """It is read from a whole argument where a part of them needs it."""
+    made = planned(*ADDED["deviation"]).sums
+    assert made is not None and made.whole == (0,)
+
+
+@pytest.fixture(scope="module")
+def module() -> ModuleType:
+    return dx.compile(ADDED["by samples too"][0])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_threads(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, real: type
+) -> None:
+    monkeypatch.setattr(module, "_THREADS", threads)
+    monkeypatch.setattr(module, "_POOL", [])
+    monkeypatch.setattr(module, "_PART", 1 << 14)
+    samples = np.random.default_rng(0).normal(size=(40001, 30)).astype(real)
+    weights = np.linspace(-1, 1, 30).astype(real)
+    module.gradient(samples[:20], weights)
+    assert not module._POOL
+    by_sample, by_weight = module.gradient(samples, weights)
+    assert len(module._POOL) == (threads > 1)
+    slopes = 1 / np.cosh(samples @ weights) ** 2
+    tolerance = 1e-11 if real is np.float64 else 1e-3
+    np.testing.assert_allclose(by_sample, np.outer(slopes, weights), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(by_weight, slopes @ samples, rtol=tolerance, atol=tolerance)
+    assert by_weight.dtype == real
+    out = (np.full_like(samples, np.nan), np.full_like(weights, np.nan))
+    module.gradient(samples, weights, out=out)
+    np.testing.assert_array_equal(out[0], by_sample)
+    np.testing.assert_array_equal(out[1], by_weight)
+
+
+def test_a_part_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = dx.compile(ADDED["solved"][0])
+    monkeypatch.setattr(module, "_THREADS", 2)
+    samples = np.zeros((200000, 3))
+    with pytest.raises(np.linalg.LinAlgError, match="solved"):
+        module.gradient(samples, np.ones(3), np.zeros((3, 3)))
+
+
+def test_what_is_compiled_beforehand(module: ModuleType) -> None:
+    warm_file(str(module.__file__))
+    added = module._gradient_kernel_in_parts
+    before = [len(kernel.signatures) for kernel in (added.add, added.rest)]
+    arrays = np.ones((40000, 30)), np.ones(30)
+    module.gradient(*arrays)
+    module.gradient(*(array.astype(np.float32) for array in arrays))
+    after = [len(kernel.signatures) for kernel in (added.add, added.rest)]
+    assert after == [2, 2] and before in ([0, 0], [2, 2])
