@@ -154,7 +154,7 @@ def sums_text(plan: Plan, called: str) -> SumsText:
         tuple(zip(made, totals, strict=True)),
         f"{part.name}({', '.join(passed)})",
         sums.rest.name,
-        ", ".join(map(repr, (sums.sliced, sums.divided, ranks))),
+        ", ".join(map(repr, (sums.sliced, sums.divided, ranks, sums.least))),
     )
 
 

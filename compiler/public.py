@@ -183,6 +183,7 @@ def parted(plan: Plan) -> str:
 
 def _call(plan: Plan, sizes: _Sizes, passed: str) -> str:
     """The call of the kernel, or of what has threads share it where that gains."""
+    few = ""
     plain, among = f"{plan.name}({passed})", f"{parted(plan)}({passed})"
     if plan.parts is not None:
         work, enough = plan.parts.work, OPERATIONS
@@ -190,13 +191,15 @@ def _call(plan: Plan, sizes: _Sizes, passed: str) -> str:
         work, enough = plan.rows.gain, GAIN
     elif plan.sums is not None:
         sums = plan.sums
-        work, enough = sums.work * sums.samples, GAIN
+        work, enough = sums.work * sums.samples, sums.enough
         shapes = tuple_text(sizes.shape(shape) for shape in sums.shapes)
         costs = [sizes.text(cost) for cost in (sums.entries, sums.work, sums.fixed)]
         among = f"{parted(plan)}({', '.join([shapes, *costs, passed])})"
+        if sums.least > 1:
+            few = f"{sizes.text(sums.samples)} < {sums.least} or "
     else:
         return plain
-    return f"{plain} if {sizes.text(work)} < {enough} else {among}"
+    return f"{plain} if {few}{sizes.text(work)} < {enough} else {among}"
 
 
 def operator_text(

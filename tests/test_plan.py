@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import numba
 import numpy as np
@@ -25,7 +26,7 @@ from derivatrix.compiler.dimensions import LENGTH, dims
 from derivatrix.compiler.emit import emit
 from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.operations import OPERATIONS
-from derivatrix.compiler.plan import Plan, plan, threaded_plan
+from derivatrix.compiler.plan import Plan, plan, sums, threaded_plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest, Reuse
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from tests.plain import run_plain
@@ -156,7 +157,8 @@ def random_case(choose: random.Random) -> tuple[Plan, dict[str, np.ndarray], lis
     nodes = [graphs.node(shape, 3) for shape in shapes]
     values = sample(graphs.leaves)
     outputs = [(f"out_p{p}", node) for p, node in enumerate(nodes)]
-    made = threaded_plan("kernel", graphs.leaves, outputs)
+    with mock.patch.object(sums, "REUSE", choose.choice([0, sums.REUSE])):
+        made = threaded_plan("kernel", graphs.leaves, outputs)
     return made, values, evaluate_all(nodes, values, SIZES)
 
 

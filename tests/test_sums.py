@@ -6,11 +6,14 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import scipy.special
 
 import derivatrix as dx
 from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.compiler.plan import sums
+from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.runtime.warm import warm_file
 from tests.plain import run_plain
@@ -57,8 +60,13 @@ def planned(function: Function, kind: str) -> Plan:
 
 @pytest.mark.parametrize("name", ADDED)
 @pytest.mark.parametrize("sizes", [{"N": 7, "n": 3, "m": 2}, {"N": 1, "n": 2, "m": 4}])
-def test_parts_add_up(name: str, sizes: dict[str, int]) -> None:
-    """As plain Python, which adds parts of different lengths, the last one first."""
+@pytest.mark.parametrize("reuse", [0, sums.REUSE])
+def test_parts_add_up(
+    name: str, sizes: dict[str, int], reuse: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As plain Python, which adds parts of different lengths, the last one first; with the samples
+    as the last axis in memory wherever that can be, too."""
+    monkeypatch.setattr(sums, "REUSE", reuse)
     function, kind = ADDED[name]
     made = planned(function, kind)
     assert made.sums is not None and made.parts is None and made.rows is None
@@ -94,6 +102,17 @@ def test_the_number_of_all_samples() -> None:
     assert made is not None and made.whole == (0,)
 
 
+def test_the_order_of_axes() -> None:
+    """Samples come last in memory where what is read is used often; short axes then do no harm."""
+    mixture, linear = (planned(*ADDED[name]).sums for name in ("mixture", "logistic"))
+    assert mixture is not None and linear is not None
+    assert mixture.least == sums.LEAST_COLUMNS and linear.least == 1
+    made = [buffer for step in mixture.part.steps for buffer in buffers(step)]
+    assert "softmax_columns" in {kernel.__name__ for kernel in mixture.part.kernels}
+    work = [buffer.shape for buffer in made if buffer.role == "work" and len(buffer.shape) > 1]
+    assert work and all(str(shape[-1]) == "N_part" for shape in work if len(shape) > 1)
+
+
 @pytest.fixture(scope="module")
 def module() -> ModuleType:
     return dx.compile(ADDED["by samples too"][0])
@@ -122,6 +141,21 @@ def test_threads(
     module.gradient(samples, weights, out=out)
     np.testing.assert_array_equal(out[0], by_sample)
     np.testing.assert_array_equal(out[1], by_weight)
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize("samples", [20, 64, 999, 30011])
+def test_samples_last_in_memory(real: type, samples: int) -> None:
+    """Few samples, one thread's, and those of several."""
+    module = dx.compile(ADDED["mixture"][0])
+    points = np.random.default_rng(0).normal(size=(samples, 5)).astype(real)
+    means = np.random.default_rng(1).normal(size=(7, 5)).astype(real)
+    differences = points[:, None].astype(float) - means
+    shares = scipy.special.softmax(-(differences**2).sum(axis=2), axis=1)
+    expected = 2 * np.einsum("nk,nkd->kd", shares, differences)
+    found = module.gradient(points, means)
+    assert found.dtype == real
+    np.testing.assert_allclose(found, expected, rtol=1e-10 if real is np.float64 else 1e-3)
 
 
 def test_a_part_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,17 @@ import re
 import numpy as np
 import pytest
 import scipy.special
+import sympy
 
 import derivatrix as dx
+from derivatrix.compiler import ir
 from derivatrix.compiler.derivatives import Derivatives
 from derivatrix.compiler.kernels import unrolled
 from derivatrix.compiler.operations.registry import OPERATIONS, Operation
 from derivatrix.compiler.pipeline import generate, kernel_plan
+from derivatrix.compiler.plan import plan
 from derivatrix.compiler.plan.steps import Loop, Nest
+from tests.plain import run_plain
 
 STRUCTURES = ("", "spd", "lower", "upper")
 
@@ -219,6 +223,16 @@ def test_large_arrays_are_left_to_loops_and_blas() -> None:
     big = dx.matrix("B", 40, 40)
     steps = kernel_plan(Derivatives(dx.function("f", [big], big @ big)), "value").steps
     assert not any(isinstance(step, Nest) for step in steps)
+
+
+def test_a_constant_that_each_sample_has_an_entry_of() -> None:
+    size = dx.dims("m")
+    x = ir.Leaf("x", (size,))
+    taken = ir.Select(size, sympy.Integer(2), sympy.Integer(0), 1)
+    node = ir.einsum([(taken, "mj"), (ir.Constant([3.0, 5.0]), "j"), (x, "m")], "m")
+    made, out = plan("kernel", [x], [("out", node)]), np.full(2, np.nan)
+    run_plain(made, {"x": np.array([2.0, 7.0])}, [out])
+    np.testing.assert_array_equal(out, [6, 35])
 
 
 def test_failures_name_the_operation() -> None:

@@ -22,6 +22,8 @@ _PART = 1 << 18
 the cache; more where each part reads large arrays as a whole."""
 _AGAIN = 8
 """How many times the work that each part repeats a part has to do besides."""
+_SHARED = 2_000_000
+"""The work that is worth the time that another thread takes to start."""
 _WRITERS = 4
 """How many threads are enough to write as fast as the memory takes it."""
 
@@ -64,9 +66,9 @@ class _Sums:
     """What a kernel does that is made of sums over samples: `add` adds up a part of them at a time,
     `rest` makes the results of the sums (see `compiler.plan.steps.Sums`)."""
 
-    def __init__(self, add, rest, sliced, divided, ranks):
+    def __init__(self, add, rest, sliced, divided, ranks, least):
         self.add, self.rest, self.sliced = add, rest, sliced
-        self.divided, self.ranks = divided, ranks
+        self.divided, self.ranks, self.least = divided, ranks, least
 
     def __call__(self, shapes, entries, work, fixed, *arrays):
         """`shapes`: of the sums. A sample takes about `entries` numbers in memory and `work`
@@ -78,8 +80,8 @@ class _Sums:
         real = results[0].dtype
         held = _bytes(arguments, [not cut for cut in self.sliced])
         step = max(_PART, 4 * held) // max(1, real.itemsize * entries)
-        step = max(1, step, _AGAIN * fixed // max(1, work))
-        count = max(1, min(_THREADS, length // step))
+        step = max(self.least, step, _AGAIN * fixed // max(1, work))
+        count = max(1, min(_THREADS, length // step, 1 + work * length // _SHARED))
         sums = [[np.zeros(shape, real) for shape in shapes] for _ in range(count)]
         cuts = [length * part // count for part in range(count + 1)]
         jobs = [

@@ -8,7 +8,7 @@ import numpy as np
 
 from derivatrix.compiler.arrays import Array, apply, multiply, sum_over
 from derivatrix.compiler.ir import zeros
-from derivatrix.compiler.kernels import extrema
+from derivatrix.compiler.kernels import columns, extrema
 from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 
 
@@ -38,6 +38,7 @@ SHARES = register(
         unicode="∇max({0})",
         latex=r"\nabla\max({0})",
         kernel=extrema.shares_of_maximum,
+        columns=columns.shares_of_column_maxima,
         description="""The derivative of the maximum: 1 at a vector's largest entry, 0 elsewhere.
 
 x: a vector, with leading stacked axes if any. Of k equally large entries each has 1/k. Its own
@@ -56,6 +57,7 @@ MAXIMUM = register(
         unicode="max({0})",
         latex=r"\max({0})",
         kernel=extrema.row_maxima,
+        columns=columns.column_maxima,
         description="""The largest entry of a vector, with leading stacked axes if any.
 
 Where several entries are equally large there is no derivative; they share it evenly.""",

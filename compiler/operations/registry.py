@@ -74,6 +74,8 @@ class Operation:
     unicode, latex: the formula as a format string of the arguments, as in "inv({0})"; several
         outputs: one for each.
     kernel: a Python function that Numba compiles, computing the outputs; see `compiler.kernels`.
+    columns: the same for a stack of one axis which comes last in memory, of one argument and one
+        output; None where there is no such kernel.
     failure: what is wrong with an argument for which the kernel returns False; "" where it cannot
         fail and returns nothing.
     reads: "lower" where the kernel reads no more than the lower triangle of its argument.
@@ -104,6 +106,7 @@ class Operation:
     latex: str | tuple[str, ...]
     transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
     kernel: Callable[..., bool | None] | None = None
+    columns: Callable[..., None] | None = None
     failure: str = ""
     reads: str = "whole"
     unrolled: Unrolled | None = None

@@ -3,7 +3,7 @@
 import scipy.special
 
 from derivatrix.compiler.arrays import Array, apply, multiply, subtract, sum_over
-from derivatrix.compiler.kernels import rows, unrolled
+from derivatrix.compiler.kernels import columns, rows, unrolled
 from derivatrix.compiler.operations.registry import Operation, Point, register
 
 
@@ -30,6 +30,7 @@ SOFTMAX = register(
         unicode="softmax({0})",
         latex=r"\operatorname{{softmax}}({0})",
         kernel=rows.softmax,
+        columns=columns.softmax_columns,
         unrolled=unrolled.softmax,
     )
 )
@@ -45,6 +46,7 @@ LOGSUMEXP = register(
         unicode="logsumexp({0})",
         latex=r"\operatorname{{logsumexp}}({0})",
         kernel=rows.logsumexp,
+        columns=columns.logsumexp_columns,
         unrolled=unrolled.logsumexp,
     )
 )

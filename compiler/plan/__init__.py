@@ -22,7 +22,7 @@ from derivatrix.compiler.plan.memory import allocated, entries
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.parts import parts
-from derivatrix.compiler.plan.rows import rows
+from derivatrix.compiler.plan.rows import GAIN, rows
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.steps import (
     Argument,
@@ -34,7 +34,7 @@ from derivatrix.compiler.plan.steps import (
     Sums,
     renamed,
 )
-from derivatrix.compiler.plan.sums import cut
+from derivatrix.compiler.plan.sums import ENOUGH_COLUMNS, LEAST_COLUMNS, cut
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.runtime.errors import DeclarationError
@@ -50,13 +50,16 @@ def plan(
     outputs: Sequence[tuple[str, ir.Node]],
     taken: Iterable[str] = (),
     join: Join = fuse,
+    samples: sympy.Symbol | None = None,
 ) -> Plan:
     """The kernel `name` that computes `outputs` from `arguments`.
 
-    No local name is one of `taken`; `join` makes fewer steps of many. Raises DeclarationError where
+    No local name is one of `taken`; `join` makes fewer steps of many; an axis of the size `samples`
+    comes last in memory. Raises DeclarationError where
     a size does not follow from the arguments' shapes, UnsupportedError for what no kernel computes.
     """
-    return _planned(name, arguments, outputs, variants(_prepared(outputs)), taken, join)
+    found = variants(_prepared(outputs))
+    return _planned(name, arguments, outputs, found, taken, join, samples)
 
 
 def threaded_plan(
@@ -64,7 +67,7 @@ def threaded_plan(
 ) -> Plan:
     """The same, with a way for threads of the CPU to share the work, where there is one."""
     found = variants(_prepared(outputs))
-    made = _planned(name, arguments, outputs, found, (), fuse)
+    made = _planned(name, arguments, outputs, found)
     nodes = found[0].nodes
     if shared := parts(nodes, arguments):
         return dataclasses.replace(made, parts=shared)
@@ -82,7 +85,10 @@ def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) ->
     sums = [leaf.name for leaf in found.leaves]
     others = [name for name in names if name not in divided]
     part = plan(
-        f"{made.name}_part", found.arguments, list(zip([*divided, *sums], found.parts, strict=True))
+        f"{made.name}_part",
+        found.arguments,
+        list(zip([*divided, *sums], found.parts, strict=True)),
+        samples=found.length if found.columns else None,
     )
     rest = plan(
         f"{made.name}_rest", [*arguments, *found.leaves], list(zip(others, found.rest, strict=True))
@@ -97,6 +103,7 @@ def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) ->
         found.work,
         entries(part).coeff(found.length, 1),
         found.fixed,
+        *((LEAST_COLUMNS, ENOUGH_COLUMNS) if found.columns else (1, GAIN)),
     )
 
 
@@ -105,17 +112,18 @@ def _planned(
     arguments: Sequence[ir.Leaf],
     outputs: Sequence[tuple[str, ir.Node]],
     found: Sequence[Variant],
-    taken: Iterable[str],
-    join: Join,
+    taken: Iterable[str] = (),
+    join: Join = fuse,
+    samples: sympy.Symbol | None = None,
 ) -> Plan:
     if len(found) == 1:
-        return _single(name, arguments, outputs, found[0], taken, join)
+        return _single(name, arguments, outputs, found[0], taken, join, samples)
     frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
     chosen = tuple(
         (
             frame.names.numbered("cost"),
             frame.renamed(variant.polynomial),
-            _single(f"{name}_{number}", arguments, outputs, variant, taken, join),
+            _single(f"{name}_{number}", arguments, outputs, variant, taken, join, samples),
         )
         for number, variant in enumerate(found)
     )
@@ -134,6 +142,7 @@ def _single(
     variant: Variant,
     taken: Iterable[str],
     join: Join,
+    samples: sympy.Symbol | None = None,
 ) -> Plan:
     """The kernel that multiplies in one order."""
     frame = _Frame(arguments, outputs, [*taken, *helper_names(variant.nodes)])
@@ -146,7 +155,7 @@ def _single(
     if nest is not None:
         return frame.plan(name, [nest], {})
     inner = partial(_usual, taken, join)
-    scheduler = Scheduler(frame.names, frame.views, variant.nodes, known, inner)
+    scheduler = Scheduler(frame.names, frame.views, variant.nodes, known, inner, samples)
     for node, view in places:
         scheduler.output(node, view)
     return frame.plan(name, join(scheduler.steps), scheduler.constants)

@@ -49,6 +49,18 @@ def counts(node: ir.Node, samples: sympy.Symbol) -> bool:
     return False
 
 
+def suits_columns(node: ir.Node, samples: sympy.Symbol) -> bool:
+    """Whether it can be computed where the samples are the last axis in memory: not where BLAS
+    multiplies, nor where an operation has a kernel for other orders only."""
+    match node:
+        case ir.Einsum():
+            return samples not in node.sizes or groups(node) is None
+        case ir.Apply():
+            alone = node.stack == (samples,) and node.arguments[0][1] == (0,)
+            return samples not in node.stack or (alone and node.operation.columns is not None)
+    return True
+
+
 def work(node: ir.Node) -> sympy.Expr:
     """About how many operations it takes."""
     match node:

@@ -38,8 +38,10 @@ class Scheduler:
         roots: Sequence[ir.Node],
         facts: Callable[[ir.Node], frozenset[str]],
         plan: Callable[..., Plan],
+        samples: sympy.Symbol | None = None,
     ) -> None:
-        """facts: of a matrix; plan: of a kernel that is called on the way."""
+        """facts: of a matrix; plan: of a kernel that is called on the way; samples: the axis that
+        comes last in memory."""
         self._facts = facts
         self._plan = plan
         self.steps: list[Step] = []
@@ -61,6 +63,10 @@ class Scheduler:
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
         self._onto_symmetric: set[ir.Node] = set()
         """The term that is being added to what is symmetric, if it is."""
+        self._samples = samples
+        for leaf in arguments if samples is not None else ():
+            if leaf.ndim > 1 and samples in leaf.shape and self._uses[leaf]:
+                self._views[leaf] = self._copied(leaf, self._preferred(leaf))
 
     def output(self, node: ir.Node, view: View) -> None:
         """Compute `node` into an output; later readers find it there."""
@@ -102,6 +108,8 @@ class Scheduler:
 
     def _preferred(self, node: ir.Node) -> Sequence[int]:
         """The order of axes that suits how a node is computed, else how it is read."""
+        if self._samples is not None and self._samples in node.shape:
+            return sorted(range(node.ndim), key=lambda axis: node.shape[axis] == self._samples)
         solve = self._solved(node) if isinstance(node, ir.Einsum) else None
         if solve is not None:
             return _solve_order(node, solve)
@@ -438,6 +446,9 @@ class Scheduler:
     # Operations
 
     def _apply(self, node: ir.Apply, view: View, accumulate: bool) -> None:
+        if self._samples is not None and self._samples in node.stack:
+            self._columns(node, view, accumulate)
+            return
         if accumulate or (not view.natural and node.ndim):
             self._through(node, view, range(node.ndim), accumulate)
             return
@@ -456,6 +467,21 @@ class Scheduler:
             self._newton(node, node.operation.equation, target)
         else:
             self._operation(node, target)
+
+    def _columns(self, node: ir.Apply, view: View, accumulate: bool) -> None:
+        """An operation on vectors, the stack of which comes last in memory."""
+        order = self._preferred(node)
+        if accumulate or matrices.axes_order(view, tuple(range(node.ndim))) != tuple(order):
+            self._through(node, view, order, accumulate)
+            return
+        argument, _ = node.arguments[0]
+        given = self._place(argument, (1, 0))
+        if given.axes != (1, 0):
+            given = self._copied(argument, (1, 0))
+        kernel = node.operation.columns
+        assert kernel is not None
+        operands = (Operand(buffer, buffer.shape) for buffer in (given.buffer, view.buffer))
+        self._call(node.operation.name, kernel, *operands)
 
     def _newton(self, node: ir.Apply, equation: Equation, target: Operand) -> None:
         """A root by Newton's method, on kernels of the residual and of its Jacobian."""

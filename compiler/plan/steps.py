@@ -407,6 +407,7 @@ class Sums:
     that it gets whole besides, behind the others. divided: which outputs come sample by sample.
     samples: their number. work: about how many operations a sample takes, by the sizes; entries:
     how many numbers it takes in memory; fixed: how many operations each part takes besides.
+    least: the least number of samples for which `part` is worth calling; enough: the least work.
     """
 
     part: Plan
@@ -418,6 +419,8 @@ class Sums:
     work: sympy.Expr
     entries: sympy.Expr
     fixed: sympy.Expr
+    least: int
+    enough: int
 
     @property
     def shapes(self) -> tuple[tuple[sympy.Expr, ...], ...]:

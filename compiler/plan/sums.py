@@ -16,13 +16,24 @@ from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.facts import facts
 from derivatrix.compiler.plan.matrices import groups
-from derivatrix.compiler.plan.samples import added, counts, rounded, sample_by_sample, work
+from derivatrix.compiler.plan.samples import (
+    added,
+    counts,
+    rounded,
+    sample_by_sample,
+    suits_columns,
+    work,
+)
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.substitute import substitute
 
 LARGE = sympy.Integer(3000)
 """A size at which products of matrices, which have threads of their own, have to be the lesser
 part of the work."""
+REUSE = 20
+"""How many operations on each number read make a copy of it with the samples last worth it."""
+LEAST_COLUMNS, ENOUGH_COLUMNS = 64, 100_000
+"""How many samples loops along them need, and how much work is worth dividing it for that."""
 STRUCTURES = ("diagonal", "lower", "upper", "spd", "symmetric")
 
 
@@ -35,6 +46,7 @@ class Cut:
     divided: which outputs come sample by sample; parts: these, then the sums, of a part.
     leaves: the sums, as arguments of what is made of them, `rest`: the other outputs.
     work: about how many operations a sample takes; fixed: how many each part takes besides.
+    columns: whether the samples should be the last axis in memory.
     """
 
     samples: sympy.Symbol
@@ -48,6 +60,7 @@ class Cut:
     rest: tuple[ir.Node, ...]
     work: sympy.Expr
     fixed: sympy.Expr
+    columns: bool
 
 
 def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
@@ -101,7 +114,17 @@ def _cut(
         tuple(substitute(rest, read)),
         rounded(total.coeff(samples, 1)),
         rounded(total.coeff(samples, 0)),
+        _in_columns(inner, samples, total.coeff(samples, 1)),
     )
+
+
+def _in_columns(nodes: Sequence[ir.Node], samples: sympy.Symbol, each: sympy.Expr) -> bool:
+    """Whether loops gain from running along the samples: where each number that is read is used
+    many times, loops along other axes may be short."""
+    leaves = [node for node in nodes if isinstance(node, ir.Leaf) and samples in node.shape]
+    read = sum(_large(product(leaf.shape[1:])) for leaf in leaves)
+    suited = all(suits_columns(node, samples) for node in nodes)
+    return suited and _large(each) > REUSE * read
 
 
 def _large(polynomial: sympy.Expr) -> sympy.Expr:

@@ -127,6 +127,8 @@ class _Entries:
             return self.scalars.load(view.buffer, view.indices(at))
         match node:
             case ir.Constant():
+                if not all(index.is_Integer for index in at):
+                    raise TooLarge
                 place = tuple(map(int, at))
                 return self.scalars.number(scalars.number(float(node.array[place])))
             case ir.Sum():
