@@ -27,12 +27,13 @@ SHARED = {
     "quadratic": (dx.function("quadratic", [a], dx.sum(a**2) ** 2), "hessian"),
     "vector": (dx.function("vector", [A, a], A @ a), "value"),
     "norms": (dx.function("norms", [X, a], dx.norm(X) * dx.norm(a)), "gradient"),
+    "totals": (dx.function("totals", [A], dx.sum(A, axis=0)), "value"),
+    "curved": (dx.function("curved", [A, a], dx.sum(dx.tanh(A) @ a)), "value_and_gradient"),
     "triangle": (dx.function("triangle", [A], dx.tril(A) @ A[::-1]), "jacobian"),
 }
 WHOLE = {
     "samples": (dx.function("samples", [X], dx.tanh(X)), "value"),
     "gemm": (dx.function("gemm", [A, B], A @ B), "value"),
-    "totals": (dx.function("totals", [A], dx.sum(A, axis=0)), "value"),
     "total": (dx.function("total", [A, a], dx.sum(A @ a)), "value"),
     "solution": (dx.function("solution", [A], dx.inv(A)), "value"),
 }
@@ -58,10 +59,22 @@ def test_what_is_not_shared(name: str) -> None:
 
 def test_what_one_thread_does() -> None:
     """A sum that is a result is made once."""
-    rows = planned(*SHARED["chain"]).rows
+    rows = planned(*SHARED["curved"]).rows
     assert rows is not None
     guarded = [step for step in rows.plan.steps if isinstance(step, Nest) and alone(step)]
-    assert ["out_a" in step.comment for step in guarded] == [True]
+    assert ["out_value" in step.comment for step in guarded] == [True]
+
+
+def test_columns_of_what_is_read_row_by_row() -> None:
+    """A sum over rows is made for a share of the columns."""
+    rows = planned(*SHARED["chain"]).rows
+    assert rows is not None
+    *_, last = rows.plan.steps
+    assert isinstance(last, Nest) and "out_a[" in last.comment
+    outer = last.body[-1]
+    assert isinstance(outer, Loop) and outer.start == 0
+    inner = outer.body[-1]
+    assert isinstance(inner, Loop) and inner.start != 0
 
 
 def alone(step: Nest) -> bool:

@@ -32,6 +32,7 @@ from derivatrix.compiler.plan.steps import (
     Plan,
     Reuse,
     Rows,
+    Start,
     Statement,
     Step,
     Store,
@@ -108,31 +109,33 @@ def _added(body: Sequence[Statement]) -> Iterator[str]:
 
 
 def _divisible(nest: Nest, shared: set[Buffer]) -> bool:
-    """Whether every round of the outermost loops of a nest writes a row of what is shared, or
-    whether the nest writes nothing of that."""
+    """Whether every round of some loops of a nest writes a row of what is shared, or whether the
+    nest writes nothing of that."""
     if not _written(nest) & shared:
         return True
     return _written(nest) <= shared and all(map(_by_rows, nest.body))
 
 
 def _by_rows(statement: Statement) -> bool:
+    """Whether all that a statement writes is within loops over rows."""
     match statement:
-        case Let():
+        case Let() | Start() | Accumulate():
             return True
         case Clear(target):
             return not target.indices
-        case Loop():
-            return _writes_rows(statement)
+        case Loop(_, _, _, body):
+            return _writes_rows(statement) or all(map(_by_rows, body))
     return False
 
 
 def _writes_rows(loop: Loop) -> bool:
+    """Whether the rounds of a loop write a row each."""
     places = [load for load, written in accesses(loop.body) if written]
     rows_only = all(
         load.indices and load.indices[0] == loop.index and load.buffer.shape[0] == loop.extent
         for load in places
     )
-    return rows_only and {*_added(loop.body)} <= {*names_made(loop.body)}
+    return bool(places) and rows_only and {*_added(loop.body)} <= {*names_made(loop.body)}
 
 
 def _needed(nest: Nest, nests: Sequence[Nest], outputs: set[Buffer]) -> bool:
@@ -202,7 +205,9 @@ def _some_rows(statement: Statement) -> Statement:
         case Clear(target) if not target.indices:
             inner = Clear(Load(target.buffer, (ROW,)))
             return _some_rows(Loop(ROW, target.buffer.shape[0], False, (inner,)))
-        case Loop(index, extent, reduction, body):
+        case Loop(index, extent, reduction, body) if _writes_rows(statement):
             start, stop = (sympy.floor(extent * (PART + more) / PARTS) for more in (0, 1))
             return Loop(index, stop, reduction, body, start)
+        case Loop(_, _, _, body):
+            return dataclasses.replace(statement, body=tuple(map(_some_rows, body)))
     return statement
