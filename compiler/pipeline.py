@@ -124,6 +124,7 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
             "REQUIREMENTS": function.requirements,
             "FUNCTIONS": derivatives.kinds,
             "OPERATOR": operator.function.name if operator else "",
+            "PARTS": _ranks(operator.function.plan) if operator else (),
             "TARGET": target,
             "DECLARATION": function.declaration,
             "FORMULAS": formulas,
@@ -133,6 +134,11 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
         operator=operator,
         requirements=function.requirements,
     )
+
+
+def _ranks(plan: Plan) -> tuple[int, ...]:
+    """Those of a kernel's outputs."""
+    return tuple(len(buffer.shape) for _, buffer in plan.outputs)
 
 
 def _operator(derivatives: Derivatives) -> OperatorDescription:

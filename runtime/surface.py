@@ -96,6 +96,7 @@ class Surface:
         )
         self.kinds = SCALAR_KINDS if not self.output else KINDS
         self.operator: str = getattr(module, "OPERATOR", "")
+        self.parts: tuple[int, ...] = getattr(module, "PARTS", ())
         self.target: str = getattr(module, "TARGET", "cpu")
 
     @property

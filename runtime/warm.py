@@ -46,17 +46,27 @@ def warm_file(path: str) -> None:
     if surface.target == "cuda":
         _warm_for_device(surface.module)
         return
-    for kind in surface.kinds:
-        kernel = getattr(surface.module, f"{kind}_kernel")
-        rows = getattr(surface.module, f"{kind}_kernel_rows", None)
-        parted = getattr(surface.module, f"_{kind}_kernel_in_parts", None)
-        for real in (types.float64, types.float32):
-            given, filled = _types(surface, kind, real)
-            kernel.compile((*given, *filled))
-            if rows is not None:
-                rows.compile((*given, *filled, types.int64, types.int64))
-            if hasattr(parted, "ranks"):
-                _warm_sums(parted, given, filled, real)
+    for real in (types.float64, types.float32):
+        for kind in surface.kinds:
+            _warm_kernel(surface.module, f"{kind}_kernel", *_types(surface, kind, real), real)
+        if surface.parts:
+            kind = surface.operator.removesuffix("_operator")
+            given, _ = _types(surface, kind, real)
+            filled = [types.Array(real, rank, "C") for rank in surface.parts]
+            _warm_kernel(surface.module, f"{kind}_parts_kernel", given, filled, real)
+
+
+def _warm_kernel(
+    module: Any, name: str, given: Sequence[Any], filled: Sequence[Any], real: Any
+) -> None:
+    """Compile a kernel, and those by which threads share its work."""
+    getattr(module, name).compile((*given, *filled))
+    rows = getattr(module, f"{name}_rows", None)
+    if rows is not None:
+        rows.compile((*given, *filled, types.int64, types.int64))
+    parted = getattr(module, f"_{name}_in_parts", None)
+    if hasattr(parted, "ranks"):
+        _warm_sums(parted, given, filled, real)
 
 
 def _warm_sums(sums: Any, given: Sequence[Any], filled: Sequence[Any], real: Any) -> None:
