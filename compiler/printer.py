@@ -30,6 +30,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Team,
 )
+from derivatrix.compiler.plan.sums import more_name
 from derivatrix.compiler.statements import Statements, number
 
 FUNCTIONS = {
@@ -135,7 +136,7 @@ def sums_text(plan: Plan, called: str) -> SumsText:
     count = len(sums.sliced)
     outputs = [buffer.name for _, buffer in part.outputs]
     by_sample, totals = outputs[: sum(sums.divided)], outputs[sum(sums.divided) :]
-    made = [f"more_{number}" for number in range(len(totals))]
+    made = [more_name(number) for number in range(len(totals))]
     cut = [
         f"{name}[start:stop]" if is_cut else name
         for name, is_cut in zip(given[:count], sums.sliced, strict=True)

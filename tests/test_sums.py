@@ -143,6 +143,23 @@ def test_threads(
     np.testing.assert_array_equal(out[1], by_weight)
 
 
+def test_inputs_called_as_what_adds_them_up() -> None:
+    names = ("first", "last", "start", "stop", "step", "add_onto", "more_0", "sum_0", "N_part")
+    inputs = [dx.vector(name, N) for name in names]
+    columns = dx.matrix("softmax_columns", m, n)
+    spread = dx.sum((X[:, None] - columns) ** 2, axis=2)
+    weights = dx.sum(dx.softmax(spread, axis=1)[:, 0] * sum(inputs[1:], inputs[0]))
+    module = dx.compile(dx.function("named", [X, columns, *inputs], weights, wrt=[columns]))
+    generator = np.random.default_rng(0)
+    points, centres = generator.normal(size=(5000, 3)), generator.normal(size=(4, 3))
+    values = generator.normal(size=(len(names), 5000))
+    found = module.gradient(points, centres, *values)
+    out = np.empty_like(centres)
+    module.gradient_kernel(points, centres, *values, out)
+    np.testing.assert_allclose(found, out, rtol=1e-9, atol=1e-9)
+    assert len(module._gradient_kernel_in_parts.add.signatures) == 1
+
+
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 @pytest.mark.parametrize("samples", [20, 64, 999, 30011])
 def test_samples_last_in_memory(real: type, samples: int) -> None:

@@ -141,7 +141,8 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
         kernels += solver.reductions.values()
         kernels += [kernel for kernel in (solver.factor, solver.invertible) if kernel is not None]
     for node in ir.topological(roots):
-        if isinstance(node, ir.Apply) and node.operation.kernel is not None:
-            kernels.append(node.operation.kernel)
+        if isinstance(node, ir.Apply):
+            own = node.operation.kernel, node.operation.columns
+            kernels += [kernel for kernel in own if kernel is not None]
     flags = ("LOWER", "UPPER", "WHOLE")
     return {"gemm", "work_arrays", *flags, *(kernel.__name__ for kernel in kernels)}
