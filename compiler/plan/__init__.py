@@ -17,6 +17,7 @@ from derivatrix.compiler.facts import facts
 from derivatrix.compiler.plan.common import pull_out
 from derivatrix.compiler.plan.functions import share_functions
 from derivatrix.compiler.plan.fuse import fuse
+from derivatrix.compiler.plan.lanes import side_by_side
 from derivatrix.compiler.plan.linear import helper_names
 from derivatrix.compiler.plan.memory import allocated, entries
 from derivatrix.compiler.plan.names import Names
@@ -154,6 +155,8 @@ def _single(
     known = partial(_facts, variant.facts)
     nest = unroll(places, frame.views, frame.names, known)
     if nest is not None:
+        if join is fuse:  # on a device every thread has a sample
+            nest = side_by_side(nest, frame.names)
         return frame.plan(name, [nest], {})
     inner = partial(_usual, taken, join)
     scheduler = Scheduler(frame.names, frame.views, variant.nodes, known, inner, samples)

@@ -463,9 +463,10 @@ class Plan:
     @property
     def short_parts(self) -> bool:
         """Whether it pays to compute a part at a time whose arrays stay in the cache: where there
-        are arrays besides arguments and outputs."""
+        are arrays of any size besides arguments and outputs."""
         steps = [step for plan in (self, *self.variants) for step in plan.steps]
-        held = any(isinstance(step, Allocate) for step in steps)
+        made = [buffer for step in steps if isinstance(step, Allocate) for buffer in step.buffers]
+        held = any(size.free_symbols for buffer in made for size in buffer.shape)
         return self.parts is not None and not self.parts.fixed and held
 
     @property

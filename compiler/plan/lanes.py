@@ -1,0 +1,185 @@
+"""Straight-line code for several samples side by side, so that its scalars become vectors.
+
+A sample's entries lie together in memory, and those of the next sample behind them, where vector
+instructions do not reach. So the entries of so many samples are copied first, one number of all
+of them beside the other; the code runs in a loop over these lanes; and its results are copied to
+where they belong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import sympy
+
+from derivatrix.compiler.kernels import circular, elementary, normal
+from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.steps import (
+    Accumulate,
+    Buffer,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Nest,
+    Number,
+    Operate,
+    Require,
+    Scalar,
+    Statement,
+    Store,
+    Test,
+)
+from derivatrix.compiler.plan.straight import CHEAP
+
+LANES = 16
+"""Samples side by side: some vectors full, and all that belongs to them in the nearest cache."""
+VECTORS = frozenset(
+    {
+        *CHEAP,
+        *("div", "sqrt", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"),
+        *circular.KERNELS,
+        *elementary.KERNELS,
+        *normal.KERNELS,
+    }
+)
+"""Operators for which there are vector instructions, or functions made of these."""
+
+
+ZERO, ONE = Number(sympy.S.Zero), Number(sympy.S.One)
+
+
+def side_by_side(nest: Nest, names: Names) -> Nest:
+    """The nest with its loops over samples in lanes, where that gains."""
+    body: list[Statement] = []
+    for statement in nest.body:
+        if isinstance(statement, Loop) and _gains(statement):
+            body.append(_Lanes(statement, names).loop())
+        else:
+            body.append(statement)
+    return Nest(nest.comment, tuple(body))
+
+
+def _gains(loop: Loop) -> bool:
+    """Whether a loop computes enough on entries apart from each other, by vector instructions."""
+    if not all(isinstance(part, Let | Require | Store | Accumulate) for part in loop.body):
+        return False
+    used = [value for part in loop.body for value in _operations(_value(part))]
+    apart = {load for load in _moving(loop) if len(load.indices) > 1}
+    return all(map(_is_vector, used)) and len(used) >= len(apart) > 0
+
+
+def _is_vector(value: Operate) -> bool:
+    if value.operator == "pow":
+        exponent = value.operands[1]
+        return isinstance(exponent, Number) and exponent.value.is_Integer is True
+    return value.operator in VECTORS
+
+
+def _value(statement: Statement) -> Scalar:
+    match statement:
+        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
+            return value
+    raise TypeError(statement)
+
+
+def _operations(value: Scalar) -> Iterator[Operate]:
+    if isinstance(value, Operate):
+        yield value
+        for operand in value.operands:
+            yield from _operations(operand)
+
+
+def _loads(value: Scalar) -> Iterator[Load]:
+    match value:
+        case Load():
+            yield value
+        case Operate(_, operands):
+            for operand in operands:
+                yield from _loads(operand)
+
+
+def _moving(loop: Loop) -> Iterator[Load]:
+    """The entries of a sample that a loop reads and writes."""
+    for statement in loop.body:
+        places = [*_loads(_value(statement))]
+        if isinstance(statement, Store):
+            places.append(statement.target)
+        for load in places:
+            if any(loop.index in index.free_symbols for index in load.indices):
+                yield load
+
+
+class _Lanes:
+    """A loop over samples as one over blocks of them."""
+
+    def __init__(self, loop: Loop, names: Names) -> None:
+        self._loop = loop
+        self._block, self._lane = (
+            sympy.Symbol(name, integer=True, nonnegative=True) for name in names.indices(2)
+        )
+        self._sample = LANES * self._block + self._lane
+        self._exists = sympy.Lt(self._sample, loop.extent)
+        written = {part.target for part in loop.body if isinstance(part, Store)}
+        read = dict.fromkeys(load for load in _moving(loop) if load not in written)
+        self._rows = {load: row for row, load in enumerate(read)}
+        self._made: list[Statement] = []
+        results = sum(isinstance(part, Store | Require) for part in loop.body)
+        self._given, self._results = (
+            Buffer(names.numbered("t"), (sympy.Integer(LANES * count),))
+            for count in (len(read), results)
+        )
+
+    def loop(self) -> Loop:
+        """The loop over the blocks: copy, compute, copy back."""
+        given = tuple(
+            Store(self._place(self._given, row), self._moved(load), False)
+            for load, row in self._rows.items()
+        )
+        computed = tuple(map(self._statement, self._loop.body))
+        rounds = (
+            self._over((Guard(self._exists, given),)),
+            self._over(computed),
+            self._over((Guard(self._exists, tuple(self._made)),)),
+        )
+        blocks = sympy.ceiling(self._loop.extent / LANES)
+        return Loop(self._block, blocks, self._loop.reduction, rounds)
+
+    def _over(self, body: tuple[Statement, ...]) -> Loop:
+        reduction = any(isinstance(part, Accumulate) for part in body)
+        return Loop(self._lane, sympy.Integer(LANES), reduction, body)
+
+    def _statement(self, statement: Statement) -> Statement:
+        """What is done for all lanes, those without a sample too; of these nothing is kept."""
+        match statement:
+            case Let(name, value):
+                return Let(name, self._scalar(value))
+            case Accumulate(name, value):
+                kept = Test(self._exists), self._scalar(value), ZERO
+                return Accumulate(name, Operate("where", kept))
+            case Store(target, value, accumulate):
+                place = self._place(self._results, len(self._made))
+                self._made.append(Store(self._moved(target), place, accumulate))
+                return Store(place, self._scalar(value), False)
+            case Require(condition, failure):
+                place = self._place(self._results, len(self._made))
+                self._made.append(Require(Operate("ne", (place, ZERO)), failure))
+                return Store(place, Operate("where", (self._scalar(condition), ONE, ZERO)), False)
+        raise TypeError(statement)
+
+    def _place(self, buffer: Buffer, row: int) -> Load:
+        return Load(buffer, (self._lane + LANES * row,))
+
+    def _moved(self, load: Load) -> Load:
+        renames = {self._loop.index: self._sample}
+        return Load(load.buffer, tuple(index.xreplace(renames) for index in load.indices))
+
+    def _scalar(self, value: Scalar) -> Scalar:
+        match value:
+            case Load() if value in self._rows:
+                return self._place(self._given, self._rows[value])
+            case Operate("choose", operands):
+                return Operate("where", tuple(map(self._scalar, operands)))
+            case Operate(operator, operands):
+                return Operate(operator, tuple(map(self._scalar, operands)))
+        return value
