@@ -27,8 +27,8 @@ from derivatrix.compiler.kernels import (
 )
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.rows import rows_name
-from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
-from derivatrix.compiler.printer import KernelText, kernel_text, newton_text, rows_text, sums_text
+from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Sums
+from derivatrix.compiler.printer import KernelText, blocks_text, kernel_text, newton_text, rows_text
 from derivatrix.compiler.public import (
     expected_text,
     function_text,
@@ -82,6 +82,7 @@ def emit(module: ModuleDescription) -> str:
     if any(function.plan.sums is not None for function in module.everything):
         sources.add(parts, "_Sums")
         sources.add(parts, "add_onto")
+    blocks = {f.name: text for f in module.everything if (text := blocks_text(f.plan))}
     if equations:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
             sources.add_function(helper)
@@ -105,12 +106,13 @@ def emit(module: ModuleDescription) -> str:
             equations=[newton_text(equation) for equation in equations],
             kernels=kernels,
             aliases=aliases,
+            blocks=list(blocks.values()),
             parted=[
                 (
                     parted(f.plan),
                     f.plan.name,
                     tuple_text(map(repr, f.plan.parts.sliced)),
-                    f.plan.short_parts,
+                    blocks[f.name].name if f.name in blocks else None,
                 )
                 for f in module.everything
                 if f.plan.parts is not None
@@ -121,7 +123,7 @@ def emit(module: ModuleDescription) -> str:
                 if f.plan.rows is not None
             ],
             sums=[
-                sums_text(f.plan, parted(f.plan))
+                (parted(f.plan), _layout(blocks[f.name].name, f.plan.sums))
                 for f in module.everything
                 if f.plan.sums is not None
             ],
@@ -131,6 +133,13 @@ def emit(module: ModuleDescription) -> str:
             module=module.name,
         )
     )
+
+
+def _layout(blocks: str, sums: Sums) -> str:
+    """The arguments of `_Sums`."""
+    ranks = tuple(map(len, sums.shapes))
+    rest = map(repr, (sums.sliced, sums.divided, ranks, sums.least))
+    return ", ".join([blocks, sums.rest.name, *rest])
 
 
 def _equations(plans: Iterable[Plan]) -> list[Newton]:

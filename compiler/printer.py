@@ -30,7 +30,6 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Team,
 )
-from derivatrix.compiler.plan.sums import more_name
 from derivatrix.compiler.statements import Statements, number
 
 FUNCTIONS = {
@@ -114,48 +113,51 @@ def rows_text(plan: Plan, owner: str) -> KernelText:
 
 
 @dataclass(frozen=True)
-class SumsText:
-    """A function that adds up samples, part by part: its name; what calls it with threads; its
-    parameters but the last three; `made`: what it adds (name, and that of the sum); the call of the
-    kernel for a part, and that of the rest; `layout`: the further arguments of `_Sums`."""
+class BlocksText:
+    """A function that calls a kernel for a block of samples at a time: its parameters but the last
+    three; `made`: what is added up (what a block makes, and the sum); `call`: of the kernel."""
 
     name: str
-    called: str
     parameters: str
     made: tuple[tuple[str, str], ...]
-    part: str
-    rest: str
-    layout: str
+    call: str
 
 
-def sums_text(plan: Plan, called: str) -> SumsText:
-    """The function that adds up the parts for a plan, in parts that a template joins."""
-    assert plan.sums is not None
-    sums, part = plan.sums, plan.sums.part
-    given = [argument.local for argument in part.arguments]
-    count = len(sums.sliced)
-    outputs = [buffer.name for _, buffer in part.outputs]
-    by_sample, totals = outputs[: sum(sums.divided)], outputs[sum(sums.divided) :]
-    made = [more_name(number) for number in range(len(totals))]
-    cut = [
-        f"{name}[start:stop]" if is_cut else name
-        for name, is_cut in zip(given[:count], sums.sliced, strict=True)
-    ]
+def blocks_text(plan: Plan) -> BlocksText | None:
+    """The function for a plan whose samples are computed block by block, if they are."""
+    if plan.sums is not None:
+        sums = plan.sums
+        part, results, totals = sums.part.name, sum(sums.divided), len(sums.shapes)
+        return _blocks(plan.name, part, sums.sliced, sums.whole, results, totals)
+    if plan.parts is None or not plan.short_parts:
+        return None
+    return _blocks(plan.name, plan.name, plan.parts.sliced, (), len(plan.outputs), 0)
+
+
+def _blocks(
+    name: str,
+    kernel: str,
+    sliced: tuple[bool, ...],
+    whole: tuple[int, ...],
+    results: int,
+    sums: int,
+) -> BlocksText:
+    """sliced: which arguments are cut; whole: the positions of those that the kernel gets whole
+    besides; results, sums: how many of its outputs come sample by sample, and are added up."""
+    given = [f"given_{number}" for number in range(len(sliced))]
+    made = [f"result_{number}" for number in range(results)]
+    totals = [(f"more_{number}", f"sum_{number}") for number in range(sums)]
     passed = [
-        *cut,
-        *(given[position] for position in sums.whole),
-        *(f"{name}[start:stop]" for name in by_sample),
-        *made,
+        *(f"{a}[start:stop]" if flag else a for a, flag in zip(given, sliced, strict=True)),
+        *(given[position] for position in whole),
+        *(f"{array}[start:stop]" for array in made),
+        *(more for more, _ in totals),
     ]
-    ranks = tuple(map(len, sums.shapes))
-    return SumsText(
-        f"{plan.name}_sums",
-        called,
-        ", ".join([*given[:count], *by_sample, *totals]),
-        tuple(zip(made, totals, strict=True)),
-        f"{part.name}({', '.join(passed)})",
-        sums.rest.name,
-        ", ".join(map(repr, (sums.sliced, sums.divided, ranks, sums.least))),
+    return BlocksText(
+        f"{name}_blocks",
+        ", ".join([*given, *made, *(total for _, total in totals)]),
+        tuple(totals),
+        f"{kernel}({', '.join(passed)})",
     )
 
 

@@ -67,6 +67,8 @@ def _warm_kernel(
     parted = getattr(module, f"_{name}_in_parts", None)
     if hasattr(parted, "ranks"):
         _warm_sums(parted, given, filled, real)
+    elif (blocks := getattr(module, f"{name}_blocks", None)) is not None:
+        blocks.compile((*given, *filled, types.int64, types.int64, types.int64))
 
 
 def _warm_sums(sums: Any, given: Sequence[Any], filled: Sequence[Any], real: Any) -> None:
@@ -74,7 +76,7 @@ def _warm_sums(sums: Any, given: Sequence[Any], filled: Sequence[Any], real: Any
     divided = list(itertools.compress(filled, sums.divided))
     others = list(itertools.compress(filled, [not cut for cut in sums.divided]))
     arrays = [types.Array(real, rank, "C") for rank in sums.ranks]
-    sums.add.compile((*given, *divided, *arrays, types.int64, types.int64, types.int64))
+    sums.blocks.compile((*given, *divided, *arrays, types.int64, types.int64, types.int64))
     sums.rest.compile((*given, *arrays, *others))
 
 

@@ -10,11 +10,13 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import scipy.special
 
 import derivatrix as dx
 from derivatrix.compiler.derivatives import Derivatives
 from derivatrix.compiler.kernels import parts
 from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.runtime.warm import warm_file
 
 b, n, m = dx.dims("b n m")
 A, x, W = dx.matrix("A", 3, 3), dx.vector("x", n), dx.matrix("W", m, n)
@@ -63,7 +65,7 @@ def module() -> ModuleType:
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])
-@pytest.mark.parametrize("samples", [20000, 20003])
+@pytest.mark.parametrize("samples", [60000, 60003])
 def test_parts_make_the_whole(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, samples: int
 ) -> None:
@@ -94,24 +96,45 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         lengths.append(len(given))
         out[...] = 2 * given + whole
 
+    def blocks(
+        given: np.ndarray, whole: np.ndarray, out: np.ndarray, first: int, last: int, step: int
+    ) -> None:
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            double(given[start:stop], whole, out[start:stop])
+
     monkeypatch.setattr(parts, "_PART", 7 * 64)
     monkeypatch.setattr(parts, "_THREADS", 1)
     given, out = np.arange(40.0).reshape(10, 4), np.full((10, 4), np.nan)
-    parts._in_parts(double, (True, False), True)(given, np.ones(4), out)
+    parts._in_parts(double, (True, False), blocks)(given, np.ones(4), out)
     assert np.array_equal(out, 2 * given + 1)
     assert lengths == [7, 3]
-    parts._in_parts(double, (True, False), False)(given, np.ones(4), out)
+    parts._in_parts(double, (True, False), None)(given, np.ones(4), out)
     assert lengths == [7, 3, 10]
-    parts._in_parts(double, (True, False), True)(given, np.ones((10, 4)), out)
+    parts._in_parts(double, (True, False), blocks)(given, np.ones((10, 4)), out)
     assert lengths[3:] == [10]  # what each part reads as a whole is as large
 
 
-@pytest.mark.parametrize("position", [0, 19999])
+def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled loops over short parts, in several threads."""
+    module = dx.compile(dx.function("layer", [x, W], dx.softmax(W @ x), batch=[x]))
+    monkeypatch.setattr(module, "_THREADS", 3)
+    monkeypatch.setattr(module, "_PART", 1 << 12)
+    generator = np.random.default_rng(0)
+    samples, weights = generator.normal(size=(60000, 6)), generator.normal(size=(4, 6))
+    found = module.value(samples, weights)
+    expected = scipy.special.softmax(samples @ weights.T, axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert len(module.value_kernel_blocks.signatures) == 1
+    warm_file(str(module.__file__))
+
+
+@pytest.mark.parametrize("position", [0, 59999])
 def test_any_part_may_fail(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
     monkeypatch.setattr(module, "_THREADS", 2)
-    matrices = np.broadcast_to(np.eye(3), (20000, 3, 3)).copy()
+    matrices = np.broadcast_to(np.eye(3), (60000, 3, 3)).copy()
     matrices[position] = 0
     with pytest.raises(np.linalg.LinAlgError, match="the matrix is singular"):
         module.value(matrices)
@@ -119,7 +142,7 @@ def test_any_part_may_fail(
 
 def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_THREADS", 2)
-    matrices = np.random.default_rng(0).normal(size=(4, 20000, 3, 3))
+    matrices = np.random.default_rng(0).normal(size=(4, 60000, 3, 3))
     found: dict[int, np.ndarray] = {}
 
     def work(part: int) -> None:
@@ -132,7 +155,7 @@ def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPa
     for thread in threads:
         thread.join()
     for part in range(4):
-        identity = np.broadcast_to(np.eye(3), (20000, 3, 3))
+        identity = np.broadcast_to(np.eye(3), (60000, 3, 3))
         np.testing.assert_allclose(found[part] @ matrices[part], identity, atol=1e-6)
 
 
@@ -142,7 +165,7 @@ sys.path.insert(0, sys.argv[1])
 import inverse
 import numpy as np
 inverse._THREADS = 2
-matrices = np.broadcast_to(np.eye(3), (20000, 3, 3)).copy()
+matrices = np.broadcast_to(np.eye(3), (60000, 3, 3)).copy()
 inverse.value(matrices)
 child = os.fork()
 if not child:

@@ -144,7 +144,7 @@ def test_threads(
 
 
 def test_inputs_called_as_what_adds_them_up() -> None:
-    names = ("first", "last", "start", "stop", "step", "add_onto", "more_0", "sum_0", "N_part")
+    names = ("first", "last", "start", "stop", "step", "add_onto", "more_0", "sum_0", "given_0")
     inputs = [dx.vector(name, N) for name in names]
     columns = dx.matrix("softmax_columns", m, n)
     spread = dx.sum((X[:, None] - columns) ** 2, axis=2)
@@ -157,7 +157,7 @@ def test_inputs_called_as_what_adds_them_up() -> None:
     out = np.empty_like(centres)
     module.gradient_kernel(points, centres, *values, out)
     np.testing.assert_allclose(found, out, rtol=1e-9, atol=1e-9)
-    assert len(module._gradient_kernel_in_parts.add.signatures) == 1
+    assert len(module._gradient_kernel_in_parts.blocks.signatures) == 1
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
@@ -186,9 +186,9 @@ def test_a_part_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_compiled_beforehand(module: ModuleType) -> None:
     warm_file(str(module.__file__))
     added = module._gradient_kernel_in_parts
-    before = [len(kernel.signatures) for kernel in (added.add, added.rest)]
+    before = [len(kernel.signatures) for kernel in (added.blocks, added.rest)]
     arrays = np.ones((40000, 30)), np.ones(30)
     module.gradient(*arrays)
     module.gradient(*(array.astype(np.float32) for array in arrays))
-    after = [len(kernel.signatures) for kernel in (added.add, added.rest)]
+    after = [len(kernel.signatures) for kernel in (added.blocks, added.rest)]
     assert after == [2, 2] and before in ([0, 0], [2, 2])

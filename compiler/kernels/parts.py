@@ -28,25 +28,25 @@ _WRITERS = 4
 """How many threads are enough to write as fast as the memory takes it."""
 
 
-def _in_parts(kernel, sliced, short):
+def _in_parts(kernel, sliced, blocks):
     """The kernel, each of whose arguments is cut along its first axis if `sliced` says so, and
-    each of whose outputs is: as many parts as there are threads for Numba, or more if `short`."""
+    each of whose outputs is: as many parts as there are threads for Numba, each of them computed
+    by `blocks`, if it is not None, so many samples at a time that they stay in the cache."""
 
-    def work(arrays, flags, start, stop, step):
-        for begin in range(start, stop, step):
-            kernel(*_cut(arrays, flags, begin, min(begin + step, stop)))
+    def work(arrays, flags, start, stop):
+        kernel(*_cut(arrays, flags, start, stop))
 
     def call(*arrays):
         length = arrays[-1].shape[0]
         flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
         count = max(1, min(_THREADS, length))
-        step = length
-        if short:
+        cuts = itertools.pairwise(length * part // count for part in range(count + 1))
+        if blocks is None:
+            _together(work, [(arrays, flags, *cut) for cut in cuts])
+        else:
             whole, divided = _bytes(arrays, [not cut for cut in flags]), _bytes(arrays, flags)
-            step = max(_PART, 4 * whole) * length // max(1, divided)
-        cuts = [length * part // count for part in range(count + 1)]
-        jobs = [(arrays, flags, *cut, max(1, step)) for cut in itertools.pairwise(cuts)]
-        _together(work, jobs)
+            step = max(1, max(_PART, 4 * whole) * length // max(1, divided))
+            _together(blocks, [(*arrays, *cut, step) for cut in cuts])
 
     return call
 
@@ -63,11 +63,11 @@ def _by_rows(kernel):
 
 
 class _Sums:
-    """What a kernel does that is made of sums over samples: `add` adds up a part of them at a time,
+    """What a kernel does that is made of sums over samples: `blocks` adds up a part of them,
     `rest` makes the results of the sums (see `compiler.plan.steps.Sums`)."""
 
-    def __init__(self, add, rest, sliced, divided, ranks, least):
-        self.add, self.rest, self.sliced = add, rest, sliced
+    def __init__(self, blocks, rest, sliced, divided, ranks, least):
+        self.blocks, self.rest, self.sliced = blocks, rest, sliced
         self.divided, self.ranks, self.least = divided, ranks, least
 
     def __call__(self, shapes, entries, work, fixed, *arrays):
@@ -88,7 +88,7 @@ class _Sums:
             (*arguments, *by_sample, *own, *cut, step)
             for own, cut in zip(sums, itertools.pairwise(cuts), strict=True)
         ]
-        _together(self.add, jobs)
+        _together(self.blocks, jobs)
         for own in sums[1:]:
             for total, more in zip(sums[0], own, strict=True):
                 np.add(total, more, out=total)

@@ -35,7 +35,7 @@ from derivatrix.compiler.plan.steps import (
     Sums,
     renamed,
 )
-from derivatrix.compiler.plan.sums import ADDING, ENOUGH_COLUMNS, LEAST_COLUMNS, cut, more_name
+from derivatrix.compiler.plan.sums import ENOUGH_COLUMNS, LEAST_COLUMNS, cut
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.runtime.errors import DeclarationError
@@ -89,7 +89,6 @@ def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) ->
         f"{made.name}_part",
         found.arguments,
         list(zip([*divided, *sums], found.parts, strict=True)),
-        [f"{made.name}_part", *ADDING, *map(more_name, range(len(sums)))],
         samples=found.length if found.columns else None,
     )
     rest = plan(

@@ -137,10 +137,11 @@ class _Lanes:
             for load, row in self._rows.items()
         )
         computed = tuple(map(self._statement, self._loop.body))
+        made = tuple(self._made)
         rounds = (
-            self._over((Guard(self._exists, given),)),
+            *([self._over((Guard(self._exists, given),))] if given else []),
             self._over(computed),
-            self._over((Guard(self._exists, tuple(self._made)),)),
+            *([self._over((Guard(self._exists, made),))] if made else []),
         )
         blocks = sympy.ceiling(self._loop.extent / LANES)
         return Loop(self._block, blocks, self._loop.reduction, rounds)

@@ -12,7 +12,7 @@ from derivatrix.compiler.plan.samples import added, counts, rounded, sample_by_s
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Parts
 
-OPERATIONS = 1_000_000
+OPERATIONS = 3_000_000
 """The work that is worth the time that other threads take to start."""
 
 

@@ -11,9 +11,7 @@ from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.structure import bind, split
 
 OPERATION = 20
-"""What an entry of an operation on matrices counts."""
-CALL = 1000
-"""What a call of LAPACK counts, however small the matrix is."""
+"""What an entry of an operation on vectors counts."""
 PRODUCT = sympy.Rational(1, 10)
 """What a multiplication within a product of matrices counts."""
 
@@ -76,19 +74,18 @@ def work(node: ir.Node) -> sympy.Expr:
         case ir.Sum():
             return product(node.shape) * len(node.terms)
         case ir.Apply():
-            return product(node.shape) * OPERATION + _calls(node)
+            return _of_operation(node)
     return sympy.S.Zero
 
 
-def _calls(node: ir.Apply) -> sympy.Expr:
-    """What operations on matrices count besides: the calls, where their size is not known, and
-    within each the products of rows and columns."""
+def _of_operation(node: ir.Apply) -> sympy.Expr:
+    """The products of rows and columns within an operation on matrices: what its calls of LAPACK
+    take besides, several threads take one after the other."""
     matrix, labels = node.arguments[0]
     core = matrix.shape[len(labels) :]
-    if len(core) != 2:
-        return sympy.S.Zero
-    call = 0 if all(size.is_Integer for size in core) else CALL
-    return product(node.stack) * (call + product((*core, core[-1])))
+    if len(core) == 2:
+        return product((*node.stack, *core, core[-1]))
+    return product(node.shape) * OPERATION
 
 
 def rounded(polynomial: sympy.Expr) -> sympy.Expr:

@@ -34,8 +34,6 @@ REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""
 LEAST_COLUMNS, ENOUGH_COLUMNS = 64, 100_000
 """How many samples loops along them need, and how much work is worth dividing it for that."""
-ADDING = ("add_onto", "first", "last", "start", "stop", "step")
-"""Names in what adds up the parts, besides those of its arguments."""
 STRUCTURES = ("diagonal", "lower", "upper", "spd", "symmetric")
 
 
@@ -63,11 +61,6 @@ class Cut:
     work: sympy.Expr
     fixed: sympy.Expr
     columns: bool
-
-
-def more_name(number: int) -> str:
-    """The name of what a part adds to a sum."""
-    return f"more_{number}"
 
 
 def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:

@@ -1,0 +1,89 @@
+"""Straight-line code for samples side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.pipeline import generate, kernel_plan
+from derivatrix.compiler.plan.lanes import LANES
+from derivatrix.compiler.plan.steps import Allocate, Loop, Nest
+from tests.plain import run_plain
+from tests.points import draw_all
+
+A, S, x = dx.matrix("A", 3, 3), dx.matrix("S", 3, 3, "spd"), dx.vector("x", 3)
+N = dx.dims("N")
+X, v = dx.matrix("X", N, 3), dx.vector("v", N)
+SIDE_BY_SIDE = {
+    "inverse": (dx.function("inverse", [A], dx.inv(A), batch=[A]), "vjp"),
+    "solved": (dx.function("solved", [S, x], dx.solve(S, x), batch=[S, x]), "vjp"),
+    "angles": (dx.function("angles", [A, x], dx.sin(A @ x) * dx.norm(x), batch=[x]), "jacobian"),
+    "added": (dx.function("added", [X, x], dx.sum(dx.exp(X @ x)), wrt=[X, x]), "vjp"),
+    "total": (dx.function("total", [X], dx.norm(X * X * X)), "gradient"),
+}
+ONE_BY_ONE = {
+    "copied": (dx.function("copied", [X], X[:, ::-1]), "value"),
+    "together in memory": (dx.function("chain", [v], dx.tanh(dx.exp(v) * v) * v), "value"),
+    "a library's": (dx.function("bessel", [x], dx.gammaln(x) * x * x, batch=[x]), "value"),
+    "alone": (dx.function("alone", [A], dx.inv(A)), "value"),
+}
+
+
+def in_lanes(function: Function, kind: str) -> bool:
+    steps = kernel_plan(function.derivatives, kind).steps
+    loops = [part for step in steps if isinstance(step, Nest) for part in step.body]
+    inner = [part for loop in loops if isinstance(loop, Loop) for part in loop.body]
+    return any(isinstance(part, Loop) and part.extent == LANES for part in inner)
+
+
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+@pytest.mark.parametrize("samples", [1, LANES - 1, LANES, 2 * LANES + 3])
+def test_lanes_compute_every_sample(name: str, samples: int) -> None:
+    """As plain Python; what lanes without a sample compute shows nowhere."""
+    function, kind = SIDE_BY_SIDE[name]
+    assert in_lanes(function, kind)
+    sizes = {"N": samples, "batch": samples}
+    made, values = kernel_plan(function.derivatives, kind), draw_all(function, sizes=sizes)
+    nodes = list(function.derivatives.kernel(kind)[1].values())
+    expected = evaluate_all(nodes, values, sizes)
+    outputs = [np.full(array.shape, np.nan) for array in expected]
+    run_plain(made, values, outputs)
+    for output, array in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(output, array, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+def test_where_lanes_do_not_gain(name: str) -> None:
+    """Little to compute, samples that lie side by side already, functions without vectors, and no
+    samples at all."""
+    assert not in_lanes(*ONE_BY_ONE[name])
+
+
+def test_a_device_has_no_lanes() -> None:
+    assert "range(16)" in generate(SIDE_BY_SIDE["inverse"][0]).text
+    assert "range(16)" not in generate(SIDE_BY_SIDE["inverse"][0], "cuda").text
+
+
+@pytest.mark.parametrize("singular", [0, 15, 16, 36])
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_any_lane_may_fail(singular: int, real: type) -> None:
+    """The last block is not full: memory that holds no sample fails nothing."""
+    module = dx.compile(SIDE_BY_SIDE["inverse"][0])
+    matrices = np.random.default_rng(0).normal(size=(37, 3, 3)).astype(real)
+    for count in (1, 16, 37):
+        identity = np.broadcast_to(np.eye(3), (count, 3, 3))
+        products = module.value(matrices[:count]) @ matrices[:count]
+        np.testing.assert_allclose(products, identity, atol=1e-10 if real is np.float64 else 1e-3)
+    matrices[singular] = 0
+    with pytest.raises(np.linalg.LinAlgError, match="the matrix is singular"):
+        module.value(matrices)
+
+
+def test_memory_does_not_depend_on_the_samples() -> None:
+    made = kernel_plan(SIDE_BY_SIDE["inverse"][0].derivatives, "vjp")
+    buffers = [b for step in made.steps if isinstance(step, Allocate) for b in step.buffers]
+    assert buffers and all(size.is_Integer for buffer in buffers for size in buffer.shape)
+    assert not made.short_parts
