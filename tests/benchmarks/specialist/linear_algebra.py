@@ -1,0 +1,125 @@
+"""BLAS and LAPACK in kernels, through the pointers that SciPy offers to Cython.
+
+These routines have columns where NumPy has rows: to them a C-contiguous matrix is its transpose,
+and the lower triangle is the upper one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.core import cgutils
+from numba.core.codegen import ll
+from numba.extending import get_cython_function_address, intrinsic
+
+from tests.benchmarks.specialist.compiled import kernel
+
+ir: Any = cgutils.ir  # type: ignore[attr-defined]
+
+BLOCK = 32
+
+ROUTINES = (
+    *("blas gemm", "blas gemv", "blas ger", "blas symm", "blas syrk", "blas trmm", "blas trsm"),
+    *("lapack potrf", "lapack potri", "lapack potrs", "lapack getrf", "lapack getri"),
+    *("lapack getrs", "lapack lauum", "lapack trtri"),
+)
+
+
+def register() -> None:
+    """Tell LLVM where the routines are; kernels that come from Numba's cache need it too."""
+    for library, name in (routine.split() for routine in ROUTINES):
+        for letter in "sd":
+            address = get_cython_function_address(f"scipy.linalg.cython_{library}", letter + name)
+            ll.add_symbol(f"specialist_{letter}{name}", address)
+
+
+register()
+
+
+@intrinsic(prefer_literal=True)
+def call(context: Any, what: Any, arguments: Any) -> Any:
+    """call("gemm NT", (m, n, k, alpha, A, m, ...)) calls SciPy's BLAS or LAPACK routine of that name
+    with these flags first, in the precision of its arrays. Returns the last integer argument as
+    the routine left it, which for LAPACK is `info`.
+
+    An intrinsic, since Numba does not cache kernels that hold pointers of ctypes.
+    """
+    name, _, flags = what.literal_value.partition(" ")
+    real = next(kind.dtype for kind in arguments if isinstance(kind, types.Array))
+    symbol = f"specialist_{'s' if real == types.float32 else 'd'}{name}"
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        integer, byte = ir.IntType(32), ir.IntType(8)
+        pointers = [
+            cgutils.alloca_once_value(builder, ir.Constant(byte, ord(flag))) for flag in flags
+        ]
+        last = None
+        for kind, value in zip(
+            arguments, cgutils.unpack_tuple(builder, values[1]), strict=True
+        ):
+            if isinstance(kind, types.Array):
+                pointers.append(context.make_array(kind)(context, builder, value).data)
+            elif isinstance(kind, types.Float):
+                number = context.cast(builder, value, kind, real)
+                pointers.append(cgutils.alloca_once_value(builder, number))
+            else:
+                wide = context.cast(builder, value, kind, types.intp)
+                last = cgutils.alloca_once_value(builder, builder.trunc(wide, integer))
+                pointers.append(last)
+        routine = ir.FunctionType(ir.VoidType(), [pointer.type for pointer in pointers])
+        builder.call(cgutils.get_or_insert_function(builder.module, routine, symbol), pointers)
+        return builder.sext(builder.load(last), context.get_value_type(types.intp))
+
+    return types.intp(what, arguments), generate
+
+
+@kernel
+def add_small(A, B, out):  # type: ignore[no-untyped-def]
+    """Add A B to out, by four rows of B at a time; for sizes up to about 20."""
+    inner, columns = B.shape
+    fours = inner // 4 * 4
+    for i in range(len(A)):
+        for k in range(0, fours, 4):
+            a, b, c, d = A[i, k], A[i, k + 1], A[i, k + 2], A[i, k + 3]
+            for j in range(columns):
+                out[i, j] += a * B[k, j] + b * B[k + 1, j] + c * B[k + 2, j] + d * B[k + 3, j]
+        for k in range(fours, inner):
+            for j in range(columns):
+                out[i, j] += A[i, k] * B[k, j]
+
+
+@kernel
+def product(alpha, A, B, beta, out):  # type: ignore[no-untyped-def]
+    """Set out to alpha A B + beta out."""
+    rows, columns = out.shape
+    inner = len(B)
+    call("gemm NN", (columns, rows, inner, alpha, B, columns, A, inner, beta, out, columns))
+
+
+@kernel
+def product_by_transpose(alpha, A, B, beta, out):  # type: ignore[no-untyped-def]
+    """Set out to alpha A Bᵀ + beta out."""
+    rows, columns = out.shape
+    inner = A.shape[1]
+    call("gemm TN", (columns, rows, inner, alpha, B, inner, A, inner, beta, out, columns))
+
+
+@kernel
+def product_of_transpose(alpha, A, B, beta, out):  # type: ignore[no-untyped-def]
+    """Set out to alpha Aᵀ B + beta out."""
+    rows, columns = out.shape
+    inner = len(A)
+    call("gemm NT", (columns, rows, inner, alpha, B, columns, A, rows, beta, out, columns))
+
+
+@kernel
+def mirror(A):  # type: ignore[no-untyped-def]
+    """Copy what lies below the diagonal above it, in blocks that stay in the cache."""
+    n = len(A)
+    for top in range(0, n, BLOCK):
+        bottom = min(n, top + BLOCK)
+        for left in range(0, top + 1, BLOCK):
+            for i in range(top, bottom):
+                for j in range(left, min(i, left + BLOCK)):
+                    A[j, i] = A[i, j]
