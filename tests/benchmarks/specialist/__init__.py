@@ -6,10 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-MODULES = (
-    "elementwise",
-    "products",
-)
+MODULES = ("products", "classifiers", "factorisations", "networks", "elementwise")
 
 
 def kernels() -> dict[str, Callable[..., Any]]:

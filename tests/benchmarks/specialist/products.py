@@ -83,19 +83,22 @@ def square_jacobian(X: np.ndarray) -> np.ndarray:
 @kernel
 def energy_loops(X, out):  # type: ignore[no-untyped-def]
     n = len(X)
-    turned, square, twice = np.empty_like(X), np.zeros_like(X), np.empty_like(X)
-    add_small(X, X, square)
+    turned, square = np.empty_like(X), np.empty_like(X)
     for i in range(n):
         for j in range(n):
             turned[i, j] = X[j, i]
-            twice[i, j] = 2.0 * square[i, j]
-            out[i, j] = 0.0
-    add_small(turned, twice, out)
-    add_small(twice, turned, out)
+            square[i, j] = out[i, j] = 0.0
+    add_small(X, X, square)
+    add_small(turned, square, out)
+    add_small(square, turned, out)
+    for i in range(n):
+        for j in range(n):
+            out[i, j] *= 2.0
 
 
 @kernel
-def energy_products(X, square, out):  # type: ignore[no-untyped-def]
+def energy_products(X, out):  # type: ignore[no-untyped-def]
+    square = np.empty_like(X)
     product(1.0, X, X, 0.0, square)
     product_of_transpose(2.0, X, square, 0.0, out)
     product_by_transpose(2.0, square, X, 1.0, out)
@@ -104,10 +107,7 @@ def energy_products(X, square, out):  # type: ignore[no-untyped-def]
 def energy_gradient(X: np.ndarray) -> np.ndarray:
     """X and the result: (n, n)."""
     out = np.empty(X.shape, X.dtype)
-    if len(X) <= SMALL:
-        energy_loops(X, out)
-    else:
-        energy_products(X, np.empty(X.shape, X.dtype), out)
+    (energy_loops if len(X) <= SMALL else energy_products)(X, out)
     return out
 
 
