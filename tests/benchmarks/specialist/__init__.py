@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-MODULES = ("products", "classifiers", "factorisations", "networks", "elementwise")
+MODULES = ("products", "classifiers", "factorisations", "networks", "solves", "elementwise")
 
 
 def kernels() -> dict[str, Callable[..., Any]]:

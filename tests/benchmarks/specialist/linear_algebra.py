@@ -123,3 +123,78 @@ def mirror(A):  # type: ignore[no-untyped-def]
             for i in range(top, bottom):
                 for j in range(left, min(i, left + BLOCK)):
                     A[j, i] = A[i, j]
+
+
+@kernel
+def eliminate(A, order):  # type: ignore[no-untyped-def]
+    """Replace A by its factors L and U with rows exchanged; order[k] is the row that was
+    exchanged with k. For sizes at which LAPACK's calls take longer than its work."""
+    n = len(A)
+    for k in range(n):
+        pivot, size = k, abs(A[k, k])
+        for i in range(k + 1, n):
+            if abs(A[i, k]) > size:
+                pivot, size = i, abs(A[i, k])
+        order[k] = pivot
+        if pivot != k:
+            for j in range(n):
+                A[k, j], A[pivot, j] = A[pivot, j], A[k, j]
+        inverse, top = 1.0 / A[k, k], A[k, k + 1 :]
+        for i in range(k + 1, n):
+            factor, row = A[i, k] * inverse, A[i, k + 1 :]
+            A[i, k] = factor
+            for j in range(n - k - 1):
+                row[j] -= factor * top[j]
+
+
+@kernel
+def substitute(A, order, x):  # type: ignore[no-untyped-def]
+    """Solve A x = x with the factors of `eliminate`."""
+    n = len(A)
+    for k in range(n):
+        x[k], x[order[k]] = x[order[k]], x[k]
+    for i in range(n):
+        total = x[i]
+        for j in range(i):
+            total -= A[i, j] * x[j]
+        x[i] = total
+    for i in range(n - 1, -1, -1):
+        total = x[i]
+        for j in range(i + 1, n):
+            total -= A[i, j] * x[j]
+        x[i] = total / A[i, i]
+
+
+@kernel
+def substitute_transposed(A, order, x):  # type: ignore[no-untyped-def]
+    """Solve Aᵀ x = x with the factors of `eliminate`."""
+    n = len(A)
+    for i in range(n):
+        value = x[i] / A[i, i]
+        x[i] = value
+        for j in range(i + 1, n):
+            x[j] -= A[i, j] * value
+    for i in range(n - 1, -1, -1):
+        value = x[i]
+        for j in range(i):
+            x[j] -= A[i, j] * value
+    for k in range(n - 1, -1, -1):
+        x[k], x[order[k]] = x[order[k]], x[k]
+
+
+@kernel
+def invert_definite(A):  # type: ignore[no-untyped-def]
+    """Replace a symmetric positive definite matrix by its inverse, by Gauss and Jordan, which
+    need no exchanges; for a few rows."""
+    n = len(A)
+    for k in range(n):
+        inverse, top = 1.0 / A[k, k], A[k]
+        top[k] = 1.0
+        for j in range(n):
+            top[j] *= inverse
+        for i in range(n):
+            if i != k:
+                row, factor = A[i], A[i, k]
+                row[k] = 0.0
+                for j in range(n):
+                    row[j] -= factor * top[j]
