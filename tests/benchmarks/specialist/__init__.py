@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-MODULES = ("products", "classifiers", "factorisations", "networks", "solves", "elementwise")
+MODULES = ("products", "classifiers", "factorisations", "networks", "solves", "elementwise", "cameras", "mixtures")
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
