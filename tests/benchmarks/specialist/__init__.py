@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-MODULES = ("products", "classifiers", "factorisations", "networks", "solves", "elementwise", "cameras", "mixtures")
+MODULES = ("products", "classifiers", "factorisations", "networks", "solves", "elementwise", "cameras", "mixtures", "filters", "matrix_functions")
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
