@@ -1,13 +1,20 @@
-"""How the kernels are compiled."""
+"""How the kernels are compiled.
+
+Numba's cache knows a kernel by the file it is in: after a change to what kernels of other files
+call, delete the `.nbi` files in `__pycache__`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from numba import config, njit
+from numba import config, extending, njit
 
 Function = Callable[..., Any]
+
+intrinsic: Any = extending.intrinsic
+"""Numba's, whose types say that the intrinsic takes what its compiler takes."""
 
 THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
@@ -23,9 +30,9 @@ def kernel(function: Function) -> Function:
 
 def inlined(function: Function) -> Function:
     """A part of a kernel's loops: Numba would call it from them and vectorise nothing."""
-    compiled: Function = njit(
-        cache=True, error_model="numpy", fastmath=FREE, forceinline=True
-    )(function)
+    compiled: Function = njit(cache=True, error_model="numpy", fastmath=FREE, forceinline=True)(
+        function
+    )
     return compiled
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from numba import njit, types
-from numba.extending import intrinsic
 
-from tests.benchmarks.specialist.compiled import exact
+from tests.benchmarks.specialist.compiled import exact, intrinsic
 
 LOG2_E = 1.4426950408889634
 LOG_2_HIGH, LOG_2_LOW = 0.6931471803691238, 1.9082149292705877e-10
@@ -68,7 +67,7 @@ def vsincos(x):  # type: ignore[no-untyped-def]
     """sin(x) and cos(x), for |x| below about 10⁵."""
     shifted = x * TWO_OVER_PI + MAGIC
     whole = shifted - MAGIC
-    quarter = bits(shifted)
+    quarter: Any = bits(shifted)
     r = ((x - whole * HALF_PI_HIGH) - whole * HALF_PI_MIDDLE) - whole * HALF_PI_LOW
     z = r * r
     s = 1.58962301576546568060e-10

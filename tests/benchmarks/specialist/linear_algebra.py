@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import binding
 from numba import types
 from numba.core import cgutils
-from numba.core.codegen import ll
-from numba.extending import get_cython_function_address, intrinsic
+from numba.extending import get_cython_function_address
 
-from tests.benchmarks.specialist.compiled import kernel
+from tests.benchmarks.specialist.compiled import intrinsic, kernel
 
 ir: Any = cgutils.ir  # type: ignore[attr-defined]
 
@@ -31,7 +31,7 @@ def register() -> None:
     for library, name in (routine.split() for routine in ROUTINES):
         for letter in "sd":
             address = get_cython_function_address(f"scipy.linalg.cython_{library}", letter + name)
-            ll.add_symbol(f"specialist_{letter}{name}", address)
+            binding.add_symbol(f"specialist_{letter}{name}", address)
 
 
 register()
@@ -39,9 +39,9 @@ register()
 
 @intrinsic(prefer_literal=True)
 def call(context: Any, what: Any, arguments: Any) -> Any:
-    """call("gemm NT", (m, n, k, alpha, A, m, ...)) calls SciPy's BLAS or LAPACK routine of that name
-    with these flags first, in the precision of its arrays. Returns the last integer argument as
-    the routine left it, which for LAPACK is `info`.
+    """call("gemm NT", (m, n, k, alpha, A, m, ...)) calls SciPy's BLAS or LAPACK routine of that
+    name with these flags first, in the precision of its arrays. Returns the last integer argument
+    as the routine left it, which for LAPACK is `info`.
 
     An intrinsic, since Numba does not cache kernels that hold pointers of ctypes.
     """
@@ -55,9 +55,7 @@ def call(context: Any, what: Any, arguments: Any) -> Any:
             cgutils.alloca_once_value(builder, ir.Constant(byte, ord(flag))) for flag in flags
         ]
         last = None
-        for kind, value in zip(
-            arguments, cgutils.unpack_tuple(builder, values[1]), strict=True
-        ):
+        for kind, value in zip(arguments, cgutils.unpack_tuple(builder, values[1]), strict=True):
             if isinstance(kind, types.Array):
                 pointers.append(context.make_array(kind)(context, builder, value).data)
             elif isinstance(kind, types.Float):

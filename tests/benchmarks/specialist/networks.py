@@ -36,7 +36,7 @@ def activate(smooth, values, slopes, seconds):  # type: ignore[no-untyped-def]
 def curvatures(smooth, X, Y, W1, W2, packed):  # type: ignore[no-untyped-def]
     """The loss's second derivatives by the activations' arguments: of each sample the lower
     triangle, row by row."""
-    (samples, h), c = (len(X), len(W1)), len(W2)
+    samples, h = len(X), len(W1)
     work = np.empty((4, samples, h))
     values, slopes, seconds, backs = work[0], work[1], work[2], work[3]
     product_by_transpose(1.0, X, W1, 0.0, values)
