@@ -7,34 +7,70 @@ from numba import prange
 
 from tests.benchmarks.specialist.compiled import THREADS, inlined, kernel, parallel
 from tests.benchmarks.specialist.elementary import highest, vexp
-from tests.benchmarks.specialist.linear_algebra import call, mirror
+from tests.benchmarks.specialist.linear_algebra import call, mirror, product_by_transpose
+
+SAMPLES = 32
+"""Samples whose exponentials are computed together."""
+
+
+@inlined
+def dot(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
+
+
+@inlined
+def mean_row(W, p, mean):  # type: ignore[no-untyped-def]
+    """mean = Wᵀ p, by four rows at a time, so that mean is read and written less often."""
+    classes, inputs = W.shape
+    fours = classes // 4 * 4
+    mean[:] = 0.0
+    for k in range(0, fours, 4):
+        first, second, third, fourth = W[k], W[k + 1], W[k + 2], W[k + 3]
+        one, two, three, four = p[k], p[k + 1], p[k + 2], p[k + 3]
+        for j in range(inputs):
+            mean[j] += one * first[j] + two * second[j] + three * third[j] + four * fourth[j]
+    for k in range(fours, classes):
+        row, share = W[k], p[k]
+        for j in range(inputs):
+            mean[j] += share * row[j]
+
+
+@kernel
+def exponentials(p):  # type: ignore[no-untyped-def]
+    for i in range(len(p)):
+        p[i] = vexp(p[i])
 
 
 @kernel
 def softmax_samples(x, W, b, out):  # type: ignore[no-untyped-def]
     classes, inputs = W.shape
-    p, mean = np.empty(classes), np.empty(inputs)
-    for sample in range(len(x)):
-        point, block = x[sample], out[sample]
-        for k in range(classes):
-            row, total = W[k], 0.0
-            for j in range(inputs):
-                total += row[j] * point[j]
-            p[k] = total + b[k]
-        top, total = highest(p), 0.0
-        for k in range(classes):
-            p[k] = vexp(p[k] - top)
-            total += p[k]
-        mean[:] = 0.0
-        for k in range(classes):
-            p[k] /= total
-            row, share = W[k], p[k]
-            for j in range(inputs):
-                mean[j] += share * row[j]
-        for k in range(classes):
-            row, share, result = W[k], p[k], block[k]
-            for j in range(inputs):
-                result[j] = share * (row[j] - mean[j])
+    p, mean = np.empty((SAMPLES, classes)), np.empty(inputs)
+    for first in range(0, len(x), SAMPLES):
+        samples = min(SAMPLES, len(x) - first)
+        product_by_transpose(1.0, x[first : first + samples], W, 0.0, p[:samples])
+        for sample in range(samples):
+            share = p[sample]
+            for k in range(classes):
+                share[k] += b[k]
+            top = highest(share)
+            for k in range(classes):
+                share[k] -= top
+        exponentials(p[:samples].reshape(-1))
+        for sample in range(samples):
+            share, total = p[sample], 0.0
+            for k in range(classes):
+                total += share[k]
+            total = 1.0 / total
+            for k in range(classes):
+                share[k] *= total
+            mean_row(W, share, mean)
+            for k in range(classes):
+                row, factor, result = W[k], share[k], out[first + sample, k]
+                for j in range(inputs):
+                    result[j] = factor * (row[j] - mean[j])
 
 
 @parallel
@@ -53,14 +89,6 @@ def softmax_jacobian(x: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
     else:
         softmax_samples(x, W, b, out)
     return out
-
-
-@inlined
-def dot(a, b):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for j in range(len(a)):
-        total += a[j] * b[j]
-    return total
 
 
 @kernel

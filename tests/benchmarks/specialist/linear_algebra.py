@@ -178,21 +178,3 @@ def substitute_transposed(A, order, x):  # type: ignore[no-untyped-def]
             x[j] -= A[i, j] * value
     for k in range(n - 1, -1, -1):
         x[k], x[order[k]] = x[order[k]], x[k]
-
-
-@kernel
-def invert_definite(A):  # type: ignore[no-untyped-def]
-    """Replace a symmetric positive definite matrix by its inverse, by Gauss and Jordan, which
-    need no exchanges; for a few rows."""
-    n = len(A)
-    for k in range(n):
-        inverse, top = 1.0 / A[k, k], A[k]
-        top[k] = 1.0
-        for j in range(n):
-            top[j] *= inverse
-        for i in range(n):
-            if i != k:
-                row, factor = A[i], A[i, k]
-                row[k] = 0.0
-                for j in range(n):
-                    row[j] -= factor * top[j]

@@ -7,14 +7,19 @@ from numba import prange
 
 from tests.benchmarks.specialist.compiled import THREADS, kernel, parallel
 from tests.benchmarks.specialist.linear_algebra import (
-    add_small,
     call,
     eliminate,
-    invert_definite,
     mirror,
     product,
+    product_of_transpose,
     substitute,
     substitute_transposed,
+)
+from tests.benchmarks.specialist.triangular import (
+    between,
+    between_transposed,
+    factor_block,
+    factorise,
 )
 
 SMALL = 24
@@ -145,99 +150,85 @@ def solve_jacobian(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def nll_loops(S, C, out):  # type: ignore[no-untyped-def]
+def nll_inverse(S, C, out):  # type: ignore[no-untyped-def]
     n = len(S)
-    inverse, half = S.copy(), np.zeros_like(S)
-    invert_definite(inverse)
-    add_small(inverse, C, half)
+    L, W = S.copy(), np.empty_like(S)
+    factor_block(L, W)
+    inverse, half = np.empty_like(S), L
+    product_of_transpose(1.0, W, W, 0.0, inverse)
+    product(-1.0, inverse, C, 0.0, half)
     for i in range(n):
         for j in range(n):
-            half[i, j] = -half[i, j]
             out[i, j] = inverse[i, j]
-    add_small(half, inverse, out)
+    product(1.0, half, inverse, 1.0, out)
 
 
 @kernel
-def nll_routines(S, C, out):  # type: ignore[no-untyped-def]
-    """Of the last product, which is symmetric, the blocks below the diagonal."""
+def nll_blocks(S, C, out):  # type: ignore[no-untyped-def]
+    """S⁻¹ (S - C) S⁻¹, in which no inverse is needed."""
     n = len(S)
-    inverse, half = S.copy(), np.empty_like(S)
-    call("potrf U", (n, inverse, n, 0))
-    call("potri U", (n, inverse, n, 0))
-    mirror(inverse)
-    product(1.0, inverse, C, 0.0, half)
-    out[:] = inverse
-    step = max(48, n // 4)
-    for top in range(0, n, step):
-        bottom = min(n, top + step)
-        call(
-            "gemm NN",
-            (bottom, bottom - top, n, -1.0, inverse, n, half[top:bottom], n, 1.0, out[top:], n),
-        )
-    mirror(out)
+    L, M = S.copy(), np.empty_like(S)
+    for i in range(n):
+        for j in range(n):
+            M[i, j] = S[i, j] - C[i, j]
+    inverses = factorise(L)
+    between(L, inverses, M, out)
+    between_transposed(L, inverses, M, out)
 
 
 def nll_gradient(S: np.ndarray, C: np.ndarray) -> np.ndarray:
     """S, C and the result: (n, n)."""
     out = np.empty(S.shape, S.dtype)
-    (nll_loops if len(S) <= 12 else nll_routines)(S, C, out)
+    (nll_inverse if len(S) <= 60 else nll_blocks)(S, C, out)
     return out
 
 
 @kernel
-def cholesky_routines(S, cotangent, out):  # type: ignore[no-untyped-def]
-    """L⁻ᵀ M L⁻¹, where M is half of the lower triangle of Lᵀ tril(cotangent), mirrored."""
+def cholesky_blocks(S, cotangent, out):  # type: ignore[no-untyped-def]
+    """L⁻ᵀ M L⁻¹, where M is half of the lower triangle of Lᵀ tril(cotangent), mirrored; of that
+    product the blocks from the diagonal on."""
     n = len(S)
-    L = S.copy()
-    call("potrf U", (n, L, n, 0))
+    L, M, lower = S.copy(), np.empty_like(S), np.empty_like(S)
+    inverses = factorise(L)
     for i in range(n):
-        out[i, : i + 1] = cotangent[i, : i + 1]
-        out[i, i + 1 :] = 0.0
-    call("trmm RUTN", (n, n, 0.5, L, n, out, n))
-    mirror(out)
-    call("trsm LUNN", (n, n, 1.0, L, n, out, n))
-    call("trsm RUTN", (n, n, 1.0, L, n, out, n))
+        for j in range(i + 1):
+            lower[i, j] = cotangent[i, j]
+        for j in range(i + 1, n):
+            lower[i, j] = L[i, j] = 0.0
+    step = max(32, n // 8)
+    for top in range(0, n, step):
+        rows = min(step, n - top)
+        below, panel, part = lower[top:], L[top:, top:], M[top:]
+        call(
+            "gemm NT",
+            (top + rows, rows, n - top, 0.5, below, n, panel, n, 0.0, part, n),
+        )
+    mirror(M)
+    between_transposed(L, inverses, M, out)
 
 
 @kernel
-def cholesky_loops(S, cotangent, out):  # type: ignore[no-untyped-def]
-    """With the inverse W of L and the lower triangle M, both by rows: Wᵀ M W."""
+def cholesky_inverse(S, cotangent, out):  # type: ignore[no-untyped-def]
+    """The same with the inverse of L."""
     n = len(S)
-    L, W, M = S.copy(), np.zeros_like(S), np.zeros_like(S)
+    L, W, M = S.copy(), np.empty_like(S), np.zeros_like(S)
+    factor_block(L, W)
     for i in range(n):
-        for j in range(i + 1):
-            total = L[i, j]
-            for k in range(j):
-                total -= L[i, k] * L[j, k]
-            L[i, j] = total / L[j, j] if j < i else np.sqrt(total)
-    for i in range(n):
-        scale = 1.0 / L[i, i]
-        for k in range(i):
-            factor = -L[i, k] * scale
-            for j in range(k + 1):
-                W[i, j] += factor * W[k, j]
-        W[i, i] = scale
         for k in range(i + 1):
-            factor = 0.5 * L[i, k]
+            factor, row = 0.5 * L[i, k], M[k]
             for j in range(k + 1):
-                M[k, j] += factor * cotangent[i, j]
-    L[:] = 0.0
+                row[j] += factor * cotangent[i, j]
     for i in range(n):
         for j in range(i):
             M[j, i] = M[i, j]
-    add_small(M, W, L)
-    out[:] = 0.0
-    for k in range(n):
-        for i in range(k + 1):
-            factor = W[k, i]
-            for j in range(n):
-                out[i, j] += factor * L[k, j]
+    product(1.0, M, W, 0.0, L)
+    product_of_transpose(1.0, W, L, 0.0, out)
 
 
 def cholesky_vjp(S: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
     """S, cotangent and the result: (n, n)."""
     out = np.empty(S.shape)
-    (cholesky_loops if len(S) <= 16 else cholesky_routines)(S, cotangent, out)
+    (cholesky_inverse if len(S) <= 30 else cholesky_blocks)(S, cotangent, out)
     return out
 
 
