@@ -12,7 +12,7 @@ from typing import Any
 
 MODULES = (
     *("products", "classifiers", "factorisations", "networks", "solves", "matrix_functions"),
-    *("cameras", "filters", "mixtures", "elementwise"),
+    *("cameras", "filters", "mixtures", "elementwise", "batches"),
 )
 SINGLE = ("X X vjp", "tr((X X)ᵀ X X) gradient")
 """The rows whose kernels are as good in float32."""

@@ -129,7 +129,7 @@ def projection_jacobian(
     """Each: (batch, 3); the results: (batch, 2, 3)."""
     shape = (len(w), 2, 3)
     outs = np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape)
-    if THREADS > 1 and len(w) >= 400:
+    if THREADS > 1 and len(w) >= 1500:
         project_parts(THREADS, w, t, lens, p, *outs)
     else:
         project_samples(w, t, lens, p, *outs)

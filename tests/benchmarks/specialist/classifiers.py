@@ -84,7 +84,7 @@ def softmax_parts(parts, x, W, b, out):  # type: ignore[no-untyped-def]
 def softmax_jacobian(x: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
     """x: (batch, d), W: (c, d), b: (c,); the result: (batch, c, d)."""
     out = np.empty((len(x), *W.shape))
-    if THREADS > 1 and out.size > 10_000:
+    if THREADS > 1 and out.size > 50_000:
         softmax_parts(THREADS, x, W, b, out)
     else:
         softmax_samples(x, W, b, out)

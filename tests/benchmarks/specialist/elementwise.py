@@ -42,7 +42,7 @@ def chain_parts(parts, x, out):  # type: ignore[no-untyped-def]
 def chain_gradient(x: np.ndarray) -> np.ndarray:
     """x and the result: (n,)."""
     out = np.empty(len(x))
-    if THREADS > 1 and len(x) > 5000:
+    if THREADS > 1 and len(x) > 20_000:
         chain_parts(THREADS, x, out)
     else:
         chain_part(x, out)

@@ -53,7 +53,7 @@ def plain_hessian(T: np.ndarray, U: np.ndarray, V: np.ndarray) -> np.ndarray:
     """U, V: (n, k); the result: (n, k, n, k)."""
     n, k = U.shape
     out = np.empty((n, k, n, k))
-    if THREADS > 1 and out.size > 20_000:
+    if THREADS > 1 and out.size > 100_000:
         block = np.empty((1, k, k))
         plain_block(V, block)
         place_blocks_parts(THREADS, block, out)
@@ -97,7 +97,7 @@ def masked_hessian(T: np.ndarray, M: np.ndarray, U: np.ndarray, V: np.ndarray) -
     """M: (n, n), U, V: (n, k); the result: (n, k, n, k)."""
     n, k = U.shape
     out = np.empty((n, k, n, k))
-    if THREADS > 1 and out.size > 20_000:
+    if THREADS > 1 and out.size > 100_000:
         blocks = np.empty((n, k, k))
         masked_blocks(M, V, blocks)
         place_blocks_parts(THREADS, blocks, out)

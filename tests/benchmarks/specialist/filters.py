@@ -218,7 +218,7 @@ def kalman_vjps(
 ) -> tuple[np.ndarray, ...]:
     """x, cotangent: (batch, 6), P: (batch, 6, 6), H: (3, 6), R: (3, 3), z: (batch, 3)."""
     outs = np.empty(x.shape), np.empty(P.shape), np.empty(z.shape)
-    if THREADS > 1 and len(x) >= 400:
+    if THREADS > 1 and len(x) >= 1000:
         update_parts(THREADS, x, P, H, R, z, cotangent, *outs)
     else:
         update_samples(x, P, H, R, z, cotangent, *outs)

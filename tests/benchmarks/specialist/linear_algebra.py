@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import binding
 from numba import types
 from numba.core import cgutils
@@ -178,3 +179,47 @@ def substitute_transposed(A, order, x):  # type: ignore[no-untyped-def]
             x[j] -= A[i, j] * value
     for k in range(n - 1, -1, -1):
         x[k], x[order[k]] = x[order[k]], x[k]
+
+
+@kernel
+def invert(A):  # type: ignore[no-untyped-def]
+    """A⁻¹, by loops for a few rows."""
+    n = len(A)
+    inverse = A.copy()
+    if n > 24:
+        pivots, work = np.empty(n, np.int32), np.empty(n * 32)
+        call("getrf", (n, n, inverse, n, pivots, 0))
+        call("getri", (n, inverse, n, pivots, work, n * 32, 0))
+        return inverse
+    exchange_and_clear(inverse)
+    return inverse
+
+
+@kernel
+def exchange_and_clear(inverse):  # type: ignore[no-untyped-def]
+    """Replace a matrix by its inverse, by Gauss and Jordan."""
+    n = len(inverse)
+    order = np.empty(n, np.int64)
+    for k in range(n):
+        pivot, size = k, abs(inverse[k, k])
+        for i in range(k + 1, n):
+            if abs(inverse[i, k]) > size:
+                pivot, size = i, abs(inverse[i, k])
+        order[k] = pivot
+        if pivot != k:
+            for j in range(n):
+                inverse[k, j], inverse[pivot, j] = inverse[pivot, j], inverse[k, j]
+        factor, top = 1.0 / inverse[k, k], inverse[k]
+        top[k] = 1.0
+        for j in range(n):
+            top[j] *= factor
+        for i in range(n):
+            if i != k:
+                row, factor = inverse[i], inverse[i, k]
+                row[k] = 0.0
+                for j in range(n):
+                    row[j] -= factor * top[j]
+    for k in range(n - 1, -1, -1):
+        if order[k] != k:
+            for i in range(n):
+                inverse[i, k], inverse[i, order[k]] = inverse[i, order[k]], inverse[i, k]

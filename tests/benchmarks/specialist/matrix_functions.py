@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.benchmarks.specialist.compiled import kernel
 from tests.benchmarks.specialist.linear_algebra import (
-    call,
+    invert,
     product,
 )
 
@@ -98,17 +98,17 @@ def exponential_kernel(X, cotangent, out):  # type: ignore[no-untyped-def]
     product(1.0, A, W, 0.0, U)
     product(1.0, A, by_W, 0.0, by_U)
     product(1.0, E, W, 1.0, by_U)
-    R, factors, difference, pivots = even[2], high, by_high, np.empty(n, np.int32)
+    R, bottom, difference, right, top = even[2], high, by_high, tangents[0], tangents[1]
     for i in range(n):
         for j in range(n):
-            R[i, j] = V[i, j] + U[i, j]
-            factors[i, j] = V[i, j] - U[i, j]
-            out[i, j] = by_V[i, j] + by_U[i, j]
+            top[i, j] = V[i, j] + U[i, j]
+            bottom[i, j] = V[i, j] - U[i, j]
+            right[i, j] = by_V[i, j] + by_U[i, j]
             difference[i, j] = by_V[i, j] - by_U[i, j]
-    call("getrf", (n, n, factors, n, pivots, 0))
-    call("getrs N", (n, n, factors, n, pivots, R, n, 0))
-    product(-1.0, R, difference, 1.0, out)
-    call("getrs N", (n, n, factors, n, pivots, out, n, 0))
+    inverse = invert(bottom)
+    product(1.0, inverse, top, 0.0, R)
+    product(-1.0, R, difference, 1.0, right)
+    product(1.0, right, inverse, 0.0, out)
     for left in range(halvings, 0, -1):
         difference[:] = out
         product(1.0, R, difference, 0.0, out)

@@ -120,7 +120,7 @@ def mixture_gradient(
 ) -> tuple[np.ndarray, ...]:
     """S: (N, d), a: (K,), mu, q: (K, d); the results as a, mu and q."""
     outs = np.empty(a.shape), np.empty(q.shape), np.empty(q.shape)
-    if THREADS > 1 and len(S) * q.size > 10_000:
+    if THREADS > 1 and len(S) * q.size > 60_000:
         mixture_parts(THREADS, S, a, mu, q, *outs)
     else:
         mixture_whole(S, a, mu, q, *outs)

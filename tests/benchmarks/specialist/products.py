@@ -73,7 +73,7 @@ def square_jacobian(X: np.ndarray) -> np.ndarray:
     """X: (n, n); the result: (n, n, n, n)."""
     n = len(X)
     out = np.empty((n, n, n, n), X.dtype)
-    if THREADS > 1 and n >= 16:
+    if THREADS > 1 and n >= 20:
         square_blocks_parts(THREADS, X, out)
     else:
         square_blocks(0, X, out)
@@ -185,7 +185,7 @@ def chain_vjp(
     n = len(d)
     shape = (n, n)
     outs = np.empty(shape), np.empty(shape), np.empty(shape), np.empty(n)
-    if THREADS > 1 and n >= 100:
+    if THREADS > 1 and n >= 200:
         chain_parts(THREADS, A, B, C, d, cotangent, *outs)
     else:
         chain_whole(A, B, C, d, cotangent, *outs)
@@ -211,7 +211,7 @@ def hadamard_jacobian(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a, b: (n,); the result: (n, n)."""
     n = len(b)
     out = np.empty((n, n), b.dtype)
-    if THREADS > 1 and n >= 200:
+    if THREADS > 1 and n >= 400:
         diagonal_parts(THREADS, b, out)
     else:
         diagonal_rows(0, b, out)

@@ -9,6 +9,7 @@ from tests.benchmarks.specialist.compiled import THREADS, kernel, parallel
 from tests.benchmarks.specialist.linear_algebra import (
     call,
     eliminate,
+    invert,
     mirror,
     product,
     product_of_transpose,
@@ -64,43 +65,6 @@ def solve_vjp(A: np.ndarray, b: np.ndarray, cotangent: np.ndarray) -> tuple[np.n
 
 
 @kernel
-def invert(A):  # type: ignore[no-untyped-def]
-    """A⁻¹, by Gauss and Jordan for a few rows."""
-    n = len(A)
-    inverse = A.copy()
-    if n > SMALL:
-        pivots, work = np.empty(n, np.int32), np.empty(n * 32)
-        call("getrf", (n, n, inverse, n, pivots, 0))
-        call("getri", (n, inverse, n, pivots, work, n * 32, 0))
-        return inverse
-    order = np.empty(n, np.int64)
-    for k in range(n):
-        pivot, size = k, abs(inverse[k, k])
-        for i in range(k + 1, n):
-            if abs(inverse[i, k]) > size:
-                pivot, size = i, abs(inverse[i, k])
-        order[k] = pivot
-        if pivot != k:
-            for j in range(n):
-                inverse[k, j], inverse[pivot, j] = inverse[pivot, j], inverse[k, j]
-        factor, top = 1.0 / inverse[k, k], inverse[k]
-        top[k] = 1.0
-        for j in range(n):
-            top[j] *= factor
-        for i in range(n):
-            if i != k:
-                row, factor = inverse[i], inverse[i, k]
-                row[k] = 0.0
-                for j in range(n):
-                    row[j] -= factor * top[j]
-    for k in range(n - 1, -1, -1):
-        if order[k] != k:
-            for i in range(n):
-                inverse[i, k], inverse[i, order[k]] = inverse[i, order[k]], inverse[i, k]
-    return inverse
-
-
-@kernel
 def solve_jacobian_rows(inverse, x, out):  # type: ignore[no-untyped-def]
     n = len(x)
     for i in range(len(out)):
@@ -142,7 +106,7 @@ def solve_jacobian(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A: (n, n), b: (n,); the result: (n, n, n)."""
     n = len(b)
     out = np.empty((n, n, n))
-    if THREADS > 1 and out.size > 20_000:
+    if THREADS > 1 and out.size > 100_000:
         solve_jacobian_parts(THREADS, A, b, out)
     else:
         solve_jacobian_whole(A, b, out)
