@@ -190,12 +190,24 @@ def attentions_kernel(Q, K, V, cotangent, by_Q, by_K, by_V):  # type: ignore[no-
         attention_kernel(Q[i], K[i], V[i], cotangent[i], by_Q[i], by_K[i], by_V[i])
 
 
+@parallel
+def attentions_parts(parts, Q, K, V, cotangent, by_Q, by_K, by_V):  # type: ignore[no-untyped-def]
+    """BLAS computes products of this size in the thread that calls it."""
+    n = len(Q)
+    for part in prange(parts):
+        s, e = n * part // parts, n * (part + 1) // parts
+        attentions_kernel(Q[s:e], K[s:e], V[s:e], cotangent[s:e], by_Q[s:e], by_K[s:e], by_V[s:e])
+
+
 def attentions_vjp(
     Q: np.ndarray, K: np.ndarray, V: np.ndarray, cotangent: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """All: (batch, n, d)."""
     outs = np.empty(Q.shape), np.empty(Q.shape), np.empty(Q.shape)
-    attentions_kernel(Q, K, V, cotangent, *outs)
+    if THREADS > 1 and len(Q) > 1:
+        attentions_parts(THREADS, Q, K, V, cotangent, *outs)
+    else:
+        attentions_kernel(Q, K, V, cotangent, *outs)
     return outs
 
 

@@ -17,10 +17,13 @@ from tests.benchmarks.specialist.linear_algebra import (
     substitute_transposed,
 )
 from tests.benchmarks.specialist.triangular import (
+    add_symmetric,
     between,
     between_transposed,
     factor_block,
     factorise,
+    lower_square,
+    solve,
 )
 
 SMALL = 24
@@ -117,14 +120,21 @@ def solve_jacobian(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 def nll_inverse(S, C, out):  # type: ignore[no-untyped-def]
     n = len(S)
     L, W = S.copy(), np.empty_like(S)
-    factor_block(L, W)
+    if n <= 24:
+        factor_block(L, W)
+    else:
+        inverses = factorise(L)
+        for i in range(n):
+            W[i] = 0.0
+            W[i, i] = 1.0
+        solve(L, inverses, W, False)
     inverse, half = np.empty_like(S), L
-    product_of_transpose(1.0, W, W, 0.0, inverse)
+    lower_square(W, inverse)
     product(-1.0, inverse, C, 0.0, half)
     for i in range(n):
         for j in range(n):
             out[i, j] = inverse[i, j]
-    product(1.0, half, inverse, 1.0, out)
+    add_symmetric(half, inverse, out)
 
 
 @kernel
@@ -143,7 +153,7 @@ def nll_blocks(S, C, out):  # type: ignore[no-untyped-def]
 def nll_gradient(S: np.ndarray, C: np.ndarray) -> np.ndarray:
     """S, C and the result: (n, n)."""
     out = np.empty(S.shape, S.dtype)
-    (nll_inverse if len(S) <= 60 else nll_blocks)(S, C, out)
+    (nll_inverse if len(S) <= 110 else nll_blocks)(S, C, out)
     return out
 
 

@@ -125,6 +125,33 @@ def solve_transposed(L, inverses, B, half):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def lower_square(W, out):  # type: ignore[no-untyped-def]
+    """Set out to Wᵀ W for a lower triangle W: of two halves of the rows, the blocks that are not
+    above the diagonal, with those rows of W that are not zero there."""
+    n = len(W)
+    half = n // 2 if n >= 64 else 0
+    if half:
+        call("gemm NT", (half, half, n, 1.0, W, n, W, n, 0.0, out, n))
+    rows, below, part = n - half, W[half:], out[half:]
+    call("gemm NT", (n, rows, rows, 1.0, below, n, below[:, half:], n, 0.0, part, n))
+    if half:
+        mirror(out)
+
+
+@kernel
+def add_symmetric(A, B, out):  # type: ignore[no-untyped-def]
+    """Add A B, which is symmetric, to out: of two halves of the rows what is not above the
+    diagonal."""
+    n = len(A)
+    half = n // 2 if n >= 64 else 0
+    if half:
+        call("gemm NN", (half, half, n, 1.0, B, n, A, n, 1.0, out, n))
+    call("gemm NN", (n, n - half, n, 1.0, B, n, A[half:], n, 1.0, out[half:], n))
+    if half:
+        mirror(out)
+
+
+@kernel
 def transpose(A, out):  # type: ignore[no-untyped-def]
     """In blocks that stay in the cache."""
     n = len(A)
