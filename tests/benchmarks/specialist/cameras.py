@@ -11,8 +11,6 @@ from tests.benchmarks.specialist.elementary import vsincos
 LANES = 16
 """Samples at a time."""
 
-_ = LANES
-
 
 @kernel
 def project(a, o):  # type: ignore[no-untyped-def]
@@ -22,10 +20,11 @@ def project(a, o):  # type: ignore[no-untyped-def]
     The rotation by its vector after G. Gallego and A. Yezzi (2015), with its columns written as
     cross products; distortion and division by the chain rule.
     """
+    n = LANES
     for s in range(LANES):
-        w0, w1, w2 = a[s], a[s + _], a[s + 2 * _]
-        focal, k1, k2 = a[s + 6 * _], a[s + 7 * _], a[s + 8 * _]
-        p0, p1, p2 = a[s + 9 * _], a[s + 10 * _], a[s + 11 * _]
+        w0, w1, w2 = a[s], a[s + n], a[s + 2 * n]
+        focal, k1, k2 = a[s + 6 * n], a[s + 7 * n], a[s + 8 * n]
+        p0, p1, p2 = a[s + 9 * n], a[s + 10 * n], a[s + 11 * n]
         square = w0 * w0 + w1 * w1 + w2 * w2
         angle = np.sqrt(square)
         sine, cosine = vsincos(angle)
@@ -41,8 +40,8 @@ def project(a, o):  # type: ignore[no-untyped-def]
         m0 = r00 * p0 + r01 * p1 + r02 * p2
         m1 = r10 * p0 + r11 * p1 + r12 * p2
         m2 = r20 * p0 + r21 * p1 + r22 * p2
-        depth = -1.0 / (m2 + a[s + 5 * _])
-        x, y = (m0 + a[s + 3 * _]) * depth, (m1 + a[s + 4 * _]) * depth
+        depth = -1.0 / (m2 + a[s + 5 * n])
+        x, y = (m0 + a[s + 3 * n]) * depth, (m1 + a[s + 4 * n]) * depth
         s2 = x * x + y * y
         stretch = 1.0 + s2 * (k1 + s2 * k2)
         slope = 2.0 * focal * (k1 + 2.0 * k2 * s2)
@@ -52,12 +51,12 @@ def project(a, o):  # type: ignore[no-untyped-def]
         t00, t01 = b00 * depth, b01 * depth
         t10, t11 = t01, b11 * depth
         t02, t12 = t00 * x + t01 * y, t10 * x + t11 * y
-        o[s + 6 * _], o[s + 7 * _], o[s + 8 * _] = t00, t01, t02
-        o[s + 9 * _], o[s + 10 * _], o[s + 11 * _] = t10, t11, t12
+        o[s + 6 * n], o[s + 7 * n], o[s + 8 * n] = t00, t01, t02
+        o[s + 9 * n], o[s + 10 * n], o[s + 11 * n] = t10, t11, t12
         # by lens
-        o[s + 12 * _], o[s + 15 * _] = stretch * x, stretch * y
-        o[s + 13 * _], o[s + 16 * _] = focal * s2 * x, focal * s2 * y
-        o[s + 14 * _], o[s + 17 * _] = focal * s2 * s2 * x, focal * s2 * s2 * y
+        o[s + 12 * n], o[s + 15 * n] = stretch * x, stretch * y
+        o[s + 13 * n], o[s + 16 * n] = focal * s2 * x, focal * s2 * y
+        o[s + 14 * n], o[s + 17 * n] = focal * s2 * s2 * x, focal * s2 * s2 * y
         # by p
         u0 = t00 * r00 + t01 * r10 + t02 * r20
         u1 = t00 * r01 + t01 * r11 + t02 * r21
@@ -65,8 +64,8 @@ def project(a, o):  # type: ignore[no-untyped-def]
         v0 = t10 * r00 + t11 * r10 + t12 * r20
         v1 = t10 * r01 + t11 * r11 + t12 * r21
         v2 = t10 * r02 + t11 * r12 + t12 * r22
-        o[s + 18 * _], o[s + 19 * _], o[s + 20 * _] = u0, u1, u2
-        o[s + 21 * _], o[s + 22 * _], o[s + 23 * _] = v0, v1, v2
+        o[s + 18 * n], o[s + 19 * n], o[s + 20 * n] = u0, u1, u2
+        o[s + 21 * n], o[s + 22 * n], o[s + 23 * n] = v0, v1, v2
         # by w, -u [p] B with B = (w wᵀ + (Rᵀ - I) [w]) / |w|²: -u [p] is p × u
         c0, c1, c2 = p1 * u2 - p2 * u1, p2 * u0 - p0 * u2, p0 * u1 - p1 * u0
         e0, e1, e2 = p1 * v2 - p2 * v1, p2 * v0 - p0 * v2, p0 * v1 - p1 * v0
@@ -82,11 +81,11 @@ def project(a, o):  # type: ignore[no-untyped-def]
         h21 = (w2 * w1 - r02 * w2 + d22 * w0) * over
         h22 = (w2 * w2 + r02 * w1 - r12 * w0) * over
         o[s] = c0 * h00 + c1 * h10 + c2 * h20
-        o[s + _] = c0 * h01 + c1 * h11 + c2 * h21
-        o[s + 2 * _] = c0 * h02 + c1 * h12 + c2 * h22
-        o[s + 3 * _] = e0 * h00 + e1 * h10 + e2 * h20
-        o[s + 4 * _] = e0 * h01 + e1 * h11 + e2 * h21
-        o[s + 5 * _] = e0 * h02 + e1 * h12 + e2 * h22
+        o[s + n] = c0 * h01 + c1 * h11 + c2 * h21
+        o[s + 2 * n] = c0 * h02 + c1 * h12 + c2 * h22
+        o[s + 3 * n] = e0 * h00 + e1 * h10 + e2 * h20
+        o[s + 4 * n] = e0 * h01 + e1 * h11 + e2 * h21
+        o[s + 5 * n] = e0 * h02 + e1 * h12 + e2 * h22
 
 
 @kernel

@@ -141,7 +141,7 @@ def small_hessian(
     out = np.empty((h, d, h, d))
     if len(X) == 1:
         small_single(smooth, X, Y, W1, W2, out)
-    elif THREADS > 1 and out.size > 20_000:
+    elif THREADS > 1 and out.size > 500_000:
         sums = np.empty((h * (h + 1) // 2, d * (d + 1) // 2))
         small_products(smooth, X, Y, W1, W2, sums)
         spread_parts(THREADS, sums, out)
