@@ -18,11 +18,12 @@ from rich.console import Console
 from derivatrix.compiler.evaluate import evaluate_all
 from tests.benchmarks import machine, plot, race, table, timing
 from tests.benchmarks.__main__ import main
-from tests.benchmarks.contestants import CONTESTANTS
+from tests.benchmarks.contestants import CONTESTANTS, FRAMEWORKS
 from tests.benchmarks.contestants.base import Candidate, Contestant, Unable
 from tests.benchmarks.race import Entry, Failed, Outcome, Worker
-from tests.benchmarks.record import Case, Row, cases, device_cases
+from tests.benchmarks.record import Case, Row, cases, device_cases, flat
 from tests.benchmarks.rows import ROWS, case_of
+from tests.benchmarks.specialist import kernels
 from tests.benchmarks.worker import Prepared, Turn
 
 HADAMARD = "a * b jacobian"
@@ -67,6 +68,19 @@ def test_names_are_unique() -> None:
     assert len({name for name, *_ in functions}) == len(functions)
     for row in ROWS:
         assert {*row.without} <= {"jax", "torch", "pytensor", "casadi", "autograd"}
+
+
+@pytest.mark.parametrize("name", kernels())
+def test_a_specialists_kernel_is_right(name: str) -> None:
+    case = case_of(name, 0, "float64")
+    results = kernels()[name](*case.arguments())
+    assert case.error(flat(results), case.expected()) < case.tolerance
+
+
+def test_the_specialist_is_no_framework() -> None:
+    assert "specialist" in CONTESTANTS
+    others = {"derivatrix", "by-hand", "specialist", "derivatrix-kept", "casadi-kept"}
+    assert {*CONTESTANTS} - others == {*FRAMEWORKS}
 
 
 class Rival:
@@ -134,6 +148,18 @@ def test_tables_show_losses_first(tmp_path: Path) -> None:
     assert "0.25" in console.export_text()
     plot.pictures(outcomes, names, tmp_path / "times.png")
     assert (tmp_path / "times.png").stat().st_size > 1000
+
+
+def test_the_specialist_is_compared_apart() -> None:
+    outcomes = [outcome(4e-6, 8e-6, specialist=Rival(2e-6)), outcome(1e-6, 2e-6, size=1)]
+    assert table.best(outcomes[0]) == ("jax", outcomes[0].entries["jax"])
+    assert table.specialist_ratio(outcomes[0]) == 0.5
+    header, first, second = table.times(outcomes, ["derivatrix"], table.Notes())
+    column = header.index("specialist")
+    assert (first[column], second[column]) == ("0.50", "-")
+    text = table.summary(outcomes)
+    assert "specialist's time over derivatrix's is 0.50 (geometric mean of 1 cases)" in text
+    assert "below 1 in 1 of them" in text
 
 
 def test_failures_come_before_losses() -> None:

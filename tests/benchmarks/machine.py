@@ -30,6 +30,7 @@ def environment(threads: int, scratch: Path, device: str = "") -> dict[str, str]
         **dict.fromkeys(POOLS, str(threads)),
         "JAX_PLATFORMS": device or "cpu",
         "DERIVATRIX_CACHE": str(scratch / "derivatrix"),
+        "NUMBA_CACHE_DIR": str(scratch / "numba"),
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / "torch"),
         "PYTENSOR_FLAGS": f"base_compiledir={scratch / 'pytensor'}",
     }

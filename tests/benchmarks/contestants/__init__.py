@@ -10,6 +10,7 @@ from tests.benchmarks.contestants.base import Contestant
 PLACES = {
     "derivatrix": ("derivatrix", "Derivatrix"),
     "by-hand": ("by_hand", "ByHand"),
+    "specialist": ("specialist", "Specialist"),
     "jax": ("jax", "Jax"),
     "torch": ("torch", "Eager"),
     "torch-compile": ("torch", "Compiled"),
@@ -33,7 +34,7 @@ ON_DEVICE = {
 """The same for those on a CUDA device."""
 
 CONTESTANTS = tuple(PLACES)
-FRAMEWORKS = CONTESTANTS[2:-2]
+FRAMEWORKS = CONTESTANTS[3:-2]
 """Those that the ratio compares derivatrix with: like it they return new arrays."""
 
 

@@ -1,0 +1,130 @@
+"""The gradient of a mixture of Gaussians."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import prange
+
+from tests.benchmarks.specialist.compiled import THREADS, kernel, parallel
+from tests.benchmarks.specialist.elementary import vexp
+
+LANES = 64
+"""Samples at a time, side by side: what belongs to them stays in the nearest cache."""
+
+
+@kernel
+def mixture_sums(S, logs, mu, precision, totals, by_mu, by_q):  # type: ignore[no-untyped-def]
+    """The sums over samples of r, r (S - mu) and r (S - mu)², with the responsibilities r.
+
+    S: (N, d); logs: (K,), what does not depend on samples; mu, precision, by_mu, by_q: (K, d).
+    """
+    (count, d), clusters = S.shape, len(logs)
+    columns, r = np.zeros((d, LANES)), np.empty((clusters, LANES))
+    top, sums = np.empty(LANES), np.empty(LANES)
+    totals[:] = 0.0
+    by_mu[:] = 0.0
+    by_q[:] = 0.0
+    for first in range(0, count, LANES):
+        lanes = min(LANES, count - first)
+        for lane in range(lanes):
+            for j in range(d):
+                columns[j, lane] = S[first + lane, j]
+        top[:] = -np.inf
+        for k in range(clusters):
+            row = r[k]
+            row[:] = logs[k]
+            for j in range(d):
+                column, mean, half = columns[j], mu[k, j], 0.5 * precision[k, j]
+                for lane in range(LANES):
+                    difference = column[lane] - mean
+                    row[lane] -= half * difference * difference
+            for lane in range(LANES):
+                top[lane] = max(top[lane], row[lane])
+        sums[:] = 0.0
+        for k in range(clusters):
+            row = r[k]
+            for lane in range(LANES):
+                e = vexp(row[lane] - top[lane])
+                row[lane] = e
+                sums[lane] += e
+        for lane in range(LANES):
+            sums[lane] = 1.0 / sums[lane] if lane < lanes else 0.0
+        for k in range(clusters):
+            row, total = r[k], 0.0
+            for lane in range(LANES):
+                row[lane] *= sums[lane]
+                total += row[lane]
+            totals[k] += total
+            for j in range(d):
+                column, mean, one, two = columns[j], mu[k, j], 0.0, 0.0
+                for lane in range(LANES):
+                    difference = column[lane] - mean
+                    part = row[lane] * difference
+                    one += part
+                    two += part * difference
+                by_mu[k, j] += one
+                by_q[k, j] += two
+
+
+@kernel
+def constants(a, q, logs, precision):  # type: ignore[no-untyped-def]
+    clusters, d = q.shape
+    for k in range(clusters):
+        total = a[k]
+        for j in range(d):
+            total += q[k, j]
+            precision[k, j] = vexp(2.0 * q[k, j])
+        logs[k] = total
+
+
+@kernel
+def complete(count, a, precision, totals, by_mu, by_q):  # type: ignore[no-untyped-def]
+    """The gradients from the sums; that by a in the place of the totals."""
+    clusters, d = precision.shape
+    top, total = a.max(), 0.0
+    for k in range(clusters):
+        for j in range(d):
+            by_mu[k, j] *= precision[k, j]
+            by_q[k, j] = totals[k] - precision[k, j] * by_q[k, j]
+        total += vexp(a[k] - top)
+    for k in range(clusters):
+        totals[k] -= count * vexp(a[k] - top) / total
+
+
+@kernel
+def mixture_whole(S, a, mu, q, by_a, by_mu, by_q):  # type: ignore[no-untyped-def]
+    logs, precision = np.empty_like(a), np.empty_like(q)
+    constants(a, q, logs, precision)
+    mixture_sums(S, logs, mu, precision, by_a, by_mu, by_q)
+    complete(len(S), a, precision, by_a, by_mu, by_q)
+
+
+@parallel
+def mixture_parts(parts, S, a, mu, q, by_a, by_mu, by_q):  # type: ignore[no-untyped-def]
+    (clusters, d), n = q.shape, len(S)
+    logs, precision = np.empty_like(a), np.empty_like(q)
+    constants(a, q, logs, precision)
+    sums, moments = np.empty((parts, clusters)), np.empty((parts, 2, clusters, d))
+    for part in prange(parts):
+        s, e = n * part // parts, n * (part + 1) // parts
+        one, two = moments[part, 0], moments[part, 1]
+        mixture_sums(S[s:e], logs, mu, precision, sums[part], one, two)
+    by_a[:] = sums.sum(axis=0)
+    by_mu[:] = moments[:, 0].sum(axis=0)
+    by_q[:] = moments[:, 1].sum(axis=0)
+    complete(n, a, precision, by_a, by_mu, by_q)
+
+
+def mixture_gradient(
+    S: np.ndarray, a: np.ndarray, mu: np.ndarray, q: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """S: (N, d), a: (K,), mu, q: (K, d); the results as a, mu and q."""
+    outs = np.empty(a.shape), np.empty(q.shape), np.empty(q.shape)
+    if THREADS > 1 and len(S) * q.size > 60_000:
+        mixture_parts(THREADS, S, a, mu, q, *outs)
+    else:
+        mixture_whole(S, a, mu, q, *outs)
+    return outs
+
+
+KERNELS = {"Gaussian mixture gradient": mixture_gradient}
