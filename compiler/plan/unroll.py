@@ -112,7 +112,8 @@ class _Entries:
         key = node, at
         if key not in self._known:
             value = self._made(node, at)
-            if node in self._stored and node not in self._views:
+            computed = node in self._stored and node not in self._views
+            if computed and self.scalars.constant(value) is None:
                 value = self.scalars.operate("entry", value)
             self._known[key] = value
             if len(self.scalars.entries) > MOST_SCALARS:
