@@ -87,3 +87,17 @@ def test_memory_does_not_depend_on_the_samples() -> None:
     buffers = [b for step in made.steps if isinstance(step, Allocate) for b in step.buffers]
     assert buffers and all(size.is_Integer for buffer in buffers for size in buffer.shape)
     assert not made.short_parts
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_totals_leave_out_empty_lanes(real: type) -> None:
+    module = dx.compile(SIDE_BY_SIDE["added"][0])
+    for count in (1, 16, 37):
+        points = np.random.default_rng(0).normal(size=(count, 3)).astype(real)
+        weights = np.array([0.3, -0.2, 0.1], real)
+        powers = np.exp(points.astype(float) @ weights)
+        by_point, by_weight = module.gradient(points, weights)
+        tolerance = 1e-12 if real is np.float64 else 1e-5
+        np.testing.assert_allclose(by_point, np.outer(powers, weights), rtol=tolerance)
+        np.testing.assert_allclose(by_weight, powers @ points, rtol=10 * tolerance, atol=tolerance)
+        assert by_weight.dtype == real

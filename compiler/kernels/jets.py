@@ -14,7 +14,7 @@ from numba import literal_unroll
 
 from derivatrix.compiler.kernels.base import compiled
 from derivatrix.compiler.kernels.blas import gemm
-from derivatrix.compiler.kernels.lu import lu_factor, lu_invertible, lu_solve_rows
+from derivatrix.compiler.kernels.lu import lu_factor, lu_inverse, lu_invertible
 
 
 @compiled()
@@ -58,18 +58,24 @@ def jet_multiply(x, y, out):
 
 @compiled()
 def jet_divide(y, x):
-    """Replace y by y inv(x), and x[0] by its factors. False where x has no inverse."""
+    """Replace y by y inv(x), and x[0] by its factors. False where x has no inverse.
+
+    Two products with the inverse take less than two solutions: LAPACK's solver is slow for many
+    right-hand sides, and waits for threads."""
     lu = x[:1]
     pivots = np.empty((1, x.shape[1]), np.int32)
     lu_factor(lu, pivots)
     if not lu_invertible(lu):
         return False
+    inverse, rest = np.empty_like(lu), np.empty_like(lu)
+    lu_inverse(lu, pivots, inverse)
     for s in range(x.shape[0]):
         t = s
         while t > 0:
             gemm(-1.0, y[s ^ t], False, x[t], False, 1.0, y[s])
             t = (t - 1) & s
-        lu_solve_rows(lu, pivots, y[s : s + 1], True)
+        jet_scale(1.0, y[s : s + 1], rest)
+        gemm(1.0, rest[0], False, inverse[0], False, 0.0, y[s])
     return True
 
 
