@@ -56,8 +56,8 @@ def plan(
     """The kernel `name` that computes `outputs` from `arguments`.
 
     No local name is one of `taken`; `join` makes fewer steps of many; an axis of the size `samples`
-    comes last in memory. Raises DeclarationError where
-    a size does not follow from the arguments' shapes, UnsupportedError for what no kernel computes.
+    comes last in memory. Raises DeclarationError where a size does not follow from the arguments'
+    shapes, UnsupportedError for what no kernel computes.
     """
     found = variants(_prepared(outputs))
     return _planned(name, arguments, outputs, found, taken, join, samples)
@@ -78,6 +78,7 @@ def threaded_plan(
 
 
 def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Sums | None:
+    """The two kernels for what is made of sums over samples, of associated products `nodes`."""
     found = cut(nodes, arguments)
     if found is None:
         return None
@@ -117,6 +118,7 @@ def _planned(
     join: Join = fuse,
     samples: sympy.Symbol | None = None,
 ) -> Plan:
+    """The kernel of one order of multiplication, or that which chooses among several."""
     if len(found) == 1:
         return _single(name, arguments, outputs, found[0], taken, join, samples)
     frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
