@@ -12,9 +12,13 @@ import scipy.special
 import sympy
 
 from derivatrix.compiler.dimensions import LENGTH
+from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.function import Function
 from derivatrix.compiler.kernels import operators
+from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.printer import KernelText, kernel_text, rows_text
+from tests.points import draw_all
 
 
 def gemm(alpha, a, transpose_a, b, transpose_b, beta, c):
@@ -66,6 +70,19 @@ def plain_kernel(
     scope.update((variant.name, plain_kernel(variant, called)) for variant in made.variants)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     return partial(scope["kernel"])
+
+
+def check_plain(
+    function: Function, kind: str, sizes: Mapping[str, int], tolerance: float = 1e-12
+) -> None:
+    """The kernel of one kind at drawn inputs, as plain Python, against NumPy's evaluation."""
+    made, values = kernel_plan(function.derivatives, kind), draw_all(function, sizes=sizes)
+    nodes = list(function.derivatives.kernel(kind)[1].values())
+    expected = evaluate_all(nodes, values, sizes)
+    outputs = [np.full(array.shape, np.nan) for array in expected]
+    run_plain(made, values, outputs)
+    for output, array in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(output, array, rtol=tolerance, atol=1e-12)
 
 
 def run_plain(

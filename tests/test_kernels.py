@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.special
+import sympy
 
 from derivatrix.compiler.kernels import (
     base,
     blas,
     cholesky,
-    columns,
     extrema,
     lu,
     rows,
@@ -318,30 +318,23 @@ def test_rows_with_infinite_entries(precision: tuple[type, float]) -> None:
     np.testing.assert_array_equal(numbers[:2], [-inf, inf])
 
 
-def test_columns_are_as_rows(precision: tuple[type, float]) -> None:
+@pytest.mark.parametrize("name", [name for name, o in OPERATIONS.items() if o.columns])
+def test_columns_are_as_rows(name: str, precision: tuple[type, float]) -> None:
     real, tolerance = precision
     inf, nan = np.inf, np.nan
     edges = [[1, 2, 1000], [-inf, 0, 1], [0, nan, 1], [nan, 1, 2], [1, -nan, inf], [-inf] * 3]
     many = np.random.default_rng(0).normal(size=(70, 3)).round(1)
     x = np.concatenate([np.array(edges), [[inf, 0, inf], [2, 2, 2]], many]).astype(real)
-    turned = x.T.copy()
-    for by_rows, by_columns in (
-        (rows.softmax, columns.softmax_columns),
-        (extrema.shares_of_maximum, columns.shares_of_column_maxima),
-    ):
-        out, other = np.empty_like(x), np.full_like(turned, nan)
-        by_rows(x, out)
-        by_columns(turned, other)
-        np.testing.assert_allclose(other.T, out, rtol=tolerance)
-    for by_rows, by_columns in (
-        (rows.logsumexp, columns.logsumexp_columns),
-        (extrema.row_maxima, columns.column_maxima),
-    ):
-        numbers, others = np.empty((2, len(x)), real)
-        for length in (3, 1, 0):
-            by_rows(x[:, :length].copy(), numbers)
-            by_columns(turned[:length], others)
-            np.testing.assert_allclose(others, numbers, rtol=tolerance)
+    record = OPERATIONS[name]
+    assert record.kernel is not None and record.columns is not None
+    for length in (3, 1, 0):
+        given = x[:, :length].copy()
+        (core,) = record.shapes([(sympy.Integer(length),)], ())
+        out = np.full((len(x), *map(int, core)), nan, real)
+        turned = np.full(out.T.shape, nan, real)
+        record.kernel(given, out)
+        record.columns(given.T.copy(), turned)
+        np.testing.assert_allclose(turned.T, out, rtol=tolerance)
 
 
 def test_maxima_of_rows_with_nan(precision: tuple[type, float]) -> None:

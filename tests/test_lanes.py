@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import generate, kernel_plan
 from derivatrix.compiler.plan.lanes import LANES
 from derivatrix.compiler.plan.steps import Allocate, Loop, Nest
-from tests.plain import run_plain
-from tests.points import draw_all
+from tests.plain import check_plain
 
 A, S, x = dx.matrix("A", 3, 3), dx.matrix("S", 3, 3, "spd"), dx.vector("x", 3)
 N = dx.dims("N")
@@ -45,14 +43,7 @@ def test_lanes_compute_every_sample(name: str, samples: int) -> None:
     """As plain Python; what lanes without a sample compute shows nowhere."""
     function, kind = SIDE_BY_SIDE[name]
     assert in_lanes(function, kind)
-    sizes = {"N": samples, "batch": samples}
-    made, values = kernel_plan(function.derivatives, kind), draw_all(function, sizes=sizes)
-    nodes = list(function.derivatives.kernel(kind)[1].values())
-    expected = evaluate_all(nodes, values, sizes)
-    outputs = [np.full(array.shape, np.nan) for array in expected]
-    run_plain(made, values, outputs)
-    for output, array in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(output, array, rtol=1e-10, atol=1e-12)
+    check_plain(function, kind, {"N": samples, "batch": samples}, 1e-10)
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)

@@ -7,12 +7,10 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.derivatives import Derivatives
-from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.steps import Guard, Loop, Nest, Plan
-from tests.plain import run_plain
-from tests.points import draw_all
+from tests.plain import check_plain
 
 n, m = dx.dims("n m")
 A, B, X = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.matrix("X", n, m)
@@ -85,14 +83,7 @@ def alone(step: Nest) -> bool:
 @pytest.mark.parametrize("sizes", [{"n": 5, "m": 2}, {"n": 1, "m": 4}, {"n": 2, "m": 3}])
 def test_shares_make_the_whole(name: str, sizes: dict[str, int]) -> None:
     """As plain Python, which computes shares in the wrong order, some of them empty."""
-    function, kind = SHARED[name]
-    made, values = planned(function, kind), draw_all(function, sizes=sizes)
-    nodes = list(function.derivatives.kernel(kind)[1].values())
-    expected = evaluate_all(nodes, values, sizes)
-    outputs = [np.full(array.shape, np.nan) for array in expected]
-    run_plain(made, values, outputs)
-    for output, array in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(output, array, rtol=0, atol=1e-12)
+    check_plain(*SHARED[name], sizes)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -9,15 +11,13 @@ import pytest
 import scipy.special
 
 import derivatrix as dx
-from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan import sums
 from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import Plan
-from derivatrix.runtime.warm import warm_file
-from tests.plain import run_plain
-from tests.points import draw_all
+from derivatrix.runtime.warm import import_name, warm_file
+from tests.plain import check_plain
 
 N, n, m = dx.dims("N n m")
 X, Y, W = dx.matrix("X", N, n), dx.matrix("Y", N, m), dx.matrix("W", m, n)
@@ -70,14 +70,7 @@ def test_parts_add_up(
     function, kind = ADDED[name]
     made = planned(function, kind)
     assert made.sums is not None and made.parts is None and made.rows is None
-    sizes = {**sizes, "batch": sizes["N"]}
-    values = draw_all(function, sizes=sizes)
-    nodes = list(function.derivatives.kernel(kind)[1].values())
-    expected = evaluate_all(nodes, values, sizes)
-    outputs = [np.full(array.shape, np.nan) for array in expected]
-    run_plain(made, values, outputs)
-    for output, array in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(output, array, rtol=1e-12, atol=1e-12)
+    check_plain(function, kind, {**sizes, "batch": sizes["N"]})
 
 
 @pytest.mark.parametrize("name", TOGETHER)
@@ -184,11 +177,12 @@ def test_a_part_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_compiled_beforehand(module: ModuleType) -> None:
-    warm_file(str(module.__file__))
-    added = module._gradient_kernel_in_parts
-    before = [len(kernel.signatures) for kernel in (added.blocks, added.rest)]
-    arrays = np.ones((40000, 30)), np.ones(30)
-    module.gradient(*arrays)
-    module.gradient(*(array.astype(np.float32) for array in arrays))
-    after = [len(kernel.signatures) for kernel in (added.blocks, added.rest)]
-    assert after == [2, 2] and before in ([0, 0], [2, 2])
+    """The types that callers' arrays have, in both precisions: calls compile nothing more."""
+    path = Path(str(module.__file__))
+    warm_file(str(path))
+    warmed = sys.modules[import_name(path)]
+    kernels = warmed.gradient_kernel_blocks, warmed.gradient_kernel_rest
+    assert [len(kernel.signatures) for kernel in kernels] == [2, 2]
+    for real in (np.float64, np.float32):
+        warmed.gradient(np.ones((80000, 30), real), np.ones(30, real))
+    assert [len(kernel.signatures) for kernel in kernels] == [2, 2]

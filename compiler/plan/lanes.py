@@ -14,6 +14,7 @@ import sympy
 
 from derivatrix.compiler.kernels import circular, elementary, normal
 from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.reads import accesses
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -44,8 +45,6 @@ VECTORS = frozenset(
     }
 )
 """Operators for which there are vector instructions, or functions made of these."""
-
-
 ZERO, ONE = Number(sympy.S.Zero), Number(sympy.S.One)
 
 
@@ -90,24 +89,11 @@ def _operations(value: Scalar) -> Iterator[Operate]:
             yield from _operations(operand)
 
 
-def _loads(value: Scalar) -> Iterator[Load]:
-    match value:
-        case Load():
-            yield value
-        case Operate(_, operands):
-            for operand in operands:
-                yield from _loads(operand)
-
-
 def _moving(loop: Loop) -> Iterator[Load]:
     """The entries of a sample that a loop reads and writes."""
-    for statement in loop.body:
-        places = [*_loads(_value(statement))]
-        if isinstance(statement, Store):
-            places.append(statement.target)
-        for load in places:
-            if any(loop.index in index.free_symbols for index in load.indices):
-                yield load
+    for load, _ in accesses(loop.body):
+        if any(loop.index in index.free_symbols for index in load.indices):
+            yield load
 
 
 class _Lanes:

@@ -14,7 +14,7 @@ import sympy
 
 from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read
 from derivatrix.compiler.plan.samples import OPERATION
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.sizes import at_large, product
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -48,8 +48,6 @@ FUNCTION = 10
 """What a function of numbers counts."""
 GAIN = 2_000_000
 """The work that is worth the time that other threads take to start, and the memory they share."""
-LARGE = sympy.Integer(3000)
-"""A size at which something has to be gained."""
 
 
 def rows_name(name: str) -> str:
@@ -80,7 +78,7 @@ def rows(plan: Plan) -> Rows | None:
     made = tuple(_share(step, shared, outputs) for step in plan.steps)
     again = sympy.Add(*(_work(step) for step in steps if step not in nests or step in whole))
     gain = sympy.Add(*(_work(nest) for nest in nests if nest not in whole)) - AGAIN * again
-    if gain.xreplace(dict.fromkeys(gain.free_symbols, LARGE)) < GAIN:
+    if at_large(gain) < GAIN:
         return None
     return Rows(
         dataclasses.replace(plan, name=rows_name(plan.name), steps=made), sympy.expand(gain)

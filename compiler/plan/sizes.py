@@ -9,6 +9,8 @@ import sympy
 SYMBOLIC = 100
 BATCH = 1000
 SMALL = 8
+LARGE = sympy.Integer(3000)
+"""A size at which what threads share has to gain something."""
 
 
 @cache
@@ -20,6 +22,11 @@ def nominal(size: sympy.Expr) -> float:
         if isinstance(symbol, sympy.Symbol)
     }
     return float(size.xreplace(values))
+
+
+def at_large(polynomial: sympy.Expr) -> sympy.Expr:
+    """A polynomial where all sizes are large."""
+    return polynomial.xreplace(dict.fromkeys(polynomial.free_symbols, LARGE))
 
 
 def is_small(size: sympy.Expr) -> bool:

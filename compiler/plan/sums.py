@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import sympy
 
@@ -24,12 +25,9 @@ from derivatrix.compiler.plan.samples import (
     suits_columns,
     work,
 )
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.sizes import at_large, product
 from derivatrix.compiler.substitute import substitute
 
-LARGE = sympy.Integer(3000)
-"""A size at which products of matrices, which have threads of their own, have to be the lesser
-part of the work."""
 REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""
 LEAST_COLUMNS, ENOUGH_COLUMNS = 64, 100_000
@@ -69,7 +67,7 @@ def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
     associated products."""
     first = dict.fromkeys(argument.shape[0] for argument in arguments if argument.shape)
     found = [_cut(roots, arguments, size) for size in first if size.is_Symbol]
-    return max(filter(None, found), key=lambda made: _large(made.work), default=None)
+    return max(filter(None, found), key=lambda made: at_large(made.work), default=None)
 
 
 def _cut(
@@ -88,7 +86,8 @@ def _cut(
     inner = ir.topological(parts)
     works = [work(node) for node in inner]
     products = [each for node, each in zip(inner, works, strict=True) if _is_product(node)]
-    if 2 * sum(map(_large, products)) > sum(map(_large, works)):
+    # products of matrices have threads of their own
+    if 2 * sum(map(at_large, products)) > sum(map(at_large, works)):
         return None
     adding = [product(node.shape) for node in sums]
     total = sympy.expand(sympy.Add(*works, *adding))
@@ -100,16 +99,18 @@ def _cut(
     read = {node: _number(leaf, node.ndim) for node, leaf in zip(sums, leaves, strict=True)}
     sliced = tuple(samples in argument.shape for argument in arguments)
     whole = (sliced.index(True),) if any(counts(node, samples) for node in inner) else ()
-    renamed = _renamed([*parts, *arguments], samples, length)
     rest = [root for root in roots if samples not in root.shape]
     return Cut(
         samples,
         length,
-        (*renamed[len(parts) :], *(arguments[position] for position in whole)),  # type: ignore[arg-type]
+        (
+            *(_leaf(argument, samples, length) for argument in arguments),
+            *(arguments[position] for position in whole),
+        ),
         sliced,
         whole,
         divided,
-        tuple(_array(node) for node in renamed[: len(parts)]),
+        tuple(map(_array, _renamed(parts, samples, length))),
         tuple(leaves),
         tuple(substitute(rest, read)),
         rounded(total.coeff(samples, 1)),
@@ -122,13 +123,9 @@ def _in_columns(nodes: Sequence[ir.Node], samples: sympy.Symbol, each: sympy.Exp
     """Whether loops gain from running along the samples: where each number that is read is used
     many times, loops along other axes may be short."""
     leaves = [node for node in nodes if isinstance(node, ir.Leaf) and samples in node.shape]
-    read = sum(_large(product(leaf.shape[1:])) for leaf in leaves)
+    read = sum(at_large(product(leaf.shape[1:])) for leaf in leaves)
     suited = all(suits_columns(node, samples) for node in nodes)
-    return suited and _large(each) > REUSE * read
-
-
-def _large(polynomial: sympy.Expr) -> sympy.Expr:
-    return polynomial.xreplace(dict.fromkeys(polynomial.free_symbols, LARGE))
+    return suited and at_large(each) > REUSE * read
 
 
 def _follow(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
@@ -169,18 +166,23 @@ def _structure(node: ir.Node) -> str:
     return next((name for name in STRUCTURES if name in known), "general")
 
 
+def _sizes(shape: Shape, old: sympy.Symbol, length: sympy.Symbol) -> Shape:
+    return tuple(length if size == old else size for size in shape)
+
+
+def _leaf(leaf: ir.Leaf, old: sympy.Symbol, length: sympy.Symbol) -> ir.Leaf:
+    return ir.Leaf(leaf.name, _sizes(leaf.shape, old, length), leaf.structure, leaf.role)
+
+
 def _renamed(roots: Sequence[ir.Node], old: sympy.Symbol, length: sympy.Symbol) -> list[ir.Node]:
     """The roots with axes of another length; in numbers the size stays what it was."""
-
-    def sizes(shape: Shape) -> Shape:
-        return tuple(length if size == old else size for size in shape)
-
+    sizes = partial(_sizes, old=old, length=length)
     new: dict[ir.Node, ir.Node] = {}
     for node in ir.topological(roots):
         new[node] = node
         match node:
             case ir.Leaf():
-                new[node] = ir.Leaf(node.name, sizes(node.shape), node.structure, node.role)
+                new[node] = _leaf(node, old, length)
             case ir.Einsum():
                 factors = tuple((new[factor], labels) for factor, labels in node.factors)
                 new[node] = ir.Einsum(node.coefficient, factors, sizes(node.sizes), node.ndim)

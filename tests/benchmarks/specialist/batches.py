@@ -1,5 +1,7 @@
 """Batches of matrices of a few rows."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -17,18 +19,18 @@ LANES = 16
 
 
 @inlined
-def three(row):  # type: ignore[no-untyped-def]
+def three(row):
     return row[0], row[1], row[2]
 
 
 @inlined
-def dot(a, b):  # type: ignore[no-untyped-def]
+def dot(a, b):
     """Of three entries."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 @kernel
-def square_samples(X, cotangent, out):  # type: ignore[no-untyped-def]
+def square_samples(X, cotangent, out):
     """cotangent Xᵀ + Xᵀ cotangent, each (batch, 3, 3)."""
     for s in range(len(X)):
         a, b, c = three(X[s, 0]), three(X[s, 1]), three(X[s, 2])
@@ -47,7 +49,7 @@ def square_samples(X, cotangent, out):  # type: ignore[no-untyped-def]
 
 
 @parallel
-def square_parts(parts, X, cotangent, out):  # type: ignore[no-untyped-def]
+def square_parts(parts, X, cotangent, out):
     n = len(X)
     for part in prange(parts):
         s, e = n * part // parts, n * (part + 1) // parts
@@ -65,12 +67,12 @@ def square_vjp(X: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
 
 
 @inlined
-def cross(a, b):  # type: ignore[no-untyped-def]
+def cross(a, b):
     return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
 @kernel
-def solve_samples(A, b, cotangent, by_A, by_b):  # type: ignore[no-untyped-def]
+def solve_samples(A, b, cotangent, by_A, by_b):
     """With the rows p, q, r of A, whose inverse's columns are cross products of two of them over
     the determinant. A, by_A: (batch, 3, 3), the others: (batch, 3)."""
     for s in range(len(b)):
@@ -90,7 +92,7 @@ def solve_samples(A, b, cotangent, by_A, by_b):  # type: ignore[no-untyped-def]
 
 
 @parallel
-def solve_parts(parts, A, b, cotangent, by_A, by_b):  # type: ignore[no-untyped-def]
+def solve_parts(parts, A, b, cotangent, by_A, by_b):
     n = len(b)
     for part in prange(parts):
         s, e = n * part // parts, n * (part + 1) // parts
@@ -108,7 +110,7 @@ def solve_vjp(A: np.ndarray, b: np.ndarray, cotangent: np.ndarray) -> tuple[np.n
 
 
 @kernel
-def many_samples(A, b, cotangent, by_A, by_b):  # type: ignore[no-untyped-def]
+def many_samples(A, b, cotangent, by_A, by_b):
     """The same for any number of rows: elimination in by_A, which is written last."""
     count, n = b.shape
     x, order = np.empty(n), np.empty(n, np.int64)
@@ -128,7 +130,7 @@ def many_samples(A, b, cotangent, by_A, by_b):  # type: ignore[no-untyped-def]
 
 
 @parallel
-def many_parts(parts, A, b, cotangent, by_A, by_b):  # type: ignore[no-untyped-def]
+def many_parts(parts, A, b, cotangent, by_A, by_b):
     n = len(b)
     for part in prange(parts):
         s, e = n * part // parts, n * (part + 1) // parts
@@ -146,7 +148,7 @@ def many_vjp(A: np.ndarray, b: np.ndarray, cotangent: np.ndarray) -> tuple[np.nd
 
 
 @inlined
-def symmetric(a, s):  # type: ignore[no-untyped-def]
+def symmetric(a, s):
     """The lower triangle of one lane."""
     n = LANES
     return (
@@ -156,12 +158,12 @@ def symmetric(a, s):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def dot4(a, b):  # type: ignore[no-untyped-def]
+def dot4(a, b):
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3]
 
 
 @kernel
-def nll_lanes(a, o):  # type: ignore[no-untyped-def]
+def nll_lanes(a, o):
     """W - W C W with the inverse W of S, by its adjugate: a has the lower triangles of S and C,
     o that of the result."""
     n = LANES
@@ -201,7 +203,7 @@ def nll_lanes(a, o):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def nll_samples(S, C, out):  # type: ignore[no-untyped-def]
+def nll_samples(S, C, out):
     count = len(S)
     a, o = np.ones(20 * LANES), np.empty(10 * LANES)
     for first in range(0, count, LANES):
@@ -222,7 +224,7 @@ def nll_samples(S, C, out):  # type: ignore[no-untyped-def]
 
 
 @parallel
-def nll_parts(parts, S, C, out):  # type: ignore[no-untyped-def]
+def nll_parts(parts, S, C, out):
     n = len(S)
     for part in prange(parts):
         s, e = n * part // parts, n * (part + 1) // parts

@@ -1,5 +1,7 @@
 """The camera's projection: straight code, over lanes of samples that lie side by side."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,7 +15,7 @@ LANES = 16
 
 
 @kernel
-def project(a, o):  # type: ignore[no-untyped-def]
+def project(a, o):
     """The Jacobians of LANES samples: a[LANES k + lane] is input k (w, t, lens, p), and so are
     the results in o, (2, 3) by each input.
 
@@ -89,7 +91,7 @@ def project(a, o):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def project_samples(w, t, lens, p, by_w, by_t, by_lens, by_p):  # type: ignore[no-untyped-def]
+def project_samples(w, t, lens, p, by_w, by_t, by_lens, by_p):
     """Lane after lane into one array and out of another, where nothing can overlap."""
     count = len(w)
     a, o = np.ones(12 * LANES), np.empty(24 * LANES)
@@ -113,7 +115,7 @@ def project_samples(w, t, lens, p, by_w, by_t, by_lens, by_p):  # type: ignore[n
 
 
 @parallel
-def project_parts(parts, w, t, lens, p, by_w, by_t, by_lens, by_p):  # type: ignore[no-untyped-def]
+def project_parts(parts, w, t, lens, p, by_w, by_t, by_lens, by_p):
     n = len(w)
     for part in prange(parts):
         s, e = n * part // parts, n * (part + 1) // parts

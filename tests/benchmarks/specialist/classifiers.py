@@ -1,5 +1,7 @@
 """Classification and regression: many samples, one set of weights."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -14,7 +16,7 @@ SAMPLES = 32
 
 
 @inlined
-def dot(a, b):  # type: ignore[no-untyped-def]
+def dot(a, b):
     total = 0.0
     for j in range(len(a)):
         total += a[j] * b[j]
@@ -22,7 +24,7 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def mean_row(W, p, mean):  # type: ignore[no-untyped-def]
+def mean_row(W, p, mean):
     """mean = Wᵀ p, by four rows at a time, so that mean is read and written less often."""
     classes, inputs = W.shape
     fours = classes // 4 * 4
@@ -39,13 +41,13 @@ def mean_row(W, p, mean):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def exponentials(p):  # type: ignore[no-untyped-def]
+def exponentials(p):
     for i in range(len(p)):
         p[i] = vexp(p[i])
 
 
 @kernel
-def softmax_samples(x, W, b, out):  # type: ignore[no-untyped-def]
+def softmax_samples(x, W, b, out):
     classes, inputs = W.shape
     p, mean = np.empty((SAMPLES, classes)), np.empty(inputs)
     for first in range(0, len(x), SAMPLES):
@@ -74,7 +76,7 @@ def softmax_samples(x, W, b, out):  # type: ignore[no-untyped-def]
 
 
 @parallel
-def softmax_parts(parts, x, W, b, out):  # type: ignore[no-untyped-def]
+def softmax_parts(parts, x, W, b, out):
     n = len(x)
     for part in prange(parts):
         start, stop = n * part // parts, n * (part + 1) // parts
@@ -92,7 +94,7 @@ def softmax_jacobian(x: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def logistic_hessian_kernel(A, y, w, out):  # type: ignore[no-untyped-def]
+def logistic_hessian_kernel(A, y, w, out):
     """The Gram matrix of A's rows, each times the root of its weight."""
     samples, d = A.shape
     scaled = np.empty_like(A)
@@ -114,7 +116,7 @@ def logistic_hessian(A: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def poisson_kernel(A, y, w, step):  # type: ignore[no-untyped-def]
+def poisson_kernel(A, y, w, step):
     samples, d = A.shape
     scaled, hessian = np.empty_like(A), np.zeros((d, d))
     step[:] = w

@@ -1,5 +1,7 @@
 """Elementary functions without branches, which loops vectorise; libm's are called one by one."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 from typing import Any
@@ -41,7 +43,7 @@ def number(context: Any, bits: Any) -> Any:
 
 
 @exact
-def vexp(x):  # type: ignore[no-untyped-def]
+def vexp(x):
     """exp(x), right to about 2 units in the last place; x beyond ±708 counts as that."""
     x = min(max(x, -708.0), 708.0)
     shifted = x * LOG2_E + MAGIC
@@ -63,7 +65,7 @@ def vexp(x):  # type: ignore[no-untyped-def]
 
 
 @exact
-def vsincos(x):  # type: ignore[no-untyped-def]
+def vsincos(x):
     """sin(x) and cos(x), for |x| below about 10⁵."""
     shifted = x * TWO_OVER_PI + MAGIC
     whole = shifted - MAGIC
@@ -93,13 +95,13 @@ def vsincos(x):  # type: ignore[no-untyped-def]
 
 
 @exact
-def vtanh(x):  # type: ignore[no-untyped-def]
+def vtanh(x):
     """tanh(x), right to an absolute error of about 2⁻⁵²."""
     return 1.0 - 2.0 / (vexp(2.0 * x) + 1.0)
 
 
 @njit(cache=True, error_model="numpy", fastmath={"nnan", "nsz", "reassoc"}, forceinline=True)
-def highest(row):  # type: ignore[no-untyped-def]
+def highest(row):
     """The largest entry; that none is NaN is what lets the compiler vectorise it."""
     top = row[0]
     for j in range(len(row)):

@@ -1,5 +1,7 @@
 """A matrix as a product of two thin ones: blocks on the diagonal, by rows."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -10,7 +12,7 @@ from tests.benchmarks.specialist.linear_algebra import product
 
 
 @kernel
-def place_blocks(first, blocks, out):  # type: ignore[no-untyped-def]
+def place_blocks(first, blocks, out):
     """Write rows of a block diagonal (n, k, n, k) array, from `first` on; one block for all
     counts for each."""
     k = out.shape[1]
@@ -24,7 +26,7 @@ def place_blocks(first, blocks, out):  # type: ignore[no-untyped-def]
 
 
 @parallel
-def place_blocks_parts(parts, blocks, out):  # type: ignore[no-untyped-def]
+def place_blocks_parts(parts, blocks, out):
     n = len(out)
     for part in prange(parts):
         start, stop = n * part // parts, n * (part + 1) // parts
@@ -32,7 +34,7 @@ def place_blocks_parts(parts, blocks, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def plain_block(V, block):  # type: ignore[no-untyped-def]
+def plain_block(V, block):
     n, k = V.shape
     block[:] = 0.0
     for i in range(n):
@@ -42,7 +44,7 @@ def plain_block(V, block):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def plain_whole(V, out):  # type: ignore[no-untyped-def]
+def plain_whole(V, out):
     k = V.shape[1]
     block = np.empty((1, k, k))
     plain_block(V, block)
@@ -63,7 +65,7 @@ def plain_hessian(T: np.ndarray, U: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def masked_blocks(M, V, blocks):  # type: ignore[no-untyped-def]
+def masked_blocks(M, V, blocks):
     """2 Σ_j M[i, j]² V_j V_jᵀ for each i, as one product with the pairs V_jp V_jq, p ≤ q."""
     n, k = V.shape
     count = k * (k + 1) // 2
@@ -86,7 +88,7 @@ def masked_blocks(M, V, blocks):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def masked_whole(M, V, out):  # type: ignore[no-untyped-def]
+def masked_whole(M, V, out):
     n, k = V.shape
     blocks = np.empty((n, k, k))
     masked_blocks(M, V, blocks)

@@ -1,5 +1,7 @@
 """The Kalman update: x + P Hᵀ v with v = (H P Hᵀ + R)⁻¹ (z - H x)."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -17,13 +19,13 @@ LANES = 16
 
 
 @inlined
-def dot(a, b):  # type: ignore[no-untyped-def]
+def dot(a, b):
     """Of six entries."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4] + a[5] * b[5]
 
 
 @inlined
-def lane_of(a, s):  # type: ignore[no-untyped-def]
+def lane_of(a, s):
     """Six entries of one lane."""
     return (
         *(a[s], a[s + LANES], a[s + 2 * LANES]),
@@ -32,12 +34,12 @@ def lane_of(a, s):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def six(row):  # type: ignore[no-untyped-def]
+def six(row):
     return row[0], row[1], row[2], row[3], row[4], row[5]
 
 
 @kernel
-def update_lanes(a, H, R, o):  # type: ignore[no-untyped-def]
+def update_lanes(a, H, R, o):
     """The vjp of LANES samples with 6 states and 3 measurements: a[LANES k + lane] is entry k of
     P's lower triangle, x, z and the cotangent; o has the rest of the cotangent, v H and u, with
     which the results are rest, rest (v H)ᵀ and u."""
@@ -86,7 +88,7 @@ def update_lanes(a, H, R, o):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def update_samples(x, P, H, R, z, cotangent, by_x, by_P, by_z):  # type: ignore[no-untyped-def]
+def update_samples(x, P, H, R, z, cotangent, by_x, by_P, by_z):
     """x, cotangent, by_x: (batch, 6), P, by_P: (batch, 6, 6), z, by_z: (batch, 3)."""
     count = len(x)
     a, o = np.ones(36 * LANES), np.empty(15 * LANES)
@@ -116,7 +118,7 @@ def update_samples(x, P, H, R, z, cotangent, by_x, by_P, by_z):  # type: ignore[
 
 
 @parallel
-def update_parts(parts, x, P, H, R, z, cotangent, by_x, by_P, by_z):  # type: ignore[no-untyped-def]
+def update_parts(parts, x, P, H, R, z, cotangent, by_x, by_P, by_z):
     n = len(x)
     for part in prange(parts):
         s, e = n * part // parts, n * (part + 1) // parts
@@ -126,7 +128,7 @@ def update_parts(parts, x, P, H, R, z, cotangent, by_x, by_P, by_z):  # type: ig
 
 
 @kernel
-def update_loops(x, P, H, R, z, cotangent, rest, by_P, u):  # type: ignore[no-untyped-def]
+def update_loops(x, P, H, R, z, cotangent, rest, by_P, u):
     """One sample: H P, then the factor L of H P Hᵀ + R by rows, and v and u by it."""
     m, n = H.shape
     gain, L, v = np.zeros((m, n)), np.empty((m, m)), np.empty(m)
@@ -160,7 +162,7 @@ def update_loops(x, P, H, R, z, cotangent, rest, by_P, u):  # type: ignore[no-un
 
 
 @kernel
-def outer(H, v, u, cotangent, back, rest, by_P):  # type: ignore[no-untyped-def]
+def outer(H, v, u, cotangent, back, rest, by_P):
     """rest = cotangent - Hᵀ u, and rest (Hᵀ v)ᵀ; back is memory for Hᵀ v."""
     m, n = H.shape
     rest[:] = cotangent
@@ -177,7 +179,7 @@ def outer(H, v, u, cotangent, back, rest, by_P):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def update_routines(x, P, H, R, z, cotangent, rest, by_P, u):  # type: ignore[no-untyped-def]
+def update_routines(x, P, H, R, z, cotangent, rest, by_P, u):
     m, n = H.shape
     gain, L, both = np.empty((m, n)), R.copy(), np.empty((2, m))
     product(1.0, H, P, 0.0, gain)

@@ -4,6 +4,8 @@ These routines have columns where NumPy has rows: to them a C-contiguous matrix 
 and the lower triangle is the upper one.
 """
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 from typing import Any
@@ -74,7 +76,7 @@ def call(context: Any, what: Any, arguments: Any) -> Any:
 
 
 @kernel
-def add_small(A, B, out):  # type: ignore[no-untyped-def]
+def add_small(A, B, out):
     """Add A B to out, by four rows of B at a time; for sizes up to about 20."""
     inner, columns = B.shape
     fours = inner // 4 * 4
@@ -89,7 +91,7 @@ def add_small(A, B, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def product(alpha, A, B, beta, out):  # type: ignore[no-untyped-def]
+def product(alpha, A, B, beta, out):
     """Set out to alpha A B + beta out."""
     rows, columns = out.shape
     inner = len(B)
@@ -97,7 +99,7 @@ def product(alpha, A, B, beta, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def product_by_transpose(alpha, A, B, beta, out):  # type: ignore[no-untyped-def]
+def product_by_transpose(alpha, A, B, beta, out):
     """Set out to alpha A Bᵀ + beta out."""
     rows, columns = out.shape
     inner = A.shape[1]
@@ -105,7 +107,7 @@ def product_by_transpose(alpha, A, B, beta, out):  # type: ignore[no-untyped-def
 
 
 @kernel
-def product_of_transpose(alpha, A, B, beta, out):  # type: ignore[no-untyped-def]
+def product_of_transpose(alpha, A, B, beta, out):
     """Set out to alpha Aᵀ B + beta out."""
     rows, columns = out.shape
     inner = len(A)
@@ -113,7 +115,7 @@ def product_of_transpose(alpha, A, B, beta, out):  # type: ignore[no-untyped-def
 
 
 @kernel
-def mirror(A):  # type: ignore[no-untyped-def]
+def mirror(A):
     """Copy what lies below the diagonal above it, in blocks that stay in the cache."""
     n = len(A)
     for top in range(0, n, BLOCK):
@@ -125,7 +127,7 @@ def mirror(A):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def eliminate(A, order):  # type: ignore[no-untyped-def]
+def eliminate(A, order):
     """Replace A by its factors L and U with rows exchanged; order[k] is the row that was
     exchanged with k. For sizes at which LAPACK's calls take longer than its work."""
     n = len(A)
@@ -147,7 +149,7 @@ def eliminate(A, order):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def substitute(A, order, x):  # type: ignore[no-untyped-def]
+def substitute(A, order, x):
     """Solve A x = x with the factors of `eliminate`."""
     n = len(A)
     for k in range(n):
@@ -165,7 +167,7 @@ def substitute(A, order, x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def substitute_transposed(A, order, x):  # type: ignore[no-untyped-def]
+def substitute_transposed(A, order, x):
     """Solve Aᵀ x = x with the factors of `eliminate`."""
     n = len(A)
     for i in range(n):
@@ -182,7 +184,7 @@ def substitute_transposed(A, order, x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def invert(A):  # type: ignore[no-untyped-def]
+def invert(A):
     """A⁻¹, by loops for a few rows."""
     n = len(A)
     inverse = A.copy()
@@ -196,7 +198,7 @@ def invert(A):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def exchange_and_clear(inverse):  # type: ignore[no-untyped-def]
+def exchange_and_clear(inverse):
     """Replace a matrix by its inverse, by Gauss and Jordan."""
     n = len(inverse)
     order = np.empty(n, np.int64)

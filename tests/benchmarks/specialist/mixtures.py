@@ -1,5 +1,7 @@
 """The gradient of a mixture of Gaussians."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,7 +15,7 @@ LANES = 64
 
 
 @kernel
-def mixture_sums(S, logs, mu, precision, totals, by_mu, by_q):  # type: ignore[no-untyped-def]
+def mixture_sums(S, logs, mu, precision, totals, by_mu, by_q):
     """The sums over samples of r, r (S - mu) and r (S - mu)², with the responsibilities r.
 
     S: (N, d); logs: (K,), what does not depend on samples; mu, precision, by_mu, by_q: (K, d).
@@ -67,7 +69,7 @@ def mixture_sums(S, logs, mu, precision, totals, by_mu, by_q):  # type: ignore[n
 
 
 @kernel
-def constants(a, q, logs, precision):  # type: ignore[no-untyped-def]
+def constants(a, q, logs, precision):
     clusters, d = q.shape
     for k in range(clusters):
         total = a[k]
@@ -78,7 +80,7 @@ def constants(a, q, logs, precision):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def complete(count, a, precision, totals, by_mu, by_q):  # type: ignore[no-untyped-def]
+def complete(count, a, precision, totals, by_mu, by_q):
     """The gradients from the sums; that by a in the place of the totals."""
     clusters, d = precision.shape
     top, total = a.max(), 0.0
@@ -92,7 +94,7 @@ def complete(count, a, precision, totals, by_mu, by_q):  # type: ignore[no-untyp
 
 
 @kernel
-def mixture_whole(S, a, mu, q, by_a, by_mu, by_q):  # type: ignore[no-untyped-def]
+def mixture_whole(S, a, mu, q, by_a, by_mu, by_q):
     logs, precision = np.empty_like(a), np.empty_like(q)
     constants(a, q, logs, precision)
     mixture_sums(S, logs, mu, precision, by_a, by_mu, by_q)
@@ -100,7 +102,7 @@ def mixture_whole(S, a, mu, q, by_a, by_mu, by_q):  # type: ignore[no-untyped-de
 
 
 @parallel
-def mixture_parts(parts, S, a, mu, q, by_a, by_mu, by_q):  # type: ignore[no-untyped-def]
+def mixture_parts(parts, S, a, mu, q, by_a, by_mu, by_q):
     (clusters, d), n = q.shape, len(S)
     logs, precision = np.empty_like(a), np.empty_like(q)
     constants(a, q, logs, precision)

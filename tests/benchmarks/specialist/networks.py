@@ -1,5 +1,7 @@
 """Two layers, and attention."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 from functools import partial
@@ -17,7 +19,7 @@ from tests.benchmarks.specialist.linear_algebra import (
 
 
 @kernel
-def activate(smooth, values, slopes, seconds):  # type: ignore[no-untyped-def]
+def activate(smooth, values, slopes, seconds):
     """Replace arguments by values of tanh or relu; its two derivatives."""
     for place in range(len(values)):
         x = values[place]
@@ -33,7 +35,7 @@ def activate(smooth, values, slopes, seconds):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def curvatures(smooth, X, Y, W1, W2, packed):  # type: ignore[no-untyped-def]
+def curvatures(smooth, X, Y, W1, W2, packed):
     """The loss's second derivatives by the activations' arguments: of each sample the lower
     triangle, row by row."""
     samples, h = len(X), len(W1)
@@ -57,7 +59,7 @@ def curvatures(smooth, X, Y, W1, W2, packed):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pairs(X, packed):  # type: ignore[no-untyped-def]
+def pairs(X, packed):
     """The lower triangles of x xᵀ, row by row."""
     samples, d = X.shape
     for sample in range(samples):
@@ -70,7 +72,7 @@ def pairs(X, packed):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def spread(first, last, packed, out):  # type: ignore[no-untyped-def]
+def spread(first, last, packed, out):
     """Write out[a, p, b, q] and out[b, p, a, q], first ≤ a < last and b ≤ a, from the packed
     triangles of both pairs."""
     d = out.shape[1]
@@ -93,7 +95,7 @@ def spread(first, last, packed, out):  # type: ignore[no-untyped-def]
 
 
 @parallel
-def spread_parts(parts, packed, out):  # type: ignore[no-untyped-def]
+def spread_parts(parts, packed, out):
     """Row a has a + 1 pairs, so the shares end at roots."""
     h = len(out)
     for part in prange(parts):
@@ -102,7 +104,7 @@ def spread_parts(parts, packed, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def small_products(smooth, X, Y, W1, W2, sums):  # type: ignore[no-untyped-def]
+def small_products(smooth, X, Y, W1, W2, sums):
     (samples, d), h = X.shape, len(W1)
     C, P = np.empty((samples, h * (h + 1) // 2)), np.empty((samples, d * (d + 1) // 2))
     curvatures(smooth, X, Y, W1, W2, C)
@@ -111,7 +113,7 @@ def small_products(smooth, X, Y, W1, W2, sums):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def small_whole(smooth, X, Y, W1, W2, out):  # type: ignore[no-untyped-def]
+def small_whole(smooth, X, Y, W1, W2, out):
     h, d = W1.shape
     sums = np.empty((h * (h + 1) // 2, d * (d + 1) // 2))
     small_products(smooth, X, Y, W1, W2, sums)
@@ -119,7 +121,7 @@ def small_whole(smooth, X, Y, W1, W2, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def small_single(smooth, X, Y, W1, W2, out):  # type: ignore[no-untyped-def]
+def small_single(smooth, X, Y, W1, W2, out):
     """Of one sample: C ⊗ x xᵀ."""
     h, d = W1.shape
     C, x = np.empty((1, h * (h + 1) // 2)), X[0]
@@ -151,7 +153,7 @@ def small_hessian(
 
 
 @kernel
-def attention_kernel(Q, K, V, cotangent, by_Q, by_K, by_V):  # type: ignore[no-untyped-def]
+def attention_kernel(Q, K, V, cotangent, by_Q, by_K, by_V):
     n, d = Q.shape
     scale = 1.0 / np.sqrt(d)
     P, back = np.empty((n, n)), np.empty((n, n))
@@ -185,13 +187,13 @@ def attention_vjp(
 
 
 @kernel
-def attentions_kernel(Q, K, V, cotangent, by_Q, by_K, by_V):  # type: ignore[no-untyped-def]
+def attentions_kernel(Q, K, V, cotangent, by_Q, by_K, by_V):
     for i in range(len(Q)):
         attention_kernel(Q[i], K[i], V[i], cotangent[i], by_Q[i], by_K[i], by_V[i])
 
 
 @parallel
-def attentions_parts(parts, Q, K, V, cotangent, by_Q, by_K, by_V):  # type: ignore[no-untyped-def]
+def attentions_parts(parts, Q, K, V, cotangent, by_Q, by_K, by_V):
     """BLAS computes products of this size in the thread that calls it."""
     n = len(Q)
     for part in prange(parts):

@@ -1,5 +1,7 @@
 """Products of matrices."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -18,7 +20,7 @@ SMALL = 12
 
 
 @kernel
-def square_loops(X, cotangent, out):  # type: ignore[no-untyped-def]
+def square_loops(X, cotangent, out):
     n = len(X)
     turned = np.empty_like(X)
     for i in range(n):
@@ -30,7 +32,7 @@ def square_loops(X, cotangent, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def square_products(X, cotangent, out):  # type: ignore[no-untyped-def]
+def square_products(X, cotangent, out):
     product_by_transpose(1.0, cotangent, X, 0.0, out)
     product_of_transpose(1.0, X, cotangent, 1.0, out)
 
@@ -43,7 +45,7 @@ def square_vjp(X: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def square_blocks(first, X, out):  # type: ignore[no-untyped-def]
+def square_blocks(first, X, out):
     """out[i, j] = e_i (column j of X)ᵀ + (row i of X) e_jᵀ for some i, from `first` on."""
     n = len(X)
     turned = np.empty_like(X)
@@ -62,7 +64,7 @@ def square_blocks(first, X, out):  # type: ignore[no-untyped-def]
 
 
 @parallel
-def square_blocks_parts(parts, X, out):  # type: ignore[no-untyped-def]
+def square_blocks_parts(parts, X, out):
     n = len(X)
     for part in prange(parts):
         start, stop = n * part // parts, n * (part + 1) // parts
@@ -81,7 +83,7 @@ def square_jacobian(X: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def energy_loops(X, out):  # type: ignore[no-untyped-def]
+def energy_loops(X, out):
     n = len(X)
     turned, square = np.empty_like(X), np.empty_like(X)
     for i in range(n):
@@ -97,7 +99,7 @@ def energy_loops(X, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def energy_products(X, out):  # type: ignore[no-untyped-def]
+def energy_products(X, out):
     square = np.empty_like(X)
     product(1.0, X, X, 0.0, square)
     product_of_transpose(2.0, X, square, 0.0, out)
@@ -112,7 +114,7 @@ def energy_gradient(X: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def chain_forward(A, C, d, cotangent, v, w):  # type: ignore[no-untyped-def]
+def chain_forward(A, C, d, cotangent, v, w):
     """v = C d for these rows, and their part of w = Aᵀ cotangent."""
     n = C.shape[1]
     w[:] = 0.0
@@ -125,7 +127,7 @@ def chain_forward(A, C, d, cotangent, v, w):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def chain_middle(B, v, w, u, x, by_B):  # type: ignore[no-untyped-def]
+def chain_middle(B, v, w, u, x, by_B):
     """u = B v for these rows, their part of x = Bᵀ w, and w vᵀ."""
     n = B.shape[1]
     x[:] = 0.0
@@ -139,7 +141,7 @@ def chain_middle(B, v, w, u, x, by_B):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def chain_back(C, d, cotangent, u, x, by_A, by_C, by_d):  # type: ignore[no-untyped-def]
+def chain_back(C, d, cotangent, u, x, by_A, by_C, by_d):
     """cotangent uᵀ and x dᵀ for these rows, and their part of Cᵀ x."""
     n = C.shape[1]
     by_d[:] = 0.0
@@ -152,7 +154,7 @@ def chain_back(C, d, cotangent, u, x, by_A, by_C, by_d):  # type: ignore[no-unty
 
 
 @kernel
-def chain_whole(A, B, C, d, cotangent, by_A, by_B, by_C, by_d):  # type: ignore[no-untyped-def]
+def chain_whole(A, B, C, d, cotangent, by_A, by_B, by_C, by_d):
     v, w, u, x = np.empty_like(d), np.empty_like(d), np.empty_like(d), np.empty_like(d)
     chain_forward(A, C, d, cotangent, v, w)
     chain_middle(B, v, w, u, x, by_B)
@@ -160,7 +162,7 @@ def chain_whole(A, B, C, d, cotangent, by_A, by_B, by_C, by_d):  # type: ignore[
 
 
 @parallel
-def chain_parts(parts, A, B, C, d, cotangent, by_A, by_B, by_C, by_d):  # type: ignore[no-untyped-def]
+def chain_parts(parts, A, B, C, d, cotangent, by_A, by_B, by_C, by_d):
     """Three times over shares of the rows, with the shares' sums between."""
     n = len(d)
     v, u, sums = np.empty_like(d), np.empty_like(d), np.empty((parts, n), d.dtype)
@@ -193,14 +195,14 @@ def chain_vjp(
 
 
 @kernel
-def diagonal_rows(first, b, out):  # type: ignore[no-untyped-def]
+def diagonal_rows(first, b, out):
     for i in range(len(out)):
         out[i, :] = 0.0
         out[i, first + i] = b[first + i]
 
 
 @parallel
-def diagonal_parts(parts, b, out):  # type: ignore[no-untyped-def]
+def diagonal_parts(parts, b, out):
     n = len(b)
     for part in prange(parts):
         start, stop = n * part // parts, n * (part + 1) // parts

@@ -1,5 +1,7 @@
 """Linear solves, Cholesky factors and what statistics makes of them."""
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -31,7 +33,7 @@ SMALL = 24
 
 
 @kernel
-def solve_loops(A, b, cotangent, by_A, z):  # type: ignore[no-untyped-def]
+def solve_loops(A, b, cotangent, by_A, z):
     n = len(b)
     factors, x, order = A.copy(), b.copy(), np.empty(n, np.int64)
     eliminate(factors, order)
@@ -45,7 +47,7 @@ def solve_loops(A, b, cotangent, by_A, z):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def solve_routines(A, b, cotangent, by_A, z):  # type: ignore[no-untyped-def]
+def solve_routines(A, b, cotangent, by_A, z):
     """by_A holds the factors until it is written."""
     n = len(b)
     x, pivots = b.copy(), np.empty(n, np.int32)
@@ -68,7 +70,7 @@ def solve_vjp(A: np.ndarray, b: np.ndarray, cotangent: np.ndarray) -> tuple[np.n
 
 
 @kernel
-def solve_jacobian_rows(inverse, x, out):  # type: ignore[no-untyped-def]
+def solve_jacobian_rows(inverse, x, out):
     n = len(x)
     for i in range(len(out)):
         for j in range(n):
@@ -78,7 +80,7 @@ def solve_jacobian_rows(inverse, x, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def inverse_and_solution(A, b, x):  # type: ignore[no-untyped-def]
+def inverse_and_solution(A, b, x):
     inverse = invert(A)
     for i in range(len(b)):
         total = 0.0
@@ -89,14 +91,14 @@ def inverse_and_solution(A, b, x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def solve_jacobian_whole(A, b, out):  # type: ignore[no-untyped-def]
+def solve_jacobian_whole(A, b, out):
     x = np.empty_like(b)
     inverse = inverse_and_solution(A, b, x)
     solve_jacobian_rows(inverse, x, out)
 
 
 @parallel
-def solve_jacobian_parts(parts, A, b, out):  # type: ignore[no-untyped-def]
+def solve_jacobian_parts(parts, A, b, out):
     n = len(b)
     x = np.empty_like(b)
     inverse = inverse_and_solution(A, b, x)
@@ -117,7 +119,7 @@ def solve_jacobian(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def nll_inverse(S, C, out):  # type: ignore[no-untyped-def]
+def nll_inverse(S, C, out):
     n = len(S)
     L, W = S.copy(), np.empty_like(S)
     if n <= 24:
@@ -138,7 +140,7 @@ def nll_inverse(S, C, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def nll_blocks(S, C, out):  # type: ignore[no-untyped-def]
+def nll_blocks(S, C, out):
     """S⁻¹ (S - C) S⁻¹, in which no inverse is needed."""
     n = len(S)
     L, M = S.copy(), np.empty_like(S)
@@ -158,7 +160,7 @@ def nll_gradient(S: np.ndarray, C: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def cholesky_blocks(S, cotangent, out):  # type: ignore[no-untyped-def]
+def cholesky_blocks(S, cotangent, out):
     """L⁻ᵀ M L⁻¹, where M is half of the lower triangle of Lᵀ tril(cotangent), mirrored; of that
     product the blocks from the diagonal on."""
     n = len(S)
@@ -182,7 +184,7 @@ def cholesky_blocks(S, cotangent, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def cholesky_inverse(S, cotangent, out):  # type: ignore[no-untyped-def]
+def cholesky_inverse(S, cotangent, out):
     """The same with the inverse of L."""
     n = len(S)
     L, W, M = S.copy(), np.empty_like(S), np.zeros_like(S)

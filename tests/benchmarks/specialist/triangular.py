@@ -3,6 +3,8 @@ the blocks on the diagonal, whose inverses are kept. OpenBLAS's own solvers star
 matrices of ten rows, and are slower up to a few hundred.
 """
 
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 import numpy as np
@@ -12,13 +14,13 @@ from tests.benchmarks.specialist.linear_algebra import call, mirror
 
 
 @kernel
-def step_of(n):  # type: ignore[no-untyped-def]
+def step_of(n):
     """Rows of a block."""
     return 16 if n < 80 else 32
 
 
 @kernel
-def factor_block(A, W):  # type: ignore[no-untyped-def]
+def factor_block(A, W):
     """The factor of a block in place of its lower triangle, and the factor's inverse."""
     n = len(A)
     for i in range(n):
@@ -43,14 +45,14 @@ def factor_block(A, W):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def copy(source, target, rows, columns):  # type: ignore[no-untyped-def]
+def copy(source, target, rows, columns):
     for i in range(rows):
         for j in range(columns):
             target[i, j] = source[i, j]
 
 
 @kernel
-def factorise(A):  # type: ignore[no-untyped-def]
+def factorise(A):
     """Replace the lower triangle of A by its Cholesky factor. Returns the inverses of the blocks
     on the diagonal, one below the other."""
     n = len(A)
@@ -76,7 +78,7 @@ def factorise(A):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def solve(L, inverses, B, half):  # type: ignore[no-untyped-def]
+def solve(L, inverses, B, half):
     """Set B to L⁻¹ B, or of a symmetric result what is not below the diagonal."""
     n, columns = B.shape
     step = inverses.shape[1]
@@ -101,7 +103,7 @@ def solve(L, inverses, B, half):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def solve_transposed(L, inverses, B, half):  # type: ignore[no-untyped-def]
+def solve_transposed(L, inverses, B, half):
     """Set B to L⁻ᵀ B, or of a symmetric result what is not above the diagonal."""
     n, columns = B.shape
     step = inverses.shape[1]
@@ -125,7 +127,7 @@ def solve_transposed(L, inverses, B, half):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def lower_square(W, out):  # type: ignore[no-untyped-def]
+def lower_square(W, out):
     """Set out to Wᵀ W for a lower triangle W: of two halves of the rows, the blocks that are not
     above the diagonal, with those rows of W that are not zero there."""
     n = len(W)
@@ -139,7 +141,7 @@ def lower_square(W, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def add_symmetric(A, B, out):  # type: ignore[no-untyped-def]
+def add_symmetric(A, B, out):
     """Add A B, which is symmetric, to out: of two halves of the rows what is not above the
     diagonal."""
     n = len(A)
@@ -152,7 +154,7 @@ def add_symmetric(A, B, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def transpose(A, out):  # type: ignore[no-untyped-def]
+def transpose(A, out):
     """In blocks that stay in the cache."""
     n = len(A)
     for top in range(0, n, 16):
@@ -163,7 +165,7 @@ def transpose(A, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def between(L, inverses, M, work):  # type: ignore[no-untyped-def]
+def between(L, inverses, M, work):
     """Set M, symmetric, to L⁻¹ M L⁻ᵀ."""
     solve(L, inverses, M, False)
     transpose(M, work)
@@ -173,7 +175,7 @@ def between(L, inverses, M, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def between_transposed(L, inverses, M, out):  # type: ignore[no-untyped-def]
+def between_transposed(L, inverses, M, out):
     """Set out to L⁻ᵀ M L⁻¹ for a symmetric M, which is overwritten."""
     solve_transposed(L, inverses, M, False)
     transpose(M, out)
