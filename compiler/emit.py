@@ -14,6 +14,7 @@ from functools import cache
 import jinja2
 
 from derivatrix.compiler.descriptions import FunctionDescription, ModuleDescription
+from derivatrix.compiler.indices import tuple_text
 from derivatrix.compiler.kernels import (
     base,
     blas,
@@ -36,7 +37,7 @@ from derivatrix.compiler.public import (
     operator_text,
     parted,
     quoted,
-    tuple_text,
+    ready,
 )
 from derivatrix.runtime.errors import DeclarationError
 
@@ -50,6 +51,9 @@ BOUNDARY = (
     "_refuse",
     "_destinations",
     "_delivered",
+    "_UNREADY",
+    "_ready",
+    "_remember",
 )
 """What public functions refer to, apart from their kernels."""
 OPERATOR = ("_Operator", "_tri", "_packed")
@@ -160,6 +164,7 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
         sources.add(boundary, name)
     sources.add(base, "compiled")
     sources.add(base, "require_arrays")
+    sources.add(base, "require_shapes")
     for plan in plans:
         for kernel in plan.kernels:
             sources.add_function(kernel)
@@ -207,7 +212,7 @@ def check_names(
     expected = [f"_{function.name.upper()}" for function in module.everything]
     kernels = {function.plan.name for function in module.everything}
     hidden = {*needed, *kernels, *tuples, *expected}
-    hidden |= {"ValueError", "float", "isinstance", "type"}
+    hidden |= {ready(function.plan) for function in module.everything}
     for function in module.everything:
         for argument in function.plan.arguments:
             if argument.name in hidden:

@@ -1,5 +1,7 @@
 """Arithmetic of sizes and loop indices as Python writes it."""
 
+from collections.abc import Iterable
+
 import sympy
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
@@ -69,3 +71,9 @@ def index(expression: sympy.Basic, multiplied: bool = False) -> str:
     """Arithmetic of sizes and loop indices, or a condition on them. multiplied: with products for
     powers, which Numba computes in floating point on a device."""
     return str(_Indices(multiplied).doprint(expression))
+
+
+def tuple_text(parts: Iterable[str]) -> str:
+    """A tuple of what the texts stand for."""
+    texts = list(parts)
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import sympy
 
 from derivatrix.compiler.dimensions import LENGTH
-from derivatrix.compiler.indices import index
+from derivatrix.compiler.indices import index, tuple_text
 from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.steps import (
     Accumulate,
@@ -84,7 +84,9 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
     name, for messages."""
     steps = _steps(plan, owner)
     reducing = any(isinstance(step, Nest) and _reduces(step.body) for step in plan.steps)
-    words = {word for step in steps for line in step.lines for word in re.findall(r"\w+", line)}
+    shapes = _shapes_checked(plan, owner)
+    lines = [*shapes, *(line for step in steps for line in step.lines)]
+    words = {word for line in lines for word in re.findall(r"\w+", line)}
     sizes = []
     for size in reversed(plan.sizes):
         if size.local in words:
@@ -92,7 +94,7 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
             sizes.append(f"{size.local} = {index(value)}")
             words.update(re.findall(r"\w+", sizes[-1]))
     outputs = [buffer.name for _, buffer in plan.outputs]
-    head = [*_checked(plan, owner), *reversed(sizes)]
+    head = [*_types_checked(plan, owner), *reversed(sizes), *shapes]
     if "real" in words:
         head.append(f"real = {outputs[0]}.dtype.type")
     return KernelText(
@@ -191,12 +193,30 @@ def newton_text(step: Newton) -> NewtonText:
     )
 
 
-def _checked(plan: Plan, owner: str) -> list[str]:
-    """The check of the arrays given to a kernel."""
-    local = {argument.name: argument.local for argument in plan.arguments if argument.shape}
-    local.update({name: buffer.name for name, buffer in plan.outputs})
-    arrays = ", ".join(local.values()) + ("," if len(local) == 1 else "")
-    return _called("require_arrays", [repr(owner), repr(" ".join(local)), f"({arrays})"])
+def _types_checked(plan: Plan, owner: str) -> list[str]:
+    """The check of a kernel's arrays while it is compiled."""
+    return _called("require_arrays", _arrays(plan, owner))
+
+
+def _shapes_checked(plan: Plan, owner: str) -> list[str]:
+    """The check of their shapes and places when it is called."""
+    locals_ = {
+        sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
+        for size in plan.sizes
+    }
+    arguments = [argument.shape for argument in plan.arguments if argument.shape]
+    shapes = [*arguments, *(buffer.shape for _, buffer in plan.outputs)]
+    texts = [tuple_text(index(size.xreplace(locals_)) for size in shape) for shape in shapes]
+    checks = [*_arrays(plan, owner), tuple_text(texts), str(len(arguments))]
+    return _called("require_shapes", checks)
+
+
+def _arrays(plan: Plan, owner: str) -> list[str]:
+    """The names of a kernel's owner and of its arrays, as text, and the arrays."""
+    arguments = [argument for argument in plan.arguments if argument.shape]
+    names = [*(argument.name for argument in arguments), *(name for name, _ in plan.outputs)]
+    local = [*(argument.local for argument in arguments), *(b.name for _, b in plan.outputs)]
+    return [repr(owner), repr(" ".join(names)), tuple_text(local)]
 
 
 def _steps(plan: Plan, owner: str) -> tuple[StepText, ...]:
@@ -260,11 +280,8 @@ def _allocation(buffers: tuple[Buffer, ...], output: str) -> Iterator[str]:
             yield f"{buffer.name} = np.empty({_shape(buffer.shape)}, {kind})"
         return
     names = ", ".join(buffer.name for buffer in buffers)
-    shapes = [
-        f"({', '.join(map(index, buffer.shape))}{',' * (len(buffer.shape) == 1)})"
-        for buffer in buffers
-    ]
-    yield from _called(f"{names} = work_arrays", [output, f"({', '.join(shapes)})"])
+    shapes = tuple_text(tuple_text(map(index, buffer.shape)) for buffer in buffers)
+    yield from _called(f"{names} = work_arrays", [output, shapes])
 
 
 def _choice(variants: tuple[tuple[str, sympy.Expr, Plan], ...]) -> Iterator[str]:

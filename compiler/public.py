@@ -15,7 +15,7 @@ from derivatrix.compiler.descriptions import (
     Result,
 )
 from derivatrix.compiler.dimensions import LENGTH
-from derivatrix.compiler.indices import index
+from derivatrix.compiler.indices import index, tuple_text
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.parts import OPERATIONS
 from derivatrix.compiler.plan.rows import GAIN
@@ -26,7 +26,7 @@ from derivatrix.compiler.structured.text import operator_lines
 WIDTH = 100
 LARGE_BLOCK = 16384
 """Results of more entries in all may be memory that malloc gives back to the system and asks for
-again at each call."""
+again at each call: `_destinations` of generated modules takes care of them."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,14 @@ class ResultText:
 class FunctionText:
     """A public function, as texts for the template.
 
-    parameters: the names of the arguments; signature: with `out`. ready: the conditions, a line
-    each, under which the arguments can go to the kernel as they are. inputs: a tuple of the
-    arguments; targets: the same, to be assigned to. expected: the name of the constant that says
-    which shapes they have. block: the entries of all results, where there are several that can be
-    large; that is more than `large`. real: the dtype of the results; `retyped` says it of arguments
-    that were not ready, `typed` of all. lengths: the axes of the arguments, to be read from their
-    shapes; sizes: what follows from them; conditions: true if the shapes are others than
-    expected. call: of the kernel. unpacked: the results, to be assigned to; inner: a tuple of
-    them. value, delivered: what is returned without `out` and with it. run: the name of the run of
-    a call, on a device.
+    parameters: the names of the arguments; signature: with `out`. quick: what a call with arrays
+    as the kernel takes them needs. inputs: a tuple of the arguments; targets: the same, to be
+    assigned to. expected: the name of the constant that says which shapes they have. real: the name
+    of the dtype of the results, which is `dtype`. lengths: the axes of the arguments, to be read
+    from their shapes; sizes: what follows from them; conditions: true if the shapes are others than
+    expected. results: the arrays; shapes: a tuple of their shapes. call: of the kernel. unpacked:
+    the results, to be assigned to; inner: a tuple of them. value, delivered: what is returned
+    without `out` and with it. run: the name of the run of a call, on a device.
     """
 
     name: str
@@ -58,26 +56,41 @@ class FunctionText:
     parameters: str
     signature: str
     out: str
-    ready: tuple[str, ...]
+    quick: QuickText
     inputs: str
     targets: str
     expected: str
-    retyped: str
-    typed: str
+    real: str
+    dtype: str
     lengths: tuple[str, ...]
     sizes: tuple[str, ...]
     conditions: str
-    real: str
-    block: str
-    large: int
     results: tuple[ResultText, ...]
     shapes: str
-    call: str
+    call: tuple[str, ...]
     unpacked: str
     inner: str
     value: str
     delivered: str
     run: str
+
+
+@dataclass(frozen=True)
+class QuickText:
+    """A call with nothing before the kernel but what it takes to have arrays for the results.
+
+    sizes: lines that read them from the arguments; few: the condition under which there is so
+    little to do that it pays, "" for always. kernel: the function that refuses what it is not
+    compiled for, `ready` its name, and passed what it is called with. unpacked: the arrays of
+    `out`, to be assigned to; "" where it is the one array.
+    """
+
+    sizes: tuple[str, ...]
+    few: str
+    ready: str
+    kernel: str
+    passed: str
+    unpacked: str
 
 
 @dataclass(frozen=True)
@@ -131,30 +144,35 @@ def function_text(
     scalars = {results[name] for name, buffer in plan.outputs if not buffer.shape}
     locals_ = list(results.values())
     shapes = [sizes.shape(buffer.shape) for _, buffer in plan.outputs]
-    refused = [f"not {sizes.condition(requirement)}" for requirement in module.requirements]
+    required = [sizes.condition(requirement) for requirement in module.requirements]
     title = "".join(word.capitalize() for word in function.name.split("_"))
-    delivered = _result(function.result, title, results, tuples)
+    passed = ", ".join([*parameters, *locals_])
+    few, among = _shared(plan, sizes, passed)
     return FunctionText(
         name=function.name,
         summary=function.summary,
         parameters=", ".join(parameters),
         signature=", ".join([*parameters, "*", f"{out}=None"]),
         out=out,
-        ready=tuple(_ready(plan, real)),
+        quick=QuickText(
+            sizes=sizes.needed([*shapes, few, *required]),
+            few=" and ".join([*required, *_small(plan, sizes), *([few] if few else [])]),
+            ready=ready(plan),
+            kernel=plan.name,
+            passed=passed,
+            unpacked="" if single else _pattern(function.result, results),
+        ),
         inputs=tuple_text(parameters),
         targets=_targets(parameters),
         expected=f"_{function.name.upper()}",
-        retyped="" if _mixed(plan) else f"{real} = {_real(plan)}",
-        typed=f"{real} = {_real(plan)}" if _mixed(plan) else "",
+        real=real,
+        dtype=_real(plan),
         lengths=sizes.lengths,
         sizes=sizes.lines,
-        conditions=" or ".join([*sizes.conditions, *refused]),
-        real=real,
-        block=_block(plan, sizes),
-        large=LARGE_BLOCK,
+        conditions=" or ".join([*sizes.conditions, *(f"not {each}" for each in required)]),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=tuple_text(shapes),
-        call=_call(plan, sizes, ", ".join([*parameters, *locals_])),
+        call=_call(f"{plan.name}({passed})", few, among),
         unpacked=_targets(locals_),
         inner=tuple_text(locals_),
         value=_result(
@@ -163,17 +181,21 @@ def function_text(
             {key: f"{name}[()]" if name in scalars else name for key, name in results.items()},
             tuples,
         ),
-        delivered=delivered,
+        delivered=_result(function.result, title, results, tuples),
         run=names.exact("run"),
     )
 
 
-def _block(plan: Plan, sizes: _Sizes) -> str:
-    """The number of entries of all outputs, where there are several whose sizes are not known."""
+def ready(plan: Plan) -> str:
+    """The name of the kernel that refuses what it is not compiled for."""
+    return f"_{plan.name}_ready"
+
+
+def _small(plan: Plan, sizes: _Sizes) -> Iterator[str]:
+    """That all outputs have few entries, where there are several whose sizes are not known."""
     counts = [product(buffer.shape) for _, buffer in plan.outputs]
-    if sum(not count.is_number for count in counts) < 2:
-        return ""
-    return sizes.text(sympy.Add(*counts))
+    if sum(not count.is_number for count in counts) > 1:
+        yield f"{sizes.text(sympy.Add(*counts))} <= {LARGE_BLOCK}"
 
 
 def parted(plan: Plan) -> str:
@@ -181,25 +203,29 @@ def parted(plan: Plan) -> str:
     return f"_{plan.name}_in_parts"
 
 
-def _call(plan: Plan, sizes: _Sizes, passed: str) -> str:
-    """The call of the kernel, or of what has threads share it where that gains."""
-    few = ""
-    plain, among = f"{plan.name}({passed})", f"{parted(plan)}({passed})"
+def _shared(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, str]:
+    """The condition under which one thread does the work of a kernel, and the call of what has
+    threads share it; "", "" where nothing does."""
     if plan.parts is not None:
-        work, enough = plan.parts.work, OPERATIONS
-    elif plan.rows is not None:
-        work, enough = plan.rows.gain, GAIN
-    elif plan.sums is not None:
-        sums = plan.sums
-        work, enough = sums.work * sums.samples, sums.enough
-        shapes = tuple_text(sizes.shape(shape) for shape in sums.shapes)
-        costs = [sizes.text(cost) for cost in (sums.entries, sums.work, sums.fixed)]
-        among = f"{parted(plan)}({', '.join([shapes, *costs, passed])})"
-        if sums.least > 1:
-            few = f"{sizes.text(sums.samples)} < {sums.least} or "
-    else:
-        return plain
-    return f"{plain} if {few}{sizes.text(work)} < {enough} else {among}"
+        return f"{sizes.text(plan.parts.work)} < {OPERATIONS}", f"{parted(plan)}({passed})"
+    if plan.rows is not None:
+        return f"{sizes.text(plan.rows.gain)} < {GAIN}", f"{parted(plan)}({passed})"
+    if plan.sums is None:
+        return "", ""
+    sums = plan.sums
+    few = f"{sizes.text(sums.work * sums.samples)} < {sums.enough}"
+    if sums.least > 1:
+        few = f"({sizes.text(sums.samples)} < {sums.least} or {few})"
+    shapes = tuple_text(sizes.shape(shape) for shape in sums.shapes)
+    costs = [sizes.text(cost) for cost in (sums.entries, sums.work, sums.fixed)]
+    return few, f"{parted(plan)}({', '.join([shapes, *costs, passed])})"
+
+
+def _call(alone: str, few: str, among: str) -> tuple[str, ...]:
+    """The call of the kernel, or of what has threads share it where that gains."""
+    if not few:
+        return (alone,)
+    return (f"if {few}:", f"    {alone}", "else:", f"    {among}")
 
 
 def operator_text(
@@ -261,6 +287,7 @@ class _Sizes:
             for a in arguments
         )
         self.lines = tuple(self._line(size) for size in plan.sizes if not size.exact)
+        self._read = [(size, self.local[size.name]) for size in plan.sizes]
         self.conditions = [
             f"{self._axes[a.name, axis]} != {index(length.xreplace(self._renames))}"
             for a in arguments
@@ -269,9 +296,21 @@ class _Sizes:
         ]
 
     def _line(self, size: Size) -> str:
-        axis = sympy.Symbol(self._axes[size.argument.name, size.axis])
-        value = size.value.xreplace({**self._renames, LENGTH: axis})
+        return self._reading(size, self._axes[size.argument.name, size.axis])
+
+    def _reading(self, size: Size, axis: str) -> str:
+        value = size.value.xreplace({**self._renames, LENGTH: sympy.Symbol(axis)})
         return f"{self.local[size.name]} = {index(value)}"
+
+    def needed(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """Lines that read the sizes that are in the texts from the arguments."""
+        words = set(re.findall(r"\w+", " ".join(texts)))
+        lines: list[str] = []
+        for size, local in reversed(self._read):
+            if local in words:
+                lines.insert(0, self._reading(size, f"{size.argument.name}.shape[{size.axis}]"))
+                words.update(re.findall(r"\w+", lines[0]))
+        return tuple(lines)
 
     def shape(self, shape: Iterable[sympy.Expr]) -> str:
         """A shape as a tuple of the local sizes."""
@@ -290,36 +329,10 @@ class _Sizes:
         return re.sub(r"[^\W\d]\w*", lambda match: self.local[match[0]], text)
 
 
-def _mixed(plan: Plan) -> bool:
-    """Whether there are numbers among the arguments, which float32 arrays ask to be rounded."""
-    return not all(argument.shape for argument in plan.arguments)
-
-
 def _real(plan: Plan) -> str:
-    """The dtype of the results, from arguments that are ready."""
+    """The dtype of the results, from arguments as kernels take them."""
     arrays = [argument.name for argument in plan.arguments if argument.shape]
     return f"{arrays[0]}.dtype" if arrays else f"_real({plan.arguments[0].name})"
-
-
-def _ready(plan: Plan, real: str) -> Iterator[str]:
-    """The conditions under which the arguments are as the kernel takes them.
-
-    Their ranks are not among them: these are known when lengths are read from the shapes."""
-    word = ""
-    for argument in plan.arguments:
-        name = argument.name
-        if not argument.shape:
-            yield f"{word}isinstance({name}, float)"
-        elif _mixed(plan):
-            yield f"{word}type({name}) is _ndarray and {name}.dtype is _FLOAT64"
-        elif word:
-            yield f"{word}type({name}) is _ndarray and {name}.dtype is {real}"
-        else:
-            yield f"type({name}) is _ndarray"
-            yield f"and (({real} := {name}.dtype) is _FLOAT64 or {real} is _FLOAT32)"
-        if argument.shape:
-            yield f"and {name}.flags.carray"
-        word = "and "
 
 
 def _result(
@@ -334,13 +347,20 @@ def _result(
     return f"{path}({', '.join(parts)})"
 
 
+def _pattern(result: Result, results: Mapping[str, str]) -> str:
+    """The locals of the outputs, to be assigned to, as they are in a function's result."""
+    if isinstance(result, str):
+        return results[result]
+    parts = [
+        text if isinstance(part, str) else f"({text})"
+        for _, part in result
+        for text in [_pattern(part, results)]
+    ]
+    return _targets(parts)
+
+
 def _targets(names: list[str]) -> str:
     return ", ".join(names) + ("," if len(names) == 1 else "")
-
-
-def tuple_text(parts: Iterable[str]) -> str:
-    texts = list(parts)
-    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 def quoted(text: str) -> str:

@@ -47,6 +47,11 @@ def work_arrays(like, shapes):
     return tuple(np.full(shape, np.nan) for shape in shapes)
 
 
+def require_shapes(owner, names, arrays, shapes, inputs):
+    """The same, for shapes that always fit."""
+    assert [array.shape for array in arrays] == list(shapes)
+
+
 def function(operator: str) -> Callable[..., float]:
     """A function of numbers as NumPy or SciPy has it."""
     name = operator.removeprefix("bessel").replace("digamma", "psi")
@@ -64,6 +69,7 @@ def plain_kernel(
     scope.update(structured_gemm=structured_gemm, work_arrays=work_arrays)
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["require_arrays"] = lambda *_: called.append(made.name)
+    scope["require_shapes"] = require_shapes
     scope.update(made.constants)
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)
     scope.update((name, function(operator)) for operator, name in operators.KERNELS.items())

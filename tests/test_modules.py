@@ -210,20 +210,58 @@ def test_numbers_in_single_precision() -> None:
 
 
 def test_arguments_that_fit_are_passed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In both precisions, and numbers of NumPy's: only others take the long way."""
+    """In both precisions, and numbers of NumPy's, with `out` and without, once the kernels are
+    compiled: only others take the long way."""
     module = dx.compile(dx.function("pair", [X, y], y @ X @ y))
+
+    def used(real: type) -> None:
+        x, v = np.eye(3, dtype=real), np.ones(3, real)
+        assert module.value(x, v) == 3 and module.gradient(x, v).X.dtype == real
+        total, both = np.empty((), real), module.Gradient(np.empty_like(x), np.empty_like(v))
+        assert module.value(x, v, out=total) is total and total == 3
+        assert module.gradient(x, v, out=both).y is both.y and both.y[0] == 2
+        assert module.vjp(x, v, module.value(x, v)).y[0] == 6
+
+    for real in (np.float64, np.float32):
+        used(real)
 
     def refuse(*_: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr(module, "_coerced", refuse)
     for real in (np.float64, np.float32):
-        x, v = np.eye(3, dtype=real), np.ones(3, real)
-        assert module.value(x, v) == 3 and module.gradient(x, v).X.dtype == real
-    assert module.vjp(np.eye(3), np.ones(3), module.value(np.eye(3), np.ones(3))).y[0] == 6
-    for wrong in (x, v.astype(np.float64), np.ones(6, real)[::2]):
-        with pytest.raises(ValueError if wrong is x else AssertionError):
+        used(real)
+    x, v, total = np.eye(3), np.ones(3), np.empty(())
+    for wrong in (x, v.astype(np.float32), np.ones(6)[::2], v[:2], v.tolist(), 1.0, None):
+        with pytest.raises(AssertionError):
             module.value(x, wrong)
+    for overlapping in (v[:1].reshape(()), np.broadcast_to(total, ()), total.astype(np.float32)):
+        with pytest.raises(AssertionError):
+            module.value(x, v, out=overlapping)
+    with pytest.raises(AssertionError):
+        module.gradient(x, v, out=(np.empty_like(x), x[0]))
+    assert (x == np.eye(3)).all() and (v == 1).all()
+
+
+def test_kernels_refuse_wrong_shapes() -> None:
+    """What they would read or write beyond an array's end."""
+    module = dx.compile(dx.function("pair", [X, y], y @ X @ y))
+    x, v = np.eye(3), np.ones(3)
+
+    def fails(text: str, *arrays: np.ndarray) -> None:
+        with pytest.raises(ValueError, match=f"^pair: argument {text}$"):
+            module.gradient_kernel(*arrays)
+
+    fails("y of a kernel has another shape than expected", x, v[:2], x + 0, v + 0)
+    fails("X of a kernel has another shape than expected", x[:2], v, x + 0, v + 0)
+    fails("out_y of a kernel has another shape than expected", x, v, x + 0, np.ones(4))
+    fails("out_X of a kernel shares memory with X", x, v, x, v + 0)
+    both = np.empty((4, 3))
+    fails("out_y of a kernel shares memory with out_X", x, v, both[:3], both[2])
+    module.gradient_kernel(x, v, both[:3], both[3])
+    assert both.tolist() == [[1, 1, 1]] * 3 + [[2, 2, 2]]
+    with pytest.raises(Exception, match="pair: argument y of a kernel has 2 axes; expected 1"):
+        module.gradient_kernel(x, x, x + 0, v + 0)
 
 
 def test_out_of_several_results() -> None:

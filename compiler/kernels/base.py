@@ -61,6 +61,53 @@ def require_arrays(context, owner, names, arrays):
     return types.void(owner, names, arrays), generate
 
 
+@intrinsic(prefer_literal=True)
+def require_shapes(context, owner, names, arrays, shapes, inputs):
+    """Raise ValueError where a kernel is called with an array of another shape than the one in
+    `shapes`, or where its results, the arrays from position `inputs` on, share memory with
+    others."""
+    labels = names.literal_value.split()
+    for name, kind, shape in zip(labels, arrays, shapes, strict=True):
+        if kind.ndim != len(shape):
+            raise ValueError(
+                f"{owner.literal_value}: argument {name} of a kernel has {kind.ndim} axes; "
+                f"expected {len(shape)}"
+            )
+
+    def generate(context, builder, signature, values):
+        def refuse_if(wrong, problem):
+            with builder.if_then(wrong, likely=False):
+                message = f"{owner.literal_value}: argument {problem}"
+                context.call_conv.return_user_exc(builder, ValueError, (message,))
+
+        blocks = []
+        given, expected = (cgutils.unpack_tuple(builder, value) for value in values[2:4])
+        for name, array, shape, kind, lengths in zip(
+            labels, given, expected, arrays, shapes, strict=True
+        ):
+            array = context.make_array(kind)(context, builder, array)
+            axes = cgutils.unpack_tuple(builder, array.shape)
+            wrong = context.get_constant(types.boolean, False)
+            for axis, length, length_kind in zip(
+                axes, cgutils.unpack_tuple(builder, shape), lengths, strict=True
+            ):
+                length = context.cast(builder, length, length_kind, types.intp)
+                wrong = builder.or_(wrong, builder.icmp_signed("!=", axis, length))
+            refuse_if(wrong, f"{name} of a kernel has another shape than expected")
+            start = builder.ptrtoint(array.data, axes[0].type if axes else array.nitems.type)
+            size = builder.mul(array.nitems, array.itemsize)
+            blocks.append((name, start, builder.add(start, size)))
+        for later, (name, start, stop) in enumerate(blocks[inputs.literal_value :]):
+            for other, begin, end in blocks[: inputs.literal_value + later]:
+                meet = builder.and_(
+                    builder.icmp_unsigned("<", start, end), builder.icmp_unsigned("<", begin, stop)
+                )
+                refuse_if(meet, f"{name} of a kernel shares memory with {other}")
+        return context.get_dummy_value()
+
+    return types.void(owner, names, arrays, shapes, inputs), generate
+
+
 def register(library, name):
     """Let kernels call SciPy's BLAS or LAPACK routine, in single and double precision; how its name
     ends for LLVM, after "s" or "d"."""

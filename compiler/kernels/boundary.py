@@ -5,14 +5,39 @@ Names start with an underscore so that no input's name hides one.
 
 # mypy: allow-untyped-defs
 
+import math
 import re
 
 import numpy as np
+from numba import njit
 
 _ndarray = np.ndarray
 _empty = np.empty
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
+_LARGE = 16384
+"""Entries of all results from which malloc may give their memory back to the system."""
+_UNREADY = (AttributeError, IndexError, TypeError, ValueError)
+"""What a call raises whose arguments a kernel does not take as they are."""
+
+
+def _ready(kernel):
+    """The kernel for what `_remember` has seen it compiled for; TypeError, at once, for all
+    other arguments."""
+    dispatcher = njit(kernel.py_func)
+    dispatcher._compile_for_args = _unready
+    return dispatcher
+
+
+def _unready(*arguments, **_):
+    raise TypeError
+
+
+def _remember(ready, kernel):
+    """Let `ready` know for which arguments the kernel is compiled by now."""
+    for types, compiled_kernel in kernel.overloads.items():
+        if types not in ready.overloads:
+            ready.add_overload(compiled_kernel)
 
 
 def _described(value):
@@ -40,6 +65,15 @@ def _coerced(function, expected, values):
     if all arrays are, or where there are none all numbers), numbers for rank 0. Raises TypeError
     for what is no real array and ValueError for a wrong rank."""
     shapes, _, _ = expected
+    real = getattr(values[0], "dtype", None)
+    if real in (_FLOAT64, _FLOAT32) and all(
+        type(value) is _ndarray
+        and value.dtype is real
+        and value.flags.carray
+        and 0 < value.ndim == len(shape)
+        for value, (_, shape) in zip(values, shapes, strict=True)
+    ):
+        return values
     arrays = [
         _number_array(function, name, value)
         for (name, _), value in zip(shapes, values, strict=True)
@@ -109,7 +143,12 @@ def _flat(out):
 
 
 def _destinations(function, expected, out, shapes, real, arguments):
-    """For each result the array of `out` that the kernel can write to, else a temporary one."""
+    """For each result the array of `out` that the kernel can write to, else a new one."""
+    if out is None:
+        entries = sum(math.prod(shape) for shape in shapes)
+        if len(shapes) > 1 and entries > _LARGE:  # malloc keeps what was free in one block
+            _empty(entries, real)
+        return [_empty(shape, real) for shape in shapes]
     *_, names = expected
     arrays = _flat(out)
     if len(arrays) != len(shapes):
@@ -144,7 +183,9 @@ def _require_destination(function, name, array, shape, real):
 
 
 def _delivered(out, results):
-    """The arrays of `out`, with the results in them."""
+    """The arrays of `out`, with the results in them; the results where there is none."""
+    if out is None:
+        return results
     arrays = _flat(out)
     for array, result in zip(arrays, results, strict=True):
         if array is not result:

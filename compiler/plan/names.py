@@ -10,7 +10,8 @@ from derivatrix.compiler.kernels import operators
 
 RESERVED = frozenset(
     {
-        *("np", "math", "real", "range", "abs", "int", "float", "require_arrays"),
+        *("np", "math", "real", "range", "abs", "int", "float"),
+        *("require_arrays", "require_shapes"),
         *("part", "parts", "row"),
         *operators.KERNELS.values(),
         *keyword.kwlist,
