@@ -27,7 +27,6 @@ from derivatrix.compiler.kernels import (
     workspace,
 )
 from derivatrix.compiler.kernels.source import Sources
-from derivatrix.compiler.plan.rows import rows_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Sums
 from derivatrix.compiler.printer import KernelText, blocks_text, kernel_text, newton_text, rows_text
 from derivatrix.compiler.public import (
@@ -81,7 +80,7 @@ def emit(module: ModuleDescription) -> str:
     sources = _sources(plans, [*inner, *kernels])
     if any(plan.parts is not None for plan in plans):
         sources.add(parts, "_in_parts")
-    if any(function.plan.rows is not None for function in module.everything):
+    if any(f.plan.rows is not None and not f.plan.rows.alone for f in module.everything):
         sources.add(parts, "_by_rows")
     if any(function.plan.sums is not None for function in module.everything):
         sources.add(parts, "_Sums")
@@ -124,7 +123,7 @@ def emit(module: ModuleDescription) -> str:
             by_rows=[
                 (parted(f.plan), f.plan.rows.plan.name)
                 for f in module.everything
-                if f.plan.rows is not None
+                if f.plan.rows is not None and not f.plan.rows.alone
             ],
             sums=[
                 (parted(f.plan), _layout(blocks[f.name].name, f.plan.sums))
@@ -175,8 +174,9 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:
         sources.require("math")
-    if "work_arrays" in words:
-        sources.add(workspace, "work_arrays")
+    for name in ("work_arrays", "stream"):
+        if name in words:
+            sources.add(workspace, name)
     for module in operators.MODULES:
         for name in module.KERNELS.values():
             if name in words:
@@ -244,7 +244,8 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
             else:
                 aliases.append((plan.name, first))
                 if plan.rows is not None:
-                    aliases.append((rows_name(plan.name), rows_name(first)))
+                    name = plan.rows.plan.name
+                    aliases.append((name, first + name.removeprefix(plan.name)))
     return kernels, aliases
 
 

@@ -28,6 +28,7 @@ from derivatrix.compiler.plan.steps import (
     Reuse,
     Statement,
     Step,
+    Store,
     Team,
 )
 from derivatrix.compiler.statements import Statements, number
@@ -108,8 +109,10 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
 
 
 def rows_text(plan: Plan, owner: str) -> KernelText:
-    """The kernel of a share of the rows of a plan, as above."""
+    """The kernel of a plan's large outputs, or of a share of their rows, as above."""
     assert plan.rows is not None
+    if plan.rows.alone:
+        return kernel_text(plan.rows.plan, owner, f"`{plan.name}` for large results.")
     text = kernel_text(plan.rows.plan, owner, f"A share of `{plan.name}`: part of parts.")
     return replace(text, parameters=f"{text.parameters}, part, parts")
 
@@ -367,6 +370,12 @@ class _Statements(Statements):
     def __init__(self, owner: str) -> None:
         super().__init__(FUNCTIONS)
         self._owner = owner
+
+    def stored(self, store: Store) -> str:
+        if not store.streamed:
+            return super().stored(store)
+        indices = tuple_text(map(self.index, store.target.indices))
+        return f"stream({store.target.buffer.name}, {indices}, {self.scalar(store.value)})"
 
     def raised(self, failure: str) -> str:
         return f"raise np.linalg.LinAlgError({f'{self._owner}: {failure}'!r})"

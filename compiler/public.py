@@ -18,7 +18,6 @@ from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index, tuple_text
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.parts import OPERATIONS
-from derivatrix.compiler.plan.rows import GAIN
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Plan, Size
 from derivatrix.compiler.structured.text import operator_lines
@@ -209,7 +208,10 @@ def _shared(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, str]:
     if plan.parts is not None:
         return f"{sizes.text(plan.parts.work)} < {OPERATIONS}", f"{parted(plan)}({passed})"
     if plan.rows is not None:
-        return f"{sizes.text(plan.rows.gain)} < {GAIN}", f"{parted(plan)}({passed})"
+        few = f"{sizes.text(plan.rows.gain)} < {plan.rows.enough}"
+        if plan.rows.alone:
+            return few, f"{plan.rows.plan.name}({passed})"
+        return few, f"{parted(plan)}({passed})"
     if plan.sums is None:
         return "", ""
     sums = plan.sums

@@ -66,9 +66,8 @@ class Statements(ABC):
                 return [f"{name} = real(0)"]
             case Accumulate(name, value):
                 return [f"{name} += {self.scalar(value)}"]
-            case Store(target, value, accumulate):
-                sign = "+=" if accumulate else "="
-                return [f"{self.load(target)} {sign} {self.scalar(value)}"]
+            case Store():
+                return [self.stored(statement)]
             case Clear(target):
                 inner = ", ".join(map(self.index, target.indices))
                 every = "..." if target.buffer.shape else self.nothing
@@ -81,6 +80,11 @@ class Statements(ABC):
                 return [f"if {self.index(condition)}:", *self.indented(inside)]
             case Require(condition, failure):
                 return [f"if not ({self.scalar(condition)}):", f"    {self.raised(failure)}"]
+
+    def stored(self, store: Store) -> str:
+        """A store."""
+        sign = "+=" if store.accumulate else "="
+        return f"{self.load(store.target)} {sign} {self.scalar(store.value)}"
 
     def indented(self, body: Iterable[Statement]) -> list[str]:
         """Statements within another one."""

@@ -61,6 +61,9 @@ def _warm_kernel(
 ) -> None:
     """Compile a kernel, and those by which threads share its work."""
     getattr(module, name).compile((*given, *filled))
+    large = getattr(module, f"{name}_large", None)
+    if large is not None:
+        large.compile((*given, *filled))
     rows = getattr(module, f"{name}_rows", None)
     if rows is not None:
         rows.compile((*given, *filled, types.int64, types.int64))

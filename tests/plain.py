@@ -70,6 +70,7 @@ def plain_kernel(
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["require_arrays"] = lambda *_: called.append(made.name)
     scope["require_shapes"] = require_shapes
+    scope["stream"] = np.ndarray.__setitem__
     scope.update(made.constants)
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)
     scope.update((name, function(operator)) for operator, name in operators.KERNELS.items())
@@ -107,6 +108,8 @@ def run_plain(
             flags = [*made.parts.sliced, *(True for _ in again)]
             for begin, end in _parts(len(again[0])):
                 kernel(*_cut([*inputs, *again], flags, begin, end))
+        elif made.rows is not None and made.rows.alone:
+            plain_kernel(made.rows.plan, called)(*inputs, *again)
         elif made.rows is not None:
             share = plain_kernel(made.rows.plan, called, rows_text(made, "f"))
             for part in (2, 1, 0):

@@ -9,7 +9,7 @@ import derivatrix as dx
 from derivatrix.compiler.derivatives import Derivatives
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import kernel_plan
-from derivatrix.compiler.plan.steps import Guard, Loop, Nest, Plan
+from derivatrix.compiler.plan.steps import Guard, Loop, Nest, Plan, Store
 from tests.plain import check_plain
 
 n, m = dx.dims("n m")
@@ -17,7 +17,6 @@ A, B, X = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.matrix("X", n, m)
 a, b = dx.vector("a", n), dx.vector("b", n)
 
 SHARED = {
-    "chain": (dx.function("chain", [A, B, a], A @ B @ a), "vjp"),
     "product": (dx.function("product", [a, b], a * b), "jacobian"),
     "square": (dx.function("square", [A], A @ A), "jacobian"),
     "softmax": (dx.function("softmax", [a], dx.softmax(a)), "jacobian"),
@@ -29,6 +28,7 @@ SHARED = {
     "curved": (dx.function("curved", [A, a], dx.sum(dx.tanh(A) @ a)), "value_and_gradient"),
     "triangle": (dx.function("triangle", [A], dx.tril(A) @ A[::-1]), "jacobian"),
 }
+LARGE = {"chain": (dx.function("chain", [A, B, a], A @ B @ a), "vjp")}
 WHOLE = {
     "samples": (dx.function("samples", [X], dx.tanh(X)), "value"),
     "gemm": (dx.function("gemm", [A, B], A @ B), "value"),
@@ -65,10 +65,10 @@ def test_what_one_thread_does() -> None:
 
 def test_columns_of_what_is_read_row_by_row() -> None:
     """A sum over rows is made for a share of the columns."""
-    rows = planned(*SHARED["chain"]).rows
+    rows = planned(*SHARED["totals"]).rows
     assert rows is not None
     *_, last = rows.plan.steps
-    assert isinstance(last, Nest) and "out_a[" in last.comment
+    assert isinstance(last, Nest)
     outer = last.body[-1]
     assert isinstance(outer, Loop) and outer.start == 0
     inner = outer.body[-1]
@@ -79,11 +79,50 @@ def alone(step: Nest) -> bool:
     return isinstance(step.body[0], Guard)
 
 
-@pytest.mark.parametrize("name", SHARED)
+def test_what_is_streamed() -> None:
+    """Entries that are stored once, one after the other, by few operations. Where the rest reads
+    matrices, one thread does all."""
+
+    def stores(function: Function, kind: str) -> tuple[bool, dict[str, set[bool]]]:
+        rows = planned(function, kind).rows
+        assert rows is not None
+        found: dict[str, set[bool]] = {}
+        pending = [part for step in rows.plan.steps if isinstance(step, Nest) for part in step.body]
+        for part in pending:
+            if isinstance(part, Store):
+                found.setdefault(part.target.buffer.name, set()).add(part.streamed)
+            pending += part.body if isinstance(part, Loop | Guard) else ()
+        return rows.alone, {name: found[name] for name in found if name.startswith("out")}
+
+    chain = {"out_A": {True}, "out_B": {True}, "out_a": {False}}
+    assert stores(*LARGE["chain"]) == (True, chain)
+    assert stores(dx.function("f", [a, b], dx.outer(a, b)), "value") == (False, {"out": {0, 1}})
+    for body in (dx.exp(dx.outer(a, b)), dx.outer(a, b) + dx.diag(a)):
+        alone, found = stores(dx.function("f", [a, b], body), "value")
+        assert not alone and found == {"out": {False}}, body
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_streamed_results(real: type) -> None:
+    """They are what smaller ones are."""
+    module = dx.compile(LARGE["chain"][0])
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 1010, 1010)).astype(real)
+    v, c = rng.normal(size=(2, 1010)).astype(real)
+    found = module.vjp(x, y, v, c)
+    assert len(module.vjp_kernel_large.signatures) == 1 and not module.vjp_kernel.signatures
+    expected = module.Vjp(*map(np.empty_like, found))
+    module.vjp_kernel(x, y, v, c, *expected)
+    for name in found._fields:
+        tolerance = 50 * np.finfo(real).eps * np.abs(getattr(expected, name)).max()
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), 0, tolerance)
+
+
+@pytest.mark.parametrize("name", [*SHARED, *LARGE])
 @pytest.mark.parametrize("sizes", [{"n": 5, "m": 2}, {"n": 1, "m": 4}, {"n": 2, "m": 3}])
 def test_shares_make_the_whole(name: str, sizes: dict[str, int]) -> None:
     """As plain Python, which computes shares in the wrong order, some of them empty."""
-    check_plain(*SHARED[name], sizes)
+    check_plain(*{**SHARED, **LARGE}[name], sizes)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -1,4 +1,4 @@
-"""The memory of a kernel's work arrays, allocated at once.
+"""The memory of a kernel's work arrays, allocated at once; memory written past the cache.
 
 malloc gives large blocks back to the system and asks for them again in the next call, page by
 page, which takes as long as much of what kernels do; it learns from the sizes of the blocks that
@@ -69,3 +69,22 @@ def work_arrays(context, like, shapes):
         return context.make_tuple(builder, types.Tuple(kinds), made)
 
     return types.Tuple(kinds)(like, shapes), generate
+
+
+@intrinsic
+def stream(context, array, indices, value):
+    """array[indices] = value, past the cache."""
+
+    def generate(context, builder, signature, values):
+        kind = signature.args[0]
+        item = context.cast(builder, values[2], signature.args[2], kind.dtype)
+        axes = cgutils.unpack_tuple(builder, values[1])
+        place = cgutils.get_item_pointer(
+            context, builder, kind, context.make_array(kind)(context, builder, values[0]), axes
+        )
+        llvm = cgutils.ir  # type: ignore[attr-defined]
+        one = builder.module.add_metadata([llvm.Constant(llvm.IntType(32), 1)])
+        builder.store(item, place).set_metadata("nontemporal", one)
+        return context.get_dummy_value()
+
+    return types.void(array, indices, value), generate

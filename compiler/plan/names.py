@@ -11,7 +11,7 @@ from derivatrix.compiler.kernels import operators
 RESERVED = frozenset(
     {
         *("np", "math", "real", "range", "abs", "int", "float"),
-        *("require_arrays", "require_shapes"),
+        *("require_arrays", "require_shapes", "stream"),
         *("part", "parts", "row"),
         *operators.KERNELS.values(),
         *keyword.kwlist,

@@ -1,7 +1,7 @@
 """Kernels whose results come row by row: a share of the rows by each of several threads.
 
 One thread alone does not use all that a machine's memory can take. What is computed before the
-rows, each thread computes for itself.
+rows, each thread computes for itself; where that is to read large arrays, one thread is as fast.
 """
 
 from __future__ import annotations
@@ -38,25 +38,41 @@ from derivatrix.compiler.plan.steps import (
     Store,
 )
 from derivatrix.compiler.plan.straight import CHEAP
+from derivatrix.compiler.plan.stream import ENTRIES, many, stream, streamed
 
 PART = sympy.Symbol("part", integer=True, nonnegative=True)
 PARTS = sympy.Symbol("parts", integer=True, positive=True)
 ROW = sympy.Symbol("row", integer=True, nonnegative=True)
 AGAIN = sympy.Rational(1, 4)
 """What an operation that every thread repeats counts."""
+PASS = sympy.Rational(3, 2)
+"""What it counts where a thread waits for memory that the others wait for, too."""
 FUNCTION = 10
 """What a function of numbers counts."""
 GAIN = 2_000_000
 """The work that is worth the time that other threads take to start, and the memory they share."""
 
 
-def rows_name(name: str) -> str:
-    """The name of the kernel for a share of the rows."""
-    return f"{name}_rows"
-
-
 def rows(plan: Plan) -> Rows | None:
-    """The kernel for a share of the rows; None where nothing is gained, or rows need each other."""
+    """The kernel for a share of the rows, or for large results; None where nothing is gained."""
+    large = streamed(plan.steps)
+    if (found := _shares(plan)) is not None:
+        steps, gain = found
+        made = tuple(stream(step, large, always=False) for step in steps)
+        return Rows(_renamed(plan, "rows", made), False, gain, GAIN)
+    if at_large(many(large)) < ENTRIES:
+        return None
+    made = tuple(stream(step, large, always=True) for step in plan.steps)
+    return Rows(_renamed(plan, "large", made), True, many(large), ENTRIES)
+
+
+def _renamed(plan: Plan, word: str, steps: tuple[Step, ...]) -> Plan:
+    return dataclasses.replace(plan, name=f"{plan.name}_{word}", steps=steps)
+
+
+def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
+    """What each thread does, and what a second one gains; None where that is nothing, or rows need
+    each other."""
     outputs = {buffer for _, buffer in plan.outputs}
     steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
     if not all(
@@ -75,14 +91,11 @@ def rows(plan: Plan) -> Rows | None:
     alone = [nest for nest in whole if _written(nest) & outputs]
     if not shared or any(_needed(nest, nests, outputs) for nest in alone):
         return None
-    made = tuple(_share(step, shared, outputs) for step in plan.steps)
-    again = sympy.Add(*(_work(step) for step in steps if step not in nests or step in whole))
-    gain = sympy.Add(*(_work(nest) for nest in nests if nest not in whole)) - AGAIN * again
+    again = sympy.Add(*(_again(step) for step in steps if step not in nests or step in whole))
+    gain = sympy.expand(sympy.Add(*(_work(nest) for nest in nests if nest not in whole)) - again)
     if at_large(gain) < GAIN:
         return None
-    return Rows(
-        dataclasses.replace(plan, name=rows_name(plan.name), steps=made), sympy.expand(gain)
-    )
+    return tuple(_share(step, shared, outputs) for step in plan.steps), gain
 
 
 # What steps do
@@ -158,6 +171,25 @@ def _work(step: Step) -> sympy.Expr:
             return product(buffer.shape)
     operands = (part for part in vars(step).get("arguments", ()) if isinstance(part, Operand))
     return OPERATION * sympy.Add(*(product(operand.buffer.shape) for operand in operands))
+
+
+def _again(step: Step) -> sympy.Expr:
+    """What it counts that every thread does it."""
+    memory = isinstance(step, Nest) and _cheap(step.body)
+    return _work(step) * (PASS if memory else AGAIN)
+
+
+def _cheap(body: Sequence[Statement]) -> bool:
+    """Whether statements do no more than to add and multiply."""
+    for statement in body:
+        match statement:
+            case Loop(_, _, _, inside) | Guard(_, inside):
+                if not _cheap(inside):
+                    return False
+            case Let(_, value) | Accumulate(_, value) | Store(_, value, _):
+                if _count(value) >= FUNCTION:
+                    return False
+    return True
 
 
 def _operations(statement: Statement) -> sympy.Expr:

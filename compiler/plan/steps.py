@@ -121,14 +121,16 @@ class Accumulate:
 
 @dataclass(frozen=True)
 class Store:
-    """Write, or add to, an entry of a buffer."""
+    """Write, or add to, an entry of a buffer; past the cache if `streamed`."""
 
     target: Load
     value: Scalar
     accumulate: bool
+    streamed: bool = False
 
     def lines(self) -> list[str]:
-        return [f"{self.target} {'+=' if self.accumulate else '='} {self.value}"]
+        word = "stream " if self.streamed else ""
+        return [f"{word}{self.target} {'+=' if self.accumulate else '='} {self.value}"]
 
 
 @dataclass(frozen=True)
@@ -386,15 +388,18 @@ class Parts:
 
 @dataclass(frozen=True)
 class Rows:
-    """A kernel for a share of the rows of its outputs.
+    """A kernel for large outputs: for a share of their rows, or, `alone`, for all of them.
 
-    plan: that kernel, which takes two whole numbers besides, `part` and `parts`: which share, and
-    of how many.
-    gain: about how many operations a second thread takes over, by the sizes.
+    plan: that kernel, which for a share takes two whole numbers besides, `part` and `parts`: which
+    share, and of how many.
+    gain: about how many operations a second thread takes over, or how many entries are written past
+    the cache, by the sizes; enough: that many are worth it.
     """
 
     plan: Plan
+    alone: bool
     gain: sympy.Expr
+    enough: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,93 @@
+"""Results that are larger than caches are written past them.
+
+A processor reads the memory that it writes to, to have it in its cache, and drops what else was
+there; streaming stores do without. They are scalar: a value that takes long is better vectorised.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+import sympy
+
+from derivatrix.compiler.plan.reads import accesses, buffers
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.steps import (
+    Buffer,
+    Guard,
+    Loop,
+    Nest,
+    Operate,
+    Scalar,
+    Statement,
+    Step,
+    Store,
+)
+from derivatrix.compiler.plan.straight import CHEAP
+
+ENTRIES = 2_000_000
+"""Entries of all streamed results from which they are: the memory of inputs and results is more
+than what usual caches hold."""
+OPERATIONS = 2
+"""As many operations make a value that is streamed, at most."""
+
+
+def streamed(steps: Sequence[Step]) -> set[Buffer]:
+    """The outputs of two axes or more each of whose entries is stored once, one after the other,
+    by few operations, and which nothing else touches."""
+    nests = [step for step in steps if isinstance(step, Nest)]
+    met = Counter(load.buffer for nest in nests for load, _ in accesses(nest.body))
+    others = {buffer for step in steps if step not in nests for buffer in buffers(step)}
+    found = {target for nest in nests for target in _targets(nest.body, None)}
+    return {buffer for buffer in found if met[buffer] == 1 and buffer not in others}
+
+
+def _targets(body: Sequence[Statement], innermost: sympy.Symbol | None) -> set[Buffer]:
+    """The outputs that statements store as above, in the loop of an index."""
+    found: set[Buffer] = set()
+    for statement in body:
+        match statement:
+            case Loop(index, _, _, inside):
+                found |= _targets(inside, index)
+            case Store(target, value, False) if (
+                target.buffer.role == "output"
+                and len(target.indices) > 1
+                and target.indices[-1] == innermost
+                and _operations(value) <= OPERATIONS
+            ):
+                found.add(target.buffer)
+    return found
+
+
+def _operations(value: Scalar) -> float:
+    if not isinstance(value, Operate):
+        return 0
+    return (1 if value.operator in CHEAP else sympy.oo) + sum(map(_operations, value.operands))
+
+
+def many(found: set[Buffer]) -> sympy.Expr:
+    """The number of entries of these."""
+    return sympy.Add(*(product(buffer.shape) for buffer in found))
+
+
+def stream(step: Step, found: set[Buffer], always: bool) -> Step:
+    """A step with streaming stores to these outputs: `always`, or where they are large."""
+    if not isinstance(step, Nest) or not found & {load.buffer for load, _ in accesses(step.body)}:
+        return step
+    body = tuple(_streaming(statement, found) for statement in step.body)
+    if always:
+        return Nest(step.comment, body)
+    large = many(found) > ENTRIES
+    return Nest(step.comment, (Guard(large, body), Guard(sympy.Not(large), step.body)))
+
+
+def _streaming(statement: Statement, found: set[Buffer]) -> Statement:
+    match statement:
+        case Store(target, _, _) if target.buffer in found:
+            return dataclasses.replace(statement, streamed=True)
+        case Loop(_, _, _, body) | Guard(_, body):
+            inside = tuple(_streaming(inner, found) for inner in body)
+            return dataclasses.replace(statement, body=inside)
+    return statement
