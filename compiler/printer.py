@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
@@ -11,6 +11,7 @@ import sympy
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index, tuple_text
 from derivatrix.compiler.kernels import operators
+from derivatrix.compiler.plan.reads import operators_used
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -58,6 +59,9 @@ FUNCTIONS = {
 WIDTH = 92
 REDUCING = '@compiled(fastmath={"reassoc"})'
 EXACT = "@compiled()"
+STRAIGHT = '@compiled(fastmath={"contract", "reassoc"})'
+POLYNOMIAL = '@compiled(fastmath={"contract", "nsz", "reassoc"})'
+"""Sums and products only: nothing but the sign of a result that is zero depends on a zero's."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,6 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
     """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
     name, for messages."""
     steps = _steps(plan, owner)
-    reducing = any(isinstance(step, Nest) and _reduces(step.body) for step in plan.steps)
     shapes = _shapes_checked(plan, owner)
     lines = [*shapes, *(line for step in steps for line in step.lines)]
     words = {word for line in lines for word in re.findall(r"\w+", line)}
@@ -99,7 +102,7 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
     if "real" in words:
         head.append(f"real = {outputs[0]}.dtype.type")
     return KernelText(
-        REDUCING if reducing else EXACT,
+        _decorator([step for step in plan.steps if isinstance(step, Nest)]),
         plan.name,
         summary,
         _passed(plan),
@@ -238,6 +241,14 @@ def _steps(plan: Plan, owner: str) -> tuple[StepText, ...]:
 
 def _axis(name: str, axis: int) -> sympy.Symbol:
     return sympy.Symbol(f"{name}.shape[{axis}]", integer=True, nonnegative=True)
+
+
+def _decorator(nests: Sequence[Nest]) -> str:
+    """What the compiler may do with the sums and products of a kernel."""
+    if any(nest.straight for nest in nests):
+        used = {operator for nest in nests for operator in operators_used(nest.body)}
+        return POLYNOMIAL if used <= {"add", "mul", "neg"} else STRAIGHT
+    return REDUCING if any(_reduces(nest.body) for nest in nests) else EXACT
 
 
 def _reduces(body: Iterable[Statement]) -> bool:

@@ -35,9 +35,10 @@ def _unready(*arguments, **_):
 
 def _remember(ready, kernel):
     """Let `ready` know for which arguments the kernel is compiled by now."""
-    for types, compiled_kernel in kernel.overloads.items():
-        if types not in ready.overloads:
-            ready.add_overload(compiled_kernel)
+    if len(kernel.overloads) > len(ready.overloads):
+        for types, compiled_kernel in kernel.overloads.items():
+            if types not in ready.overloads:
+                ready.add_overload(compiled_kernel)
 
 
 def _described(value):

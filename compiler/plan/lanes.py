@@ -8,6 +8,7 @@ where they belong.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import sympy
@@ -35,6 +36,8 @@ from derivatrix.compiler.plan.straight import CHEAP
 
 LANES = 16
 """Samples side by side: some vectors full, and all that belongs to them in the nearest cache."""
+GAIN = 4
+"""So many operations pay for a number that is copied."""
 VECTORS = frozenset(
     {
         *CHEAP,
@@ -56,7 +59,7 @@ def side_by_side(nest: Nest, names: Names) -> Nest:
             body.append(_Lanes(statement, names).loop())
         else:
             body.append(statement)
-    return Nest(nest.comment, tuple(body))
+    return dataclasses.replace(nest, body=tuple(body))
 
 
 def _gains(loop: Loop) -> bool:
@@ -65,7 +68,7 @@ def _gains(loop: Loop) -> bool:
         return False
     used = [value for part in loop.body for value in _operations(_value(part))]
     apart = {load for load in _moving(loop) if len(load.indices) > 1}
-    return all(map(_is_vector, used)) and len(used) >= len(apart) > 0
+    return all(map(_is_vector, used)) and len(used) >= GAIN * len(apart) > 0
 
 
 def _is_vector(value: Operate) -> bool:

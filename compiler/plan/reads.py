@@ -50,6 +50,21 @@ def names_read(part: Any) -> Iterator[str]:
                 yield from names_read(item)
 
 
+def operators_used(part: Any) -> Iterator[str]:
+    """The operators of what statements compute."""
+    match part:
+        case Operate(operator, operands):
+            yield operator
+            yield from operators_used(operands)
+        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
+            yield from operators_used(value)
+        case Loop(_, _, _, inner) | Guard(_, inner):
+            yield from operators_used(inner)
+        case tuple() | list():
+            for item in part:
+                yield from operators_used(item)
+
+
 def names_made(body: Iterable[Statement]) -> Iterator[str]:
     """The names of scalars that statements make."""
     for statement in body:

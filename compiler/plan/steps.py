@@ -221,10 +221,12 @@ class Fill:
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops and scalar statements. `comment` says what they compute, in index notation."""
+    """Loops and scalar statements. `comment` says what they compute, in index notation; `straight`:
+    whether they compute entry by entry what arrays would be for."""
 
     comment: str
     body: tuple[Statement, ...]
+    straight: bool = False
 
     def __str__(self) -> str:
         return "\n".join([f"nest {self.comment}", *_indented(self.body)])

@@ -62,7 +62,7 @@ def unroll(
     except TooLarge:
         return None
     written = ", ".join(dict.fromkeys(place.buffer.name for place, _ in places))
-    return Nest(f"{written}, entry by entry", tuple(statements))
+    return Nest(f"{written}, entry by entry", tuple(statements), straight=True)
 
 
 def _samples(roots: Sequence[ir.Node]) -> sympy.Expr | None:
