@@ -197,6 +197,29 @@ def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> No
     np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
 
 
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 5, lu.SMALL, lu.SMALL + 1])
+def test_lu_of_stacks(precision: tuple[type, float], flip: bool, n: int) -> None:
+    """By loops and by LAPACK, the same factors; a zero pivot stays."""
+    real, tolerance = precision
+    rng = np.random.default_rng(n)
+    a = rng.normal(size=(5, n, n)).astype(real)
+    a[1], a[2, :, 0] = np.eye(n)[::-1], 0
+    factors, pivots = a.copy(), np.empty((5, n), np.int32)
+    expected, exchanges = a.copy(), pivots.copy()
+    lu.lu_factor_stack(factors, pivots)
+    lu.lu_factor(expected, exchanges)
+    good = [0, 1, 3, 4]
+    np.testing.assert_array_equal(pivots[good], exchanges[good])
+    np.testing.assert_allclose(factors[good], expected[good], 30 * tolerance, tolerance)
+    assert not lu.lu_invertible(factors) and lu.lu_invertible(factors[good])
+    b = rng.normal(size=(4, 3, n)).astype(real)
+    x = b.copy()
+    lu.lu_solve_rows_stack(factors[good], pivots[good], x, flip)
+    products = x @ transposed(a[good], not flip)
+    np.testing.assert_allclose(products, b, 1e3 * tolerance, 1e3 * tolerance)
+
+
 def test_inverses_and_determinants(precision: tuple[type, float]) -> None:
     real, tolerance = precision
     a = matrices(real, 3, 4, 4)

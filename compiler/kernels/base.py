@@ -33,6 +33,20 @@ def compiled(**options):
     return decorate
 
 
+@intrinsic
+def short_loop(context, index):
+    """Nothing, in a loop over `index` of few rounds: the compiler makes no vector code of it, which
+    would take longer than the rounds, and longer to compile."""
+
+    def generate(context, builder, signature, values):
+        llvm = cgutils.ir  # type: ignore[attr-defined]
+        nothing = llvm.FunctionType(llvm.VoidType(), [])
+        builder.asm(nothing, "", "", [], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(index), generate
+
+
 @intrinsic(prefer_literal=True)
 def require_arrays(context, owner, names, arrays):
     """Raise, while a kernel is compiled, for an argument that it does not take: ValueError for an

@@ -4,7 +4,7 @@ LAPACK reads a row of ours as a column, so what is factored is the transposed ma
 and inverts takes factored matrices of which `lu_invertible` is true.
 """
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 import numpy as np
 
@@ -17,9 +17,14 @@ from derivatrix.compiler.kernels.base import (
     UNIT,
     UPPER,
     compiled,
+    short_loop,
 )
 from derivatrix.compiler.kernels.blas import blas_trsm
 from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapack_getrs
+
+SMALL = 12
+"""Up to so many rows, loops take less time than calls of LAPACK, which threads make one after the
+other; they take longer to compile, and are for stacks of matrices."""
 
 
 @compiled()
@@ -30,6 +35,36 @@ def lu_factor(lu, pivots):
     for s in range(stack):
         if n > 0:
             lapack_getrf((n, n, lu[s], n, pivots[s], info))
+
+
+@compiled()
+def lu_factor_stack(lu, pivots):
+    """The same for many matrices, small ones by loops."""
+    stack, n = pivots.shape
+    info = np.empty(1, np.int32)
+    for s in range(stack):
+        if n > SMALL:
+            lapack_getrf((n, n, lu[s], n, pivots[s], info))
+            continue
+        for k in range(n):
+            best = k
+            for i in range(k + 1, n):
+                if abs(lu[s, k, i]) > abs(lu[s, k, best]):
+                    best = i
+            pivots[s, k] = best + 1
+            if lu[s, k, best] != 0:
+                for j in range(n):
+                    short_loop(j)
+                    kept = lu[s, j, k]
+                    lu[s, j, k] = lu[s, j, best]
+                    lu[s, j, best] = kept
+                for i in range(k + 1, n):
+                    short_loop(i)
+                    lu[s, k, i] /= lu[s, k, k]
+                for j in range(k + 1, n):
+                    for i in range(k + 1, n):
+                        short_loop(i)
+                        lu[s, j, i] -= lu[s, k, i] * lu[s, j, k]
 
 
 @compiled()
@@ -66,6 +101,52 @@ def lu_solve_rows(lu, pivots, b, transposed):
             blas_trsm((LEFT, UPPER, TRANSPOSED, NO, n, rows, one, lu[s], n, b[s], n))
             blas_trsm((LEFT, LOWER, TRANSPOSED, UNIT, n, rows, one, lu[s], n, b[s], n))
             swap_columns(pivots[s], b[s], True)
+
+
+@compiled()
+def lu_solve_rows_stack(lu, pivots, b, transposed):
+    """The same for many matrices and few rows, small ones by loops."""
+    stack, rows, n = b.shape
+    info = np.empty(1, np.int32)
+    which = NO if transposed else TRANSPOSED
+    for s in range(stack):
+        for row in range(rows):
+            if n > SMALL:
+                lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, info))
+            elif transposed:
+                exchange(pivots, b, s, row, False)
+                for k in range(n):
+                    for i in range(k + 1, n):
+                        short_loop(i)
+                        b[s, row, i] -= lu[s, k, i] * b[s, row, k]
+                for k in range(n - 1, -1, -1):
+                    b[s, row, k] /= lu[s, k, k]
+                    for i in range(k):
+                        short_loop(i)
+                        b[s, row, i] -= lu[s, k, i] * b[s, row, k]
+            else:
+                for k in range(n):
+                    for i in range(k):
+                        short_loop(i)
+                        b[s, row, k] -= lu[s, k, i] * b[s, row, i]
+                    b[s, row, k] /= lu[s, k, k]
+                for k in range(n - 1, -1, -1):
+                    for i in range(k + 1, n):
+                        short_loop(i)
+                        b[s, row, k] -= lu[s, k, i] * b[s, row, i]
+                exchange(pivots, b, s, row, True)
+
+
+@compiled()
+def exchange(pivots, b, s, row, backwards):
+    """Apply the row exchanges of a factorisation, pivots[s], to b[s, row]."""
+    n = pivots.shape[1]
+    for step in range(n):
+        k = n - 1 - step if backwards else step
+        other = pivots[s, k] - 1
+        kept = b[s, row, k]
+        b[s, row, k] = b[s, row, other]
+        b[s, row, other] = kept
 
 
 @compiled()

@@ -36,8 +36,8 @@ from derivatrix.compiler.plan.straight import CHEAP
 
 LANES = 16
 """Samples side by side: some vectors full, and all that belongs to them in the nearest cache."""
-GAIN = 4
-"""So many operations pay for a number that is copied."""
+GAIN, FUNCTION = 4, 20
+"""So many sums and products pay for a number that is copied; a function counts as so many."""
 VECTORS = frozenset(
     {
         *CHEAP,
@@ -68,7 +68,8 @@ def _gains(loop: Loop) -> bool:
         return False
     used = [value for part in loop.body for value in _operations(_value(part))]
     apart = {load for load in _moving(loop) if len(load.indices) > 1}
-    return all(map(_is_vector, used)) and len(used) >= GAIN * len(apart) > 0
+    work = sum(1 if value.operator in CHEAP else FUNCTION for value in used)
+    return all(map(_is_vector, used)) and work >= GAIN * len(apart) > 0
 
 
 def _is_vector(value: Operate) -> bool:

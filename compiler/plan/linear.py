@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from derivatrix.compiler import ir
 from derivatrix.compiler.kernels import blas, cholesky, lu, sylvester, triangular
@@ -19,7 +19,8 @@ class Solver:
     factor: in place on a copy of the matrices, and `pivots`; None where nothing is to be done.
     invertible: (factored matrices) -> whether there are inverses; None where there always are.
     failure: what is wrong where there are none, or where `factor` returns False.
-    solve_rows, solve_columns: (factored matrices, right-hand sides, flags), in place.
+    solve_rows, solve_columns: (factored matrices, right-hand sides, flags), in place; solve_few:
+    as `solve_rows`, for few rows.
     reductions: by the operation's name, (factored matrices, out).
     flags: before the `transposed` flag, if there is one.
     """
@@ -34,6 +35,7 @@ class Solver:
     reductions: dict[str, Kernel]
     flags: tuple[bool, ...] = ()
     symmetric: bool = False
+    solve_few: Kernel | None = None
 
 
 LU = Solver(
@@ -46,6 +48,7 @@ LU = Solver(
     lu.lu_inverse,
     {"det": lu.lu_det, "logdet": lu.lu_logdet, "logabsdet": lu.lu_logabsdet},
 )
+LU_STACK = replace(LU, factor=lu.lu_factor_stack, solve_few=lu.lu_solve_rows_stack)
 CHOLESKY = Solver(
     cholesky.cholesky_factor,
     False,
@@ -87,12 +90,14 @@ BY_SCHUR_FORMS = frozenset({"solve_sylvester", "solve_continuous_lyapunov"})
 """Operations that stand on the Schur forms of their arguments but the last."""
 
 
-def choose_solver(known: frozenset[str]) -> Solver:
-    """The cheapest way that is right for a matrix, by the facts about it."""
+def choose_solver(known: frozenset[str], stacked: bool) -> Solver:
+    """The cheapest way that is right for a matrix, or a stack of them, by the facts about it."""
     for fact in ("lower", "upper"):
         if fact in known:
             return TRIANGULAR[fact]
-    return CHOLESKY if "spd" in known else LU
+    if "spd" in known:
+        return CHOLESKY
+    return LU_STACK if stacked else LU
 
 
 @dataclass(frozen=True)
@@ -136,10 +141,11 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
         sylvester.schur,
         sylvester.schur_sylvester,
     ]
-    for solver in (LU, CHOLESKY, *TRIANGULAR.values()):
+    for solver in (LU, LU_STACK, CHOLESKY, *TRIANGULAR.values()):
         kernels += [solver.solve_rows, solver.solve_columns, solver.inverse]
         kernels += solver.reductions.values()
-        kernels += [kernel for kernel in (solver.factor, solver.invertible) if kernel is not None]
+        others = (solver.factor, solver.invertible, solver.solve_few)
+        kernels += [kernel for kernel in others if kernel is not None]
     for node in ir.topological(roots):
         if isinstance(node, ir.Apply):
             own = node.operation.kernel, node.operation.columns

@@ -18,7 +18,7 @@ from derivatrix.compiler.plan.associate import is_inverse
 from derivatrix.compiler.plan.failures import failure_text, written
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import Builder, View
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.sizes import is_small, product
 from derivatrix.compiler.plan.steps import Buffer, Call, Fill, Gemm, Newton, Operand, Plan, Step
 from derivatrix.compiler.plan.structure import Constraint, bind, gather, index_symbol, picked, split
 from derivatrix.compiler.plan.uses import is_elementwise, stored
@@ -382,7 +382,7 @@ class Scheduler:
         """The factorisation of the argument of an inverse or a determinant, made once."""
         matrix = _broadcast(*node.arguments[0], node.stack)
         if matrix not in self._factored:
-            method = linear.choose_solver(self._facts(matrix))
+            method = linear.choose_solver(self._facts(matrix), stacked=matrix.ndim > 2)
             if method.factor is None:
                 operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
             else:
@@ -431,6 +431,8 @@ class Scheduler:
         stack = product(tuple(node.sizes[label] for label in solve.stack))
         flags = method.flags if method.symmetric else (*method.flags, solve.transposed)
         kernel = method.solve_rows if by_rows else method.solve_columns
+        if by_rows and method.solve_few is not None and is_small(matrix[0]):
+            kernel = method.solve_few
         target = Operand(view.buffer, (stack, *matrix))
         self._call("solve", kernel, *factors, target, *flags)
 

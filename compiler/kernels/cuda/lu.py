@@ -74,6 +74,10 @@ def lu_solve_rows(run, lu, pivots, b, transposed):
         run.launch(lu_rows, *layout, lu, pivots, b, int(transposed))
 
 
+lu_factor_stack = lu_factor
+lu_solve_rows_stack = lu_solve_rows
+
+
 def lu_solve_columns(run, lu, pivots, b, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
     stack, n, columns = b.shape
