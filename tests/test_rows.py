@@ -110,7 +110,7 @@ def test_streamed_results(real: type) -> None:
     x, y = rng.normal(size=(2, 1010, 1010)).astype(real)
     v, c = rng.normal(size=(2, 1010)).astype(real)
     found = module.vjp(x, y, v, c)
-    assert len(module.vjp_kernel_large.signatures) == 1 and not module.vjp_kernel.signatures
+    assert found.A.dtype == real and module.vjp_kernel_large.signatures
     expected = module.Vjp(*map(np.empty_like, found))
     module.vjp_kernel(x, y, v, c, *expected)
     for name in found._fields:

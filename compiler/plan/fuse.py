@@ -72,8 +72,9 @@ def _divided(first: Step, steps: Sequence[Step]) -> tuple[list[Step], list[Step]
 
 def _meet(first: Step, second: Step) -> bool:
     """Whether one step needs to be done before the other."""
-    if isinstance(first, Nest) and set(names_made(first.body)) & set(names_read(second)):
-        return True
+    if isinstance(first, Nest) and isinstance(second, Nest):
+        if set(names_made(first.body)) & set(names_read(second.body)):
+            return True
     shared = {*buffers(first)} & {*buffers(second)}
     return any(buffer in _written(step) for buffer in shared for step in (first, second))
 

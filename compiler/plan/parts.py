@@ -8,7 +8,14 @@ from collections.abc import Sequence
 import sympy
 
 from derivatrix.compiler import ir
-from derivatrix.compiler.plan.samples import added, counts, rounded, sample_by_sample, work
+from derivatrix.compiler.plan.samples import (
+    added,
+    counts,
+    divisible,
+    rounded,
+    sample_by_sample,
+    work,
+)
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Parts
 
@@ -22,7 +29,7 @@ def parts(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Parts | Non
     samples = roots[0].shape[0] if roots and roots[0].shape else None
     if samples is None or not samples.is_Symbol:
         return None
-    if any(samples in node.shape and node.shape[0] != samples for node in (*roots, *arguments)):
+    if not all(divisible(leaf, samples) for leaf in arguments):
         return None
     nodes = ir.topological(roots)
     if not all(root.shape and root.shape[0] == samples for root in roots):

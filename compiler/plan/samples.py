@@ -16,6 +16,12 @@ PRODUCT = sympy.Rational(1, 10)
 """What a multiplication within a product of matrices counts."""
 
 
+def divisible(leaf: ir.Leaf, samples: sympy.Symbol) -> bool:
+    """Whether an argument can be cut along its first axis, or has nothing to do with samples."""
+    others = leaf.shape[1:] if leaf.shape[:1] == (samples,) else leaf.shape
+    return not any(samples in size.free_symbols for size in others)
+
+
 def sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether entries, or the summands of entries, are made of entries of one sample each."""
     sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape

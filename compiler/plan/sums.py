@@ -20,6 +20,7 @@ from derivatrix.compiler.plan.matrices import groups
 from derivatrix.compiler.plan.samples import (
     added,
     counts,
+    divisible,
     rounded,
     sample_by_sample,
     suits_columns,
@@ -73,7 +74,9 @@ def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
 def _cut(
     roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf], samples: sympy.Symbol
 ) -> Cut | None:
-    if any(samples in node.shape[1:] for node in (*roots, *arguments)):
+    if any(samples in root.shape[1:] for root in roots):
+        return None
+    if not all(divisible(leaf, samples) for leaf in arguments):
         return None
     nodes = ir.topological(roots)
     if not all(sample_by_sample(node, samples) for node in nodes):
