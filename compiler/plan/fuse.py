@@ -72,11 +72,11 @@ def _divided(first: Step, steps: Sequence[Step]) -> tuple[list[Step], list[Step]
 
 def _meet(first: Step, second: Step) -> bool:
     """Whether one step needs to be done before the other."""
-    if isinstance(first, Nest) and isinstance(second, Nest):
-        if set(names_made(first.body)) & set(names_read(second.body)):
-            return True
+    made = set(names_made(first.body)) if isinstance(first, Nest) else set[str]()
+    read = set(names_read(second.body)) if isinstance(second, Nest) else set[str]()
     shared = {*buffers(first)} & {*buffers(second)}
-    return any(buffer in _written(step) for buffer in shared for step in (first, second))
+    written = _written(first) | _written(second)
+    return bool(made & read or shared & written)
 
 
 def _written(step: Step) -> set[Buffer]:
