@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 from numba import njit
+from numba.core.errors import NumbaError
 
 _ndarray = np.ndarray
 _empty = np.empty
@@ -17,7 +18,7 @@ _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 _LARGE = 16384
 """Entries of all results from which malloc may give their memory back to the system."""
-_UNREADY = (AttributeError, IndexError, TypeError, ValueError)
+_UNREADY = (AttributeError, IndexError, NumbaError, TypeError, ValueError)
 """What a call raises whose arguments a kernel does not take as they are."""
 
 
