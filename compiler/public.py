@@ -16,6 +16,7 @@ from derivatrix.compiler.descriptions import (
 )
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index, tuple_text
+from derivatrix.compiler.kernels import boundary
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.parts import OPERATIONS
 from derivatrix.compiler.plan.sizes import product
@@ -23,9 +24,6 @@ from derivatrix.compiler.plan.steps import Plan, Size
 from derivatrix.compiler.structured.text import operator_lines
 
 WIDTH = 100
-LARGE_BLOCK = 16384
-"""Results of more entries in all may be memory that malloc gives back to the system and asks for
-again at each call: `_destinations` of generated modules takes care of them."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +192,7 @@ def _small(plan: Plan, sizes: _Sizes) -> Iterator[str]:
     """That all outputs have few entries, where there are several whose sizes are not known."""
     counts = [product(buffer.shape) for _, buffer in plan.outputs]
     if sum(not count.is_number for count in counts) > 1:
-        yield f"{sizes.text(sympy.Add(*counts))} <= {LARGE_BLOCK}"
+        yield f"{sizes.text(sympy.Add(*counts))} <= {boundary._LARGE}"
 
 
 def parted(plan: Plan) -> str:

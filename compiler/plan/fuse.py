@@ -1,6 +1,5 @@
 """Loop fusion: nests that follow one another share their outer loops where each round of one needs
-no more of the other than the same round's entries, so that these are still in the cache. Nests that
-read the same matrix are brought together where nothing between them needs to be."""
+no more of the other than the same round's entries, so that these are still in the cache."""
 
 from __future__ import annotations
 
@@ -8,10 +7,10 @@ from collections.abc import Sequence
 
 import sympy
 
-from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read
+from derivatrix.compiler.plan.gather import gather
+from derivatrix.compiler.plan.reads import accesses, names_read
 from derivatrix.compiler.plan.steps import (
     Accumulate,
-    Buffer,
     Clear,
     Fill,
     Guard,
@@ -28,7 +27,7 @@ from derivatrix.compiler.plan.steps import (
 def fuse(steps: Sequence[Step]) -> list[Step]:
     """The steps, with the loops of neighbours fused."""
     found: list[Step] = []
-    for step in _gathered(steps):
+    for step in gather(steps, lambda first, second: _joined(first, second) is not None):
         before = found[-1] if found else None
         joined = None
         if isinstance(before, Fill) and isinstance(step, Nest):
@@ -44,60 +43,6 @@ def fuse(steps: Sequence[Step]) -> list[Step]:
         Nest(step.comment, _lowered(step.body, 0)) if isinstance(step, Nest) else step
         for step in found
     ]
-
-
-def _gathered(steps: Sequence[Step]) -> list[Step]:
-    """The steps, with those nests next to each other that read the same matrix, and can be one."""
-    found = list(steps)
-    for later in range(2, len(found)):
-        for earlier in range(later - 2, -1, -1):
-            first, *between, second = found[earlier : later + 1]
-            if not _read_alike(first, second):
-                continue
-            free, bound = _divided(first, between)
-            if not any(_meet(step, second) for step in bound):
-                found[earlier : later + 1] = [*free, first, second, *bound]
-                break
-    return found
-
-
-def _divided(first: Step, steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
-    """The steps that can be done before the first one, and those that have to come after it."""
-    free: list[Step] = []
-    bound = [first]
-    for step in steps:
-        (bound if any(_meet(before, step) for before in bound) else free).append(step)
-    return free, bound[1:]
-
-
-def _meet(first: Step, second: Step) -> bool:
-    """Whether one step needs to be done before the other."""
-    made = set(names_made(first.body)) if isinstance(first, Nest) else set[str]()
-    read = set(names_read(second.body)) if isinstance(second, Nest) else set[str]()
-    shared = {*buffers(first)} & {*buffers(second)}
-    written = _written(first) | _written(second)
-    return bool(made & read or shared & written)
-
-
-def _written(step: Step) -> set[Buffer]:
-    """What a step may write to."""
-    if isinstance(step, Nest):
-        return {load.buffer for load, written in accesses(step.body) if written}
-    return {buffer for buffer in buffers(step) if buffer.role in ("output", "work")}
-
-
-def _read_alike(first: Step, second: Step) -> bool:
-    if not isinstance(first, Nest) or not isinstance(second, Nest):
-        return False
-    matrices = [
-        {
-            load.buffer
-            for load, written in accesses(nest.body)
-            if not written and len(load.indices) > 1
-        }
-        for nest in (first, second)
-    ]
-    return bool(matrices[0] & matrices[1]) and _joined(first, second) is not None
 
 
 def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
