@@ -11,7 +11,7 @@ import sympy
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index, tuple_text
 from derivatrix.compiler.kernels import operators
-from derivatrix.compiler.plan.reads import operators_used
+from derivatrix.compiler.plan.reads import operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -246,7 +246,7 @@ def _axis(name: str, axis: int) -> sympy.Symbol:
 def _decorator(nests: Sequence[Nest]) -> str:
     """What the compiler may do with the sums and products of a kernel."""
     if any(nest.straight for nest in nests):
-        used = {operator for nest in nests for operator in operators_used(nest.body)}
+        used = {each.operator for nest in nests for each in operations(nest.body)}
         return POLYNOMIAL if used <= {"add", "mul", "neg"} else STRAIGHT
     return REDUCING if any(_reduces(nest.body) for nest in nests) else EXACT
 

@@ -77,9 +77,9 @@ class QuickText:
     """A call with nothing before the kernel but what it takes to have arrays for the results.
 
     sizes: lines that read them from the arguments; few: the condition under which there is so
-    little to do that it pays, "" for always. kernel: the function that refuses what it is not
-    compiled for, `ready` its name, and passed what it is called with. unpacked: the arrays of
-    `out`, to be assigned to; "" where it is the one array.
+    little to do that it pays, "" for always. kernel: its name; ready: that of the one which refuses
+    what it is not compiled for; passed: what they are called with. unpacked: the arrays of `out`,
+    to be assigned to.
     """
 
     sizes: tuple[str, ...]
@@ -157,7 +157,7 @@ def function_text(
             ready=ready(plan),
             kernel=plan.name,
             passed=passed,
-            unpacked="" if single else _pattern(function.result, results),
+            unpacked=_pattern(function.result, results),
         ),
         inputs=tuple_text(parameters),
         targets=_targets(parameters),

@@ -260,6 +260,7 @@ def test_kernels_refuse_wrong_shapes() -> None:
     fails("out_y of a kernel shares memory with out_X", x, v, both[:3], both[2])
     module.gradient_kernel(x, v, both[:3], both[3])
     assert both.tolist() == [[1, 1, 1]] * 3 + [[2, 2, 2]]
+    module.gradient_kernel(x[:0, :0], v[:0], both[1:1, :0], both[2, :0])
     with pytest.raises(Exception, match="pair: argument y of a kernel has 2 axes; expected 1"):
         module.gradient_kernel(x, x, x + 0, v + 0)
 

@@ -113,9 +113,10 @@ def require_shapes(context, owner, names, arrays, shapes, inputs):
             blocks.append((name, start, builder.add(start, size)))
         for later, (name, start, stop) in enumerate(blocks[inputs.literal_value :]):
             for other, begin, end in blocks[: inputs.literal_value + later]:
-                meet = builder.and_(
-                    builder.icmp_unsigned("<", start, end), builder.icmp_unsigned("<", begin, stop)
-                )
+                meet = context.get_constant(types.boolean, True)
+                # those of no entries, which share nothing, begin where they end
+                for low, high in ((start, end), (begin, stop), (start, stop), (begin, end)):
+                    meet = builder.and_(meet, builder.icmp_unsigned("<", low, high))
                 refuse_if(meet, f"{name} of a kernel shares memory with {other}")
         return context.get_dummy_value()
 

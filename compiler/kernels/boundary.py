@@ -68,7 +68,7 @@ def _coerced(function, expected, values):
     for what is no real array and ValueError for a wrong rank."""
     shapes, _, _ = expected
     real = getattr(values[0], "dtype", None)
-    if real in (_FLOAT64, _FLOAT32) and all(
+    if (real is _FLOAT64 or real is _FLOAT32) and all(
         type(value) is _ndarray
         and value.dtype is real
         and value.flags.carray

@@ -33,7 +33,7 @@ def fuse(steps: Sequence[Step]) -> list[Step]:
         if isinstance(before, Fill) and isinstance(step, Nest):
             cleared = Clear(Load(before.buffer, ()))
             joined = Nest(f"{before.buffer.name} = 0; {step.comment}", (cleared, *step.body))
-        if isinstance(before, Nest) and isinstance(step, Nest):
+        elif before is not None:
             joined = _joined(before, step)
         if joined is None:
             found.append(step)
@@ -67,7 +67,10 @@ def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
     return (*lets, Loop(loop.index, loop.extent, loop.reduction, round_))
 
 
-def _joined(first: Nest, second: Nest) -> Nest | None:
+def _joined(first: Step, second: Step) -> Nest | None:
+    """Both as one nest, if they are nests that can be."""
+    if not isinstance(first, Nest) or not isinstance(second, Nest):
+        return None
     body = _sequence(first.body, second.body, outermost=True)
     return None if body is None else Nest(f"{first.comment}; {second.comment}", body)
 

@@ -22,7 +22,7 @@ class _Uses:
     matrices: frozenset[str]
 
 
-def gather(steps: Sequence[Step], fits: Callable[[Nest, Nest], bool]) -> list[Step]:
+def gather(steps: Sequence[Step], fits: Callable[[Step, Step], bool]) -> list[Step]:
     """The steps, with those nests next to each other that read the same matrix, and can be one by
     `fits`, where what is between them can be done before or after both."""
     found = [_uses(step) for step in steps]
@@ -35,7 +35,7 @@ def gather(steps: Sequence[Step], fits: Callable[[Nest, Nest], bool]) -> list[St
             free, bound = _divided(first, found[earlier + 1 : later])
             if any(_meet(uses, second) for uses in bound):
                 continue
-            if fits(first.step, second.step):  # type: ignore[arg-type]
+            if fits(first.step, second.step):
                 found[earlier : later + 1] = [*free, first, second, *bound]
                 break
     return [uses.step for uses in found]

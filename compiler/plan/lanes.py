@@ -15,7 +15,7 @@ import sympy
 
 from derivatrix.compiler.kernels import circular, elementary, normal
 from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import accesses
+from derivatrix.compiler.plan.reads import accesses, operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -66,7 +66,7 @@ def _gains(loop: Loop) -> bool:
     """Whether a loop computes enough on entries apart from each other, by vector instructions."""
     if not all(isinstance(part, Let | Require | Store | Accumulate) for part in loop.body):
         return False
-    used = [value for part in loop.body for value in _operations(_value(part))]
+    used = list(operations(loop.body))
     apart = {load for load in _moving(loop) if len(load.indices) > 1}
     work = sum(1 if value.operator in CHEAP else FUNCTION for value in used)
     return all(map(_is_vector, used)) and work >= GAIN * len(apart) > 0
@@ -77,20 +77,6 @@ def _is_vector(value: Operate) -> bool:
         exponent = value.operands[1]
         return isinstance(exponent, Number) and exponent.value.is_Integer is True
     return value.operator in VECTORS
-
-
-def _value(statement: Statement) -> Scalar:
-    match statement:
-        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
-            return value
-    raise TypeError(statement)
-
-
-def _operations(value: Scalar) -> Iterator[Operate]:
-    if isinstance(value, Operate):
-        yield value
-        for operand in value.operands:
-            yield from _operations(operand)
 
 
 def _moving(loop: Loop) -> Iterator[Load]:

@@ -15,12 +15,15 @@ from derivatrix.compiler.plan.steps import (
     Load,
     Loop,
     Name,
+    Number,
     Operate,
     Plan,
     Require,
+    Scalar,
     Start,
     Statement,
     Store,
+    Test,
 )
 
 
@@ -36,33 +39,31 @@ def buffers(part: Any) -> Iterator[Buffer]:
             yield from buffers(getattr(part, field.name))
 
 
+def scalars(part: Any) -> Iterator[Scalar]:
+    """The scalars that statements compute with, and those that these are made of."""
+    match part:
+        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
+            yield from scalars(value)
+        case Loop(_, _, _, inner) | Guard(_, inner):
+            yield from scalars(inner)
+        case tuple() | list():
+            for item in part:
+                yield from scalars(item)
+        case Operate(_, operands):
+            yield part
+            yield from scalars(operands)
+        case Name() | Number() | Load() | Test():
+            yield part
+
+
 def names_read(part: Any) -> Iterator[str]:
     """The names of scalars that statements read."""
-    match part:
-        case Name(name):
-            yield name
-        case Operate(_, inner) | Loop(_, _, _, inner) | Guard(_, inner):
-            yield from names_read(inner)
-        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
-            yield from names_read(value)
-        case tuple() | list():
-            for item in part:
-                yield from names_read(item)
+    return (scalar.name for scalar in scalars(part) if isinstance(scalar, Name))
 
 
-def operators_used(part: Any) -> Iterator[str]:
-    """The operators of what statements compute."""
-    match part:
-        case Operate(operator, operands):
-            yield operator
-            yield from operators_used(operands)
-        case Let(_, value) | Accumulate(_, value) | Store(_, value, _) | Require(value, _):
-            yield from operators_used(value)
-        case Loop(_, _, _, inner) | Guard(_, inner):
-            yield from operators_used(inner)
-        case tuple() | list():
-            for item in part:
-                yield from operators_used(item)
+def operations(part: Any) -> Iterator[Operate]:
+    """The operations that statements do on scalars."""
+    return (scalar for scalar in scalars(part) if isinstance(scalar, Operate))
 
 
 def names_made(body: Iterable[Statement]) -> Iterator[str]:

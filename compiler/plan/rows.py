@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read
+from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read, operations
 from derivatrix.compiler.plan.samples import OPERATION
 from derivatrix.compiler.plan.sizes import at_large, product
 from derivatrix.compiler.plan.steps import (
@@ -175,21 +175,9 @@ def _work(step: Step) -> sympy.Expr:
 
 def _again(step: Step) -> sympy.Expr:
     """What it counts that every thread does it."""
-    memory = isinstance(step, Nest) and _cheap(step.body)
-    return _work(step) * (PASS if memory else AGAIN)
-
-
-def _cheap(body: Sequence[Statement]) -> bool:
-    """Whether statements do no more than to add and multiply."""
-    for statement in body:
-        match statement:
-            case Loop(_, _, _, inside) | Guard(_, inside):
-                if not _cheap(inside):
-                    return False
-            case Let(_, value) | Accumulate(_, value) | Store(_, value, _):
-                if _count(value) >= FUNCTION:
-                    return False
-    return True
+    if isinstance(step, Nest) and all(each.operator in CHEAP for each in operations(step.body)):
+        return _work(step) * PASS
+    return _work(step) * AGAIN
 
 
 def _operations(statement: Statement) -> sympy.Expr:

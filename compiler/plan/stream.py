@@ -1,7 +1,7 @@
 """Results that are larger than caches are written past them.
 
-A processor reads the memory that it writes to, to have it in its cache, and drops what else was
-there; streaming stores do without. They are scalar: a value that takes long is better vectorised.
+A processor reads the memory that it writes to, to have it in its cache; streaming stores do
+without. They are scalar: a value that takes long is better vectorised.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Sequence
 
 import sympy
 
-from derivatrix.compiler.plan.reads import accesses, buffers
+from derivatrix.compiler.plan.reads import accesses, buffers, operations
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Guard,
     Loop,
     Nest,
-    Operate,
     Scalar,
     Statement,
     Step,
@@ -55,16 +54,15 @@ def _targets(body: Sequence[Statement], innermost: sympy.Symbol | None) -> set[B
                 target.buffer.role == "output"
                 and len(target.indices) > 1
                 and target.indices[-1] == innermost
-                and _operations(value) <= OPERATIONS
+                and _cheap(value)
             ):
                 found.add(target.buffer)
     return found
 
 
-def _operations(value: Scalar) -> float:
-    if not isinstance(value, Operate):
-        return 0
-    return (1 if value.operator in CHEAP else sympy.oo) + sum(map(_operations, value.operands))
+def _cheap(value: Scalar) -> bool:
+    used = list(operations(value))
+    return len(used) <= OPERATIONS and all(each.operator in CHEAP for each in used)
 
 
 def many(found: set[Buffer]) -> sympy.Expr:
