@@ -34,8 +34,8 @@ Progress = Callable[[str, int, int], None]
 """Called with the work that begins, how many pieces of it are done, and how many there are."""
 
 IMPORTED = (
+    "atexit",
     "collections",
-    "concurrent",
     "contextlib",
     "copy",
     "importlib",
@@ -44,9 +44,11 @@ IMPORTED = (
     "numba",
     "numpy",
     "os",
+    "queue",
     "re",
     "scipy",
     "sys",
+    "threading",
     "warnings",
 )
 """What generated modules and packages import: a module of such a name would stand in its way."""

@@ -14,11 +14,11 @@ from functools import cache
 import jinja2
 
 from derivatrix.compiler.descriptions import FunctionDescription, ModuleDescription
-from derivatrix.compiler.indices import tuple_text
 from derivatrix.compiler.kernels import (
     base,
     blas,
     boundary,
+    crew,
     linear_map,
     lu,
     newton,
@@ -27,8 +27,16 @@ from derivatrix.compiler.kernels import (
     workspace,
 )
 from derivatrix.compiler.kernels.source import Sources
-from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Sums
-from derivatrix.compiler.printer import KernelText, blocks_text, kernel_text, newton_text, rows_text
+from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
+from derivatrix.compiler.printer import (
+    KernelText,
+    SharedText,
+    blocks_text,
+    kernel_text,
+    newton_text,
+    rows_text,
+    shared_text,
+)
 from derivatrix.compiler.public import (
     expected_text,
     function_text,
@@ -85,7 +93,11 @@ def emit(module: ModuleDescription) -> str:
     if any(function.plan.sums is not None for function in module.everything):
         sources.add(parts, "_Sums")
         sources.add(parts, "add_onto")
-    blocks = {f.name: text for f in module.everything if (text := blocks_text(f.plan))}
+    blocks = list(filter(None, (blocks_text(f.plan) for f in module.everything)))
+    shared = {f.name: text for f in module.everything if (text := shared_text(f.plan))}
+    if shared:
+        sources.add(crew, "part_of")
+        sources.add(crew, "share")
     if equations:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
             sources.add_function(helper)
@@ -109,26 +121,12 @@ def emit(module: ModuleDescription) -> str:
             equations=[newton_text(equation) for equation in equations],
             kernels=kernels,
             aliases=aliases,
-            blocks=list(blocks.values()),
+            blocks=blocks,
+            shared=list(shared.values()),
             parted=[
-                (
-                    parted(f.plan),
-                    f.plan.name,
-                    tuple_text(map(repr, f.plan.parts.sliced)),
-                    blocks[f.name].name if f.name in blocks else None,
-                )
+                (parted(f.plan), _caller(f.plan, shared[f.name]))
                 for f in module.everything
-                if f.plan.parts is not None
-            ],
-            by_rows=[
-                (parted(f.plan), f.plan.rows.plan.name)
-                for f in module.everything
-                if f.plan.rows is not None and not f.plan.rows.alone
-            ],
-            sums=[
-                (parted(f.plan), _layout(blocks[f.name].name, f.plan.sums))
-                for f in module.everything
-                if f.plan.sums is not None
+                if f.name in shared
             ],
             expected=expected,
             functions=functions,
@@ -138,11 +136,17 @@ def emit(module: ModuleDescription) -> str:
     )
 
 
-def _layout(blocks: str, sums: Sums) -> str:
-    """The arguments of `_Sums`."""
+def _caller(plan: Plan, shared: SharedText) -> str:
+    """What calls a kernel in parts."""
+    kernels = f"{plan.name}, {shared.name}"
+    if plan.parts is not None:
+        return f"_in_parts({kernels}, {plan.parts.sliced}, {plan.short_parts})"
+    if plan.sums is None:
+        return f"_by_rows({kernels})"
+    sums = plan.sums
     ranks = tuple(map(len, sums.shapes))
-    rest = map(repr, (sums.sliced, sums.divided, ranks, sums.least))
-    return ", ".join([blocks, sums.rest.name, *rest])
+    layout = f"{sums.sliced}, {sums.divided}, {ranks}, {sums.least}"
+    return f"_Sums({kernels}, {sums.rest.name}, {layout})"
 
 
 def _equations(plans: Iterable[Plan]) -> list[Newton]:

@@ -170,6 +170,41 @@ def _blocks(
 
 
 @dataclass(frozen=True)
+class SharedText:
+    """A function that does what a kernel does in parts, by several threads.
+
+    plan: the kernel's name; kernel: of what does a part; codes: where its arguments come from (see
+    `compiler.kernels.crew.part_of`); parameters: the arrays, and the length of a block if it needs
+    that."""
+
+    name: str
+    plan: str
+    kernel: str
+    codes: str
+    parameters: str
+
+
+def shared_text(plan: Plan) -> SharedText | None:
+    """The function by which threads share the work of a plan, if they do."""
+    given, results = len(plan.arguments), len(plan.outputs)
+    blocks = blocks_text(plan)
+    if plan.sums is not None:
+        given, results = len(plan.sums.sliced), sum(plan.sums.divided)
+        codes = "w" * (given + results) + "o" * len(plan.sums.shapes)
+    elif plan.rows is not None and not plan.rows.alone:
+        codes = "w" * (given + results) + "pn"
+    elif plan.parts is not None:
+        codes = "".join("s" if cut else "w" for cut in plan.parts.sliced) + "s" * results
+    else:
+        return None
+    if blocks is not None:
+        codes = codes.replace("s", "w") + "flw"
+    kernel = plan.rows.plan.name if plan.rows else blocks.name if blocks else plan.name
+    names = [f"given_{number}" for number in range(sum(letter in "swo" for letter in codes))]
+    return SharedText(f"{plan.name}_shared", plan.name, kernel, codes, ", ".join(names))
+
+
+@dataclass(frozen=True)
 class NewtonText:
     """A function that solves an equation: its parameters but the last, `out`; `start`: the first
     of them; `sample`: those of one index of the stack; the names of its two kernels."""

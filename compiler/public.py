@@ -17,8 +17,8 @@ from derivatrix.compiler.descriptions import (
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index, tuple_text
 from derivatrix.compiler.kernels import boundary
+from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.parts import OPERATIONS
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Plan, Size
 from derivatrix.compiler.structured.text import operator_lines
@@ -204,12 +204,14 @@ def _shared(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, str]:
     """The condition under which one thread does the work of a kernel, and the call of what has
     threads share it; "", "" where nothing does."""
     if plan.parts is not None:
-        return f"{sizes.text(plan.parts.work)} < {OPERATIONS}", f"{parted(plan)}({passed})"
+        work = sizes.text(plan.parts.work)
+        return f"{work} < {_SHARED}", f"{parted(plan)}({work}, {passed})"
     if plan.rows is not None:
-        few = f"{sizes.text(plan.rows.gain)} < {plan.rows.enough}"
+        gain = sizes.text(plan.rows.gain)
+        few = f"{gain} < {plan.rows.enough}"
         if plan.rows.alone:
             return few, f"{plan.rows.plan.name}({passed})"
-        return few, f"{parted(plan)}({passed})"
+        return few, f"{parted(plan)}({gain}, {passed})"
     if plan.sums is None:
         return "", ""
     sums = plan.sums

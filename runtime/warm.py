@@ -59,28 +59,30 @@ def warm_file(path: str) -> None:
 def _warm_kernel(
     module: Any, name: str, given: Sequence[Any], filled: Sequence[Any], real: Any
 ) -> None:
-    """Compile a kernel, and those by which threads share its work."""
+    """Compile a kernel, and what lets threads share its work."""
     getattr(module, name).compile((*given, *filled))
     large = getattr(module, f"{name}_large", None)
     if large is not None:
         large.compile((*given, *filled))
-    rows = getattr(module, f"{name}_rows", None)
-    if rows is not None:
-        rows.compile((*given, *filled, types.int64, types.int64))
-    parted = getattr(module, f"_{name}_in_parts", None)
-    if hasattr(parted, "ranks"):
-        _warm_sums(parted, given, filled, real)
-    elif (blocks := getattr(module, f"{name}_blocks", None)) is not None:
-        blocks.compile((*given, *filled, types.int64, types.int64, types.int64))
+    shared = getattr(module, f"{name}_shared", None)
+    if shared is None:
+        return
+    caller = getattr(module, f"_{name}_in_parts")
+    arrays = [*given, *filled]
+    if hasattr(caller, "ranks"):
+        arrays = _warm_sums(caller, given, filled, real)
+    step = [types.int64] * hasattr(module, f"{name}_blocks")
+    words = types.Array(types.int64, 1, "C")
+    shared.compile((words, types.int64, types.int64, *arrays, *step))
+    module.help_others.compile((words,))
 
 
-def _warm_sums(sums: Any, given: Sequence[Any], filled: Sequence[Any], real: Any) -> None:
-    """Compile the two kernels of what is made of sums over samples."""
-    divided = list(itertools.compress(filled, sums.divided))
-    others = list(itertools.compress(filled, [not cut for cut in sums.divided]))
-    arrays = [types.Array(real, rank, "C") for rank in sums.ranks]
-    sums.blocks.compile((*given, *divided, *arrays, types.int64, types.int64, types.int64))
-    sums.rest.compile((*given, *arrays, *others))
+def _warm_sums(sums: Any, given: Sequence[Any], filled: Sequence[Any], real: Any) -> list[Any]:
+    """Compile the kernel of what is made of sums over samples; what the one for parts takes."""
+    divided = itertools.compress(filled, sums.divided)
+    others = itertools.compress(filled, [not cut for cut in sums.divided])
+    sums.rest.compile((*given, *(types.Array(real, rank, "C") for rank in sums.ranks), *others))
+    return [*given, *divided, *(types.Array(real, rank + 1, "C") for rank in sums.ranks)]
 
 
 def _warm_for_device(module: Any) -> None:

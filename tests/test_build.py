@@ -315,14 +315,16 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
         "    total.hessian(np.ones(3000, real))\n"
         "    total.value(np.ones(1000000, real))\n"
         "    total.hessian_operator(x)\n"
-        "    kernels = total.hessian_kernel_rows, total.hessian_parts_kernel\n"
-        "    kernels += total.value_kernel_blocks, total.value_kernel_rest\n"
+        "    kernels = total.hessian_kernel_shared, total.hessian_parts_kernel\n"
+        "    kernels += total.value_kernel_shared, total.value_kernel_rest\n"
         "    large = np.ones((1500, 1500), real)\n"
         "    steep.vjp(large, large, large[0], large[0])\n"
         "    kernels += (steep.vjp_kernel_large,)\n"
         "    for kernel in kernels:\n"
         "        assert len(kernel.stats.cache_hits) == 1 + (real is np.float32), kernel\n"
         "        assert not kernel.stats.cache_misses, kernel\n"
+        "total.help_others(total._CREW.words)\n"
+        "assert not total.help_others.stats.cache_misses\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,9 +75,9 @@ def test_parts_make_the_whole(
     whole = np.empty_like(matrices)
     module.vjp_kernel(matrices, cotangents, whole)
     monkeypatch.setattr(module, "_THREADS", threads)
-    monkeypatch.setattr(module, "_POOL", [])
+    monkeypatch.setattr(module, "_CREW", module._Crew())
     assert np.array_equal(module.vjp(matrices, cotangents), whole)
-    assert len(module._POOL) == 1
+    assert len(module._CREW.helpers) == threads - 1
     out = np.full_like(whole, np.nan)
     module.vjp(matrices, cotangents, out=out)
     assert np.array_equal(out, whole)
@@ -90,29 +91,23 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel_plan(layer, "jvp").short_parts
     assert not kernel_plan(solved, "value").short_parts
     assert not kernel_plan(Derivatives(inverse), "vjp").short_parts
-    lengths = []
+    asked = []
 
-    def double(given: np.ndarray, whole: np.ndarray, out: np.ndarray) -> None:
-        lengths.append(len(given))
-        out[...] = 2 * given + whole
-
-    def blocks(
-        given: np.ndarray, whole: np.ndarray, out: np.ndarray, first: int, last: int, step: int
-    ) -> None:
-        for start in range(first, last, step):
-            stop = min(start + step, last)
-            double(given[start:stop], whole, out[start:stop])
+    def shared(words: np.ndarray, count: int, length: int, *given: Any) -> bool:
+        asked.append((count, length, *given[3:]))
+        return False
 
     monkeypatch.setattr(parts, "_PART", 7 * 64)
     monkeypatch.setattr(parts, "_THREADS", 1)
-    given, out = np.arange(40.0).reshape(10, 4), np.full((10, 4), np.nan)
-    parts._in_parts(double, (True, False), blocks)(given, np.ones(4), out)
-    assert np.array_equal(out, 2 * given + 1)
-    assert lengths == [7, 3]
-    parts._in_parts(double, (True, False), None)(given, np.ones(4), out)
-    assert lengths == [7, 3, 10]
-    parts._in_parts(double, (True, False), blocks)(given, np.ones((10, 4)), out)
-    assert lengths[3:] == [10]  # what each part reads as a whole is as large
+    given, out = np.arange(40.0).reshape(10, 4), np.empty((10, 4))
+    parts._in_parts(None, shared, (True, False), True)(10, given, np.ones(4), out)
+    assert asked.pop() == (1, 10, 7)
+    parts._in_parts(None, shared, (True, False), True)(10, given, np.ones((10, 4)), out)
+    assert asked.pop() == (1, 10, 20)  # what each part reads as a whole is as large
+    for threads, work, count in [(2, parts._SHARED, 2), (99, 3 * parts._SHARED, 4), (99, 1e9, 10)]:
+        monkeypatch.setattr(parts, "_THREADS", threads)
+        parts._in_parts(None, shared, (True, False), False)(int(work), given, np.ones(4), out)
+        assert asked.pop() == (count, 10)
 
 
 def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +120,7 @@ def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     found = module.value(samples, weights)
     expected = scipy.special.softmax(samples @ weights.T, axis=1)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert len(module.value_kernel_blocks.signatures) == 1
+    assert len(module.value_kernel_shared.signatures) == 1
     warm_file(str(module.__file__))
 
 

@@ -129,12 +129,12 @@ def test_shares_make_the_whole(name: str, sizes: dict[str, int]) -> None:
 def test_threads(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     module = dx.compile(SHARED["product"][0])
     monkeypatch.setattr(module, "_THREADS", threads)
-    monkeypatch.setattr(module, "_POOL", [])
+    monkeypatch.setattr(module, "_CREW", module._Crew())
     x, y = np.random.default_rng(0).normal(size=(2, 1010))
     module.jacobian(x[:20], y[:20])
-    assert not module._POOL
+    assert not module._CREW.helpers
     by_x, by_y = module.jacobian(x, y)
-    assert len(module._POOL) == (threads > 1)
+    assert len(module._CREW.helpers) == min(threads, 4) - 1
     np.testing.assert_array_equal(by_x, np.diag(y))
     np.testing.assert_array_equal(by_y, np.diag(x))
     out = np.empty((2, 1010, 1010))

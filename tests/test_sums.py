@@ -117,14 +117,14 @@ def test_threads(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, real: type
 ) -> None:
     monkeypatch.setattr(module, "_THREADS", threads)
-    monkeypatch.setattr(module, "_POOL", [])
+    monkeypatch.setattr(module, "_CREW", module._Crew())
     monkeypatch.setattr(module, "_PART", 1 << 14)
     samples = np.random.default_rng(0).normal(size=(40001, 30)).astype(real)
     weights = np.linspace(-1, 1, 30).astype(real)
     module.gradient(samples[:20], weights)
-    assert not module._POOL
+    assert not module._CREW.helpers
     by_sample, by_weight = module.gradient(samples, weights)
-    assert len(module._POOL) == (threads > 1)
+    assert len(module._CREW.helpers) == threads - 1
     slopes = 1 / np.cosh(samples @ weights) ** 2
     tolerance = 1e-11 if real is np.float64 else 1e-3
     np.testing.assert_allclose(by_sample, np.outer(slopes, weights), rtol=tolerance, atol=tolerance)
@@ -150,7 +150,7 @@ def test_inputs_called_as_what_adds_them_up() -> None:
     out = np.empty_like(centres)
     module.gradient_kernel(points, centres, *values, out)
     np.testing.assert_allclose(found, out, rtol=1e-9, atol=1e-9)
-    assert len(module._gradient_kernel_in_parts.blocks.signatures) == 1
+    assert len(module._gradient_kernel_in_parts.shared.signatures) == 1
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
@@ -181,7 +181,7 @@ def test_what_is_compiled_beforehand(module: ModuleType) -> None:
     path = Path(str(module.__file__))
     warm_file(str(path))
     warmed = sys.modules[import_name(path)]
-    kernels = warmed.gradient_kernel_blocks, warmed.gradient_kernel_rest
+    kernels = warmed.gradient_kernel_shared, warmed.gradient_kernel_rest
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2]
     for real in (np.float64, np.float32):
         warmed.gradient(np.ones((80000, 30), real), np.ones(30, real))

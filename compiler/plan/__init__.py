@@ -14,6 +14,7 @@ import sympy
 from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import readings
 from derivatrix.compiler.facts import facts
+from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.common import pull_out
 from derivatrix.compiler.plan.functions import share_functions
 from derivatrix.compiler.plan.fuse import fuse
@@ -23,7 +24,7 @@ from derivatrix.compiler.plan.memory import allocated, entries
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.parts import parts
-from derivatrix.compiler.plan.rows import GAIN, rows
+from derivatrix.compiler.plan.rows import rows
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.steps import (
     Argument,
@@ -105,7 +106,7 @@ def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) ->
         found.work,
         entries(part).coeff(found.length, 1),
         found.fixed,
-        *((LEAST_COLUMNS, ENOUGH_COLUMNS) if found.columns else (1, GAIN)),
+        *((LEAST_COLUMNS, ENOUGH_COLUMNS) if found.columns else (1, _SHARED)),
     )
 
 

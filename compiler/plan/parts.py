@@ -19,9 +19,6 @@ from derivatrix.compiler.plan.samples import (
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Parts
 
-OPERATIONS = 3_000_000
-"""The work that is worth the time that other threads take to start."""
-
 
 def parts(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Parts | None:
     """How arguments are cut along their first axis so that a kernel computes a part of each of its

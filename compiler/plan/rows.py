@@ -12,6 +12,7 @@ from typing import Any
 
 import sympy
 
+from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read, operations
 from derivatrix.compiler.plan.samples import OPERATION
 from derivatrix.compiler.plan.sizes import at_large, product
@@ -49,8 +50,8 @@ PASS = sympy.Rational(3, 2)
 """What it counts where a thread waits for memory that the others wait for, too."""
 FUNCTION = 10
 """What a function of numbers counts."""
-GAIN = 2_000_000
-"""The work that is worth the time that other threads take to start, and the memory they share."""
+WRITTEN = 2
+"""What an operation counts whose result goes to memory, beside those of parts."""
 
 
 def rows(plan: Plan) -> Rows | None:
@@ -59,7 +60,7 @@ def rows(plan: Plan) -> Rows | None:
     if (found := _shares(plan)) is not None:
         steps, gain = found
         made = tuple(stream(step, large, always=False) for step in steps)
-        return Rows(_renamed(plan, "rows", made), False, gain, GAIN)
+        return Rows(_renamed(plan, "rows", made), False, gain, _SHARED)
     if at_large(many(large)) < ENTRIES:
         return None
     made = tuple(stream(step, large, always=True) for step in plan.steps)
@@ -92,8 +93,9 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     if not shared or any(_needed(nest, nests, outputs) for nest in alone):
         return None
     again = sympy.Add(*(_again(step) for step in steps if step not in nests or step in whole))
-    gain = sympy.expand(sympy.Add(*(_work(nest) for nest in nests if nest not in whole)) - again)
-    if at_large(gain) < GAIN:
+    divided = sympy.Add(*(_work(nest) for nest in nests if nest not in whole))
+    gain = WRITTEN * sympy.expand(divided - again)
+    if at_large(gain) < _SHARED:
         return None
     return tuple(_share(step, shared, outputs) for step in plan.steps), gain
 

@@ -1,0 +1,304 @@
+"""Threads that share the work of a kernel.
+
+Threads of Python stay in compiled code for some ten microseconds after their last part of a work,
+waiting for the next, and sleep then. Whoever has work offers it and does what nobody else takes: it
+never waits for a thread to wake. Numba's own threads would end the process where two callers meet;
+to hand work to threads of `concurrent.futures` takes 45 µs.
+"""
+
+# mypy: allow-untyped-defs, disable-error-code=call-arg
+
+import atexit
+import os
+from queue import SimpleQueue
+from threading import Thread
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.codegen import ll  # type: ignore[attr-defined]
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from derivatrix.compiler.kernels.base import compiled
+
+BUSY = 0
+"""The word by which a caller has the helpers; each word is in a cache line of its own."""
+OPEN = 8
+"""Whether others may join the work: the address of"""
+FUNCTION = 16
+"""what does a part of it, the address of"""
+DATA = 24
+"""what that needs,"""
+COUNT = 32
+"""the number of parts,"""
+NEXT = 40
+"""the next part that nobody has taken,"""
+HELPERS = 48
+"""how many others are at it,"""
+FAILED = 56
+"""and whether a part failed."""
+WORDS = 64
+PATIENCE = 1000
+"""How many times a thread looks for work before it sleeps; 20 to 60 µs."""
+OFTEN = 32
+"""How many times it does so before it gives way to others."""
+
+
+def atomic(operation):
+    """The function (words, place, value) of kernels that changes a word, at once for all threads,
+    and returns what it was."""
+
+    @intrinsic
+    def call(context, words, place, value):
+        def generate(context, builder, signature, values):
+            data = context.make_array(signature.args[0])(context, builder, values[0]).data
+            return builder.atomic_rmw(
+                operation, builder.gep(data, [values[1]]), values[2], "seq_cst"
+            )
+
+        return types.intp(words, types.intp, types.intp), generate
+
+    return call
+
+
+atomic_add = atomic("add")
+atomic_exchange = atomic("xchg")
+
+
+@intrinsic
+def look(context, words, place):
+    """A word as it is now, after a pause that leaves a shared core to others."""
+
+    def generate(context, builder, signature, values):
+        llvm = cgutils.ir  # type: ignore[attr-defined]
+        if builder.module.triple.startswith(("x86", "i686")):
+            nothing = llvm.FunctionType(llvm.VoidType(), [])
+            name = "llvm.x86.sse2.pause"
+            builder.call(cgutils.get_or_insert_function(builder.module, nothing, name), [])
+        data = context.make_array(signature.args[0])(context, builder, values[0]).data
+        return builder.load_atomic(builder.gep(data, [values[1]]), "seq_cst", 8)
+
+    return types.intp(words, types.intp), generate
+
+
+@intrinsic
+def give_way(context):
+    """Let another thread have the processor: a thread that was called may have taken that of the
+    caller, which has yet to offer its work."""
+
+    def generate(context, builder, signature, values):
+        llvm = cgutils.ir  # type: ignore[attr-defined]
+        if ll.address_of_symbol("sched_yield"):
+            number = llvm.FunctionType(llvm.IntType(32), [])
+            name = "sched_yield"
+            builder.call(cgutils.get_or_insert_function(builder.module, number, name), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
+def invoke(context, function, data, part):
+    """Do a part of some work: 1 if it failed."""
+
+    def generate(context, builder, signature, values):
+        llvm = cgutils.ir  # type: ignore[attr-defined]
+        word = context.get_value_type(types.intp)
+        pointer = llvm.FunctionType(word, [word, word]).as_pointer()
+        return builder.call(builder.inttoptr(values[0], pointer), values[1:])
+
+    return types.intp(types.intp, types.intp, types.intp), generate
+
+
+@intrinsic(prefer_literal=True)
+def part_of(context, kernel, codes, given, length, count):
+    """What `share` takes: the addresses of a function for a part of what a kernel does, and of what
+    it needs, which hold until the caller returns.
+
+    codes: where the kernel's arguments come from, a letter each. In order from those given: s, an
+    array's part along its first axis, of that length; o, the entry of an array that belongs to the
+    part; w, the whole. p: the number of the part; n: how many there are; f, l: where it starts and
+    stops in that length.
+    """
+    letters = codes.literal_value
+    taken, kinds = iter(given), list[types.Type]()
+    for letter in letters:
+        if letter in "pnfl":
+            kinds.append(types.intp)
+        elif letter == "o":
+            array = next(taken)
+            kinds.append(types.Array(array.dtype, array.ndim - 1, "C"))
+        else:
+            kinds.append(next(taken))
+    resolved = context.resolve_function_type(kernel, tuple(kinds), {})
+
+    def generate(context, builder, signature, values):
+        llvm = cgutils.ir  # type: ignore[attr-defined]
+        word = context.get_value_type(types.intp)
+        held = cgutils.pack_struct(builder, values[2:])
+        memory = cgutils.alloca_once_value(builder, held)
+        function = llvm.Function(
+            builder.module,
+            llvm.FunctionType(word, [word, word]),
+            f"part_in_{builder.function.name}",
+        )
+        function.linkage = "internal"
+        inner = llvm.IRBuilder(function.append_basic_block())
+        data, part = function.args
+        data = inner.load(inner.inttoptr(data, memory.type))
+        arrays, length, count = (inner.extract_value(data, place) for place in range(3))
+
+        def border(number):
+            return inner.sdiv(inner.mul(length, number), count)
+
+        first, last = border(part), border(inner.add(part, word(1)))
+        numbers = {"p": part, "n": count, "f": first, "l": last}
+
+        def some(kind, value, letter):
+            """The entries of an array from first to last, or the one that belongs to the part."""
+            whole = context.make_array(kind)(context, inner, value)
+            axes, steps = (
+                cgutils.unpack_tuple(inner, pair) for pair in (whole.shape, whole.strides)
+            )
+            start = part if letter == "o" else first
+            place = cgutils.pointer_add(inner, whole.data, inner.mul(start, steps[0]))
+            if letter == "o":
+                kind, axes, steps = types.Array(kind.dtype, kind.ndim - 1, "C"), axes[1:], steps[1:]
+            else:
+                axes = [inner.sub(last, first), *axes[1:]]
+            made = context.make_array(kind)(context, inner)
+            arrayobj.populate_array(made, place, axes, steps, whole.itemsize, whole.meminfo)
+            return made._getvalue()
+
+        passed = []
+        left = zip(signature.args[2], cgutils.unpack_tuple(inner, arrays), strict=True)
+        for letter in letters:
+            if letter in numbers:
+                passed.append(numbers[letter])
+                continue
+            kind, value = next(left)
+            passed.append(value if letter == "w" else some(kind, value, letter))
+        found = kernel.dispatcher.get_compile_result(resolved)
+        context.add_linking_libs([found.library])
+        callee = context.declare_function(builder.module, found.fndesc)
+        status, _ = context.call_conv.call_function(
+            inner, callee, types.none, found.signature.args, passed
+        )
+        inner.ret(inner.zext(status.is_error, word))
+        addresses = [builder.ptrtoint(pointer, word) for pointer in (function, memory)]
+        return context.make_tuple(builder, signature.return_type, addresses)
+
+    pair = types.UniTuple(types.intp, 2)
+    return pair(kernel, codes, given, types.intp, types.intp), generate
+
+
+@compiled()
+def take(words):
+    """Do parts of what is offered as long as there are any."""
+    function, data, count = words[FUNCTION], words[DATA], words[COUNT]
+    while True:
+        part = atomic_add(words, NEXT, 1)
+        if part >= count:
+            return
+        if invoke(function, data, part):
+            atomic_exchange(words, FAILED, 1)
+
+
+@compiled()
+def share(words, work, count):
+    """Do all parts of some work with whoever helps; whether one of them failed."""
+    function, data = work
+    failed = 0
+    if count == 1 or atomic_exchange(words, BUSY, 1):  # another thread has the helpers
+        for part in range(count):
+            failed |= invoke(function, data, part)
+        return failed != 0
+    words[FUNCTION], words[DATA], words[COUNT] = function, data, count
+    atomic_exchange(words, FAILED, 0)
+    atomic_exchange(words, NEXT, 0)
+    atomic_exchange(words, OPEN, 1)
+    take(words)
+    atomic_exchange(words, OPEN, 0)
+    while look(words, HELPERS):
+        pass
+    failed = words[FAILED]
+    atomic_exchange(words, BUSY, 0)
+    return failed != 0
+
+
+@compiled()
+def help_others(words):
+    """Take part in what is offered until there has been nothing for some time."""
+    idle = 0
+    while idle < PATIENCE:
+        idle += 1
+        if idle % OFTEN == 0:
+            give_way()
+        if look(words, OPEN) and look(words, NEXT) < words[COUNT]:
+            atomic_add(words, HELPERS, 1)
+            if look(words, OPEN):  # what was offered stays until all helpers have left
+                take(words)
+            atomic_add(words, HELPERS, -1)
+            idle = 0
+
+
+class _Helper:
+    """A thread that takes part in what the words say, or sleeps."""
+
+    def __init__(self, words):
+        self.words, self.called, self.asleep = words, 0, False
+        self.calls = SimpleQueue[bool | None]()
+        self.thread = Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def work(self):
+        while True:
+            called = self.called
+            help_others(self.words)
+            self.asleep = True
+            # whoever called before that saw it awake
+            if called == self.called and self.calls.get() is None:
+                return
+            self.asleep = False
+
+    def call(self):
+        self.called += 1
+        if self.asleep:
+            self.asleep = False
+            self.calls.put(True)
+
+    def stop(self):
+        self.calls.put(None)
+        self.thread.join()
+
+
+class _Crew:
+    """The other threads, once they are needed."""
+
+    def __init__(self):
+        self.words, self.helpers = np.zeros(WORDS, np.int64), []
+
+    def share(self, shared, count, length, arguments):
+        """Whether a part failed of what a kernel `shared` does in `count` parts."""
+        if count > 1 and not self.helpers:
+            atexit.register(self.stop)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=self.forget)
+        while len(self.helpers) < count - 1:
+            self.helpers.append(_Helper(self.words))
+        for helper in self.helpers[: count - 1]:
+            helper.call()
+        return shared(self.words, count, length, *arguments)
+
+    def stop(self):
+        while self.helpers:
+            self.helpers.pop().stop()
+
+    def forget(self):
+        """There are none in a process that was forked."""
+        self.helpers.clear()
+        self.words[:] = 0
+
+
+_CREW = _Crew()

@@ -1,0 +1,173 @@
+"""Threads that share the work of a kernel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numba import njit
+
+from derivatrix.compiler.kernels.crew import (
+    NEXT,
+    WORDS,
+    _Crew,
+    atomic_add,
+    help_others,
+    part_of,
+    share,
+)
+
+
+@njit(nogil=True)
+def count_part(given, own, whole, number, part, parts, first, last):
+    """Notes all that a part gets."""
+    given[:] += number
+    own[0] += last - first
+    own[1] += given.shape[0]
+    own[2] += part
+    whole[part] += parts
+
+
+@njit(nogil=True)
+def count_parts(words, count, length, given, own, whole, number):
+    arguments = (given, own, whole, number)
+    return share(words, part_of(count_part, "sowwpnfl", arguments, length, count), count)
+
+
+@njit(nogil=True)
+def meet_others(started, part, parts):
+    """Waits, but not forever, until every part has started."""
+    atomic_add(started, 0, 1)
+    for _ in range(1_000_000_000):
+        if atomic_add(started, 0, 0) >= parts:
+            return
+    atomic_add(started, 0, 1000)
+
+
+@njit(nogil=True)
+def meet(words, count, length, started):
+    return share(words, part_of(meet_others, "wpn", (started,), length, count), count)
+
+
+@njit(nogil=True)
+def fail_part(marks, part):
+    marks[part] += 1
+    if part == 3:
+        raise ValueError("part 3")
+
+
+@njit(nogil=True)
+def fail(words, count, length, marks):
+    return share(words, part_of(fail_part, "wp", (marks,), length, count), count)
+
+
+@pytest.fixture
+def crew() -> Iterator[_Crew]:
+    made = _Crew()
+    help_others(made.words)  # compiled, for threads that are to come at once
+    yield made
+    made.stop()
+
+
+def check_counts(crew: _Crew, count: int, length: int) -> None:
+    given, own = np.zeros((length, 2)), np.zeros((count, 3), np.int64)
+    whole = np.zeros(count, np.int64)
+    assert not crew.share(count_parts, count, length, (given, own, whole, 2.5))
+    assert (given == 2.5).all()
+    borders = np.arange(count + 1) * length // count
+    np.testing.assert_array_equal(own[:, 0], np.diff(borders))
+    np.testing.assert_array_equal(own[:, 1], np.diff(borders))
+    np.testing.assert_array_equal(own[:, 2], np.arange(count))
+    assert (whole == count).all()
+
+
+@pytest.mark.parametrize(("count", "length"), [(1, 10), (2, 10), (3, 10), (5, 3), (2, 0)])
+def test_every_part_is_done_once(crew: _Crew, count: int, length: int) -> None:
+    for _ in range(200):
+        check_counts(crew, count, length)
+
+
+def test_callers_may_meet(crew: _Crew) -> None:
+    """One of them has the helpers, the others do their work alone."""
+    wrong: list[BaseException] = []
+
+    def work(count: int) -> None:
+        try:
+            for _ in range(2000):
+                check_counts(crew, count, 7)
+        except AssertionError as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(count,)) for count in (2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def check_meeting(crew: _Crew, count: int) -> None:
+    started = np.zeros(1, np.int64)
+    assert not crew.share(meet, count, 0, (started,))
+    assert started[0] == count
+
+
+def test_parts_are_done_at_the_same_time(crew: _Crew) -> None:
+    """By threads that wait for work, and by those that sleep."""
+    check_meeting(crew, 1)
+    for pause in (0.0, 0.0, 0.05, 0.0, 0.05):
+        time.sleep(pause)
+        check_meeting(crew, 2)
+
+
+def test_a_caller_with_much_to_do_between(crew: _Crew) -> None:
+    """A helper that ran out of patience, but could not say so yet, comes all the same."""
+    check_meeting(crew, 1)
+    for _ in range(20):
+        stop = time.perf_counter() + 0.002
+        while time.perf_counter() < stop:
+            pass
+        check_meeting(crew, 2)
+
+
+def test_a_part_may_fail(crew: _Crew) -> None:
+    for count in (3, 4, 9):
+        marks = np.zeros(count, np.int64)
+        assert crew.share(fail, count, 0, (marks,)) == (count > 3)
+        assert (marks == 1).all()
+    check_counts(crew, 3, 10)
+
+
+def test_nobody_helps(crew: _Crew) -> None:
+    """Whoever offers work does what nobody takes."""
+    marks = np.zeros(3, np.int64)
+    assert not fail(np.zeros(WORDS, np.int64), 3, 0, marks)
+    assert (marks == 1).all()
+
+
+def test_no_thread_stays(crew: _Crew) -> None:
+    before = threading.active_count()
+    check_counts(crew, 4, 10)
+    assert len(crew.helpers) == 3 and threading.active_count() == before + 3
+    assert crew.words[NEXT] >= 4
+    crew.stop()
+    assert threading.active_count() == before
+
+
+ENDING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from tests.test_crew import _Crew, check_counts
+check_counts(_Crew(), 3, 10)
+"""
+
+
+def test_a_process_ends_with_helpers_at_work() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDING, "."], timeout=100)
+    assert done.returncode == 0
