@@ -63,6 +63,8 @@ class Scheduler:
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
         self._onto_symmetric: set[ir.Node] = set()
         """The term that is being added to what is symmetric, if it is."""
+        self._halved: set[ir.Node] = set()
+        """Products one of whose factors is packed already."""
         self._samples = samples
         for leaf in arguments if samples is not None else ():
             if leaf.ndim > 1 and samples in leaf.shape and self._uses[leaf]:
@@ -97,6 +99,8 @@ class Scheduler:
         found = self._where(node)
         if found is not None:
             return found
+        if (pair := self._pair(node)) is not None:
+            return self._packed(node, *pair)
         if node.ndim == 0 and not isinstance(node, ir.Apply):
             local = Buffer(self._names.numbered("a"), ())
             view = View(local, (), local=True)
@@ -196,7 +200,9 @@ class Scheduler:
     def _einsum(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
         if self._forward(node, view, accumulate):
             return
-        if is_elementwise(node):
+        if (pair := self._pair(node)) is not None:
+            self._packed(node, *pair)
+        if pair is not None or is_elementwise(node):
             self._dense(node, view, accumulate)
             return
         solve = self._solved(node)
@@ -319,6 +325,47 @@ class Scheduler:
                 part,
             )
         )
+
+    def _pair(self, node: ir.Node) -> tuple[int, ir.Labels] | None:
+        """The factor of a product of matrices that is symmetric in two axes of the result, and
+        these, so that half of the entries are enough; rather not those read along the last axis."""
+        if not isinstance(node, ir.Einsum) or node in self._halved:
+            return None
+        groups = matrices.groups(node)
+        if groups is None or groups.batch:
+            return None
+        last = [*self._read_as.get(node, range(node.ndim))][-1]
+        found: list[tuple[int, ir.Labels]] = []
+        for position, own in enumerate((groups.rows, groups.columns)):
+            factor, labels = node.factors[position]
+            pair = labels[-2:]
+            known = factor.ndim > 2 and "symmetric" in self._facts(factor)
+            if known and {*pair} <= {*own} and not is_small(node.sizes[pair[0]]):
+                found.append((position, pair))
+        return min(found, key=lambda each: last in each[1], default=None)
+
+    def _packed(self, node: ir.Node, position: int, pair: ir.Labels) -> View:
+        """A place for a product that is symmetric in two axes, which are one in memory."""
+        assert isinstance(node, ir.Einsum)
+        factor, labels = node.factors[position]
+        if is_elementwise(factor) and self._uses[factor] < 2:
+            self._stored.discard(factor)  # it is computed where it is packed
+        whole = ir.Pack(node.sizes[pair[0]])
+        kept = [label for label in labels if label not in pair]
+        half = ir.einsum([(whole, ("pair", *pair)), (factor, labels)], [*kept, "pair"])
+        rest = [axis for axis in self._read_as.get(node, range(node.ndim)) if axis not in pair]
+        product = ir.einsum(
+            [(half, (*kept, "pair")), node.factors[1 - position]],
+            ["pair", *rest],
+            node.coefficient,
+        )
+        self._halved.add(product)
+        found = self._place(product, range(product.ndim))
+        places = [
+            0 if axis in pair else found.axes[1 + rest.index(axis)] for axis in range(node.ndim)
+        ]
+        self._views[node] = View(found.buffer, tuple(places), packed=pair)
+        return self._views[node]
 
     def _triangle(self, factor: ir.Factor, batch: ir.Labels, rows: ir.Labels) -> str:
         """What is known of a factor as a stack of matrices with these rows."""
