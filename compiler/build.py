@@ -49,6 +49,7 @@ IMPORTED = (
     "scipy",
     "sys",
     "threading",
+    "time",
     "warnings",
 )
 """What generated modules and packages import: a module of such a name would stand in its way."""

@@ -208,6 +208,7 @@ LARGER = {"n": 7, "m": 5, "p": 11, "k": 3, "q": 13, "N": 17, "d": 6, "c": 9}
         ("sum(exp(A*x))", "A: N n, x: n", "x"),
         ("tanh(X*b + c)", "X: N d, b: d, c: N", "X b"),
         ("colsum(X.^2) - y'", "X: N m, y: m", "X"),
+        ('einsum("pi,pj,pk->ijk", X, Y, Y)', "X: p k, Y: p m", "X"),
         pytest.param(
             *("logdet(S) + x'*inv(S)*x", "S: n n spd, x: n", "S x"), marks=pytest.mark.thorough
         ),

@@ -12,11 +12,11 @@ import atexit
 import os
 from queue import SimpleQueue
 from threading import Thread
+from time import sleep
 
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.core.codegen import ll  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
@@ -41,8 +41,10 @@ FAILED = 56
 WORDS = 64
 PATIENCE = 1000
 """How many times a thread looks for work before it sleeps; 20 to 60 µs."""
-OFTEN = 32
-"""How many times it does so before it gives way to others."""
+TRIES = 5
+"""How many times a thread that was called looks for work, after"""
+NAP = 1e-4
+"""seconds."""
 
 
 def atomic(operation):
@@ -80,22 +82,6 @@ def look(context, words, place):
         return builder.load_atomic(builder.gep(data, [values[1]]), "seq_cst", 8)
 
     return types.intp(words, types.intp), generate
-
-
-@intrinsic
-def give_way(context):
-    """Let another thread have the processor: a thread that was called may have taken that of the
-    caller, which has yet to offer its work."""
-
-    def generate(context, builder, signature, values):
-        llvm = cgutils.ir  # type: ignore[attr-defined]
-        if ll.address_of_symbol("sched_yield"):
-            number = llvm.FunctionType(llvm.IntType(32), [])
-            name = "sched_yield"
-            builder.call(cgutils.get_or_insert_function(builder.module, number, name), [])
-        return context.get_dummy_value()
-
-    return types.void(), generate
 
 
 @intrinsic
@@ -229,18 +215,18 @@ def share(words, work, count):
 
 @compiled()
 def help_others(words):
-    """Take part in what is offered until there has been nothing for some time."""
-    idle = 0
+    """Take part in what is offered until there has been nothing for some time; whether there was
+    anything."""
+    idle, helped = 0, False
     while idle < PATIENCE:
         idle += 1
-        if idle % OFTEN == 0:
-            give_way()
         if look(words, OPEN) and look(words, NEXT) < words[COUNT]:
             atomic_add(words, HELPERS, 1)
             if look(words, OPEN):  # what was offered stays until all helpers have left
                 take(words)
             atomic_add(words, HELPERS, -1)
-            idle = 0
+            idle, helped = 0, True
+    return helped
 
 
 class _Helper:
@@ -255,12 +241,20 @@ class _Helper:
     def work(self):
         while True:
             called = self.called
-            help_others(self.words)
+            self.help()
             self.asleep = True
             # whoever called before that saw it awake
             if called == self.called and self.calls.get() is None:
                 return
             self.asleep = False
+
+    def help(self):
+        """Take part in what is offered. Whoever called may have yet to offer its work, if this
+        thread has taken its processor: it gets it back then."""
+        for _ in range(TRIES):
+            if help_others(self.words):
+                return
+            sleep(NAP)
 
     def call(self):
         self.called += 1
