@@ -12,6 +12,8 @@ from derivatrix.compiler.plan.structure import bind, split
 
 OPERATION = 20
 """What an entry of an operation on vectors counts."""
+FACTOR = 10
+"""What a product of a row and a column within an operation on matrices counts."""
 PRODUCT = sympy.Rational(1, 10)
 """What a multiplication within a product of matrices counts."""
 
@@ -85,12 +87,12 @@ def work(node: ir.Node) -> sympy.Expr:
 
 
 def _of_operation(node: ir.Apply) -> sympy.Expr:
-    """The products of rows and columns within an operation on matrices: what its calls of LAPACK
-    take besides, several threads take one after the other."""
+    """The products of rows and columns within an operation on matrices, or the entries of one on
+    vectors."""
     matrix, labels = node.arguments[0]
     core = matrix.shape[len(labels) :]
     if len(core) == 2:
-        return product((*node.stack, *core, core[-1]))
+        return product((*node.stack, *core, core[-1])) * FACTOR
     return product(node.shape) * OPERATION
 
 
