@@ -8,6 +8,8 @@ from numba.core import cgutils
 from numba.core.codegen import ll  # type: ignore[attr-defined]
 from numba.extending import get_cython_function_address, intrinsic
 
+LLVM = cgutils.ir  # type: ignore[attr-defined]
+"""What Numba builds code with, which its types do not show."""
 NO = np.uint8(ord("N"))
 TRANSPOSED = np.uint8(ord("T"))
 LEFT = np.uint8(ord("L"))
@@ -39,8 +41,7 @@ def short_loop(context, index):
     would take longer than the rounds, and longer to compile."""
 
     def generate(context, builder, signature, values):
-        llvm = cgutils.ir  # type: ignore[attr-defined]
-        nothing = llvm.FunctionType(llvm.VoidType(), [])
+        nothing = LLVM.FunctionType(LLVM.VoidType(), [])
         builder.asm(nothing, "", "", [], side_effect=True)
         return context.get_dummy_value()
 
@@ -157,10 +158,9 @@ def routine(library, name):
                 number = context.cast(builder, value, kind, passed)
                 pointers.append(cgutils.alloca_once_value(builder, number))
             address = [pointer.type for pointer in pointers]
-            llvm = cgutils.ir  # type: ignore[attr-defined]
             function = cgutils.get_or_insert_function(
                 builder.module,
-                llvm.FunctionType(llvm.VoidType(), address),
+                LLVM.FunctionType(LLVM.VoidType(), address),
                 ("s" if real == types.float32 else "d") + ending,
             )
             builder.call(function, pointers)

@@ -7,6 +7,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from derivatrix.compiler.kernels.base import (
+    LLVM,
     LOWER,
     UPPER,
     WHOLE,
@@ -40,10 +41,9 @@ def matrix_product(parts):
 
     def typed(alpha, a, transpose_a, b, transpose_b, beta, c, *ranges):
         def generate(context, builder, signature, values):
-            llvm = cgutils.ir  # type: ignore[attr-defined]
             real = c.dtype
-            size = llvm.Constant(context.get_value_type(types.intp), real.bitwidth // 8)
-            one, zero = llvm.Constant(size.type, 1), llvm.Constant(size.type, 0)
+            size = LLVM.Constant(context.get_value_type(types.intp), real.bitwidth // 8)
+            one, zero = LLVM.Constant(size.type, 1), LLVM.Constant(size.type, 0)
 
             def largest(x, y):
                 return builder.select(builder.icmp_signed(">", x, y), x, y)
@@ -56,7 +56,7 @@ def matrix_product(parts):
                 return array.data, rows, columns, largest(builder.sdiv(step, size), columns)
 
             def integer(value):
-                narrow = builder.trunc(largest(value, one), llvm.IntType(32))
+                narrow = builder.trunc(largest(value, one), LLVM.IntType(32))
                 return cgutils.alloca_once_value(builder, narrow)
 
             def number(position):
@@ -65,7 +65,7 @@ def matrix_product(parts):
 
             def letter(flag):
                 chosen = builder.select(
-                    flag, *(llvm.Constant(llvm.IntType(8), ord(name)) for name in "TN")
+                    flag, *(LLVM.Constant(LLVM.IntType(8), ord(name)) for name in "TN")
                 )
                 return cgutils.alloca_once_value(builder, chosen)
 
@@ -84,10 +84,10 @@ def matrix_product(parts):
                 top, bottom, left, right, first, last = cgutils.unpack_tuple(builder, values[7])
                 a_data = at(a_data, a_step, top, first, turned_a)
                 b_data = at(b_data, b_step, first, left, turned_b)
-                c_data = at(c_data, c_step, top, left, llvm.Constant(llvm.IntType(1), 0))
+                c_data = at(c_data, c_step, top, left, LLVM.Constant(LLVM.IntType(1), 0))
                 rows, columns = builder.sub(bottom, top), builder.sub(right, left)
                 inner = builder.sub(last, first)
-            counted = cgutils.alloca_once_value(builder, builder.trunc(inner, llvm.IntType(32)))
+            counted = cgutils.alloca_once_value(builder, builder.trunc(inner, LLVM.IntType(32)))
             pointers = [
                 letter(turned_b),
                 letter(turned_a),
@@ -99,7 +99,7 @@ def matrix_product(parts):
             pointers += [c_data, integer(c_step)]
             function = cgutils.get_or_insert_function(
                 builder.module,
-                llvm.FunctionType(llvm.VoidType(), [pointer.type for pointer in pointers]),
+                LLVM.FunctionType(LLVM.VoidType(), [pointer.type for pointer in pointers]),
                 ("s" if real == types.float32 else "d") + GEMM,
             )
             with builder.if_then(builder.icmp_signed(">", builder.mul(rows, columns), zero)):

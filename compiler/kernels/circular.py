@@ -9,8 +9,8 @@ last place, 4 for the tangent.
 
 import math
 
+from derivatrix.compiler.kernels.base import LLVM
 from derivatrix.compiler.kernels.terms import (
-    LLVM,
     choose_odd,
     choose_where,
     elementary_function,

@@ -20,31 +20,32 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from derivatrix.compiler.kernels.base import compiled
+from derivatrix.compiler.kernels.base import LLVM, compiled
 
 BUSY = 0
-"""The word by which a caller has the helpers; each word is in a cache line of its own."""
+"""The word that is 1 while a caller has the helpers; each word has a cache line of its own."""
 OPEN = 8
-"""Whether others may join the work: the address of"""
+"""1 while helpers may join its work."""
 FUNCTION = 16
-"""what does a part of it, the address of"""
+"""The address of the function that does a part of the work."""
 DATA = 24
-"""what that needs,"""
+"""The address of that function's arguments."""
 COUNT = 32
-"""the number of parts,"""
+"""How many parts the work has."""
 NEXT = 40
-"""the next part that nobody has taken,"""
+"""The number of the next part that nobody has taken."""
 HELPERS = 48
-"""how many others are at it,"""
+"""How many helpers are at it."""
 FAILED = 56
-"""and whether a part failed."""
+"""1 if a part failed."""
 WORDS = 64
+"""How many numbers the words take."""
 PATIENCE = 1000
 """How many times a thread looks for work before it sleeps; 20 to 60 µs."""
 TRIES = 5
-"""How many times a thread that was called looks for work, after"""
+"""How many times a thread that was called looks for work, each followed by a nap."""
 NAP = 1e-4
-"""seconds."""
+"""Seconds."""
 
 
 def atomic(operation):
@@ -73,9 +74,8 @@ def look(context, words, place):
     """A word as it is now, after a pause that leaves a shared core to others."""
 
     def generate(context, builder, signature, values):
-        llvm = cgutils.ir  # type: ignore[attr-defined]
         if builder.module.triple.startswith(("x86", "i686")):
-            nothing = llvm.FunctionType(llvm.VoidType(), [])
+            nothing = LLVM.FunctionType(LLVM.VoidType(), [])
             name = "llvm.x86.sse2.pause"
             builder.call(cgutils.get_or_insert_function(builder.module, nothing, name), [])
         data = context.make_array(signature.args[0])(context, builder, values[0]).data
@@ -89,9 +89,8 @@ def invoke(context, function, data, part):
     """Do a part of some work: 1 if it failed."""
 
     def generate(context, builder, signature, values):
-        llvm = cgutils.ir  # type: ignore[attr-defined]
         word = context.get_value_type(types.intp)
-        pointer = llvm.FunctionType(word, [word, word]).as_pointer()
+        pointer = LLVM.FunctionType(word, [word, word]).as_pointer()
         return builder.call(builder.inttoptr(values[0], pointer), values[1:])
 
     return types.intp(types.intp, types.intp, types.intp), generate
@@ -120,17 +119,16 @@ def part_of(context, kernel, codes, given, length, count):
     resolved = context.resolve_function_type(kernel, tuple(kinds), {})
 
     def generate(context, builder, signature, values):
-        llvm = cgutils.ir  # type: ignore[attr-defined]
         word = context.get_value_type(types.intp)
         held = cgutils.pack_struct(builder, values[2:])
         memory = cgutils.alloca_once_value(builder, held)
-        function = llvm.Function(
+        function = LLVM.Function(
             builder.module,
-            llvm.FunctionType(word, [word, word]),
+            LLVM.FunctionType(word, [word, word]),
             f"part_in_{builder.function.name}",
         )
         function.linkage = "internal"
-        inner = llvm.IRBuilder(function.append_basic_block())
+        inner = LLVM.IRBuilder(function.append_basic_block())
         data, part = function.args
         data = inner.load(inner.inttoptr(data, memory.type))
         arrays, length, count = (inner.extract_value(data, place) for place in range(3))

@@ -14,7 +14,7 @@ from numba.core import cgutils
 from numba.core.codegen import ll  # type: ignore[attr-defined]
 from numba.extending import get_cython_function_address, intrinsic
 
-from derivatrix.compiler.kernels.base import compiled
+from derivatrix.compiler.kernels.base import LLVM, compiled
 
 KERNELS = {
     "digamma": "scipy_psi",
@@ -51,15 +51,14 @@ def special(name, count):
     ll.add_symbol(symbol, get_cython_function_address(library, found))
 
     def generate(context, builder, types_given, values):
-        llvm = cgutils.ir  # type: ignore[attr-defined]
-        double, integer = llvm.DoubleType(), llvm.IntType(32)
-        kind = llvm.FunctionType(double, [double] * count + [integer])
+        double, integer = LLVM.DoubleType(), LLVM.IntType(32)
+        kind = LLVM.FunctionType(double, [double] * count + [integer])
         function = cgutils.get_or_insert_function(builder.module, kind, symbol)
         numbers = [
             context.cast(builder, value, given, types.float64)
             for value, given in zip(values, types_given.args, strict=True)
         ]
-        return builder.call(function, [*numbers, llvm.Constant(integer, 0)])
+        return builder.call(function, [*numbers, LLVM.Constant(integer, 0)])
 
     @intrinsic
     def of_one(context, x):

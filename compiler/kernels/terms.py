@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LLVM = cgutils.ir  # type: ignore[attr-defined]
+from derivatrix.compiler.kernels.base import LLVM
 
 
 class Term:

@@ -12,6 +12,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from derivatrix.compiler.kernels.base import LLVM
+
 LINE = 64
 """Bytes of a cache line; arrays begin with one, and no two at the same place of a page."""
 TOO_LARGE = 1 << 62
@@ -82,8 +84,7 @@ def stream(context, array, indices, value):
         place = cgutils.get_item_pointer(
             context, builder, kind, context.make_array(kind)(context, builder, values[0]), axes
         )
-        llvm = cgutils.ir  # type: ignore[attr-defined]
-        one = builder.module.add_metadata([llvm.Constant(llvm.IntType(32), 1)])
+        one = builder.module.add_metadata([LLVM.Constant(LLVM.IntType(32), 1)])
         builder.store(item, place).set_metadata("nontemporal", one)
         return context.get_dummy_value()
 

@@ -14,14 +14,21 @@ from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.kernels import sylvester
 from derivatrix.compiler.operations.registry import Equation
 from derivatrix.compiler.plan import linear, matrices
-from derivatrix.compiler.plan.associate import is_inverse
 from derivatrix.compiler.plan.failures import failure_text, written
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import Builder, View
 from derivatrix.compiler.plan.sizes import is_small, product
 from derivatrix.compiler.plan.steps import Buffer, Call, Fill, Gemm, Newton, Operand, Plan, Step
 from derivatrix.compiler.plan.structure import Constraint, bind, gather, index_symbol, picked, split
-from derivatrix.compiler.plan.uses import is_elementwise, stored
+from derivatrix.compiler.plan.uses import (
+    dear_inverses,
+    is_elementwise,
+    needed_inverses,
+    read_below,
+    read_orders,
+    references,
+    stored,
+)
 from derivatrix.runtime.errors import UnsupportedError
 
 Factorisation = tuple[linear.Solver, tuple[Operand, ...]]
@@ -53,11 +60,11 @@ class Scheduler:
         for node in nodes:
             if isinstance(node, ir.Pick):
                 self.constants[picked(node).__name__] = np.array(node.table)
-        references = [child for node in nodes for child in _references(node)]
-        self._uses = Counter([*references, *roots])
-        self._read_as = _read_orders(nodes)
-        self._inverses = _needed_inverses(nodes, roots) | _dear_inverses(nodes, facts)
-        self._read_below = _read_below(nodes, self._uses)
+        read = [child for node in nodes for child in references(node)]
+        self._uses = Counter([*read, *roots])
+        self._read_as = read_orders(nodes)
+        self._inverses = needed_inverses(nodes, roots) | dear_inverses(nodes, facts)
+        self._read_below = read_below(nodes, self._uses)
         self._factored: dict[ir.Node, Factorisation] = {}
         self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
@@ -616,74 +623,6 @@ def _covered(node: ir.Einsum, constraints: Sequence[Constraint], loops: Sequence
         for label in ((axis,) if axis in loops else merged.get(axis, (axis,)))
     ]
     return len(set(sources)) == len(sources) and set(sources) <= set(loops)
-
-
-def _references(node: ir.Node) -> list[ir.Node]:
-    """The children of a node, as often as it reads them."""
-    match node:
-        case ir.Einsum():
-            return [factor for factor, _ in node.factors]
-        case ir.Apply():
-            return [argument for argument, _ in node.arguments]
-        case ir.Sum():
-            return list(node.terms)
-        case ir.Map():
-            return list(node.arguments)
-    return []
-
-
-def _needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[ir.Node]:
-    """The inverses that are needed as such, and not for solving only."""
-    needed = {root for root in roots if is_inverse(root)}
-    for node in nodes:
-        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
-        solving = {solve.inverse} if solve is not None else set()
-        needed.update(
-            child for child in node.children if is_inverse(child) and child not in solving
-        )
-    return needed
-
-
-def _dear_inverses(
-    nodes: Sequence[ir.Node], facts: Callable[[ir.Node], frozenset[str]]
-) -> set[ir.Node]:
-    """Inverses of triangular matrices that are multiplied by two square matrices or more: BLAS
-    multiplies several times as fast as it substitutes, and products leave out the zeros."""
-    counts: Counter[ir.Node] = Counter()
-    for node in nodes:
-        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
-        if solve is not None and facts(solve.inverse) & {"lower", "upper"}:
-            labels = set(solve.right[1]).difference(solve.stack, [solve.contracted])
-            sizes = [node.shape[label] for label in labels]
-            counts[solve.inverse] += solve.inverse.shape[-1] in sizes
-    return {inverse for inverse, count in counts.items() if count > 1}
-
-
-def _read_below(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]:
-    """What is read once, and there below the diagonal only."""
-    return {
-        argument
-        for node in nodes
-        if isinstance(node, ir.Apply) and node.operation.reads == "lower"
-        for argument, _ in node.arguments
-        if uses[argument] == 1
-    }
-
-
-def _read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:
-    """For factors of products, their axes in the order of the first product's own, so that it
-    reads them along its last axis. What an operation makes has an order of its own, and matrix
-    products read matrices of any order."""
-    orders: dict[ir.Node, list[int]] = {}
-    for node in nodes:
-        if isinstance(node, ir.Einsum):
-            product = matrices.groups(node) is not None
-            for factor, labels in node.factors:
-                if isinstance(factor, ir.Apply) or (product and factor.ndim == 2):
-                    continue
-                axes = sorted(range(factor.ndim), key=lambda axis: labels[axis])
-                orders.setdefault(factor, axes)
-    return orders
 
 
 def _operand(buffer: Buffer, shape: Shape, core: int) -> Operand:

@@ -1,12 +1,16 @@
-"""Which nodes are computed once into memory, and which are expanded where they are read."""
+"""How nodes are used: which are computed once into memory and which where they are read, in which
+order products read them, where an inverse is needed and where it is a solve."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from derivatrix.compiler import ir
+from derivatrix.compiler.plan import linear, matrices
+from derivatrix.compiler.plan.associate import is_inverse
 from derivatrix.compiler.plan.scalars import cost
 from derivatrix.compiler.plan.sizes import nominal
 from derivatrix.compiler.plan.structure import bind, gather, split
@@ -89,3 +93,71 @@ def _own_work(node: ir.Node) -> int:
         case ir.Einsum():
             return len(node.factors) - (node.coefficient == 1)
     return 0
+
+
+def references(node: ir.Node) -> list[ir.Node]:
+    """The children of a node, as often as it reads them."""
+    match node:
+        case ir.Einsum():
+            return [factor for factor, _ in node.factors]
+        case ir.Apply():
+            return [argument for argument, _ in node.arguments]
+        case ir.Sum():
+            return list(node.terms)
+        case ir.Map():
+            return list(node.arguments)
+    return []
+
+
+def needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[ir.Node]:
+    """The inverses that are needed as such, and not for solving only."""
+    needed = {root for root in roots if is_inverse(root)}
+    for node in nodes:
+        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solving = {solve.inverse} if solve is not None else set()
+        needed.update(
+            child for child in node.children if is_inverse(child) and child not in solving
+        )
+    return needed
+
+
+def dear_inverses(
+    nodes: Sequence[ir.Node], facts: Callable[[ir.Node], frozenset[str]]
+) -> set[ir.Node]:
+    """Inverses of triangular matrices that are multiplied by two square matrices or more: BLAS
+    multiplies several times as fast as it substitutes, and products leave out the zeros."""
+    counts: Counter[ir.Node] = Counter()
+    for node in nodes:
+        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        if solve is not None and facts(solve.inverse) & {"lower", "upper"}:
+            labels = set(solve.right[1]).difference(solve.stack, [solve.contracted])
+            sizes = [node.shape[label] for label in labels]
+            counts[solve.inverse] += solve.inverse.shape[-1] in sizes
+    return {inverse for inverse, count in counts.items() if count > 1}
+
+
+def read_below(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]:
+    """What is read once, and there below the diagonal only."""
+    return {
+        argument
+        for node in nodes
+        if isinstance(node, ir.Apply) and node.operation.reads == "lower"
+        for argument, _ in node.arguments
+        if uses[argument] == 1
+    }
+
+
+def read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:
+    """For factors of products, their axes in the order of the first product's own, so that it
+    reads them along its last axis. What an operation makes has an order of its own, and matrix
+    products read matrices of any order."""
+    orders: dict[ir.Node, list[int]] = {}
+    for node in nodes:
+        if isinstance(node, ir.Einsum):
+            product = matrices.groups(node) is not None
+            for factor, labels in node.factors:
+                if isinstance(factor, ir.Apply) or (product and factor.ndim == 2):
+                    continue
+                axes = sorted(range(factor.ndim), key=lambda axis: labels[axis])
+                orders.setdefault(factor, axes)
+    return orders
