@@ -34,7 +34,7 @@ from derivatrix.compiler.printer import (
     blocks_text,
     kernel_text,
     newton_text,
-    rows_text,
+    rows_texts,
     shared_text,
 )
 from derivatrix.compiler.public import (
@@ -88,8 +88,9 @@ def emit(module: ModuleDescription) -> str:
     sources = _sources(plans, [*inner, *kernels])
     if any(plan.parts is not None for plan in plans):
         sources.add(parts, "_in_parts")
-    if any(f.plan.rows is not None and not f.plan.rows.alone for f in module.everything):
+    if any(f.plan.rows is not None and f.plan.rows.phases for f in module.everything):
         sources.add(parts, "_by_rows")
+        sources.add(parts, "border")
     if any(function.plan.sums is not None for function in module.everything):
         sources.add(parts, "_Sums")
         sources.add(parts, "add_onto")
@@ -138,7 +139,8 @@ def emit(module: ModuleDescription) -> str:
 
 def _caller(plan: Plan, shared: SharedText) -> str:
     """What calls a kernel in parts."""
-    kernels = f"{plan.name}, {shared.name}"
+    alone = plan.rows.alone if plan.rows else None
+    kernels = f"{(alone or plan).name}, {shared.name}"
     if plan.parts is not None:
         return f"_in_parts({kernels}, {plan.parts.sliced}, {plan.short_parts})"
     if plan.sums is None:
@@ -241,15 +243,14 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
             texts.append(kernel_text(plan, module.name, summary))
             work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
             if plan.rows is not None:
-                texts.append(rows_text(plan, module.name))
+                texts += rows_texts(plan, module.name)
             first = names.setdefault(work, plan.name)
             if first == plan.name:
                 kernels += texts
             else:
                 aliases.append((plan.name, first))
-                if plan.rows is not None:
-                    name = plan.rows.plan.name
-                    aliases.append((name, first + name.removeprefix(plan.name)))
+                for each in plan.rows.plans if plan.rows else ():
+                    aliases.append((each.name, first + each.name.removeprefix(plan.name)))
     return kernels, aliases
 
 

@@ -11,7 +11,9 @@ import sympy
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index, tuple_text
 from derivatrix.compiler.kernels import operators
-from derivatrix.compiler.plan.reads import operations
+from derivatrix.compiler.plan.divided import border
+from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.reads import buffers, loops, operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -31,6 +33,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
     Team,
+    renamed,
 )
 from derivatrix.compiler.statements import Statements, number
 
@@ -111,13 +114,36 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
     )
 
 
-def rows_text(plan: Plan, owner: str) -> KernelText:
-    """The kernel of a plan's large outputs, or of a share of their rows, as above."""
+def rows_texts(plan: Plan, owner: str) -> list[KernelText]:
+    """The kernels of a plan's large outputs, and of shares of their rows, as above."""
     assert plan.rows is not None
+    texts = []
     if plan.rows.alone:
-        return kernel_text(plan.rows.plan, owner, f"`{plan.name}` for large results.")
-    text = kernel_text(plan.rows.plan, owner, f"A share of `{plan.name}`: part of parts.")
-    return replace(text, parameters=f"{text.parameters}, part, parts")
+        texts.append(kernel_text(plan.rows.alone, owner, f"`{plan.name}` for large results."))
+    for phase in plan.rows.phases:
+        named = _borders_named(phase)
+        steps = renamed(phase.steps, named)
+        summary = f"A share of `{plan.name}`: part of parts."
+        text = kernel_text(replace(phase, steps=steps), owner, summary)
+        lines = (*text.head, *(f"{name} = {index(term)}" for term, name in named.items()))
+        texts.append(replace(text, parameters=f"{text.parameters}, part, parts", head=lines))
+    return texts
+
+
+def _borders_named(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
+    """Where loops over shares start and stop, which has to be known before them for vector code,
+    with names."""
+    taken = [*(a.local for a in plan.arguments), *(size.local for size in plan.sizes)]
+    names = Names([*taken, *(buffer.name for step in plan.steps for buffer in buffers(step))])
+    found = dict.fromkeys(
+        term
+        for step in plan.steps
+        if isinstance(step, Nest)
+        for loop in loops(step.body)
+        for term in (loop.start, loop.extent)
+        if isinstance(term, border)
+    )
+    return {term: sympy.Symbol(names.numbered("row"), integer=True) for term in found}
 
 
 @dataclass(frozen=True)
@@ -173,35 +199,46 @@ def _blocks(
 class SharedText:
     """A function that does what a kernel does in parts, by several threads.
 
-    plan: the kernel's name; kernel: of what does a part; codes: where its arguments come from (see
-    `compiler.kernels.crew.part_of`); parameters: the arrays, and the length of a block if it needs
-    that."""
+    plan: the kernel's name; kernels: of those that do a part, one after the other; codes: where
+    their arguments come from (see `compiler.kernels.crew.part_of`); parameters: the arrays, and the
+    length of a block if it needs that; head: lines that make work arrays; given: these and the
+    parameters."""
 
     name: str
     plan: str
-    kernel: str
+    kernels: tuple[str, ...]
     codes: str
     parameters: str
+    head: tuple[str, ...]
+    given: str
 
 
 def shared_text(plan: Plan) -> SharedText | None:
     """The function by which threads share the work of a plan, if they do."""
     given, results = len(plan.arguments), len(plan.outputs)
     blocks = blocks_text(plan)
+    kernels: tuple[str, ...] = (blocks.name if blocks else plan.name,)
     if plan.sums is not None:
         given, results = len(plan.sums.sliced), sum(plan.sums.divided)
         codes = "w" * (given + results) + "o" * len(plan.sums.shapes)
-    elif plan.rows is not None and not plan.rows.alone:
-        codes = "w" * (given + results) + "pn"
+    elif plan.rows is not None and plan.rows.phases:
+        kernels = tuple(phase.name for phase in plan.rows.phases)
+        codes = "w" * (given + results + len(plan.rows.work)) + "pn"
     elif plan.parts is not None:
         codes = "".join("s" if cut else "w" for cut in plan.parts.sliced) + "s" * results
     else:
         return None
     if blocks is not None:
         codes = codes.replace("s", "w") + "flw"
-    kernel = plan.rows.plan.name if plan.rows else blocks.name if blocks else plan.name
-    names = [f"given_{number}" for number in range(sum(letter in "swo" for letter in codes))]
-    return SharedText(f"{plan.name}_shared", plan.name, kernel, codes, ", ".join(names))
+    work = plan.rows.work if plan.rows else ()
+    count = sum(letter in "swo" for letter in codes) - len(work)
+    parameters = ", ".join(f"given_{number}" for number in range(count))
+    head: tuple[str, ...] = ()
+    if work:
+        making = kernel_text(replace(plan, steps=(Allocate(work),)), "", "")
+        parameters, head = making.parameters, (*making.head, *making.steps[0].lines)
+    names = ", ".join([parameters, *(buffer.name for buffer in work)])
+    return SharedText(f"{plan.name}_shared", plan.name, kernels, codes, parameters, head, names)
 
 
 @dataclass(frozen=True)

@@ -209,9 +209,9 @@ def _shared(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, str]:
     if plan.rows is not None:
         gain = sizes.text(plan.rows.gain)
         few = f"{gain} < {plan.rows.enough}"
-        if plan.rows.alone:
-            return few, f"{plan.rows.plan.name}({passed})"
-        return few, f"{parted(plan)}({gain}, {passed})"
+        if plan.rows.phases:
+            return few, f"{parted(plan)}({gain}, {passed})"
+        return few, f"{plan.rows.plans[0].name}({passed})"
     if plan.sums is None:
         return "", ""
     sums = plan.sums

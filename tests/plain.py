@@ -15,9 +15,10 @@ from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.kernels import operators
+from derivatrix.compiler.kernels.parts import border
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.steps import Plan
-from derivatrix.compiler.printer import KernelText, kernel_text, rows_text
+from derivatrix.compiler.printer import KernelText, kernel_text, rows_texts
 from tests.points import draw_all
 
 
@@ -71,6 +72,7 @@ def plain_kernel(
     scope["require_arrays"] = lambda *_: called.append(made.name)
     scope["require_shapes"] = require_shapes
     scope["stream"] = np.ndarray.__setitem__
+    scope["border"] = border.py_func
     scope.update(made.constants)
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)
     scope.update((name, function(operator)) for operator, name in operators.KERNELS.items())
@@ -108,12 +110,8 @@ def run_plain(
             flags = [*made.parts.sliced, *(True for _ in again)]
             for begin, end in _parts(len(again[0])):
                 kernel(*_cut([*inputs, *again], flags, begin, end))
-        elif made.rows is not None and made.rows.alone:
-            plain_kernel(made.rows.plan, called)(*inputs, *again)
         elif made.rows is not None:
-            share = plain_kernel(made.rows.plan, called, rows_text(made, "f"))
-            for part in (2, 1, 0):
-                share(*inputs, *again, part, 3)
+            _run_rows(made, values, inputs, again, called)
         elif made.sums is not None:
             _run_sums(made, values, inputs, again, called)
         else:
@@ -121,6 +119,44 @@ def run_plain(
         for one, other in zip(outputs, again, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
     return called
+
+
+def _known(made: Plan, values: Mapping[str, np.ndarray]) -> dict[sympy.Basic, sympy.Basic]:
+    """The sizes, by their names and by those that they have within the kernel."""
+    known: dict[sympy.Basic, sympy.Basic] = {}
+    for size in made.sizes:
+        length = sympy.Integer(values[size.argument.name].shape[size.axis])
+        value = sympy.Integer(size.value.xreplace({LENGTH: length, **known}))
+        for name in (size.name, size.local):
+            known[sympy.Symbol(name, integer=True, positive=True)] = value
+    return known
+
+
+def _run_rows(
+    made: Plan,
+    values: Mapping[str, np.ndarray],
+    inputs: Sequence,
+    outputs: Sequence[np.ndarray],
+    called: list[str],
+) -> None:
+    """Fill the outputs by the kernel that one thread calls, and phase by phase, share by share in
+    any order: what a share reads of another one's before it is there, or no more, shows."""
+    rows, known = made.rows, _known(made, values)
+    assert rows is not None
+    if rows.alone is not None:
+        plain_kernel(rows.alone, called)(*inputs, *outputs)
+    texts = [text for text in rows_texts(made, "f") if text.parameters.endswith("part, parts")]
+    phases = [plain_kernel(*each) for each in zip(rows.phases, itertools.repeat(called), texts)]
+    for order in [(2, 1, 0), (0, 1, 2), (1, 2, 0)] if phases else ():
+        again = [np.full_like(array, np.nan) for array in outputs]
+        shapes = [[int(size.xreplace(known)) for size in buffer.shape] for buffer in rows.work]
+        work = [np.full(shape, np.nan) for shape in shapes]
+        for phase, part in itertools.product(phases, order):
+            phase(*inputs, *again, *work, part, 3)
+        for one, other in zip(outputs, again, strict=True):
+            if rows.alone is not None or order[0] != 2:
+                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+            one[...] = other
 
 
 def _run_sums(
@@ -131,12 +167,7 @@ def _run_sums(
     called: list[str],
 ) -> None:
     """Fill the outputs part by part."""
-    known: dict[sympy.Symbol, int] = {}
-    for size in made.sizes:
-        length = values[size.argument.name].shape[size.axis]
-        symbol = sympy.Symbol(size.name, integer=True, positive=True)
-        known[symbol] = int(size.value.xreplace({LENGTH: sympy.Integer(length), **known}))
-    sums = made.sums
+    sums, known = made.sums, _known(made, values)
     assert sums is not None
     totals = [np.zeros([int(size.xreplace(known)) for size in shape]) for shape in sums.shapes]
     by_sample = list(itertools.compress(outputs, sums.divided))

@@ -122,10 +122,13 @@ def part_of(context, kernel, codes, given, length, count):
         word = context.get_value_type(types.intp)
         held = cgutils.pack_struct(builder, values[2:])
         memory = cgutils.alloca_once_value(builder, held)
+        found = kernel.dispatcher.get_compile_result(resolved)
+        context.add_linking_libs([found.library])
+        callee = context.declare_function(builder.module, found.fndesc)
         function = LLVM.Function(
             builder.module,
             LLVM.FunctionType(word, [word, word]),
-            f"part_in_{builder.function.name}",
+            f"part_of_{callee.name}_in_{builder.function.name}",
         )
         function.linkage = "internal"
         inner = LLVM.IRBuilder(function.append_basic_block())
@@ -163,9 +166,6 @@ def part_of(context, kernel, codes, given, length, count):
                 continue
             kind, value = next(left)
             passed.append(value if letter == "w" else some(kind, value, letter))
-        found = kernel.dispatcher.get_compile_result(resolved)
-        context.add_linking_libs([found.library])
-        callee = context.declare_function(builder.module, found.fndesc)
         status, _ = context.call_conv.call_function(
             inner, callee, types.none, found.signature.args, passed
         )

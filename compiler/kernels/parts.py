@@ -87,6 +87,13 @@ class _Sums:
 
 
 @compiled()
+def border(length, part, parts):
+    """Where a part of a length starts. Cut off so that compilers see that places from there on are
+    not negative; they do not vectorise a loop over places that may count from the end."""
+    return (length * part // parts) & 0x7FFFFFFFFFFF
+
+
+@compiled()
 def add_onto(total, more):
     """total += more, for arrays of one shape."""
     flat, added = total.reshape(total.size), more.reshape(more.size)

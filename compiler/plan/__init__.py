@@ -75,7 +75,8 @@ def threaded_plan(
         return dataclasses.replace(made, parts=shared)
     if added := _sums(made, nodes, arguments):
         return dataclasses.replace(made, sums=added)
-    return dataclasses.replace(made, rows=rows(made))
+    unfused = partial(_planned, name, arguments, outputs, found, join=list)
+    return dataclasses.replace(made, rows=rows(made, unfused))
 
 
 def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Sums | None:

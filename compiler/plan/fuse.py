@@ -57,7 +57,7 @@ def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
     if (
         last
         or not all(isinstance(statement, Let) for statement in lets)
-        or loop.extent != target.buffer.shape[depth]
+        or (loop.start, loop.extent) != (0, target.buffer.shape[depth])
         or any(load.indices[depth] != loop.index for load in met)
         or (depth and not any(isinstance(part, Loop) for part in loop.body))
     ):
@@ -97,7 +97,9 @@ def _sequence(
 def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
     """One loop with the rounds of both, if they may be told in this order."""
     inner = [any(isinstance(part, Loop) for part in loop.body) for loop in (one, other)]
-    if one.extent != other.extent or not (any(inner) if outermost else all(inner)):
+    if (one.start, one.extent) != (other.start, other.extent) or not (
+        any(inner) if outermost else all(inner)
+    ):
         return None
     if one.index != other.index and one.index in _indices(other.body):
         return None
@@ -105,7 +107,7 @@ def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
     if not independent(one.body, body, one.index):
         return None
     together = _sequence(one.body, body, outermost=False) or (*one.body, *body)
-    return Loop(one.index, one.extent, one.reduction or other.reduction, together)
+    return Loop(one.index, one.extent, one.reduction or other.reduction, together, one.start)
 
 
 def independent(

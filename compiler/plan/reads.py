@@ -76,6 +76,15 @@ def names_made(body: Iterable[Statement]) -> Iterator[str]:
                 yield from names_made(inside)
 
 
+def loops(body: Iterable[Statement]) -> Iterator[Loop]:
+    """The loops of statements, outer ones first."""
+    for statement in body:
+        if isinstance(statement, Loop):
+            yield statement
+        if isinstance(statement, Loop | Guard):
+            yield from loops(statement.body)
+
+
 def accesses(part: Any) -> Iterator[tuple[Load, bool]]:
     """The entries that statements read or write, and whether they are written."""
     match part:

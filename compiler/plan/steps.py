@@ -390,18 +390,25 @@ class Parts:
 
 @dataclass(frozen=True)
 class Rows:
-    """A kernel for large outputs: for a share of their rows, or, `alone`, for all of them.
+    """Kernels for large outputs.
 
-    plan: that kernel, which for a share takes two whole numbers besides, `part` and `parts`: which
-    share, and of how many.
+    alone: the one that one thread calls; None for the usual one.
+    phases: those that threads call one after the other, each for a share of the rows; none where
+    they do not. They take the arrays of `work` besides, which one phase makes for others, and two
+    whole numbers, `part` and `parts`: which share, and of how many.
     gain: about how many operations a second thread takes over, or how many entries are written past
     the cache, by the sizes; enough: that many are worth it.
     """
 
-    plan: Plan
-    alone: bool
+    alone: Plan | None
+    phases: tuple[Plan, ...]
+    work: tuple[Buffer, ...]
     gain: sympy.Expr
     enough: int
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (*([self.alone] if self.alone else []), *self.phases)
 
 
 @dataclass(frozen=True)

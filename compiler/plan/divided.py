@@ -1,0 +1,164 @@
+"""Steps that several threads divide by the rows of what they write."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sympy
+
+from derivatrix.compiler.plan.reads import accesses, names_made
+from derivatrix.compiler.plan.samples import OPERATION
+from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.steps import (
+    Accumulate,
+    Buffer,
+    Clear,
+    Fill,
+    Gemm,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Nest,
+    Operand,
+    Operate,
+    Start,
+    Statement,
+    Step,
+    Store,
+)
+from derivatrix.compiler.plan.straight import CHEAP
+
+PART = sympy.Symbol("part", integer=True, nonnegative=True)
+PARTS = sympy.Symbol("parts", integer=True, positive=True)
+ROW = sympy.Symbol("row", integer=True, nonnegative=True)
+FUNCTION = 10
+"""What a function of numbers counts."""
+
+
+class border(sympy.Function):
+    """Where a part of a length starts (see `compiler.kernels.parts`)."""
+
+
+# What steps do
+
+
+def written(step: Step) -> set[Buffer]:
+    """What loops write to, or what is filled."""
+    match step:
+        case Fill(buffer):
+            return {buffer}
+        case Nest(_, body):
+            return {load.buffer for load, is_written in accesses(body) if is_written}
+    return set()
+
+
+def _added(body: Sequence[Statement]) -> Iterator[str]:
+    """The names of sums that statements add to."""
+    for statement in body:
+        match statement:
+            case Accumulate(name, _):
+                yield name
+            case Loop(_, _, _, inside) | Guard(_, inside):
+                yield from _added(inside)
+
+
+def divisible(step: Step, shared: set[Buffer]) -> bool:
+    """Whether every round of some loops of a step writes a row of what is shared, or whether the
+    step writes nothing of that."""
+    if not isinstance(step, Nest) or not written(step) & shared:
+        return True
+    return written(step) <= shared and all(map(_by_rows, step.body))
+
+
+def _by_rows(statement: Statement) -> bool:
+    """Whether all that a statement writes is within loops over rows."""
+    match statement:
+        case Let() | Start() | Accumulate():
+            return True
+        case Clear(target):
+            return not target.indices
+        case Loop(_, _, _, body):
+            return writes_rows(statement) or all(map(_by_rows, body))
+    return False
+
+
+def writes_rows(loop: Loop) -> bool:
+    """Whether the rounds of a loop write a row each."""
+    places = [load for load, is_written in accesses(loop.body) if is_written]
+    rows_only = all(
+        load.indices and load.indices[0] == loop.index and load.buffer.shape[0] == loop.extent
+        for load in places
+    )
+    return bool(places) and rows_only and {*_added(loop.body)} <= {*names_made(loop.body)}
+
+
+# Work
+
+
+def work(step: Step) -> sympy.Expr:
+    """About how many operations it takes."""
+    match step:
+        case Nest(_, body):
+            return sympy.Add(*map(_operations, body))
+        case Gemm():
+            (m, k), (_, n) = step.left.shape[-2:], step.right.shape[-2:]
+            return product((*(extent for _, extent in step.batch), m, k, n))
+        case Fill(buffer):
+            return product(buffer.shape)
+    operands = (part for part in vars(step).get("arguments", ()) if isinstance(part, Operand))
+    return OPERATION * sympy.Add(*(product(operand.buffer.shape) for operand in operands))
+
+
+def _operations(statement: Statement) -> sympy.Expr:
+    match statement:
+        case Loop(_, extent, _, body):
+            return extent * sympy.Add(*map(_operations, body))
+        case Guard(_, body):
+            return sympy.Add(*map(_operations, body))
+        case Clear(target):
+            return product(target.buffer.shape[len(target.indices) :])
+        case Let(_, value) | Accumulate(_, value):
+            return sympy.Integer(_count(value))
+        case Store(_, value, _):
+            return sympy.Integer(1 + _count(value))
+    return sympy.S.Zero
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, Operate):
+        return 0
+    own = 1 if value.operator in CHEAP else FUNCTION
+    return own + sum(map(_count, value.operands))
+
+
+# A share
+
+
+def share(step: Step, shared: set[Buffer], owned: set[Buffer]) -> Step:
+    """What one of `PARTS` threads does: its rows of what is `shared`; the first thread all of what
+    else is `owned` together; each one what is its own."""
+    match step:
+        case Fill(buffer) if buffer in owned:
+            clear = Clear(Load(buffer, ()))
+            return share(Nest(f"{buffer.name} = 0", (clear,)), shared, owned)
+        case Nest(comment, body) if written(step) & shared:
+            return Nest(comment, tuple(map(_some_rows, body)))
+        case Nest(comment, body) if written(step) & owned:
+            return Nest(comment, (Guard(sympy.Eq(PART, 0), body),))
+    return step
+
+
+def _some_rows(statement: Statement) -> Statement:
+    match statement:
+        case Clear(target) if not target.indices:
+            inner = Clear(Load(target.buffer, (ROW,)))
+            return _some_rows(Loop(ROW, target.buffer.shape[0], False, (inner,)))
+        case Loop(index, extent, reduction, body) if writes_rows(statement):
+            start, stop = (border(extent, PART + more, PARTS) for more in (0, 1))
+            return Loop(index, stop, reduction, body, start)
+        case Loop(_, _, _, body):
+            return dataclasses.replace(statement, body=tuple(map(_some_rows, body)))
+    return statement

@@ -1,0 +1,107 @@
+"""Kernels that several threads call one after the other, each for a share of the rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.compiler.plan.steps import Nest, Plan
+from tests.plain import check_plain, run_plain
+from tests.points import draw_all, leaves
+
+n, m = dx.dims("n m")
+A, B, C = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.matrix("C", n, n)
+X = dx.matrix("X", n, m)
+a, b, v = dx.vector("a", n), dx.vector("b", n), dx.vector("v", m)
+BOTH = A @ B @ a
+
+PHASED: dict[str, tuple[Function, str, int]] = {
+    "chain": (dx.function("chain", [A, B, C, a], A @ B @ C @ a), "vjp", 3),
+    "along": (dx.function("chain", [A, B, C, a], A @ B @ C @ a), "jvp", 3),
+    "direction": (dx.function("direction", [A, B, a], BOTH / dx.norm(BOTH)), "vjp", 5),
+    "form": (dx.function("form", [A, a], a @ A @ a), "value_and_gradient", 2),
+    "residual": (dx.function("residual", [A, a, b], dx.norm(A @ a - b) ** 2), "gradient", 2),
+    "diagonal": (dx.function("diagonal", [A, a], dx.sum(dx.tanh(A) @ a) * dx.diag(A)), "jvp", 2),
+    "moved": (dx.function("moved", [A, a], (A @ a)[::-1] * (A.T @ a)), "vjp", 2),
+    "power": (dx.function("power", [A, a], A @ (A @ (A @ a))), "value", 3),
+}
+SIZES = [{"n": 7, "m": 3}, {"n": 2, "m": 5}, {"n": 1, "m": 1}]
+
+
+def planned(name: str) -> Plan:
+    function, kind, _ = PHASED[name]
+    return kernel_plan(Derivatives(function), kind)
+
+
+@pytest.mark.parametrize("name", PHASED)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_phases_make_the_whole(name: str, sizes: dict[str, int]) -> None:
+    """As plain Python, share by share in several orders."""
+    function, kind, count = PHASED[name]
+    rows = planned(name).rows
+    assert rows is not None and len(rows.phases) == count
+    check_plain(function, kind, sizes)
+
+
+@pytest.mark.parametrize("name", PHASED)
+def test_every_phase_is_needed(name: str) -> None:
+    """Two phases in one are wrong in some order of the shares."""
+    function, _, count = PHASED[name]
+    made, values = planned(name), draw_all(function, sizes=SIZES[0])
+    assert made.rows is not None
+    for number in range(count - 1):
+        first, second = made.rows.phases[number : number + 2]
+        joined = dataclasses.replace(first, steps=(*first.steps, *second.steps))
+        phases = (*made.rows.phases[:number], joined, *made.rows.phases[number + 2 :])
+        rows = dataclasses.replace(made.rows, phases=phases)
+        shapes = [[7 for _ in buffer.shape] for _, buffer in made.outputs]
+        with pytest.raises(AssertionError):
+            run_plain(dataclasses.replace(made, rows=rows), values, list(map(np.empty, shapes)))
+
+
+def test_a_sum_that_each_thread_makes() -> None:
+    """Scalars are made again in each phase that reads them, and results once."""
+    direction, form = planned("direction").rows, planned("form").rows
+    assert direction is not None and form is not None
+    texts = ["\n".join(map(str, phase.steps)) for phase in direction.phases]
+    assert [len(re.findall(r"^nest a\d =", text, re.M)) for text in texts] == [0, 0, 2, 0, 0]
+    steps = [step for phase in form.phases for step in phase.steps if isinstance(step, Nest)]
+    alone = [step.comment for step in steps if "Eq(part, 0)" in str(step)]
+    assert [comment.split("[")[0] for comment in alone] == ["out_value"]
+
+
+@pytest.mark.parametrize("body", [B @ dx.inv(A) @ a, dx.trace(dx.exp(A @ B)) * a], ids=str)
+def test_what_is_not_phased(body: dx.Expr) -> None:
+    """Factorisations, and products of matrices, which have threads of their own."""
+    made = kernel_plan(Derivatives(dx.function("f", [A, B, a], body)), "value")
+    assert made.rows is None or not made.rows.phases
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize("name", ["chain", "direction", "form"])
+def test_threads(monkeypatch: pytest.MonkeyPatch, name: str, real: type, threads: int) -> None:
+    """The same as by one thread, with what is streamed and without."""
+    function, kind, _ = PHASED[name]
+    module = dx.compile(function)
+    monkeypatch.setattr(module, "_THREADS", threads)
+    monkeypatch.setattr(module, "_CREW", module._Crew())
+    for size in (400, 1500):
+        rng = np.random.default_rng(size)
+        given = [rng.normal(size=[size] * leaf.ndim).astype(real) for leaf in function.inputs]
+        given += [rng.normal(size=size).astype(real)] * (kind == "vjp")
+        found = leaves(getattr(module, kind)(*given))
+        expected = [np.empty(np.shape(array), real) for array in found]
+        getattr(module, f"{kind}_kernel")(*given, *expected)
+        for one, other in zip(found, expected, strict=True):
+            assert np.asarray(one).dtype == real
+            tolerance = 200 * np.finfo(real).eps * np.abs(other).max()
+            np.testing.assert_allclose(one, other, 0, tolerance)
+    assert len(module._CREW.helpers) == min(threads, 4) - 1
