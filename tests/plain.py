@@ -17,6 +17,7 @@ from derivatrix.compiler.function import Function
 from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.kernels.parts import border
 from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.compiler.plan.divided import PARTS
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.printer import KernelText, kernel_text, rows_texts
 from tests.points import draw_all
@@ -141,7 +142,7 @@ def _run_rows(
 ) -> None:
     """Fill the outputs by the kernel that one thread calls, and phase by phase, share by share in
     any order: what a share reads of another one's before it is there, or no more, shows."""
-    rows, known = made.rows, _known(made, values)
+    rows, known = made.rows, {**_known(made, values), PARTS: sympy.Integer(3)}
     assert rows is not None
     if rows.alone is not None:
         plain_kernel(rows.alone, called)(*inputs, *outputs)

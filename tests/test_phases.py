@@ -23,13 +23,13 @@ a, b, v = dx.vector("a", n), dx.vector("b", n), dx.vector("v", m)
 BOTH = A @ B @ a
 
 PHASED: dict[str, tuple[Function, str, int]] = {
-    "chain": (dx.function("chain", [A, B, C, a], A @ B @ C @ a), "vjp", 3),
+    "chain": (dx.function("chain", [A, B, C, a], A @ B @ C @ a), "vjp", 4),
     "along": (dx.function("chain", [A, B, C, a], A @ B @ C @ a), "jvp", 3),
     "direction": (dx.function("direction", [A, B, a], BOTH / dx.norm(BOTH)), "vjp", 5),
-    "form": (dx.function("form", [A, a], a @ A @ a), "value_and_gradient", 2),
+    "form": (dx.function("form", [A, a], a @ A @ a), "value_and_gradient", 3),
     "residual": (dx.function("residual", [A, a, b], dx.norm(A @ a - b) ** 2), "gradient", 2),
-    "diagonal": (dx.function("diagonal", [A, a], dx.sum(dx.tanh(A) @ a) * dx.diag(A)), "jvp", 2),
-    "moved": (dx.function("moved", [A, a], (A @ a)[::-1] * (A.T @ a)), "vjp", 2),
+    "diagonal": (dx.function("diagonal", [A, a], dx.sum(dx.tanh(A) @ a) * dx.diag(A)), "jvp", 4),
+    "moved": (dx.function("moved", [A, a], (A @ a)[::-1] * (A.T @ a)), "vjp", 3),
     "power": (dx.function("power", [A, a], A @ (A @ (A @ a))), "value", 3),
 }
 SIZES = [{"n": 7, "m": 3}, {"n": 2, "m": 5}, {"n": 1, "m": 1}]
@@ -64,6 +64,14 @@ def test_every_phase_is_needed(name: str) -> None:
         shapes = [[7 for _ in buffer.shape] for _, buffer in made.outputs]
         with pytest.raises(AssertionError):
             run_plain(dataclasses.replace(made, rows=rows), values, list(map(np.empty, shapes)))
+
+
+def test_a_matrix_is_read_once() -> None:
+    """Sums over its rows and along them are one loop: each thread adds up its own rows."""
+    rows = planned("residual").rows
+    assert rows is not None and [buffer.name for buffer in rows.work] == ["out_a_parts", "t0"]
+    reading = [step for step in rows.phases[0].steps if "A[i, j]" in str(step)]
+    assert len(reading) == 1 and not any("A[i, j]" in str(step) for step in rows.phases[1].steps)
 
 
 def test_a_sum_that_each_thread_makes() -> None:

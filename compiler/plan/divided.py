@@ -79,20 +79,28 @@ def _by_rows(statement: Statement) -> bool:
         case Let() | Start() | Accumulate():
             return True
         case Clear(target):
-            return not target.indices
+            return target.indices in ((), (PART,))
         case Loop(_, _, _, body):
             return writes_rows(statement) or all(map(_by_rows, body))
     return False
 
 
 def writes_rows(loop: Loop) -> bool:
-    """Whether the rounds of a loop write a row each."""
+    """Whether the rounds of a loop write a row each, or to what is the thread's own."""
     places = [load for load, is_written in accesses(loop.body) if is_written]
-    rows_only = all(
-        load.indices and load.indices[0] == loop.index and load.buffer.shape[0] == loop.extent
-        for load in places
-    )
+    rows_only = all(is_own(load, loop) for load in places)
     return bool(places) and rows_only and {*_added(loop.body)} <= {*names_made(loop.body)}
+
+
+def is_own(load: Load, row: Loop | None) -> bool:
+    """Whether an entry belongs to one share alone: in a loop over rows of a share, if any."""
+    if load.indices[:1] == (PART,):
+        return True
+    return (
+        row is not None
+        and load.indices[:1] == (row.index,)
+        and load.buffer.shape[:1] == (row.extent,)
+    )
 
 
 # Work

@@ -12,7 +12,8 @@ RESERVED = frozenset(
     {
         *("np", "math", "real", "range", "abs", "int", "float"),
         *("require_arrays", "require_shapes", "stream"),
-        *("part", "parts", "row"),
+        *("part", "parts", "row", "other"),
+        *("words", "length", "given", "failed"),
         *operators.KERNELS.values(),
         *keyword.kwlist,
     }

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 
 import sympy
 
-from derivatrix.compiler.plan.divided import divisible, share, work, writes_rows, written
+from derivatrix.compiler.kernels.parts import _WRITERS
+from derivatrix.compiler.plan.divided import (
+    PARTS,
+    divisible,
+    is_own,
+    share,
+    work,
+    writes_rows,
+    written,
+)
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, Nest, Statement, Step
@@ -65,13 +74,22 @@ def phased(steps: Sequence[Step]) -> Phases | None:
     if any(_is_apart(uses, number, found) for number, uses in enumerate(found)):
         return None
     phases = _grouped(found)
-    rest = (step for phase in phases for step in phase if not written(step) & shared)
-    divided = (step for step in steps if written(step) & shared)
     return Phases(
         tuple(tuple(fuse([share(step, shared, {*made}) for step in phase])) for phase in phases),
         tuple(buffer for buffer in made if buffer.role == "work"),
-        sympy.expand(sympy.Add(*map(work, divided)) - sympy.Add(*map(work, rest))),
+        _gain(phases, shared),
     )
+
+
+def _gain(phases: Sequence[Sequence[Step]], shared: set[Buffer]) -> sympy.Expr:
+    """The operations that are divided, without those that one thread or every one does and those
+    that there are because of the threads."""
+    gain = sympy.S.Zero
+    for step in (step for phase in phases for step in phase):
+        takes = work(step)
+        is_divided = written(step) & shared and not takes.has(PARTS)
+        gain += takes if is_divided else -takes
+    return sympy.expand(gain.xreplace({PARTS: sympy.Integer(_WRITERS)}))
 
 
 def _uses(step: Step, shared: set[Buffer]) -> _Uses:
@@ -99,9 +117,7 @@ def _touched(
                 yield target.buffer, True, True
             case _:
                 for load, is_written in accesses(statement):
-                    own = row is not None and load.indices[:1] == (row.index,)
-                    whole = row is not None and load.buffer.shape[:1] == (row.extent,)
-                    yield load.buffer, is_written, own and whole
+                    yield load.buffer, is_written, is_own(load, row)
 
 
 def _is_apart(uses: _Uses, number: int, found: Sequence[_Uses]) -> bool:

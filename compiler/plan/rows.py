@@ -13,6 +13,7 @@ import sympy
 
 from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.divided import divisible, share, work, written
+from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
 from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read, operations
 from derivatrix.compiler.plan.sizes import at_large
@@ -77,7 +78,7 @@ def _phases(
     if not all(isinstance(step, Fill | Nest) for step in steps) or at_large(total) < _SHARED:
         return None
     steps = [step for step in unfused().steps if not isinstance(step, Allocate | Reuse)]
-    found = phased(steps)
+    found = phased(partial_sums(steps))
     if found is None:
         return None
     gain = found.gain - PHASE * len(found.steps)

@@ -1,0 +1,112 @@
+"""Sums over the rows of matrices by several threads: each adds up its rows in an array of its own,
+so that what else reads a row can do so in the same loop; then each adds up what all threads have
+for its share of the entries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import sympy
+
+from derivatrix.compiler.plan.divided import PART, PARTS, ROW, written
+from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.reads import buffers, loops
+from derivatrix.compiler.plan.steps import (
+    Buffer,
+    Clear,
+    Fill,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Nest,
+    Statement,
+    Step,
+    Store,
+)
+
+OTHER = sympy.Symbol("other", integer=True, nonnegative=True)
+
+
+def partial_sums(steps: Sequence[Step]) -> list[Step]:
+    """The steps, with vectors that are sums over rows made so."""
+    names = Names(buffer.name for step in steps for buffer in buffers(step))
+    arrays = {
+        vector: Buffer(names.exact(f"{vector.name}_parts"), (PARTS, *vector.shape))
+        for vector in dict.fromkeys(step.buffer for step in steps if isinstance(step, Fill))
+        if _is_summed(vector, steps)
+    }
+    cleared: list[Step] = []
+    found: list[Step] = []
+    for position, step in enumerate(steps):
+        vector = next((vector for vector in arrays if vector in written(step)), None)
+        if vector is None:
+            found.append(step)
+            continue
+        array = arrays[vector]
+        if isinstance(step, Nest):
+            found.append(Nest(step.comment, _redirected(step.body, array)))
+        else:
+            clear = Clear(Load(array, (PART,)))
+            cleared.append(Nest(f"{array.name}[part] = 0", (clear,)))
+        if not any(vector in written(later) for later in steps[position + 1 :]):
+            found.append(_added(vector, array))
+    return [*cleared, *found]
+
+
+def _is_summed(vector: Buffer, steps: Sequence[Step]) -> bool:
+    """Whether a buffer is a vector that is filled with zeros, then added to by loops over rows."""
+    first, *others = [step for step in steps if vector in written(step)]
+    if len(vector.shape) != 1 or not isinstance(first, Fill) or not others:
+        return False
+    return all(isinstance(step, Nest) and _adds_rows(step, vector) for step in others)
+
+
+def _adds_rows(nest: Nest, vector: Buffer) -> bool:
+    """Whether each round of a nest's one loop adds to entries of the vector, and to nothing else."""
+    *lets, loop = nest.body
+    if not isinstance(loop, Loop) or not all(isinstance(statement, Let) for statement in lets):
+        return False
+    stores = list(_stores(loop.body))
+    return (
+        written(nest) == {vector}
+        and any(True for _ in loops(loop.body))
+        and all(store.accumulate and loop.index not in _free(store) for store in stores)
+    )
+
+
+def _free(store: Store) -> set[sympy.Basic]:
+    return set().union(*(index.free_symbols for index in store.target.indices))
+
+
+def _stores(body: Sequence[Statement]) -> Iterator[Store]:
+    for statement in body:
+        match statement:
+            case Store():
+                yield statement
+            case Loop(_, _, _, inside) | Guard(_, inside):
+                yield from _stores(inside)
+
+
+def _redirected(body: Sequence[Statement], array: Buffer) -> tuple[Statement, ...]:
+    """Statements that add to a thread's own row of an array."""
+
+    def changed(statement: Statement) -> Statement:
+        match statement:
+            case Store(target, _, _):
+                own = Load(array, (PART, *target.indices))
+                return dataclasses.replace(statement, target=own)
+            case Loop(_, _, _, inside) | Guard(_, inside):
+                return dataclasses.replace(statement, body=tuple(map(changed, inside)))
+        return statement
+
+    return tuple(map(changed, body))
+
+
+def _added(vector: Buffer, array: Buffer) -> Nest:
+    """What adds up the threads' sums."""
+    store = Store(Load(vector, (ROW,)), Load(array, (OTHER, ROW)), True)
+    entries = Loop(ROW, vector.shape[0], False, (store,))
+    comment = f"{vector.name}[row] = sum[other] {array.name}[other, row]"
+    return Nest(comment, (Clear(Load(vector, ())), Loop(OTHER, PARTS, True, (entries,))))
