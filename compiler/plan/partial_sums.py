@@ -64,7 +64,7 @@ def _is_summed(vector: Buffer, steps: Sequence[Step]) -> bool:
 
 
 def _adds_rows(nest: Nest, vector: Buffer) -> bool:
-    """Whether each round of a nest's one loop adds to entries of the vector, and to nothing else."""
+    """Whether all rounds of a nest's one loop add to entries of the vector, and to nothing else."""
     *lets, loop = nest.body
     if not isinstance(loop, Loop) or not all(isinstance(statement, Let) for statement in lets):
         return False
