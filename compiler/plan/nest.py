@@ -66,12 +66,19 @@ class View:
 
 
 class Builder:
-    """Builds one nest that writes to one place."""
+    """Builds one nest that writes to one place. Loops over an axis of the size `samples` are
+    innermost, as that axis comes last in memory."""
 
-    def __init__(self, where: Callable[[ir.Node], View | None], names: Names) -> None:
+    def __init__(
+        self,
+        where: Callable[[ir.Node], View | None],
+        names: Names,
+        samples: sympy.Symbol | None = None,
+    ) -> None:
         self.scalars = Scalars()
         self._where = where
         self.names = names
+        self.samples = samples
 
     def entry(self, node: ir.Node, indices: Sequence[sympy.Expr]) -> int:
         """The scalar `node[indices]`; nodes without a place of their own are expanded."""
@@ -148,10 +155,12 @@ class Builder:
         return Tree(self, place, target.local, value, loops, conditions)
 
 
-def loop_order(accesses: list[Load], loops: dict[int, sympy.Expr]) -> list[int]:
-    """The loops, outermost first: the innermost runs along the last axis of the accesses with
-    the most entries, the others follow the axes of the largest access. The first access is
-    written."""
+def loop_order(
+    accesses: list[Load], loops: dict[int, sympy.Expr], samples: sympy.Symbol | None
+) -> list[int]:
+    """The loops, outermost first: the innermost runs along the samples, or else along the last axis
+    of the accesses with the most entries, the others follow the axes of the largest access. The
+    first access is written."""
     weights: list[tuple[float, Load]] = []
     for position, access in enumerate(accesses):
         weight = math.prod(nominal(loops[label]) for label in _labels(access, loops))
@@ -167,7 +176,10 @@ def loop_order(accesses: list[Load], loops: dict[int, sympy.Expr]) -> list[int]:
     order = [label for _, access in weights for label in _labels(access, loops)]
     order = list(dict.fromkeys([*order, *loops]))
     if order:
-        innermost = max(order, key=lambda label: (stride_one[label], order.index(label)))
+        innermost = max(
+            order,
+            key=lambda label: (loops[label] == samples, stride_one[label], order.index(label)),
+        )
         order.remove(innermost)
         order.append(innermost)
     return order
@@ -199,7 +211,7 @@ class Tree:
         self._place = place
         self._local = local
         self._value = value
-        order = loop_order([place, *builder.loads(value)], loops)
+        order = loop_order([place, *builder.loads(value)], loops, builder.samples)
         symbols = [index_symbol(label) for label in order]
         self._extents = [loops[label] for label in order]
         self._position = {symbol: depth for depth, symbol in enumerate(symbols, 1)}

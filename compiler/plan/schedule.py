@@ -154,7 +154,7 @@ class Scheduler:
         if self._where(node) is None:
             for child in node.children:
                 self._prepare(child)
-        builder = Builder(self._where, self._names)
+        builder = Builder(self._where, self._names, self._samples)
         at = [index_symbol(axis) for axis in range(node.ndim)]
         tree = builder.nest(view, at, builder.entry(node, at), dict(enumerate(node.shape)))
         self.steps.append(tree.build(accumulate))
@@ -255,7 +255,7 @@ class Scheduler:
             if not accumulate:
                 self._dense(ir.zeros(node.shape), view)
             return
-        builder = Builder(self._where, self._names)
+        builder = Builder(self._where, self._names, self._samples)
         at = [binding.indices[label] for label in range(node.ndim)]
         read = {label for _, labels in dense for label in labels}
         used = [*at, *binding.conditions, *(binding.indices[label] for label in read)]
@@ -415,7 +415,7 @@ class Scheduler:
 
     def _described(self, node: ir.Einsum, view: View, accumulate: bool) -> str:
         """The product in index notation."""
-        builder = Builder(self._where, self._names)
+        builder = Builder(self._where, self._names, self._samples)
         at = [index_symbol(label) for label in range(len(node.sizes))]
         value = builder.product(node.coefficient, node.factors, dict(enumerate(at)))
         tree = builder.nest(view, at[: node.ndim], value, dict(enumerate(node.sizes)))

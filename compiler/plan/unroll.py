@@ -16,6 +16,7 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler import ir, scalars
+from derivatrix.compiler.plan.factoring import factored
 from derivatrix.compiler.plan.failures import failure_text
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
@@ -58,7 +59,16 @@ def unroll(
             for node, view in outputs
             for at in entries.points(node.shape)
         ]
-        statements = body(entries.scalars, places, entries.requirements, SAMPLE, samples, names)
+        required = [value for value, _, _ in entries.requirements]
+        values = factored(entries.scalars, [*(value for _, value in places), *required])
+        places = [(place, value) for (place, _), value in zip(places, values, strict=False)]
+        requirements = [
+            (value, test, failure)
+            for value, (_, test, failure) in zip(
+                values[len(places) :], entries.requirements, strict=True
+            )
+        ]
+        statements = body(entries.scalars, places, requirements, SAMPLE, samples, names)
     except TooLarge:
         return None
     written = ", ".join(dict.fromkeys(place.buffer.name for place, _ in places))

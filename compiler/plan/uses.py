@@ -57,13 +57,24 @@ def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
 
 
 def _single(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.Node]:
-    """The elementwise nodes that are one operation on stored ones, so read in about its time."""
+    """The elementwise nodes that are one operation on stored ones, so read in about its time, or a
+    few on smaller ones, which are nearer than their results would be."""
 
     def work(node: ir.Node) -> int:
         below = (work(child) for child in node.children if child not in found)
         return _own_work(node) + sum(below)
 
-    return {node for node in nodes if is_elementwise(node) and work(node) <= 1}
+    def volume(node: ir.Node) -> float:
+        """That of the largest stored node that it is made of."""
+        parts = (_volume(c) if c in found else volume(c) for c in node.children)
+        return max(parts, default=_volume(node))
+
+    return {
+        node
+        for node in nodes
+        if is_elementwise(node)
+        and work(node) <= (CHEAP if node.children and volume(node) < _volume(node) else 1)
+    }
 
 
 @lru_cache(maxsize=65536)

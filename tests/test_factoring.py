@@ -1,0 +1,101 @@
+"""Sums of products by fewer multiplications."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from derivatrix.compiler.plan.factoring import ENOUGH, _cost, factored
+from derivatrix.compiler.plan.scalars import Scalars
+
+LETTERS = "abcdef"
+
+
+def value(table: Scalars, number: int) -> Fraction:
+    """What a value is for some numbers, exactly."""
+    operator, payload, children = table.entries[number]
+    parts = [value(table, child) for child in children]
+    match operator:
+        case "name":
+            return Fraction(3 + 2 * LETTERS.index(str(payload)), 7)
+        case "number":
+            return Fraction(int(payload.p), int(payload.q))  # type: ignore[attr-defined]
+        case "add":
+            return sum(parts, Fraction(0))
+        case "mul":
+            return prod(parts, start=Fraction(1))
+        case "neg":
+            return -parts[0]
+        case "div":
+            return parts[0] / parts[1]
+        case "entry":
+            return parts[0]
+    raise AssertionError(operator)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Scalars, list[int]]:
+    """Sums of products, some of which are made of others."""
+    table = Scalars()
+    known = [table.name(letter) for letter in LETTERS]
+    sums: list[int] = []
+    for _ in range(draw(st.integers(1, 4))):
+        terms = []
+        for _ in range(draw(st.integers(1, 6))):
+            factors = draw(st.lists(st.sampled_from(known + sums), min_size=1, max_size=5))
+            coefficient = sympy.Rational(draw(st.sampled_from([-4, -1, 1, 2, 3])), 2)
+            term = table.product(factors, coefficient)
+            if draw(st.integers(0, 4)) == 0:
+                term = table.operate("div", term, draw(st.sampled_from(known)))
+            terms.append(table.operate("entry", term) if draw(st.integers(0, 5)) == 0 else term)
+        sums.append(table.sum(terms))
+    return table, sums
+
+
+@settings(max_examples=200)
+@given(tables())
+def test_values_stay_the_same(case: tuple[Scalars, list[int]]) -> None:
+    """Exactly, in rational numbers; and where they are made otherwise, by fewer operations."""
+    table, values = case
+    before = _cost(table, values)
+    found = factored(table, values)
+    assert [value(table, n) for n in found] == [value(table, n) for n in values]
+    assert found == values or _cost(table, found) < ENOUGH * before
+
+
+def test_what_terms_have_in_common() -> None:
+    """a b c d + a b e - 2 a b f = a b (c d + e - 2 f)."""
+    table = Scalars()
+    a, b, c, d, e, f = (table.name(letter) for letter in LETTERS)
+    terms = [
+        table.product([a, b, c, d]),
+        table.product([a, b, e]),
+        table.product([a, b, f], -sympy.Integer(2)),
+    ]
+    whole = table.sum(terms)
+    (found,) = factored(table, [whole])
+    assert _cost(table, [whole]) == 10
+    assert _cost(table, [found]) == 6
+    assert value(table, found) == value(table, whole)
+
+
+def test_what_products_have_in_common() -> None:
+    """a b c, a b d, a b e and c a b f: a b is one product."""
+    table = Scalars()
+    a, b, c, d, e, f = (table.name(letter) for letter in LETTERS)
+    values = [table.product(factors) for factors in ([a, b, c], [a, d, b], [a, b, e], [c, a, b, f])]
+    found = factored(table, values)
+    assert (_cost(table, values), _cost(table, found)) == (9, 5)
+    assert [value(table, n) for n in found] == [value(table, n) for n in values]
+
+
+def test_little_is_left_as_it_is() -> None:
+    """What saves little is not worth its longer chains."""
+    table = Scalars()
+    a, b, c, d, e, f = (table.name(letter) for letter in LETTERS)
+    values = [table.sum([table.product([a, b]), table.product([a, c]), d, e, f])]
+    assert factored(table, values) == values
