@@ -45,6 +45,7 @@ from derivatrix.compiler.public import (
     parted,
     quoted,
     ready,
+    ready_shared,
 )
 from derivatrix.runtime.errors import DeclarationError
 
@@ -92,10 +93,10 @@ def emit(module: ModuleDescription) -> str:
         sources.add(parts, "_by_rows")
         sources.add(parts, "border")
     if any(function.plan.sums is not None for function in module.everything):
-        sources.add(parts, "_Sums")
+        sources.add(parts, "_by_sums")
         sources.add(parts, "add_onto")
     blocks = list(filter(None, (blocks_text(f.plan) for f in module.everything)))
-    shared = {f.name: text for f in module.everything if (text := shared_text(f.plan))}
+    shared = {f.name: text for f in module.everything if (text := shared_text(f.plan, module.name))}
     if shared:
         sources.add(crew, "part_of")
         sources.add(crew, "share")
@@ -145,10 +146,7 @@ def _caller(plan: Plan, shared: SharedText) -> str:
         return f"_in_parts({kernels}, {plan.parts.sliced}, {plan.short_parts})"
     if plan.sums is None:
         return f"_by_rows({kernels})"
-    sums = plan.sums
-    ranks = tuple(map(len, sums.shapes))
-    layout = f"{sums.sliced}, {sums.divided}, {ranks}, {sums.least}"
-    return f"_Sums({kernels}, {sums.rest.name}, {layout})"
+    return f"_by_sums({kernels}, {plan.sums.sliced}, {plan.sums.least})"
 
 
 def _equations(plans: Iterable[Plan]) -> list[Newton]:
@@ -218,7 +216,8 @@ def check_names(
     expected = [f"_{function.name.upper()}" for function in module.everything]
     kernels = {function.plan.name for function in module.everything}
     hidden = {*needed, *kernels, *tuples, *expected}
-    hidden |= {ready(function.plan) for function in module.everything}
+    hidden |= {name for f in module.everything for name in (ready(f.plan), ready_shared(f.plan))}
+    hidden |= {"_CREW"}
     for function in module.everything:
         for argument in function.plan.arguments:
             if argument.name in hidden:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import sympy
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index, tuple_text
 from derivatrix.compiler.kernels import operators
-from derivatrix.compiler.plan.divided import border
+from derivatrix.compiler.plan.divided import PARTS, border
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import buffers, loops, operations
 from derivatrix.compiler.plan.steps import (
@@ -29,9 +30,11 @@ from derivatrix.compiler.plan.steps import (
     Operand,
     Plan,
     Reuse,
+    Rows,
     Statement,
     Step,
     Store,
+    Sums,
     Team,
     renamed,
 )
@@ -199,46 +202,84 @@ def _blocks(
 class SharedText:
     """A function that does what a kernel does in parts, by several threads.
 
-    plan: the kernel's name; kernels: of those that do a part, one after the other; codes: where
-    their arguments come from (see `compiler.kernels.crew.part_of`); parameters: the arrays, and the
-    length of a block if it needs that; head: lines that make work arrays; given: these and the
-    parameters."""
+    plan: the kernel's name; parameters: its arrays, and the length of a block if it needs that.
+    head: lines that make work arrays. kernels: what does a part, one after the other; codes: where
+    their arguments come from (see `compiler.kernels.crew.part_of`), of `given`. tail: lines for
+    what is left to do.
+    """
 
     name: str
     plan: str
-    kernels: tuple[str, ...]
-    codes: str
     parameters: str
     head: tuple[str, ...]
+    kernels: tuple[str, ...]
+    codes: str
     given: str
+    tail: tuple[str, ...] = ()
 
 
-def shared_text(plan: Plan) -> SharedText | None:
+def shared_text(plan: Plan, owner: str) -> SharedText | None:
     """The function by which threads share the work of a plan, if they do."""
-    given, results = len(plan.arguments), len(plan.outputs)
-    blocks = blocks_text(plan)
-    kernels: tuple[str, ...] = (blocks.name if blocks else plan.name,)
     if plan.sums is not None:
-        given, results = len(plan.sums.sliced), sum(plan.sums.divided)
-        codes = "w" * (given + results) + "o" * len(plan.sums.shapes)
-    elif plan.rows is not None and plan.rows.phases:
-        kernels = tuple(phase.name for phase in plan.rows.phases)
-        codes = "w" * (given + results + len(plan.rows.work)) + "pn"
-    elif plan.parts is not None:
-        codes = "".join("s" if cut else "w" for cut in plan.parts.sliced) + "s" * results
-    else:
+        return _shared_sums(plan, plan.sums, owner)
+    if plan.rows is not None and plan.rows.phases:
+        return _shared_rows(plan, plan.rows, owner)
+    if plan.parts is None:
         return None
-    if blocks is not None:
-        codes = codes.replace("s", "w") + "flw"
-    work = plan.rows.work if plan.rows else ()
-    count = sum(letter in "swo" for letter in codes) - len(work)
-    parameters = ", ".join(f"given_{number}" for number in range(count))
-    head: tuple[str, ...] = ()
-    if work:
-        making = kernel_text(replace(plan, steps=(Allocate(work),)), "", "")
-        parameters, head = making.parameters, (*making.head, *making.steps[0].lines)
-    names = ", ".join([parameters, *(buffer.name for buffer in work)])
-    return SharedText(f"{plan.name}_shared", plan.name, kernels, codes, parameters, head, names)
+    codes = "".join("s" if cut else "w" for cut in plan.parts.sliced) + "s" * len(plan.outputs)
+    kernel, given = plan.name, _passed(plan)
+    if (blocks := blocks_text(plan)) is not None:
+        kernel, given, codes = blocks.name, f"{given}, step", "w" * len(codes) + "flw"
+    return SharedText(f"{plan.name}_shared", plan.name, given, (), (kernel,), codes, given)
+
+
+def _shared_rows(plan: Plan, rows: Rows, owner: str) -> SharedText:
+    head = _making(plan, owner, Allocate(rows.work)) if rows.work else ()
+    given = [_passed(plan), *(buffer.name for buffer in rows.work)]
+    return SharedText(
+        f"{plan.name}_shared",
+        plan.name,
+        _passed(plan),
+        head,
+        tuple(phase.name for phase in rows.phases),
+        "w" * (len(plan.arguments) + len(plan.outputs) + len(rows.work)) + "pn",
+        ", ".join(given),
+    )
+
+
+def _shared_sums(plan: Plan, sums: Sums, owner: str) -> SharedText:
+    arguments = [argument.local for argument in plan.arguments]
+    outputs = [buffer.name for _, buffer in plan.outputs]
+    by_sample = list(itertools.compress(outputs, sums.divided))
+    others = [name for name in outputs if name not in by_sample]
+    names = Names([*arguments, *outputs, *(size.local for size in plan.sizes)])
+    locals_ = _size_names(plan)
+    totals = [
+        Buffer(names.numbered("sum_"), (PARTS, *(size.xreplace(locals_) for size in shape)))
+        for shape in sums.shapes
+    ]
+    added = [total.name for total in totals]
+    rest = [*arguments, *(f"{name}[0]" for name in added), *others]
+    return SharedText(
+        f"{plan.name}_shared",
+        plan.name,
+        f"{_passed(plan)}, step",
+        _making(plan, owner, Allocate(tuple(totals)), *map(Fill, totals)),
+        (f"{plan.name}_blocks",),
+        "w" * (len(arguments) + len(by_sample)) + "o" * len(added) + "flw",
+        ", ".join([*arguments, *by_sample, *added, "step"]),
+        (
+            "for part in range(1, parts):",
+            *(f"    add_onto({name}[0], {name}[part])" for name in added),
+            f"{sums.rest.name}({', '.join(rest)})",
+        ),
+    )
+
+
+def _making(plan: Plan, owner: str, *steps: Step) -> tuple[str, ...]:
+    """Lines that make arrays for what a plan is called with."""
+    text = kernel_text(replace(plan, steps=steps), owner, "")
+    return (*text.head, *(line for step in text.steps for line in step.lines))
 
 
 @dataclass(frozen=True)
@@ -278,15 +319,20 @@ def _types_checked(plan: Plan, owner: str) -> list[str]:
 
 def _shapes_checked(plan: Plan, owner: str) -> list[str]:
     """The check of their shapes and places when it is called."""
-    locals_ = {
-        sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
-        for size in plan.sizes
-    }
+    locals_ = _size_names(plan)
     arguments = [argument.shape for argument in plan.arguments if argument.shape]
     shapes = [*arguments, *(buffer.shape for _, buffer in plan.outputs)]
     texts = [tuple_text(index(size.xreplace(locals_)) for size in shape) for shape in shapes]
     checks = [*_arrays(plan, owner), tuple_text(texts), str(len(arguments))]
     return _called("require_shapes", checks)
+
+
+def _size_names(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
+    """The names of sizes -> those within the kernel."""
+    return {
+        sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
+        for size in plan.sizes
+    }
 
 
 def _arrays(plan: Plan, owner: str) -> list[str]:

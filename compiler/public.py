@@ -20,7 +20,7 @@ from derivatrix.compiler.kernels import boundary
 from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.steps import Plan, Size
+from derivatrix.compiler.plan.steps import Plan, Size, Sums
 from derivatrix.compiler.structured.text import operator_lines
 
 WIDTH = 100
@@ -77,15 +77,17 @@ class QuickText:
     """A call with nothing before the kernel but what it takes to have arrays for the results.
 
     sizes: lines that read them from the arguments; few: the condition under which there is so
-    little to do that it pays, "" for always. kernel: its name; ready: that of the one which refuses
-    what it is not compiled for; passed: what they are called with. unpacked: the arrays of `out`,
-    to be assigned to.
+    little to do that it pays, "" for always. before: true if the kernel is to be called, "" for
+    always. ready: the name of the kernel that refuses what it is not compiled for; passed: what it
+    is called with. kernels: the names of those for which there is such a one, and its name.
+    unpacked: the arrays of `out`, to be assigned to.
     """
 
     sizes: tuple[str, ...]
     few: str
+    before: str
     ready: str
-    kernel: str
+    kernels: tuple[tuple[str, str], ...]
     passed: str
     unpacked: str
 
@@ -145,6 +147,11 @@ def function_text(
     title = "".join(word.capitalize() for word in function.name.split("_"))
     passed = ", ".join([*parameters, *locals_])
     few, among = _shared(plan, sizes, passed)
+    before = _by_columns(plan, sizes, passed)
+    kernels = [(plan.name, ready(plan))]
+    if before:
+        kernels.append((f"{plan.name}_shared", ready_shared(plan)))
+    little = _little(plan.sums, sizes) if plan.sums else few
     return FunctionText(
         name=function.name,
         summary=function.summary,
@@ -152,10 +159,11 @@ def function_text(
         signature=", ".join([*parameters, "*", f"{out}=None"]),
         out=out,
         quick=QuickText(
-            sizes=sizes.needed([*shapes, few, *required]),
-            few=" and ".join([*required, *_small(plan, sizes), *([few] if few else [])]),
+            sizes=sizes.needed([*shapes, little, *required]),
+            few=" and ".join([*required, *_small(plan, sizes), *([little] if little else [])]),
+            before=before,
             ready=ready(plan),
-            kernel=plan.name,
+            kernels=tuple(kernels),
             passed=passed,
             unpacked=_pattern(function.result, results),
         ),
@@ -188,6 +196,11 @@ def ready(plan: Plan) -> str:
     return f"_{plan.name}_ready"
 
 
+def ready_shared(plan: Plan) -> str:
+    """The same of what adds up samples, which come last in memory."""
+    return f"_{plan.name}_shared_ready"
+
+
 def _small(plan: Plan, sizes: _Sizes) -> Iterator[str]:
     """That all outputs have few entries, where there are several whose sizes are not known."""
     counts = [product(buffer.shape) for _, buffer in plan.outputs]
@@ -215,12 +228,26 @@ def _shared(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, str]:
     if plan.sums is None:
         return "", ""
     sums = plan.sums
-    few = f"{sizes.text(sums.work * sums.samples)} < {sums.enough}"
-    if sums.least > 1:
-        few = f"({sizes.text(sums.samples)} < {sums.least} or {few})"
-    shapes = tuple_text(sizes.shape(shape) for shape in sums.shapes)
+    few = f"{sizes.text(sums.samples)} < {sums.least}"
+    if sums.least == 1:
+        few = _little(sums, sizes)
     costs = [sizes.text(cost) for cost in (sums.entries, sums.work, sums.fixed)]
-    return few, f"{parted(plan)}({', '.join([shapes, *costs, passed])})"
+    return few, f"{parted(plan)}({', '.join([*costs, passed])})"
+
+
+def _little(sums: Sums, sizes: _Sizes) -> str:
+    """That one thread adds up all samples."""
+    return f"{sizes.text(sums.work * sums.samples)} < {_SHARED}"
+
+
+def _by_columns(plan: Plan, sizes: _Sizes, passed: str) -> str:
+    """What is tried before the kernel is called, where samples last in memory are better: true if
+    that is to be called."""
+    if plan.sums is None or plan.sums.least == 1:
+        return ""
+    samples = sizes.text(plan.sums.samples)
+    call = f"{ready_shared(plan)}(_CREW.words, 1, {samples}, {passed}, {samples})"
+    return f"{samples} < {plan.sums.least} or {call}"
 
 
 def _call(alone: str, few: str, among: str) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ Numba keeps compiled code beside a module's file, for the name under which the m
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -48,17 +47,15 @@ def warm_file(path: str) -> None:
         return
     for real in (types.float64, types.float32):
         for kind in surface.kinds:
-            _warm_kernel(surface.module, f"{kind}_kernel", *_types(surface, kind, real), real)
+            _warm_kernel(surface.module, f"{kind}_kernel", *_types(surface, kind, real))
         if surface.parts:
             kind = surface.operator.removesuffix("_operator")
             given, _ = _types(surface, kind, real)
             filled = [types.Array(real, rank, "C") for rank in surface.parts]
-            _warm_kernel(surface.module, f"{kind}_parts_kernel", given, filled, real)
+            _warm_kernel(surface.module, f"{kind}_parts_kernel", given, filled)
 
 
-def _warm_kernel(
-    module: Any, name: str, given: Sequence[Any], filled: Sequence[Any], real: Any
-) -> None:
+def _warm_kernel(module: Any, name: str, given: Sequence[Any], filled: Sequence[Any]) -> None:
     """Compile a kernel, and what lets threads share its work."""
     getattr(module, name).compile((*given, *filled))
     large = getattr(module, f"{name}_large", None)
@@ -67,22 +64,10 @@ def _warm_kernel(
     shared = getattr(module, f"{name}_shared", None)
     if shared is None:
         return
-    caller = getattr(module, f"_{name}_in_parts")
-    arrays = [*given, *filled]
-    if hasattr(caller, "ranks"):
-        arrays = _warm_sums(caller, given, filled, real)
     step = [types.int64] * hasattr(module, f"{name}_blocks")
     words = types.Array(types.int64, 1, "C")
-    shared.compile((words, types.int64, types.int64, *arrays, *step))
+    shared.compile((words, types.int64, types.int64, *given, *filled, *step))
     module.help_others.compile((words,))
-
-
-def _warm_sums(sums: Any, given: Sequence[Any], filled: Sequence[Any], real: Any) -> list[Any]:
-    """Compile the kernel of what is made of sums over samples; what the one for parts takes."""
-    divided = itertools.compress(filled, sums.divided)
-    others = itertools.compress(filled, [not cut for cut in sums.divided])
-    sums.rest.compile((*given, *(types.Array(real, rank, "C") for rank in sums.ranks), *others))
-    return [*given, *divided, *(types.Array(real, rank + 1, "C") for rank in sums.ranks)]
 
 
 def _warm_for_device(module: Any) -> None:

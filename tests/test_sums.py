@@ -137,7 +137,8 @@ def test_threads(
 
 
 def test_inputs_called_as_what_adds_them_up() -> None:
-    names = ("first", "last", "start", "stop", "step", "add_onto", "more_0", "sum_0", "given_0")
+    names = ("first", "last", "start", "stop", "step", "add_onto", "more_0", "sum_0", "given")
+    names += ("words", "parts", "length", "failed", "part", "share", "part_of")
     inputs = [dx.vector(name, N) for name in names]
     columns = dx.matrix("softmax_columns", m, n)
     spread = dx.sum((X[:, None] - columns) ** 2, axis=2)
@@ -150,7 +151,7 @@ def test_inputs_called_as_what_adds_them_up() -> None:
     out = np.empty_like(centres)
     module.gradient_kernel(points, centres, *values, out)
     np.testing.assert_allclose(found, out, rtol=1e-9, atol=1e-9)
-    assert len(module._gradient_kernel_in_parts.shared.signatures) == 1
+    assert len(module.gradient_kernel_shared.signatures) == 1
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
@@ -181,7 +182,7 @@ def test_what_is_compiled_beforehand(module: ModuleType) -> None:
     path = Path(str(module.__file__))
     warm_file(str(path))
     warmed = sys.modules[import_name(path)]
-    kernels = warmed.gradient_kernel_shared, warmed.gradient_kernel_rest
+    kernels = warmed.gradient_kernel_shared, warmed.gradient_kernel
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2]
     for real in (np.float64, np.float32):
         warmed.gradient(np.ones((80000, 30), real), np.ones(30, real))

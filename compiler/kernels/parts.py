@@ -2,8 +2,6 @@
 
 # mypy: allow-untyped-defs
 
-import itertools
-
 import numpy as np
 from numba import config
 
@@ -56,34 +54,22 @@ def _by_rows(kernel, shared):
     return call
 
 
-class _Sums:
-    """What a kernel does that is made of sums over samples: `shared` adds up parts of them, `rest`
-    makes the results of the sums (see `compiler.plan.steps.Sums`)."""
+def _by_sums(kernel, shared, sliced, least):
+    """What the kernel does, that is made of sums over samples: `shared` adds up parts of them, at
+    least so many samples at a time, and makes the results of the sums."""
 
-    def __init__(self, kernel, shared, rest, sliced, divided, ranks, least):
-        self.kernel, self.shared, self.rest, self.sliced = kernel, shared, rest, sliced
-        self.divided, self.ranks, self.least = divided, ranks, least
-
-    def __call__(self, shapes, entries, work, fixed, *arrays):
-        """`shapes`: of the sums. A sample takes about `entries` numbers in memory and `work`
-        operations, each part `fixed` operations besides."""
-        arguments, results = arrays[: len(self.sliced)], arrays[len(self.sliced) :]
-        by_sample = itertools.compress(results, self.divided)
-        others = [array for array, cut in zip(results, self.divided, strict=True) if not cut]
-        length = arguments[self.sliced.index(True)].shape[0]
-        real = results[0].dtype
-        held = _bytes(arguments, [not cut for cut in self.sliced])
-        step = max(_PART, 4 * held) // max(1, real.itemsize * entries)
-        step = max(self.least, step, _AGAIN * fixed // max(1, work))
+    def call(entries, work, fixed, *arrays):
+        """A sample takes about `entries` numbers in memory and `work` operations, each part
+        `fixed` operations besides."""
+        length = arrays[sliced.index(True)].shape[0]
+        held = _bytes(arrays[: len(sliced)], [not cut for cut in sliced])
+        step = max(_PART, 4 * held) // max(1, arrays[-1].itemsize * entries)
+        step = max(least, step, _AGAIN * fixed // max(1, work))
         count = max(1, min(_THREADS, length // step, 1 + work * length // _SHARED))
-        sums = [np.zeros((count, *shape), real) for shape in shapes]
-        if _CREW.share(self.shared, count, length, (*arguments, *by_sample, *sums, step)):
-            self.kernel(*arrays)  # raises what the part raised
-            return
-        for own in sums:
-            for more in own[1:]:
-                np.add(own[0], more, out=own[0])
-        self.rest(*arguments, *(own[0] for own in sums), *others)
+        if _CREW.share(shared, count, length, (*arrays, step)):
+            kernel(*arrays)  # raises what the part raised
+
+    return call
 
 
 @compiled()

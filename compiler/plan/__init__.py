@@ -14,7 +14,6 @@ import sympy
 from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import readings
 from derivatrix.compiler.facts import facts
-from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.common import pull_out
 from derivatrix.compiler.plan.functions import share_functions
 from derivatrix.compiler.plan.fuse import fuse
@@ -36,7 +35,7 @@ from derivatrix.compiler.plan.steps import (
     Sums,
     renamed,
 )
-from derivatrix.compiler.plan.sums import ENOUGH_COLUMNS, LEAST_COLUMNS, cut
+from derivatrix.compiler.plan.sums import LEAST_COLUMNS, cut
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.runtime.errors import DeclarationError
@@ -107,7 +106,7 @@ def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) ->
         found.work,
         entries(part).coeff(found.length, 1),
         found.fixed,
-        *((LEAST_COLUMNS, ENOUGH_COLUMNS) if found.columns else (1, _SHARED)),
+        LEAST_COLUMNS if found.columns else 1,
     )
 
 

@@ -421,7 +421,8 @@ class Sums:
     that it gets whole besides, behind the others. divided: which outputs come sample by sample.
     samples: their number. work: about how many operations a sample takes, by the sizes; entries:
     how many numbers it takes in memory; fixed: how many operations each part takes besides.
-    least: the least number of samples for which `part` is worth calling; enough: the least work.
+    least: the least number of samples for which `part` is worth calling; 1 where it takes several
+    threads for that.
     """
 
     part: Plan
@@ -434,7 +435,6 @@ class Sums:
     entries: sympy.Expr
     fixed: sympy.Expr
     least: int
-    enough: int
 
     @property
     def shapes(self) -> tuple[tuple[sympy.Expr, ...], ...]:

@@ -31,8 +31,8 @@ from derivatrix.compiler.substitute import substitute
 
 REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""
-LEAST_COLUMNS, ENOUGH_COLUMNS = 64, 100_000
-"""How many samples loops along them need, and how much work is worth dividing it for that."""
+LEAST_COLUMNS = 64
+"""How many samples loops along them need."""
 STRUCTURES = ("diagonal", "lower", "upper", "spd", "symmetric")
 
 
