@@ -31,6 +31,8 @@ from derivatrix.compiler.substitute import substitute
 
 REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""
+READ = 2
+"""What an operation counts, with the numbers that it takes from memory."""
 LEAST_COLUMNS = 64
 """How many samples loops along them need."""
 STRUCTURES = ("diagonal", "lower", "upper", "spd", "symmetric")
@@ -93,7 +95,7 @@ def _cut(
     if 2 * sum(map(at_large, products)) > sum(map(at_large, works)):
         return None
     adding = [product(node.shape) for node in sums]
-    total = sympy.expand(sympy.Add(*works, *adding))
+    total = READ * sympy.expand(sympy.Add(*works, *adding))
     length = _symbol(f"{samples}_part", [*arguments, *nodes])
     leaves = [
         ir.Leaf(f"sum_{number}", node.shape or (sympy.S.One,), _structure(node), "placeholder")
@@ -118,7 +120,7 @@ def _cut(
         tuple(substitute(rest, read)),
         rounded(total.coeff(samples, 1)),
         rounded(total.coeff(samples, 0)),
-        _in_columns(inner, samples, total.coeff(samples, 1)),
+        _in_columns(inner, samples, total.coeff(samples, 1) / READ),
     )
 
 
