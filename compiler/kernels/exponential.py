@@ -46,8 +46,8 @@ def spared_halvings(terms, halvings):
 
 
 @compiled()
-def jet_expm(x, out):
-    """out = the exponential of a jet.
+def jet_expm(x, out, first=0):
+    """out = the exponential of a jet, from the entry `first` on.
 
     The degree of the approximant follows from the norm, up to which it has to suffice for
     derivatives too (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix
@@ -94,9 +94,12 @@ def jet_expm(x, out):
     weights[4] = -1.0
     jet_combine(weights, terms, terms[7])
     jet_divide(out, terms[7])
-    for _ in range(squarings):
-        jet_multiply(out, out, terms[4])
-        jet_scale(1.0, terms[4], out)
+    power, square = out, terms[4]
+    for left in range(squarings, 0, -1):
+        jet_multiply(power, power, square, 0 if left > 1 else first)
+        power, square = square, power
+    if squarings % 2 == 1:
+        jet_scale(1.0, power[first:], out[first:])
 
 
 @compiled()
@@ -106,5 +109,5 @@ def expm(*arrays):
     x = jets(arrays)
     y = np.empty_like(x)
     for s in range(x.shape[0]):
-        jet_expm(x[s], y[s])
+        jet_expm(x[s], y[s], x.shape[1] - 1)
     last_entries(y, 0, 0, arrays[-1])

@@ -16,6 +16,9 @@ from derivatrix.compiler.kernels.base import compiled
 from derivatrix.compiler.kernels.blas import gemm
 from derivatrix.compiler.kernels.lu import lu_factor, lu_inverse, lu_invertible
 
+BLOCK = 1024
+"""Entries that are added up while they are in the nearest cache."""
+
 
 @compiled()
 def jets(arrays):
@@ -45,9 +48,9 @@ def last_entries(results, row, column, out):
 
 
 @compiled()
-def jet_multiply(x, y, out):
-    """out = the product of two jets."""
-    for s in range(x.shape[0]):
+def jet_multiply(x, y, out, first=0):
+    """out = the product of two jets, from the entry `first` on."""
+    for s in range(first, x.shape[0]):
         t = s
         kept = 0.0
         while t >= 0:
@@ -83,33 +86,34 @@ def jet_divide(y, x):
 def jet_combine(weights, terms, out):
     """out = the sum of weights[i] * terms[i] over the first len(weights) terms, of which those of
     weight zero are not read."""
-    for s in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            for j in range(out.shape[2]):
-                out[s, i, j] = 0
-            for k in range(len(weights)):
-                if weights[k] != 0:
-                    for j in range(out.shape[2]):
-                        out[s, i, j] += weights[k] * terms[k, s, i, j]
+    flat, entries = out.reshape(out.size), terms.reshape(len(terms), out.size)
+    for start in range(0, flat.size, BLOCK):
+        own = flat[start : start + BLOCK]
+        own[:] = 0.0
+        for k in range(len(weights)):
+            if weights[k] != 0:
+                factor, term = weights[k], entries[k, start : start + BLOCK]
+                for i in range(own.size):
+                    own[i] += factor * term[i]
 
 
 @compiled()
 def jet_scale(factor, x, out):
     """out = factor * x."""
-    for s in range(x.shape[0]):
-        for i in range(x.shape[1]):
-            for j in range(x.shape[2]):
-                out[s, i, j] = factor * x[s, i, j]
+    flat, entries = out.reshape(out.size), x.reshape(x.size)
+    for i in range(flat.size):
+        flat[i] = factor * entries[i]
 
 
 @compiled()
 def largest_column(a):
     """The 1-norm of a matrix; nan if there is one in it."""
+    totals = np.zeros(a.shape[1])
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            totals[j] += abs(a[i, j])
     largest = 0.0
-    for j in range(a.shape[1]):
-        total = 0.0
-        for i in range(a.shape[0]):
-            total += abs(a[i, j])
+    for total in totals:
         if not total <= largest:
             largest = total
     return largest
@@ -123,11 +127,13 @@ def log_norm_of_power(a, power):
     product = np.empty(n)
     size = 0.0
     for _ in range(power):
+        product[:] = 0.0
+        for i in range(n):
+            factor = row[i]
+            for j in range(n):
+                product[j] += factor * abs(a[i, j])
         largest = 0.0
         for j in range(n):
-            product[j] = 0.0
-            for i in range(n):
-                product[j] += row[i] * abs(a[i, j])
             largest = max(largest, product[j])
         if largest == 0:
             return -np.inf

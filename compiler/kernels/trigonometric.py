@@ -18,7 +18,7 @@ from derivatrix.compiler.kernels.jets import (
 
 @compiled()
 def rotations(x):
-    """The exponentials of the jets [[0, -A], [A, 0]], which are [[cos A, -sin A],
+    """The last entries of exponentials of the jets [[0, -A], [A, 0]]: of [[cos A, -sin A],
     [sin A, cos A]]."""
     stack, count, n, _ = x.shape
     wide = np.zeros((stack, count, 2 * n, 2 * n))
@@ -29,7 +29,7 @@ def rotations(x):
                 for j in range(n):
                     wide[s, entry, n + i, j] = x[s, entry, i, j]
                     wide[s, entry, i, n + j] = -x[s, entry, i, j]
-        jet_expm(wide[s], result[s])
+        jet_expm(wide[s], result[s], count - 1)
     return result
 
 
