@@ -215,7 +215,7 @@ def check_names(
                 )
     expected = [f"_{function.name.upper()}" for function in module.everything]
     kernels = {function.plan.name for function in module.everything}
-    hidden = {*needed, *kernels, *tuples, *expected}
+    hidden = {*needed, *kernels, *tuples, *expected, "_named"}
     hidden |= {name for f in module.everything for name in (ready(f.plan), ready_shared(f.plan))}
     hidden |= {"_CREW"}
     for function in module.everything:

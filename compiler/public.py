@@ -373,7 +373,7 @@ def _result(
     tuples[path] = tuple(name for name, _ in result)
     inner = "Gradient" if path == "ValueAndGradient" else f"{path}Row"
     parts = [_result(part, inner, results, tuples) for _, part in result]
-    return f"{path}({', '.join(parts)})"
+    return f"_named({path}, {tuple_text(parts)})"
 
 
 def _pattern(result: Result, results: Mapping[str, str]) -> str:

@@ -354,5 +354,5 @@ def test_logaddexp_at_infinity() -> None:
 def test_value_and_gradient_returns_the_gradients_type() -> None:
     A, b = dx.matrix("A", "n", "n"), dx.vector("b", "n")
     text = generate(dx.function("quadratic", [A, b], b @ A @ b)).text
-    assert "ValueAndGradient(value, Gradient(" in text
+    assert "_named(ValueAndGradient, (value, _named(Gradient, (" in text
     assert "ValueAndGradientRow" not in text
