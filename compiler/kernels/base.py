@@ -18,6 +18,8 @@ LOWER = np.uint8(ord("L"))
 UPPER = np.uint8(ord("U"))
 UNIT = np.uint8(ord("U"))
 VECTORS = np.uint8(ord("V"))
+INFO = 0
+"""Where LAPACK writes whether it succeeded: a number of the call's own, that nothing reads."""
 WHOLE = np.uint8(ord("W"))
 
 

@@ -5,6 +5,7 @@
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
+    INFO,
     NO,
     RIGHT,
     TRANSPOSED,
@@ -51,10 +52,9 @@ def cholesky_factor(lower):
 def cholesky_solve_rows(lower, b):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x."""
     stack, rows, n = b.shape
-    info = np.empty(1, np.int32)
     for s in range(stack):
         if n > SMALL and rows > 0:
-            lapack_potrs((UPPER, n, rows, lower[s], n, b[s], n, info))
+            lapack_potrs((UPPER, n, rows, lower[s], n, b[s], n, INFO))
             continue
         for row in range(rows):
             for i in range(n):

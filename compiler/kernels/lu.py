@@ -9,6 +9,7 @@ and inverts takes factored matrices of which `lu_invertible` is true.
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
+    INFO,
     LEFT,
     LOWER,
     NO,
@@ -31,20 +32,18 @@ other; they take longer to compile, and are for stacks of matrices."""
 def lu_factor(lu, pivots):
     """Factor each matrix of `lu` (stack, n, n) in place; a zero pivot stays and means det = 0."""
     stack, n = pivots.shape
-    info = np.empty(1, np.int32)
     for s in range(stack):
         if n > 0:
-            lapack_getrf((n, n, lu[s], n, pivots[s], info))
+            lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
 
 
 @compiled()
 def lu_factor_stack(lu, pivots):
     """The same for many matrices, small ones by loops."""
     stack, n = pivots.shape
-    info = np.empty(1, np.int32)
     for s in range(stack):
         if n > SMALL:
-            lapack_getrf((n, n, lu[s], n, pivots[s], info))
+            lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
             continue
         for k in range(n):
             best = k
@@ -85,14 +84,13 @@ def lu_solve_rows(lu, pivots, b, transposed):
     LAPACK's solver is for one row only: for several it waits for threads, however small n is.
     """
     stack, rows, n = b.shape
-    info = np.empty(1, np.int32)
     one = b.dtype.type(1)
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
         if n == 0 or rows == 0:
             continue
         if rows == 1:
-            lapack_getrs((which, n, rows, lu[s], n, pivots[s], b[s], n, info))
+            lapack_getrs((which, n, rows, lu[s], n, pivots[s], b[s], n, INFO))
         elif transposed:
             swap_columns(pivots[s], b[s], False)
             blas_trsm((LEFT, LOWER, NO, UNIT, n, rows, one, lu[s], n, b[s], n))
@@ -107,12 +105,11 @@ def lu_solve_rows(lu, pivots, b, transposed):
 def lu_solve_rows_stack(lu, pivots, b, transposed):
     """The same for many matrices and few rows, small ones by loops."""
     stack, rows, n = b.shape
-    info = np.empty(1, np.int32)
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
         for row in range(rows):
             if n > SMALL:
-                lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, info))
+                lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
             elif transposed:
                 exchange(pivots, b, s, row, False)
                 for k in range(n):
@@ -225,14 +222,13 @@ def lu_solve_columns(lu, pivots, b, transposed):
 def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
     stack, n = pivots.shape
-    info = np.empty(1, np.int32)
     work = np.empty(64 * n, out.dtype)
     for s in range(stack):
         for i in range(n):
             for j in range(n):
                 out[s, i, j] = lu[s, i, j]
         if n > 0:
-            lapack_getri((n, out[s], n, pivots[s], work, 64 * n, info))
+            lapack_getri((n, out[s], n, pivots[s], work, 64 * n, INFO))
 
 
 @compiled()
