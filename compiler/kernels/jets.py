@@ -99,9 +99,9 @@ def jet_combine(weights, terms, out):
 
 @compiled()
 def jet_scale(factor, x, out):
-    """out = factor * x."""
+    """out = factor * x, from its first entry on if x has fewer."""
     flat, entries = out.reshape(out.size), x.reshape(x.size)
-    for i in range(flat.size):
+    for i in range(entries.size):
         flat[i] = factor * entries[i]
 
 
