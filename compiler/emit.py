@@ -28,15 +28,7 @@ from derivatrix.compiler.kernels import (
 )
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
-from derivatrix.compiler.printer import (
-    KernelText,
-    SharedText,
-    blocks_text,
-    kernel_text,
-    newton_text,
-    rows_texts,
-    shared_text,
-)
+from derivatrix.compiler.printer import KernelText, kernel_text, newton_text
 from derivatrix.compiler.public import (
     expected_text,
     function_text,
@@ -47,6 +39,7 @@ from derivatrix.compiler.public import (
     ready,
     ready_shared,
 )
+from derivatrix.compiler.threads import SharedText, blocks_text, rows_texts, shared_text
 from derivatrix.runtime.errors import DeclarationError
 
 BOUNDARY = (

@@ -19,7 +19,8 @@ from derivatrix.compiler.kernels.parts import border
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.divided import PARTS
 from derivatrix.compiler.plan.steps import Plan
-from derivatrix.compiler.printer import KernelText, kernel_text, rows_texts
+from derivatrix.compiler.printer import KernelText, kernel_text
+from derivatrix.compiler.threads import rows_texts
 from tests.points import draw_all
 
 

@@ -1,7 +1,8 @@
 """Kernels whose results come row by row: a share of the rows by each of several threads.
 
 One thread alone does not use all that a machine's memory can take. What is computed before the
-rows, each thread computes for itself; where that is to read large arrays, one thread is as fast.
+rows, each thread computes for itself, or, where that is to read large arrays, for its share of the
+rows, too, phase by phase.
 """
 
 from __future__ import annotations

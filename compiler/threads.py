@@ -1,0 +1,190 @@
+"""What lets threads of the CPU share the work of a kernel, as texts for the templates."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+import sympy
+
+from derivatrix.compiler.indices import index
+from derivatrix.compiler.plan.divided import PARTS, border
+from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.reads import buffers, loops
+from derivatrix.compiler.plan.steps import (
+    Allocate,
+    Buffer,
+    Fill,
+    Nest,
+    Plan,
+    Rows,
+    Step,
+    Sums,
+    renamed,
+)
+from derivatrix.compiler.printer import KernelText, kernel_text, passed, size_names
+
+
+def rows_texts(plan: Plan, owner: str) -> list[KernelText]:
+    """The kernels of a plan's large outputs, and of shares of their rows, as above."""
+    assert plan.rows is not None
+    texts = []
+    if plan.rows.alone:
+        texts.append(kernel_text(plan.rows.alone, owner, f"`{plan.name}` for large results."))
+    for phase in plan.rows.phases:
+        named = _borders_named(phase)
+        steps = renamed(phase.steps, named)
+        summary = f"A share of `{plan.name}`: part of parts."
+        text = kernel_text(replace(phase, steps=steps), owner, summary)
+        lines = (*text.head, *(f"{name} = {index(term)}" for term, name in named.items()))
+        texts.append(replace(text, parameters=f"{text.parameters}, part, parts", head=lines))
+    return texts
+
+
+def _borders_named(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
+    """Where loops over shares start and stop, which has to be known before them for vector code,
+    with names."""
+    taken = [*(a.local for a in plan.arguments), *(size.local for size in plan.sizes)]
+    names = Names([*taken, *(buffer.name for step in plan.steps for buffer in buffers(step))])
+    found = dict.fromkeys(
+        term
+        for step in plan.steps
+        if isinstance(step, Nest)
+        for loop in loops(step.body)
+        for term in (loop.start, loop.extent)
+        if isinstance(term, border)
+    )
+    return {term: sympy.Symbol(names.numbered("row"), integer=True) for term in found}
+
+
+@dataclass(frozen=True)
+class BlocksText:
+    """A function that calls a kernel for a block of samples at a time: its parameters but the last
+    three; `made`: what is added up (what a block makes, and the sum); `call`: of the kernel."""
+
+    name: str
+    parameters: str
+    made: tuple[tuple[str, str], ...]
+    call: str
+
+
+def blocks_text(plan: Plan) -> BlocksText | None:
+    """The function for a plan whose samples are computed block by block, if they are."""
+    if plan.sums is not None:
+        sums = plan.sums
+        part, results, totals = sums.part.name, sum(sums.divided), len(sums.shapes)
+        return _blocks(plan.name, part, sums.sliced, sums.whole, results, totals)
+    if plan.parts is None or not plan.short_parts:
+        return None
+    return _blocks(plan.name, plan.name, plan.parts.sliced, (), len(plan.outputs), 0)
+
+
+def _blocks(
+    name: str,
+    kernel: str,
+    sliced: tuple[bool, ...],
+    whole: tuple[int, ...],
+    results: int,
+    sums: int,
+) -> BlocksText:
+    """sliced: which arguments are cut; whole: the positions of those that the kernel gets whole
+    besides; results, sums: how many of its outputs come sample by sample, and are added up."""
+    given = [f"given_{number}" for number in range(len(sliced))]
+    made = [f"result_{number}" for number in range(results)]
+    totals = [(f"more_{number}", f"sum_{number}") for number in range(sums)]
+    cut = [
+        *(f"{a}[start:stop]" if flag else a for a, flag in zip(given, sliced, strict=True)),
+        *(given[position] for position in whole),
+        *(f"{array}[start:stop]" for array in made),
+        *(more for more, _ in totals),
+    ]
+    return BlocksText(
+        f"{name}_blocks",
+        ", ".join([*given, *made, *(total for _, total in totals)]),
+        tuple(totals),
+        f"{kernel}({', '.join(cut)})",
+    )
+
+
+@dataclass(frozen=True)
+class SharedText:
+    """A function that does what a kernel does in parts, by several threads.
+
+    plan: the kernel's name; parameters: its arrays, and the length of a block if it needs that.
+    head: lines that make work arrays. kernels: what does a part, one after the other; codes: where
+    their arguments come from (see `compiler.kernels.crew.part_of`), of `given`. tail: lines for
+    what is left to do.
+    """
+
+    name: str
+    plan: str
+    parameters: str
+    head: tuple[str, ...]
+    kernels: tuple[str, ...]
+    codes: str
+    given: str
+    tail: tuple[str, ...] = ()
+
+
+def shared_text(plan: Plan, owner: str) -> SharedText | None:
+    """The function by which threads share the work of a plan, if they do."""
+    if plan.sums is not None:
+        return _shared_sums(plan, plan.sums, owner)
+    if plan.rows is not None and plan.rows.phases:
+        return _shared_rows(plan, plan.rows, owner)
+    if plan.parts is None:
+        return None
+    codes = "".join("s" if cut else "w" for cut in plan.parts.sliced) + "s" * len(plan.outputs)
+    kernel, given = plan.name, passed(plan)
+    if (blocks := blocks_text(plan)) is not None:
+        kernel, given, codes = blocks.name, f"{given}, step", "w" * len(codes) + "flw"
+    return SharedText(f"{plan.name}_shared", plan.name, given, (), (kernel,), codes, given)
+
+
+def _shared_rows(plan: Plan, rows: Rows, owner: str) -> SharedText:
+    head = _making(plan, owner, Allocate(rows.work)) if rows.work else ()
+    given = [passed(plan), *(buffer.name for buffer in rows.work)]
+    return SharedText(
+        f"{plan.name}_shared",
+        plan.name,
+        passed(plan),
+        head,
+        tuple(phase.name for phase in rows.phases),
+        "w" * (len(plan.arguments) + len(plan.outputs) + len(rows.work)) + "pn",
+        ", ".join(given),
+    )
+
+
+def _shared_sums(plan: Plan, sums: Sums, owner: str) -> SharedText:
+    arguments = [argument.local for argument in plan.arguments]
+    outputs = [buffer.name for _, buffer in plan.outputs]
+    by_sample = list(itertools.compress(outputs, sums.divided))
+    others = [name for name in outputs if name not in by_sample]
+    names = Names([*arguments, *outputs, *(size.local for size in plan.sizes)])
+    locals_ = size_names(plan)
+    totals = [
+        Buffer(names.numbered("sum_"), (PARTS, *(size.xreplace(locals_) for size in shape)))
+        for shape in sums.shapes
+    ]
+    added = [total.name for total in totals]
+    rest = [*arguments, *(f"{name}[0]" for name in added), *others]
+    return SharedText(
+        f"{plan.name}_shared",
+        plan.name,
+        f"{passed(plan)}, step",
+        _making(plan, owner, Allocate(tuple(totals)), *map(Fill, totals)),
+        (f"{plan.name}_blocks",),
+        "w" * (len(arguments) + len(by_sample)) + "o" * len(added) + "flw",
+        ", ".join([*arguments, *by_sample, *added, "step"]),
+        (
+            "for part in range(1, parts):",
+            *(f"    add_onto({name}[0], {name}[part])" for name in added),
+            f"{sums.rest.name}({', '.join(rest)})",
+        ),
+    )
+
+
+def _making(plan: Plan, owner: str, *steps: Step) -> tuple[str, ...]:
+    """Lines that make arrays for what a plan is called with."""
+    text = kernel_text(replace(plan, steps=steps), owner, "")
+    return (*text.head, *(line for step in text.steps for line in step.lines))
