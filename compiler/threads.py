@@ -26,7 +26,8 @@ from derivatrix.compiler.printer import KernelText, kernel_text, passed, size_na
 
 
 def rows_texts(plan: Plan, owner: str) -> list[KernelText]:
-    """The kernels of a plan's large outputs, and of shares of their rows, as above."""
+    """The kernels of a plan's large outputs, and of shares of their rows, as `kernel_text` has
+    them."""
     assert plan.rows is not None
     texts = []
     if plan.rows.alone:

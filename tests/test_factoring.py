@@ -23,7 +23,7 @@ def value(table: Scalars, number: int) -> Fraction:
         case "name":
             return Fraction(3 + 2 * LETTERS.index(str(payload)), 7)
         case "number":
-            return Fraction(int(payload.p), int(payload.q))  # type: ignore[attr-defined]
+            return Fraction(str(payload))
         case "add":
             return sum(parts, Fraction(0))
         case "mul":

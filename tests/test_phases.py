@@ -7,12 +7,14 @@ import re
 
 import numpy as np
 import pytest
+import sympy
 
 import derivatrix as dx
 from derivatrix.compiler.derivatives import Derivatives
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import kernel_plan
-from derivatrix.compiler.plan.steps import Nest, Plan
+from derivatrix.compiler.plan.partial_sums import partial_sums
+from derivatrix.compiler.plan.steps import Buffer, Fill, Load, Loop, Nest, Plan, Store
 from tests.plain import check_plain, run_plain
 from tests.points import draw_all, leaves
 
@@ -72,6 +74,20 @@ def test_a_matrix_is_read_once() -> None:
     assert rows is not None and [buffer.name for buffer in rows.work] == ["out_a_parts", "t0"]
     reading = [step for step in rows.phases[0].steps if "A[i, j]" in str(step)]
     assert len(reading) == 1 and not any("A[i, j]" in str(step) for step in rows.phases[1].steps)
+
+
+def test_what_is_read_before_it_is_complete() -> None:
+    """It stays one array: what reads it would find the threads' sums not yet added up."""
+    i, j = sympy.symbols("i j", integer=True, nonnegative=True)
+    size = sympy.Symbol("n", integer=True, positive=True)
+    matrix, vector, copy = (Buffer(name, (size,) * k) for name, k in (("A", 2), ("t", 1), ("u", 1)))
+    added = Store(Load(vector, (j,)), Load(matrix, (i, j)), True)
+    adding = Nest("t", (Loop(i, size, True, (Loop(j, size, False, (added,)),)),))
+    copied = Store(Load(copy, (i,)), Load(vector, (i,)), False)
+    reading = Nest("u", (Loop(i, size, False, (copied,)),))
+    assert len(partial_sums([Fill(vector), adding, adding, reading])) == 5
+    early = [Fill(vector), adding, reading, adding]
+    assert partial_sums(early) == early
 
 
 def test_a_sum_that_each_thread_makes() -> None:

@@ -11,7 +11,7 @@ import sympy
 
 from derivatrix.compiler.plan.divided import PART, PARTS, ROW, written
 from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import buffers, loops
+from derivatrix.compiler.plan.reads import accesses, buffers, loops
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Clear,
@@ -56,9 +56,12 @@ def partial_sums(steps: Sequence[Step]) -> list[Step]:
 
 
 def _is_summed(vector: Buffer, steps: Sequence[Step]) -> bool:
-    """Whether a buffer is a vector that is filled with zeros, then added to by loops over rows."""
-    first, *others = [step for step in steps if vector in written(step)]
+    """Whether a buffer is a vector that is filled with zeros, then added to by loops over rows, and
+    read after that."""
+    first, *others = writing = [step for step in steps if vector in written(step)]
     if len(vector.shape) != 1 or not isinstance(first, Fill) or not others:
+        return False
+    if [step for step in steps if vector in buffers(step)][: len(writing)] != writing:
         return False
     return all(isinstance(step, Nest) and _adds_rows(step, vector) for step in others)
 
@@ -71,7 +74,8 @@ def _adds_rows(nest: Nest, vector: Buffer) -> bool:
     stores = list(_stores(loop.body))
     return (
         written(nest) == {vector}
-        and any(True for _ in loops(loop.body))
+        and all(is_written for load, is_written in accesses(nest.body) if load.buffer == vector)
+        and any(loops(loop.body))
         and all(store.accumulate and loop.index not in _free(store) for store in stores)
     )
 
