@@ -226,6 +226,22 @@ def test_a_worker_is_a_process_with_settings_of_its_own(
     assert theirs["OMP_NUM_THREADS"] == "3"
 
 
+def test_a_block_is_repeated_where_threads_share_a_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits = iter([0.0, 0.5, 0.5, 0.7, 0.7, 0.701, 0, 9, 9, 99])
+    monkeypatch.setattr(machine, "waited", lambda process: next(waits))
+    monkeypatch.setattr(machine, "WAITING", 0.1)
+    times = iter([0.05, 0.04, 0.03, 0.02, 0.01])
+
+    def measured() -> float:
+        time.sleep(0.02)
+        return next(times)
+
+    assert machine.undisturbed(measured) == 0.03
+    assert machine.undisturbed(measured, most=0.03) == 0.01
+
+
 def test_who_is_not_installed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: Worker) -> str:
         raise Failed("not installed: No module named 'jax'")

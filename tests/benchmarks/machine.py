@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tests.benchmarks.timing import block, calibrate
 
+Measured = TypeVar("Measured")
 UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 """Variables that keep OpenBLAS from choosing its kernels for this processor."""
 
 POOLS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+WAITING = 0.1
+"""Seconds of waiting for a processor in a second above which threads share one."""
 QUIET = 2e-4
 """Seconds of work in 2 ms below which a process counts as idle."""
 
@@ -155,13 +158,34 @@ def settle(process: int | None, most: float = 0.3) -> float:
     return time.monotonic() - started
 
 
+def undisturbed(measure: Callable[[], Measured], most: float = 0.5) -> Measured:
+    """What is measured while threads of this process do not wait for each other's processor: a
+    system may put those that have rested on one, and takes a tenth of a second to move them."""
+    started = now = time.monotonic()
+    while True:
+        begun, before = now, waited(os.getpid())
+        found = measure()
+        now = time.monotonic()
+        if waited(os.getpid()) - before < WAITING * (now - begun) or now - started > most:
+            return found
+
+
 def work(process: int | None) -> float:
     """Seconds of processor time that the threads of a process have taken; 0 where the system
     does not tell."""
+    return _scheduled(process, 0)
+
+
+def waited(process: int) -> float:
+    """Seconds that its threads have waited for a processor, added up; 0 where it does not tell."""
+    return _scheduled(process, 1)
+
+
+def _scheduled(process: int | None, field: int) -> float:
     total = 0
     for path in Path(f"/proc/{process}/task").glob("*/schedstat"):
         try:
-            total += int(path.read_text(encoding="ascii").split()[0])
+            total += int(path.read_text(encoding="ascii").split()[field])
         except (OSError, IndexError):  # the thread has ended
             continue
     return total / 1e9

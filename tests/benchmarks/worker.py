@@ -64,7 +64,8 @@ class Turn:
         ready = [done for candidate in candidates if (done := self._try(candidate)) is not None]
         if not ready:
             raise Unable("; ".join(f"{name}: {text}" for name, text in self.failures.items()))
-        best = ready[timing.quickest([each.call for each in ready], self.contestant.finish)]
+        calls, finish = [each.call for each in ready], self.contestant.finish
+        best = ready[machine.undisturbed(lambda: timing.quickest(calls, finish))]
         self.call = best.call
         gc.collect()
         self.known[case.row.name, case.dtype] = best.variant
@@ -87,8 +88,9 @@ class Turn:
     def measure(self) -> float:
         """Seconds a call, in one block."""
         finish = self.contestant.finish
-        self.loops = self.loops or timing.calibrate(self.call, finish=finish)
-        return timing.block(self.call, self.loops, finish)
+        if not self.loops:
+            self.loops = machine.undisturbed(lambda: timing.calibrate(self.call, finish=finish))
+        return machine.undisturbed(lambda: timing.block(self.call, self.loops, finish))
 
     def peak(self) -> int | None:
         """Bytes that one call needs at most, its result included."""
