@@ -82,14 +82,19 @@ def emit(module: ModuleDescription) -> str:
     sources = _sources(plans, [*inner, *kernels])
     if any(plan.parts is not None for plan in plans):
         sources.add(parts, "_in_parts")
+    if any(plan.parts is not None and plan.parts.columns is not None for plan in plans):
+        sources.add(parts, "_in_columns")
     if any(f.plan.rows is not None and f.plan.rows.phases for f in module.everything):
         sources.add(parts, "_by_rows")
         sources.add(parts, "border")
     if any(function.plan.sums is not None for function in module.everything):
         sources.add(parts, "_by_sums")
         sources.add(parts, "add_onto")
-    blocks = list(filter(None, (blocks_text(f.plan) for f in module.everything)))
-    shared = {f.name: text for f in module.everything if (text := shared_text(f.plan, module.name))}
+    usual = [function.plan for function in module.everything]
+    columns = [plan.parts.columns.kernel for plan in usual if plan.parts and plan.parts.columns]
+    blocks = list(filter(None, map(blocks_text, [*usual, *columns])))
+    texts = [(plan, shared_text(plan, module.name)) for plan in (*usual, *columns)]
+    shared = [(plan, text) for plan, text in texts if text is not None]
     if shared:
         sources.add(crew, "part_of")
         sources.add(crew, "share")
@@ -117,12 +122,8 @@ def emit(module: ModuleDescription) -> str:
             kernels=kernels,
             aliases=aliases,
             blocks=blocks,
-            shared=list(shared.values()),
-            parted=[
-                (parted(f.plan), _caller(f.plan, shared[f.name]))
-                for f in module.everything
-                if f.name in shared
-            ],
+            shared=[text for _, text in shared],
+            parted=[(parted(p), _caller(p, text, p in columns)) for p, text in shared],
             expected=expected,
             functions=functions,
             operator=operator,
@@ -131,10 +132,12 @@ def emit(module: ModuleDescription) -> str:
     )
 
 
-def _caller(plan: Plan, shared: SharedText) -> str:
-    """What calls a kernel in parts."""
+def _caller(plan: Plan, shared: SharedText, columns: bool) -> str:
+    """What calls a kernel in parts; columns: whether it has the samples last in memory."""
     alone = plan.rows.alone if plan.rows else None
     kernels = f"{(alone or plan).name}, {shared.name}"
+    if columns:
+        return f"_in_columns({kernels})"
     if plan.parts is not None:
         return f"_in_parts({kernels}, {plan.parts.sliced}, {plan.short_parts})"
     if plan.sums is None:
@@ -209,7 +212,8 @@ def check_names(
     expected = [f"_{function.name.upper()}" for function in module.everything]
     kernels = {function.plan.name for function in module.everything}
     hidden = {*needed, *kernels, *tuples, *expected, "_named"}
-    hidden |= {name for f in module.everything for name in (ready(f.plan), ready_shared(f.plan))}
+    plans = [plan for f in module.everything for plan in (f.plan, *f.plan.inner)]
+    hidden |= {name for plan in plans for name in (ready(plan), ready_shared(plan))}
     hidden |= {"_CREW"}
     for function in module.everything:
         for argument in function.plan.arguments:
@@ -250,6 +254,9 @@ def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
     """The kernels of a function, but for variants and shares of rows, with what they do."""
     filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
     yield function.plan, f"The kernel of `{function.name}`: fills {filled}."
+    if function.plan.parts is not None and function.plan.parts.columns is not None:
+        columns = function.plan.parts.columns.kernel
+        yield columns, f"`{function.name}` for many samples, which come last in memory."
     if function.plan.sums is not None:
         yield function.plan.sums.part, f"Sums over a part of the samples for `{function.name}`."
         yield function.plan.sums.rest, f"The results of `{function.name}` from sums."

@@ -20,10 +20,12 @@ from derivatrix.compiler.kernels import boundary
 from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.steps import Plan, Size, Sums
+from derivatrix.compiler.plan.steps import Columns, Plan, Size, Sums
 from derivatrix.compiler.structured.text import operator_lines
 
 WIDTH = 100
+FEW = 344
+"""How many samples are computed at a time, side by side, where they are no work for threads."""
 
 
 @dataclass(frozen=True)
@@ -146,11 +148,13 @@ def function_text(
     required = [sizes.condition(requirement) for requirement in module.requirements]
     title = "".join(word.capitalize() for word in function.name.split("_"))
     passed = ", ".join([*parameters, *locals_])
-    few, among = _shared(plan, sizes, passed)
+    few, _ = _shared(plan, sizes, passed)
+    columns = plan.parts.columns if plan.parts else None
     before = _by_columns(plan, sizes, passed)
     kernels = [(plan.name, ready(plan))]
     if before:
-        kernels.append((f"{plan.name}_shared", ready_shared(plan)))
+        last = columns.kernel if columns else plan
+        kernels.append((f"{last.name}_shared", ready_shared(last)))
     little = _little(plan.sums, sizes) if plan.sums else few
     return FunctionText(
         name=function.name,
@@ -177,7 +181,7 @@ def function_text(
         conditions=" or ".join([*sizes.conditions, *(f"not {each}" for each in required)]),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=tuple_text(shapes),
-        call=_call(f"{plan.name}({passed})", few, among),
+        call=_call(plan, sizes, passed),
         unpacked=_targets(locals_),
         inner=tuple_text(locals_),
         value=_result(
@@ -243,18 +247,41 @@ def _little(sums: Sums, sizes: _Sizes) -> str:
 def _by_columns(plan: Plan, sizes: _Sizes, passed: str) -> str:
     """What is tried before the kernel is called, where samples last in memory are better: true if
     that is to be called."""
-    if plan.sums is None or plan.sums.least == 1:
+    if plan.sums is not None and plan.sums.least > 1:
+        samples, shared = sizes.text(plan.sums.samples), ready_shared(plan)
+        unsuited, step = f"{samples} < {plan.sums.least}", samples
+    elif plan.parts is not None and (columns := plan.parts.columns):
+        samples, shared = sizes.text(columns.samples), ready_shared(columns.kernel)
+        unsuited, step = _unsuited(columns, sizes), str(FEW)
+    else:
         return ""
-    samples = sizes.text(plan.sums.samples)
-    call = f"{ready_shared(plan)}(_CREW.words, 1, {samples}, {passed}, {samples})"
-    return f"{samples} < {plan.sums.least} or {call}"
+    return f"{unsuited} or {shared}(_CREW.words, 1, {samples}, {passed}, {step})"
 
 
-def _call(alone: str, few: str, among: str) -> tuple[str, ...]:
+def _unsuited(columns: Columns, sizes: _Sizes) -> str:
+    """That samples last in memory are not better: they are few, or each takes too much of it."""
+    samples, entries = sizes.text(columns.samples), sizes.text(columns.entries)
+    most = f"min({columns.each}*{samples}, {columns.most})"
+    return f"{samples} < {columns.least} or {entries} > {most}"
+
+
+def _call(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, ...]:
     """The call of the kernel, or of what has threads share it where that gains."""
+    few, among = _shared(plan, sizes, passed)
+    alone = f"{plan.name}({passed})"
     if not few:
         return (alone,)
-    return (f"if {few}:", f"    {alone}", "else:", f"    {among}")
+    choice = (f"if {few}:", f"    {alone}", "else:", f"    {among}")
+    if plan.parts is None or (columns := plan.parts.columns) is None:
+        return choice
+    costs = f"{sizes.text(columns.entries)}, {sizes.text(plan.parts.work)}"
+    abreast = f"{parted(columns.kernel)}({costs}, {passed})"
+    return (
+        f"if {_unsuited(columns, sizes)}:",
+        *(f"    {line}" for line in choice),
+        "else:",
+        f"    {abreast}",
+    )
 
 
 def operator_text(

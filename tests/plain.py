@@ -108,10 +108,14 @@ def run_plain(
         kernel = plain_kernel(made, called)
         kernel(*inputs, *outputs)
         again = [np.full_like(array, np.nan) for array in outputs]
+        tolerance = 1e-12
         if made.parts is not None:
-            flags = [*made.parts.sliced, *(True for _ in again)]
+            flags, columns = [*made.parts.sliced, *(True for _ in again)], made.parts.columns
+            part = kernel
+            if columns is not None:  # systems are solved another way
+                part, tolerance = plain_kernel(columns.kernel, called), 1e-9
             for begin, end in _parts(len(again[0])):
-                kernel(*_cut([*inputs, *again], flags, begin, end))
+                part(*_cut([*inputs, *again], flags, begin, end))
         elif made.rows is not None:
             _run_rows(made, values, inputs, again, called)
         elif made.sums is not None:
@@ -119,7 +123,7 @@ def run_plain(
         else:
             return called
         for one, other in zip(outputs, again, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance / 100)
     return called
 
 

@@ -12,6 +12,8 @@ _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _PART = 1 << 18
 """Bytes of arguments and results that are computed at a time where temporary arrays should stay in
 the cache; more where each part reads large arrays as a whole."""
+_COLUMNS = 72
+"""How many samples are computed at a time at least where they come last in memory."""
 _AGAIN = 8
 """How many times the work that each part repeats a part has to do besides."""
 _SHARED = 500_000
@@ -37,6 +39,23 @@ def _in_parts(kernel, shared, sliced, blocks):
             kernel(*arrays)
             return
         if _CREW.share(shared, count, length, given):
+            kernel(*arrays)  # raises what the part raised
+
+    return call
+
+
+def _in_columns(kernel, shared):
+    """What the kernel does, with the samples last in memory, so many at a time that they stay in
+    the cache."""
+
+    def call(entries, work, *arrays):
+        """A sample takes about `entries` numbers in memory."""
+        length = arrays[-1].shape[0]
+        count = max(1, min(_THREADS, length, 1 + work // _SHARED))
+        step = 2 * _PART // (arrays[-1].itemsize * entries)
+        # an odd number of lines of the cache, or rows would have the same places in it
+        step = max(_COLUMNS, step // 16 * 16 + 8)
+        if _CREW.share(shared, count, length, (*arrays, step)):
             kernel(*arrays)  # raises what the part raised
 
     return call

@@ -70,7 +70,8 @@ def threaded_plan(
     found = variants(_prepared(outputs))
     made = _planned(name, arguments, outputs, found)
     nodes = found[0].nodes
-    if shared := parts(nodes, arguments):
+    columns = partial(_planned, f"{name}_columns", arguments, outputs, found, (), fuse)
+    if shared := parts(nodes, arguments, columns):
         return dataclasses.replace(made, parts=shared)
     if added := _sums(made, nodes, arguments):
         return dataclasses.replace(made, sums=added)

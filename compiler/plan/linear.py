@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from derivatrix.compiler import ir
-from derivatrix.compiler.kernels import blas, cholesky, lu, sylvester, triangular
+from derivatrix.compiler.kernels import abreast, blas, cholesky, lu, sylvester, triangular
 from derivatrix.compiler.plan.associate import is_inverse
 
 Kernel = Callable[..., bool | None]
@@ -82,6 +82,35 @@ TRIANGULAR = {
     )
     for fact in ("lower", "upper")
 }
+LU_ABREAST = Solver(
+    abreast.lu_factor_abreast,
+    True,
+    abreast.lu_invertible_abreast,
+    LU.failure,
+    abreast.lu_solve_abreast,
+    abreast.lu_solve_abreast,
+    abreast.lu_inverse_abreast,
+    {
+        "det": abreast.lu_det_abreast,
+        "logdet": abreast.lu_logdet_abreast,
+        "logabsdet": abreast.lu_logabsdet_abreast,
+    },
+)
+CHOLESKY_ABREAST = Solver(
+    abreast.cholesky_factor_abreast,
+    False,
+    None,
+    CHOLESKY.failure,
+    abreast.cholesky_solve_abreast,
+    abreast.cholesky_solve_abreast,
+    abreast.cholesky_inverse_abreast,
+    {
+        "det": abreast.cholesky_det_abreast,
+        "logdet": abreast.cholesky_logdet_abreast,
+        "logabsdet": abreast.cholesky_logdet_abreast,
+    },
+    symmetric=True,
+)
 FACTORED = frozenset({"inv", *LU.reductions})
 """Operations that stand on a factorisation of their argument."""
 
@@ -90,8 +119,11 @@ BY_SCHUR_FORMS = frozenset({"solve_sylvester", "solve_continuous_lyapunov"})
 """Operations that stand on the Schur forms of their arguments but the last."""
 
 
-def choose_solver(known: frozenset[str], stacked: bool) -> Solver:
-    """The cheapest way that is right for a matrix, or a stack of them, by the facts about it."""
+def choose_solver(known: frozenset[str], stacked: bool, abreast: bool = False) -> Solver:
+    """The cheapest way that is right for a matrix, or a stack of them, by the facts about it;
+    abreast: whether the stack is the last axis in memory."""
+    if abreast:
+        return CHOLESKY_ABREAST if "spd" in known else LU_ABREAST
     for fact in ("lower", "upper"):
         if fact in known:
             return TRIANGULAR[fact]
@@ -136,12 +168,14 @@ def match_solve(einsum: ir.Einsum) -> Solve | None:
 def helper_names(roots: Iterable[ir.Node]) -> set[str]:
     """The names of the helper kernels that a plan of these nodes may call."""
     kernels = [
+        abreast.samples_first,
+        abreast.samples_last,
         blas.structured_gemm,
         blas.symmetric_gemm,
         sylvester.schur,
         sylvester.schur_sylvester,
     ]
-    for solver in (LU, LU_STACK, CHOLESKY, *TRIANGULAR.values()):
+    for solver in (LU, LU_STACK, LU_ABREAST, CHOLESKY, CHOLESKY_ABREAST, *TRIANGULAR.values()):
         kernels += [solver.solve_rows, solver.solve_columns, solver.inverse]
         kernels += solver.reductions.values()
         others = (solver.factor, solver.invertible, solver.solve_few)

@@ -62,7 +62,11 @@ class View:
     @property
     def natural(self) -> bool:
         """Whether the axes are in the node's own order."""
-        return not self.local and self.axes == tuple(range(len(self.buffer.shape)))
+        return self.ordered(range(len(self.buffer.shape)))
+
+    def ordered(self, order: Sequence[int]) -> bool:
+        """Whether the axes come in this order (axis numbers) in memory."""
+        return not self.local and self.axes == tuple(map(order.index, range(len(order))))
 
 
 class Builder:

@@ -3,26 +3,41 @@ part of the samples can be computed at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import sympy
 
 from derivatrix.compiler import ir
+from derivatrix.compiler.plan.linear import FACTORED
+from derivatrix.compiler.plan.memory import entries
 from derivatrix.compiler.plan.samples import (
     added,
     counts,
     divisible,
     rounded,
     sample_by_sample,
+    suits_columns,
     work,
 )
 from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.steps import Parts
+from derivatrix.compiler.plan.steps import Columns, Parts, Plan
+
+LEAST_SYSTEMS = 16
+"""How many systems of equations are worth to be solved side by side."""
+ENTRIES = 24
+"""How many numbers each may take in memory for each of them: products within a sample by BLAS are
+faster where there are few and large ones."""
+MOST_ENTRIES = 3000
+"""How many it may take at all: some have to be in the cache together."""
 
 
-def parts(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Parts | None:
+def parts(
+    roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf], columns: Callable[[sympy.Symbol], Plan]
+) -> Parts | None:
     """How arguments are cut along their first axis so that a kernel computes a part of each of its
-    outputs from a part of them; None where it does not. `roots` are associated products."""
+    outputs from a part of them; None where it does not. `roots` are associated products;
+    `columns` makes the kernel that has the samples last in memory."""
     samples = roots[0].shape[0] if roots and roots[0].shape else None
     if samples is None or not samples.is_Symbol:
         return None
@@ -39,4 +54,25 @@ def parts(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Parts | Non
     works = [work(node) for node in nodes]
     total = sympy.Add(*works, *(product(root.shape) for root in roots))
     fixed = any(part.free_symbols and not part.has(samples) for part in works)
-    return Parts(sliced, rounded(sympy.expand(total)), fixed)
+    made = Parts(sliced, rounded(sympy.expand(total)), fixed)
+    if fixed or not _are_solved(nodes, samples):
+        return made
+    kernel = replace(columns(samples), parts=made)
+    each = entries(kernel).coeff(samples, 1)
+    return replace(
+        made, columns=Columns(kernel, samples, each, LEAST_SYSTEMS, ENTRIES, MOST_ENTRIES)
+    )
+
+
+def _are_solved(nodes: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
+    """Whether there is a system of equations of each sample, of any size, and everything can be
+    computed with the samples last in memory."""
+    operations = [node for node in nodes if isinstance(node, ir.Apply) and samples in node.stack]
+    factored = [node for node in operations if node.operation.name in FACTORED]
+    others = [node for node in operations if node not in factored]
+    sizes = sympy.Tuple(*(size for node in factored for size in node.arguments[0][0].shape[1:]))
+    return (
+        bool(sizes.free_symbols)
+        and all(node.stack == (samples,) for node in factored)
+        and all(suits_columns(node, samples) for node in others)
+    )

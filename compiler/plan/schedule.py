@@ -12,6 +12,7 @@ import sympy
 from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.kernels import sylvester
+from derivatrix.compiler.kernels.abreast import samples_first, samples_last
 from derivatrix.compiler.operations.registry import Equation
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.failures import failure_text, written
@@ -73,14 +74,36 @@ class Scheduler:
         self._halved: set[ir.Node] = set()
         """Products one of whose factors is packed already."""
         self._samples = samples
-        for leaf in arguments if samples is not None else ():
-            if leaf.ndim > 1 and samples in leaf.shape and self._uses[leaf]:
-                self._views[leaf] = self._copied(leaf, self._preferred(leaf))
+        for leaf in arguments:
+            if self._uses[leaf] and self._is_turned(leaf):
+                own = self._fresh(leaf.shape, _first_last(leaf.ndim))
+                self._turn(samples_last, leaf, self._views[leaf], own)
+                self._views[leaf] = own
 
     def output(self, node: ir.Node, view: View) -> None:
-        """Compute `node` into an output; later readers find it there."""
+        """Compute `node` into an output; later readers find it there, or in work memory."""
+        if self._is_turned(node):
+            own = self._place(node)
+            if own.ordered(_first_last(node.ndim)):
+                self._turn(samples_first, node, own, view)
+            else:
+                self._dense(node, view)
+            return
         self._compute(node, view)
         self._views.setdefault(node, view)
+
+    def _is_turned(self, node: ir.Node) -> bool:
+        """Whether the samples come last in work memory, but first in arguments and outputs."""
+        return node.ndim > 1 and self._samples in node.shape
+
+    def _turn(self, kernel: Callable[..., None], node: ir.Node, source: View, target: View) -> None:
+        entries = product(node.shape[1:])
+        shapes = [
+            (*node.shape[:1], entries) if view.natural else (entries, *node.shape[:1])
+            for view in (source, target)
+        ]
+        operands = map(Operand, (source.buffer, target.buffer), shapes)
+        self._call("the samples' place in memory", kernel, *operands)
 
     # Places
 
@@ -119,9 +142,11 @@ class Scheduler:
 
     def _preferred(self, node: ir.Node) -> Sequence[int]:
         """The order of axes that suits how a node is computed, else how it is read."""
-        if self._samples is not None and self._samples in node.shape:
-            return sorted(range(node.ndim), key=lambda axis: node.shape[axis] == self._samples)
         solve = self._solved(node) if isinstance(node, ir.Einsum) else None
+        if self._samples is not None and self._samples in node.shape:
+            first = None if solve is None else solve.solved
+            ranks = [(size == self._samples, axis != first) for axis, size in enumerate(node.shape)]
+            return sorted(range(node.ndim), key=ranks.__getitem__)
         if solve is not None:
             return _solve_order(node, solve)
         return self._read_as.get(node, range(node.ndim))
@@ -130,6 +155,10 @@ class Scheduler:
         sizes = tuple(shape[axis] for axis in order) or (sympy.S.One,)
         buffer = Buffer(self._names.numbered("t"), sizes, kind=kind)
         return View(buffer, tuple(list(order).index(axis) for axis in range(len(shape))))
+
+    def _abreast(self, node: ir.Einsum, stack: ir.Labels) -> bool:
+        """Whether a stack of matrices is one of the samples, which come last in memory."""
+        return self._samples in [node.sizes[label] for label in stack]
 
     # Computing
 
@@ -216,7 +245,7 @@ class Scheduler:
         groups = matrices.groups(node)
         if solve is not None:
             self._solve(node, solve, view, accumulate)
-        elif groups is not None:
+        elif groups is not None and self._samples not in node.sizes:
             self._gemm(node, groups, view, accumulate)
         else:
             self._reduce(node, view, accumulate)
@@ -432,21 +461,28 @@ class Scheduler:
             view = self._copied(node, range(node.ndim))
         return _operand(view.buffer, node.shape, core)
 
+    def _fresh_stack(self, shape: Shape, core: int, kind: str = "real") -> tuple[View, Operand]:
+        """A place for a stack of arrays of the last `core` axes; the samples come last."""
+        if self._samples not in shape:
+            view = self._fresh(shape, range(len(shape)), kind)
+            return view, _operand(view.buffer, shape, core)
+        view = self._fresh(shape, _first_last(len(shape)), kind)
+        return view, Operand(view.buffer, view.buffer.shape)
+
     def _factorised(self, node: ir.Apply) -> Factorisation:
         """The factorisation of the argument of an inverse or a determinant, made once."""
         matrix = _broadcast(*node.arguments[0], node.stack)
         if matrix not in self._factored:
-            method = linear.choose_solver(self._facts(matrix), stacked=matrix.ndim > 2)
+            abreast = self._samples in node.stack
+            method = linear.choose_solver(self._facts(matrix), matrix.ndim > 2, abreast)
             if method.factor is None:
                 operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
             else:
-                view = self._fresh(matrix.shape, range(matrix.ndim))
+                view, factors = self._fresh_stack(matrix.shape, 2)
                 self._compute(matrix, view)
-                operands = (_operand(view.buffer, matrix.shape, 2),)
+                operands = (factors,)
                 if method.pivots:
-                    shape = matrix.shape[:-1]
-                    pivots = self._fresh(shape, range(len(shape)), kind="integer")
-                    operands = (*operands, _operand(pivots.buffer, shape, 1))
+                    operands = (factors, self._fresh_stack(matrix.shape[:-1], 1, "integer")[1])
                 failure = "" if method.invertible else failure_text(node, method.failure)
                 self._call("factorise", method.factor, *operands, failure=failure)
             self._factored[matrix] = method, operands
@@ -465,11 +501,14 @@ class Scheduler:
     def _solve(self, node: ir.Einsum, solve: linear.Solve, view: View, accumulate: bool) -> None:
         output = tuple(range(node.ndim))
         order = () if view.local else matrices.axes_order(view, output)
+        if abreast := self._abreast(node, solve.stack):
+            order = order[-1:] + order[:-1]
         depth = len(solve.stack)
         inner = order[depth:]
-        fits = order[:depth] == solve.stack and inner and solve.solved in (inner[0], inner[-1])
-        if accumulate or not fits:
-            self._through(node, view, _solve_order(node, solve), accumulate)
+        ends = inner[:1] if abreast else (inner[:1] + inner[-1:])
+        if accumulate or order[:depth] != solve.stack or solve.solved not in ends:
+            best = self._preferred(node) if abreast else _solve_order(node, solve)
+            self._through(node, view, best, accumulate)
             return
         method, factors = self._inverted(solve.inverse)
         labels = [solve.contracted if label == solve.solved else label for label in output]
@@ -478,7 +517,7 @@ class Scheduler:
             [solve.right], labels, node.coefficient, sizes={label: sizes[label] for label in labels}
         )
         self._compute(right, view)
-        by_rows = inner[-1] == solve.solved
+        by_rows = inner[-1] == solve.solved and not abreast
         others = tuple(node.sizes[label] for label in inner if label != solve.solved)
         size = node.sizes[solve.solved]
         matrix = (product(others), size) if by_rows else (size, product(others))
@@ -487,7 +526,7 @@ class Scheduler:
         kernel = method.solve_rows if by_rows else method.solve_columns
         if by_rows and method.solve_few is not None and is_small(matrix[0]):
             kernel = method.solve_few
-        target = Operand(view.buffer, (stack, *matrix))
+        target = Operand(view.buffer, (*matrix, stack) if abreast else (stack, *matrix))
         self._call("solve", kernel, *factors, target, *flags)
 
     def _call(
@@ -502,15 +541,19 @@ class Scheduler:
     # Operations
 
     def _apply(self, node: ir.Apply, view: View, accumulate: bool) -> None:
-        if self._samples is not None and self._samples in node.stack:
+        name = node.operation.name
+        abreast = self._samples in node.stack
+        if abreast and name not in linear.FACTORED:
             self._columns(node, view, accumulate)
             return
-        if accumulate or (not view.natural and node.ndim):
-            self._through(node, view, range(node.ndim), accumulate)
+        order = _first_last(node.ndim) if abreast else tuple(range(node.ndim))
+        if accumulate or (node.ndim and not view.ordered(order)):
+            self._through(node, view, order, accumulate)
             return
         core = node.ndim - len(node.stack)
         target = _operand(view.buffer, node.shape, core)
-        name = node.operation.name
+        if abreast:
+            target = Operand(view.buffer, view.buffer.shape)
         if name == "inv":
             method, factors = self._inverted(node)
             self._call("invert", method.inverse, *factors, target, *method.flags)
@@ -623,6 +666,11 @@ def _covered(node: ir.Einsum, constraints: Sequence[Constraint], loops: Sequence
         for label in ((axis,) if axis in loops else merged.get(axis, (axis,)))
     ]
     return len(set(sources)) == len(sources) and set(sources) <= set(loops)
+
+
+def _first_last(ndim: int) -> tuple[int, ...]:
+    """The order of axes with the first one last."""
+    return (*range(1, ndim), 0)
 
 
 def _operand(buffer: Buffer, shape: Shape, core: int) -> Operand:

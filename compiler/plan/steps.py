@@ -381,11 +381,30 @@ class Parts:
     sliced: which arguments are cut, as all outputs are.
     work: about how many operations it takes, by the sizes.
     fixed: whether each part does work that does not become less with its length.
+    columns: the kernel that has the samples last in memory; None where that gains nothing.
     """
 
     sliced: tuple[bool, ...]
     work: sympy.Expr
     fixed: bool
+    columns: Columns | None = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A kernel that has the samples last in memory.
+
+    samples: their number; entries: how many numbers each takes in memory, by the sizes.
+    least: how many samples are worth it; each: how many numbers a sample may take for each of them;
+    most: how many at all.
+    """
+
+    kernel: Plan
+    samples: sympy.Symbol
+    entries: sympy.Expr
+    least: int
+    each: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -470,8 +489,10 @@ class Plan:
     @property
     def inner(self) -> tuple[Plan, ...]:
         """The plans of the kernels that belong to this one: those that it chooses from, and those
-        for parts of sums."""
-        added = (self.sums.part, self.sums.rest) if self.sums else ()
+        for parts of the samples."""
+        added = [self.sums.part, self.sums.rest] if self.sums else []
+        if self.parts and self.parts.columns:
+            added.append(self.parts.columns.kernel)
         return (*self.variants, *(each for plan in added for each in (*plan.variants, plan)))
 
     @property

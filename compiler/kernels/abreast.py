@@ -1,0 +1,265 @@
+"""Many small systems of equations side by side in memory: the last axis counts the matrices, and
+loops along it are the innermost ones.
+
+Cholesky's factor has the reciprocals of its diagonal in place of it; the factors of LU with partial
+pivoting are the rows' own, L below the diagonal and U from there on.
+"""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+
+from derivatrix.compiler.kernels.base import compiled
+
+COPIED = 8
+"""How many samples are copied together: so many entries are a line of the cache."""
+
+
+@compiled()
+def samples_last(first, out):
+    """out (entries, samples) = the transpose of `first` (samples, entries)."""
+    samples, entries = first.shape
+    whole = samples // COPIED * COPIED
+    for start in range(0, whole, COPIED):
+        for i in range(entries):
+            for s in range(COPIED):
+                out[i, start + s] = first[start + s, i]
+    for i in range(entries):
+        for s in range(whole, samples):
+            out[i, s] = first[s, i]
+
+
+@compiled()
+def samples_first(last, out):
+    """out (samples, entries) = the transpose of `last` (entries, samples)."""
+    entries, samples = last.shape
+    whole = samples // COPIED * COPIED
+    for start in range(0, whole, COPIED):
+        for i in range(entries):
+            for s in range(COPIED):
+                out[start + s, i] = last[i, start + s]
+    for i in range(entries):
+        for s in range(whole, samples):
+            out[s, i] = last[i, s]
+
+
+@compiled()
+def cholesky_factor_abreast(lower):
+    """Factor each matrix lower[:, :, s] of (n, n, stack) in place; what is above the diagonal
+    stays. False where one is not positive definite."""
+    n, _, stack = lower.shape
+    for j in range(n):
+        for k in range(j):
+            for s in range(stack):
+                lower[j, j, s] -= lower[j, k, s] * lower[j, k, s]
+        failed = 0
+        for s in range(stack):
+            failed += lower[j, j, s] <= 0
+            lower[j, j, s] = 1 / np.sqrt(lower[j, j, s])
+        if failed > 0:
+            return False
+        for i in range(j + 1, n):
+            for k in range(j):
+                for s in range(stack):
+                    lower[i, j, s] -= lower[i, k, s] * lower[j, k, s]
+            for s in range(stack):
+                lower[i, j, s] *= lower[j, j, s]
+    return True
+
+
+@compiled()
+def cholesky_solve_abreast(lower, b):
+    """Replace each column x of b[:, :, s], of (n, columns, stack), by inv(A) x."""
+    n, columns, stack = b.shape
+    for i in range(n):
+        for k in range(i):
+            for c in range(columns):
+                for s in range(stack):
+                    b[i, c, s] -= lower[i, k, s] * b[k, c, s]
+        for c in range(columns):
+            for s in range(stack):
+                b[i, c, s] *= lower[i, i, s]
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            for c in range(columns):
+                for s in range(stack):
+                    b[i, c, s] -= lower[k, i, s] * b[k, c, s]
+        for c in range(columns):
+            for s in range(stack):
+                b[i, c, s] *= lower[i, i, s]
+
+
+@compiled()
+def cholesky_inverse_abreast(lower, out):
+    """out (n, n, stack) = the inverse of each factored matrix."""
+    identities(out)
+    cholesky_solve_abreast(lower, out)
+
+
+@compiled()
+def identities(out):
+    """Each out[:, :, s] = the identity."""
+    n, _, stack = out.shape
+    for i in range(n):
+        for j in range(n):
+            for s in range(stack):
+                out[i, j, s] = i == j
+
+
+@compiled()
+def cholesky_det_abreast(lower, out):
+    """out (stack,) = the determinant of each factored matrix."""
+    n, _, stack = lower.shape
+    for s in range(stack):
+        out[s] = 1
+    for i in range(n):
+        for s in range(stack):
+            out[s] /= lower[i, i, s] * lower[i, i, s]
+
+
+@compiled()
+def cholesky_logdet_abreast(lower, out):
+    """out (stack,) = log of the determinant of each factored matrix."""
+    n, _, stack = lower.shape
+    for s in range(stack):
+        out[s] = 0
+    for i in range(n):
+        for s in range(stack):
+            out[s] -= 2 * np.log(lower[i, i, s])
+
+
+@compiled()
+def lu_factor_abreast(lu, pivots):
+    """Factor each matrix lu[:, :, s] of (n, n, stack) in place, pivots (n, stack); a zero pivot
+    stays and means det = 0."""
+    n, _, stack = lu.shape
+    largest = np.empty(stack, lu.dtype)
+    for k in range(n):
+        for s in range(stack):
+            pivots[k, s] = k
+            largest[s] = abs(lu[k, k, s])
+        for i in range(k + 1, n):
+            for s in range(stack):
+                size = abs(lu[i, k, s])
+                better = size > largest[s]
+                largest[s] = size if better else largest[s]
+                pivots[k, s] = i if better else pivots[k, s]
+        exchange_abreast(pivots, lu, k)
+        for i in range(k + 1, n):
+            for s in range(stack):
+                lu[i, k, s] /= lu[k, k, s] if largest[s] > 0 else lu.dtype.type(1)
+            for j in range(k + 1, n):
+                for s in range(stack):
+                    lu[i, j, s] -= lu[i, k, s] * lu[k, j, s]
+
+
+@compiled()
+def exchange_abreast(pivots, b, k):
+    """Exchange row k of each b[:, :, s] for the row that pivots[k, s] names."""
+    _, columns, stack = b.shape
+    for s in range(stack):
+        other = pivots[k, s]
+        if other != k:
+            for j in range(columns):
+                kept = b[k, j, s]
+                b[k, j, s] = b[other, j, s]
+                b[other, j, s] = kept
+
+
+@compiled()
+def lu_invertible_abreast(lu):
+    """Whether no factored matrix lu[:, :, s] of (n, n, stack) is singular."""
+    n, _, stack = lu.shape
+    zeros = 0
+    for i in range(n):
+        for s in range(stack):
+            zeros += lu[i, i, s] == 0
+    return zeros == 0
+
+
+@compiled()
+def lu_solve_abreast(lu, pivots, b, transposed):
+    """Replace each column x of b[:, :, s], of (n, columns, stack), by inv(A) x, or by inv(A)' x."""
+    n = b.shape[0]
+    if transposed:
+        forward_abreast(lu, b, True)
+        backward_abreast(lu, b, True)
+        for k in range(n - 1, -1, -1):
+            exchange_abreast(pivots, b, k)
+    else:
+        for k in range(n):
+            exchange_abreast(pivots, b, k)
+        forward_abreast(lu, b, False)
+        backward_abreast(lu, b, False)
+
+
+@compiled()
+def forward_abreast(lu, b, upper):
+    """Replace each column x of b[:, :, s] by inv(L) x, or by inv(U)' x."""
+    n, columns, stack = b.shape
+    for i in range(n):
+        for k in range(i):
+            row, column = (k, i) if upper else (i, k)
+            for c in range(columns):
+                for s in range(stack):
+                    b[i, c, s] -= lu[row, column, s] * b[k, c, s]
+        for c in range(columns if upper else 0):
+            for s in range(stack):
+                b[i, c, s] /= lu[i, i, s]
+
+
+@compiled()
+def backward_abreast(lu, b, lower):
+    """Replace each column x of b[:, :, s] by inv(U) x, or by inv(L)' x."""
+    n, columns, stack = b.shape
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            row, column = (k, i) if lower else (i, k)
+            for c in range(columns):
+                for s in range(stack):
+                    b[i, c, s] -= lu[row, column, s] * b[k, c, s]
+        for c in range(0 if lower else columns):
+            for s in range(stack):
+                b[i, c, s] /= lu[i, i, s]
+
+
+@compiled()
+def lu_inverse_abreast(lu, pivots, out):
+    """out (n, n, stack) = the inverse of each factored matrix."""
+    identities(out)
+    lu_solve_abreast(lu, pivots, out, False)
+
+
+@compiled()
+def lu_det_abreast(lu, pivots, out):
+    """out (stack,) = the determinant of each factored matrix."""
+    n, _, stack = lu.shape
+    for s in range(stack):
+        out[s] = 1
+    for i in range(n):
+        for s in range(stack):
+            out[s] *= lu[i, i, s] if pivots[i, s] == i else -lu[i, i, s]
+
+
+@compiled()
+def lu_logabsdet_abreast(lu, pivots, out):
+    """out (stack,) = log of the absolute value of the determinant."""
+    n, _, stack = lu.shape
+    for s in range(stack):
+        out[s] = 0
+    for i in range(n):
+        for s in range(stack):
+            out[s] += np.log(abs(lu[i, i, s]))
+
+
+@compiled()
+def lu_logdet_abreast(lu, pivots, out):
+    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+    n, _, stack = lu.shape
+    lu_logabsdet_abreast(lu, pivots, out)
+    for s in range(stack):
+        negative = False
+        for i in range(n):
+            negative ^= (lu[i, i, s] < 0) != (pivots[i, s] != i)
+        if negative and out[s] > -np.inf:
+            out[s] = np.nan
