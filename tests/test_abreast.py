@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+import numpy as np
 import pytest
 
 import derivatrix as dx
@@ -33,6 +36,109 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_plans(name: str, kind: str) -> None:
     """The kernel for many samples makes what the usual one makes, and what the graph says."""
-    columns = kernel_plan(FUNCTIONS[name].derivatives, kind).parts
-    assert columns is not None and columns.columns is not None
-    check_plain(FUNCTIONS[name], kind, {"batch": 7, "n": 4, "k": 3}, 1e-9)
+    made = kernel_plan(FUNCTIONS[name].derivatives, kind).parts
+    assert made is not None and made.columns is not None
+    check_plain(FUNCTIONS[name], kind, {"batch": 11, "n": 4, "k": 3}, 1e-9)
+
+
+def test_where_it_is_not_done() -> None:
+    """Systems of literal sizes are written out, shared ones solved once; BLAS multiplies what
+    has no systems; an operation may have no such kernel."""
+    small = dx.matrix("A", 3, 3)
+    for function in (
+        dx.function("f", [small], dx.inv(small), batch=[small]),
+        dx.function("f", [R, x], dx.solve(R, x), batch=[x]),
+        dx.function("f", [A, B], A @ B, batch=[A, B]),
+        dx.function("f", [S, x], dx.expm(S) @ dx.solve(S, x), batch=[S, x]),
+    ):
+        made = kernel_plan(function.derivatives, "value").parts
+        assert made is not None and made.columns is None
+
+
+@pytest.fixture(scope="module")
+def solving() -> ModuleType:
+    return dx.compile(FUNCTIONS["vector"])
+
+
+@pytest.fixture(scope="module")
+def positive() -> ModuleType:
+    return dx.compile(FUNCTIONS["positive"])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [1, 2, 5, 16])
+@pytest.mark.parametrize("samples", [0, 1, 15, 16, 31, 72, 75, 500])
+def test_compiled(solving: ModuleType, samples: int, size: int, dtype: type) -> None:
+    """Any number of samples, with rows that have to be exchanged."""
+    generator = np.random.default_rng(samples + size)
+    matrices = generator.normal(size=(samples, size, size)) + 2 * np.eye(size)[::-1]
+    vectors, cotangents = generator.normal(size=(2, samples, size))
+    tolerance = 1e-8 if dtype is np.float64 else 2e-2
+    arguments = [array.astype(dtype) for array in (matrices, vectors, cotangents)]
+    expected = np.linalg.solve(matrices, vectors[..., None])[..., 0]
+    adjoint = np.linalg.solve(matrices.transpose(0, 2, 1), cotangents[..., None])[..., 0]
+    for _ in range(2):  # as it is called at first, and when it is compiled
+        value, found = solving.value(*arguments[:2]), solving.vjp(*arguments)
+        assert value.dtype == found.A.dtype == dtype
+        scale = tolerance * max(1, np.abs(expected).max(initial=0), np.abs(adjoint).max(initial=0))
+        np.testing.assert_allclose(value, expected, atol=scale)
+        np.testing.assert_allclose(found.x, adjoint, atol=scale)
+        by_matrix = -adjoint[:, :, None] * expected[:, None, :]
+        np.testing.assert_allclose(
+            found.A, by_matrix, atol=scale * max(1, np.abs(adjoint).max(initial=0))
+        )
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("position", [0, 2999])
+def test_one_that_fails(
+    solving: ModuleType,
+    positive: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    position: int,
+    threads: int,
+) -> None:
+    """One sample without a solution is found, whoever comes upon it."""
+    matrices = np.broadcast_to(np.eye(8), (3000, 8, 8)).copy()
+    vectors = np.ones((3000, 8))
+    for module in (solving, positive):
+        monkeypatch.setattr(module, "_THREADS", threads)
+        monkeypatch.setattr(module, "_CREW", module._Crew())
+    np.testing.assert_array_equal(solving.value(matrices, vectors), vectors)
+    np.testing.assert_allclose(positive.value(matrices, vectors), 9)
+    matrices[position, 3, 3] = 0
+    with pytest.raises(np.linalg.LinAlgError, match="the matrix is singular"):
+        solving.value(matrices, vectors)
+    matrices[position, 3, 3] = -1
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        positive.value(matrices, vectors)
+    np.testing.assert_allclose(
+        solving.value(matrices, vectors)[position], np.where(np.arange(8) == 3, -1, 1)
+    )
+
+
+def test_what_is_not_a_number_stays(solving: ModuleType, positive: ModuleType) -> None:
+    """As with few samples, only the sample that has it is nan."""
+    matrices, vectors = np.broadcast_to(np.eye(4), (40, 4, 4)).copy(), np.ones((40, 4))
+    matrices[7, 2, 1] = matrices[7, 1, 2] = np.nan
+    for module in (solving, positive):
+        found = module.value(matrices, vectors)
+        np.testing.assert_array_equal(
+            np.isnan(found[:12]), np.isnan(module.value(matrices[:12], vectors[:12]))
+        )
+        assert np.isfinite(np.delete(found, 7, axis=0)).all()
+
+
+def test_determinants_have_signs() -> None:
+    generator = np.random.default_rng(0)
+    matrices = generator.normal(size=(50, 5, 5))
+    expected = np.linalg.det(matrices)
+    assert (expected < 0).any() and (expected > 0).any()
+    np.testing.assert_allclose(
+        dx.compile(FUNCTIONS["determinant"]).value(matrices), expected, rtol=1e-9
+    )
+    logarithm = dx.compile(dx.function("f", [A], dx.logdet(A), batch=[A])).value(matrices)
+    np.testing.assert_allclose(np.exp(logarithm[expected > 0]), expected[expected > 0], rtol=1e-9)
+    assert np.isnan(logarithm[expected < 0]).all()
+    singular = np.zeros((50, 3, 3))
+    np.testing.assert_array_equal(dx.compile(FUNCTIONS["determinant"]).value(singular), 0)

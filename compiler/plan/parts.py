@@ -28,7 +28,7 @@ LEAST_SYSTEMS = 16
 ENTRIES = 24
 """How many numbers each may take in memory for each of them: products within a sample by BLAS are
 faster where there are few and large ones."""
-MOST_ENTRIES = 3000
+MOST_ENTRIES = 4500
 """How many it may take at all: some have to be in the cache together."""
 
 
