@@ -92,9 +92,12 @@ def emit(module: ModuleDescription) -> str:
         sources.add(parts, "add_onto")
     usual = [function.plan for function in module.everything]
     columns = [plan.parts.columns.kernel for plan in usual if plan.parts and plan.parts.columns]
-    blocks = list(filter(None, map(blocks_text, [*usual, *columns])))
-    texts = [(plan, shared_text(plan, module.name)) for plan in (*usual, *columns)]
-    shared = [(plan, text) for plan, text in texts if text is not None]
+    blocks = list(filter(None, map(blocks_text, usual)))
+    shared = [
+        (plan, text)
+        for plan in (*usual, *columns)
+        if (text := shared_text(plan, module.name, plan in columns)) is not None
+    ]
     if shared:
         sources.add(crew, "part_of")
         sources.add(crew, "share")
@@ -174,6 +177,8 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:
         sources.require("math")
+    if "shaped" in words:
+        sources.add(base, "shaped")
     for name in ("work_arrays", "stream"):
         if name in words:
             sources.add(workspace, name)

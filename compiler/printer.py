@@ -319,7 +319,7 @@ def _operand(operand: Operand) -> str:
     text = f"{operand.buffer.name}[{', '.join(fixed)}]" if fixed else operand.buffer.name
     if operand.buffer.shape[len(fixed) :] == operand.shape:
         return text
-    return f"{text}.reshape({_shape(operand.shape)})"
+    return f"shaped({text}, {tuple_text(map(index, operand.shape))})"
 
 
 class _Statements(Statements):

@@ -249,13 +249,15 @@ def _by_columns(plan: Plan, sizes: _Sizes, passed: str) -> str:
     that is to be called."""
     if plan.sums is not None and plan.sums.least > 1:
         samples, shared = sizes.text(plan.sums.samples), ready_shared(plan)
-        unsuited, step = f"{samples} < {plan.sums.least}", samples
+        unsuited = f"{samples} < {plan.sums.least}"
+        given = f"1, {samples}, {passed}, {samples}"
     elif plan.parts is not None and (columns := plan.parts.columns):
         samples, shared = sizes.text(columns.samples), ready_shared(columns.kernel)
-        unsuited, step = _unsuited(columns, sizes), str(FEW)
+        unsuited = _unsuited(columns, sizes)
+        given = f"1 + {samples} // {FEW}, {samples}, {passed}"
     else:
         return ""
-    return f"{unsuited} or {shared}(_CREW.words, 1, {samples}, {passed}, {step})"
+    return f"{unsuited} or {shared}(_CREW.words, {given})"
 
 
 def _unsuited(columns: Columns, sizes: _Sizes) -> str:

@@ -70,40 +70,23 @@ class BlocksText:
 
 
 def blocks_text(plan: Plan) -> BlocksText | None:
-    """The function for a plan whose samples are computed block by block, if they are."""
-    if plan.sums is not None:
-        sums = plan.sums
-        part, results, totals = sums.part.name, sum(sums.divided), len(sums.shapes)
-        return _blocks(plan.name, part, sums.sliced, sums.whole, results, totals)
-    if plan.parts is None or not plan.short_parts:
+    """The function for a plan that adds up samples block by block, if it does."""
+    if (sums := plan.sums) is None:
         return None
-    return _blocks(plan.name, plan.name, plan.parts.sliced, (), len(plan.outputs), 0)
-
-
-def _blocks(
-    name: str,
-    kernel: str,
-    sliced: tuple[bool, ...],
-    whole: tuple[int, ...],
-    results: int,
-    sums: int,
-) -> BlocksText:
-    """sliced: which arguments are cut; whole: the positions of those that the kernel gets whole
-    besides; results, sums: how many of its outputs come sample by sample, and are added up."""
-    given = [f"given_{number}" for number in range(len(sliced))]
-    made = [f"result_{number}" for number in range(results)]
-    totals = [(f"more_{number}", f"sum_{number}") for number in range(sums)]
+    given = [f"given_{number}" for number in range(len(sums.sliced))]
+    made = [f"result_{number}" for number in range(sum(sums.divided))]
+    totals = [(f"more_{number}", f"sum_{number}") for number in range(len(sums.shapes))]
     cut = [
-        *(f"{a}[start:stop]" if flag else a for a, flag in zip(given, sliced, strict=True)),
-        *(given[position] for position in whole),
+        *(f"{a}[start:stop]" if flag else a for a, flag in zip(given, sums.sliced, strict=True)),
+        *(given[position] for position in sums.whole),
         *(f"{array}[start:stop]" for array in made),
         *(more for more, _ in totals),
     ]
     return BlocksText(
-        f"{name}_blocks",
+        f"{plan.name}_blocks",
         ", ".join([*given, *made, *(total for _, total in totals)]),
         tuple(totals),
-        f"{kernel}({', '.join(cut)})",
+        f"{sums.part.name}({', '.join(cut)})",
     )
 
 
@@ -127,19 +110,20 @@ class SharedText:
     tail: tuple[str, ...] = ()
 
 
-def shared_text(plan: Plan, owner: str) -> SharedText | None:
-    """The function by which threads share the work of a plan, if they do."""
+def shared_text(plan: Plan, owner: str, columns: bool) -> SharedText | None:
+    """The function by which threads share the work of a plan, if they do; columns: whether it has
+    the samples last in memory."""
     if plan.sums is not None:
         return _shared_sums(plan, plan.sums, owner)
     if plan.rows is not None and plan.rows.phases:
         return _shared_rows(plan, plan.rows, owner)
     if plan.parts is None:
         return None
-    codes = "".join("s" if cut else "w" for cut in plan.parts.sliced) + "s" * len(plan.outputs)
-    kernel, given = plan.name, passed(plan)
-    if (blocks := blocks_text(plan)) is not None:
-        kernel, given, codes = blocks.name, f"{given}, step", "w" * len(codes) + "flw"
-    return SharedText(f"{plan.name}_shared", plan.name, given, (), (kernel,), codes, given)
+    cut = [*plan.parts.sliced, *(True for _ in plan.outputs)]
+    part = "S" if columns else "s"
+    codes = "".join(part if flag else "w" for flag in cut)
+    given = passed(plan)
+    return SharedText(f"{plan.name}_shared", plan.name, given, (), (plan.name,), codes, given)
 
 
 def _shared_rows(plan: Plan, rows: Rows, owner: str) -> SharedText:

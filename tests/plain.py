@@ -74,6 +74,7 @@ def plain_kernel(
     scope["require_arrays"] = lambda *_: called.append(made.name)
     scope["require_shapes"] = require_shapes
     scope["stream"] = np.ndarray.__setitem__
+    scope["shaped"] = np.reshape
     scope["border"] = border.py_func
     scope.update(made.constants)
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)

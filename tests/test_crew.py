@@ -77,7 +77,7 @@ def crew() -> Iterator[_Crew]:
 def check_counts(crew: _Crew, count: int, length: int) -> None:
     given, own = np.zeros((length, 2)), np.zeros((count, 3), np.int64)
     whole = np.zeros(count, np.int64)
-    assert not crew.share(count_parts, count, length, (given, own, whole, 2.5))
+    assert not crew.share(count_parts, count, count, length, (given, own, whole, 2.5))
     assert (given == 2.5).all()
     borders = np.arange(count + 1) * length // count
     np.testing.assert_array_equal(own[:, 0], np.diff(borders))
@@ -113,7 +113,7 @@ def test_callers_may_meet(crew: _Crew) -> None:
 
 def check_meeting(crew: _Crew, count: int) -> None:
     started = np.zeros(1, np.int64)
-    assert not crew.share(meet, count, 0, (started,))
+    assert not crew.share(meet, count, count, 0, (started,))
     assert started[0] == count
 
 
@@ -138,7 +138,7 @@ def test_a_caller_with_much_to_do_between(crew: _Crew) -> None:
 def test_a_part_may_fail(crew: _Crew) -> None:
     for count in (3, 4, 9):
         marks = np.zeros(count, np.int64)
-        assert crew.share(fail, count, 0, (marks,)) == (count > 3)
+        assert crew.share(fail, count, count, 0, (marks,)) == (count > 3)
         assert (marks == 1).all()
     check_counts(crew, 3, 10)
 

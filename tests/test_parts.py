@@ -91,23 +91,33 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel_plan(layer, "jvp").short_parts
     assert not kernel_plan(solved, "value").short_parts
     assert not kernel_plan(Derivatives(inverse), "vjp").short_parts
-    asked = []
+    asked: list[int] = []
 
     def shared(words: np.ndarray, count: int, length: int, *given: Any) -> bool:
-        asked.append((count, length, *given[3:]))
+        assert (length, len(given)) == (10, 3)
+        asked.append(count)
         return False
+
+    def whole(*given: Any) -> None:
+        asked.append(1)
 
     monkeypatch.setattr(parts, "_PART", 7 * 64)
     monkeypatch.setattr(parts, "_THREADS", 1)
     given, out = np.arange(40.0).reshape(10, 4), np.empty((10, 4))
-    parts._in_parts(None, shared, (True, False), True)(10, given, np.ones(4), out)
-    assert asked.pop() == (1, 10, 7)
-    parts._in_parts(None, shared, (True, False), True)(10, given, np.ones((10, 4)), out)
-    assert asked.pop() == (1, 10, 20)  # what each part reads as a whole is as large
+    parts._in_parts(whole, shared, (True, False), True)(10, given, np.ones(4), out)
+    assert asked.pop() == 2  # of 7 samples at most
+    parts._in_parts(whole, shared, (True, False), True)(10, given, np.ones((10, 4)), out)
+    assert asked.pop() == 1  # what each part reads as a whole is as large
     for threads, work, count in [(2, parts._SHARED, 2), (99, 3 * parts._SHARED, 4), (99, 1e9, 10)]:
         monkeypatch.setattr(parts, "_THREADS", threads)
-        parts._in_parts(None, shared, (True, False), False)(int(work), given, np.ones(4), out)
-        assert asked.pop() == (count, 10)
+        parts._in_parts(whole, shared, (True, False), False)(int(work), given, np.ones(4), out)
+        assert asked.pop() == count
+    monkeypatch.setattr(parts, "_THREADS", 3)
+    parts._in_parts(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
+    assert asked.pop() == 3
+    monkeypatch.setattr(parts, "_PART", 64)
+    parts._in_parts(whole, shared, (True, False), True)(10**7, given, np.ones(4), out)
+    assert asked.pop() == 6  # of two samples at most, as many parts for each thread
 
 
 def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:

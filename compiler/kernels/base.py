@@ -6,7 +6,9 @@ import numpy as np
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.codegen import ll  # type: ignore[attr-defined]
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import get_cython_function_address, intrinsic
+from numba.np import arrayobj
 
 LLVM = cgutils.ir  # type: ignore[attr-defined]
 """What Numba builds code with, which its types do not show."""
@@ -35,6 +37,25 @@ def compiled(**options):
             return njit(error_model="numpy", nogil=True, **options)(function)
 
     return decorate
+
+
+@intrinsic
+def shaped(context, array, shape):
+    """A C-contiguous array as one of another shape. What `reshape` finds out takes longer than many
+    a kernel, and longer to compile."""
+    kind = types.Array(array.dtype, len(shape), "C", readonly=not array.mutable)
+
+    def generate(context, builder, signature, values):
+        given = context.make_array(signature.args[0])(context, builder, values[0])
+        axes = cgutils.unpack_tuple(builder, values[1])
+        steps = [given.itemsize]
+        for length in axes[:0:-1]:
+            steps.insert(0, builder.mul(steps[0], length))
+        made = context.make_array(kind)(context, builder)
+        arrayobj.populate_array(made, given.data, axes, steps, given.itemsize, given.meminfo)
+        return impl_ret_borrowed(context, builder, kind, made._getvalue())
+
+    return kind(array, shape), generate
 
 
 @intrinsic

@@ -38,6 +38,8 @@ HELPERS = 48
 """How many helpers are at it."""
 FAILED = 56
 """1 if a part failed."""
+BORDERS = 8
+"""How many samples that come last in memory begin a line of the cache."""
 WORDS = 64
 """How many numbers the words take."""
 PATIENCE = 1000
@@ -102,11 +104,13 @@ def part_of(context, kernel, codes, given, length, count):
     it needs, which hold until the caller returns.
 
     codes: where the kernel's arguments come from, a letter each. In order from those given: s, an
-    array's part along its first axis, of that length; o, the entry of an array that belongs to the
+    array's part along its first axis, of that length; S, the same, but for the last part a multiple
+    of BORDERS entries; o, the entry of an array that belongs to the
     part; w, the whole. p: the number of the part; n: how many there are; f, l: where it starts and
     stops in that length.
     """
     letters = codes.literal_value
+    unit = BORDERS if "S" in letters else 1
     taken, kinds = iter(given), list[types.Type]()
     for letter in letters:
         if letter in "pnfl":
@@ -137,7 +141,9 @@ def part_of(context, kernel, codes, given, length, count):
         arrays, length, count = (inner.extract_value(data, place) for place in range(3))
 
         def border(number):
-            return inner.sdiv(inner.mul(length, number), count)
+            place = inner.sdiv(inner.mul(length, number), count)
+            at_line = inner.sub(place, inner.srem(place, word(unit)))
+            return inner.select(inner.icmp_signed("==", number, count), length, at_line)
 
         first, last = border(part), border(inner.add(part, word(1)))
         numbers = {"p": part, "n": count, "f": first, "l": last}
@@ -271,17 +277,17 @@ class _Crew:
     def __init__(self):
         self.words, self.helpers = np.zeros(WORDS, np.int64), []
 
-    def share(self, shared, count, length, arguments):
-        """Whether a part failed of what a kernel `shared` does in `count` parts."""
-        if count > 1 and not self.helpers:
+    def share(self, shared, threads, parts, length, arguments):
+        """Whether a part failed of what a kernel `shared` does in parts, by some threads."""
+        if threads > 1 and not self.helpers:
             atexit.register(self.stop)
             if hasattr(os, "register_at_fork"):
                 os.register_at_fork(after_in_child=self.forget)
-        while len(self.helpers) < count - 1:
+        while len(self.helpers) < threads - 1:
             self.helpers.append(_Helper(self.words))
-        for helper in self.helpers[: count - 1]:
+        for helper in self.helpers[: threads - 1]:
             helper.call()
-        return shared(self.words, count, length, *arguments)
+        return shared(self.words, parts, length, *arguments)
 
     def stop(self):
         while self.helpers:

@@ -29,16 +29,12 @@ def _in_parts(kernel, shared, sliced, blocks):
 
     def call(work, *arrays):
         length = arrays[-1].shape[0]
-        count = max(1, min(_THREADS, length, 1 + work // _SHARED))
-        given = arrays
+        threads = parts = max(1, min(_THREADS, length, 1 + work // _SHARED))
         if blocks:
             flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
             whole, divided = _bytes(arrays, [not cut for cut in flags]), _bytes(arrays, flags)
-            given = (*arrays, max(1, max(_PART, 4 * whole) * length // max(1, divided)))
-        elif count == 1:
-            kernel(*arrays)
-            return
-        if _CREW.share(shared, count, length, given):
+            parts = _rounds(threads, length, max(_PART, 4 * whole) * length // max(1, divided))
+        if parts == 1 or _CREW.share(shared, threads, parts, length, arrays):
             kernel(*arrays)  # raises what the part raised
 
     return call
@@ -51,14 +47,17 @@ def _in_columns(kernel, shared):
     def call(entries, work, *arrays):
         """A sample takes about `entries` numbers in memory."""
         length = arrays[-1].shape[0]
-        count = max(1, min(_THREADS, length, 1 + work // _SHARED))
-        step = 2 * _PART // (arrays[-1].itemsize * entries)
-        # an odd number of lines of the cache, or rows would have the same places in it
-        step = max(_COLUMNS, step // 16 * 16 + 8)
-        if _CREW.share(shared, count, length, (*arrays, step)):
+        threads = max(1, min(_THREADS, length, 1 + work // _SHARED))
+        step = max(_COLUMNS, 2 * _PART // (arrays[-1].itemsize * entries))
+        if _CREW.share(shared, threads, _rounds(threads, length, step), length, arrays):
             kernel(*arrays)  # raises what the part raised
 
     return call
+
+
+def _rounds(threads, length, step):
+    """How many parts there are of at most `step` of a length, as many for each thread."""
+    return max(1, min(length, threads * -(-length // (max(1, step) * threads))))
 
 
 def _by_rows(kernel, shared):
@@ -67,7 +66,7 @@ def _by_rows(kernel, shared):
 
     def call(work, *arrays):
         count = min(_THREADS, _WRITERS, 1 + work // _SHARED)
-        if count == 1 or _CREW.share(shared, count, 0, arrays):
+        if count == 1 or _CREW.share(shared, count, count, 0, arrays):
             kernel(*arrays)
 
     return call
@@ -85,7 +84,7 @@ def _by_sums(kernel, shared, sliced, least):
         step = max(_PART, 4 * held) // max(1, arrays[-1].itemsize * entries)
         step = max(least, step, _AGAIN * fixed // max(1, work))
         count = max(1, min(_THREADS, length // step, 1 + work * length // _SHARED))
-        if _CREW.share(shared, count, length, (*arrays, step)):
+        if _CREW.share(shared, count, count, length, (*arrays, step)):
             kernel(*arrays)  # raises what the part raised
 
     return call

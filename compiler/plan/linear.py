@@ -185,4 +185,4 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
             own = node.operation.kernel, node.operation.columns
             kernels += [kernel for kernel in own if kernel is not None]
     flags = ("LOWER", "UPPER", "WHOLE")
-    return {"gemm", "work_arrays", *flags, *(kernel.__name__ for kernel in kernels)}
+    return {"gemm", "shaped", "work_arrays", *flags, *(kernel.__name__ for kernel in kernels)}
