@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.pipeline import kernel_plan
+from tests.identities import IDENTITIES
 from tests.plain import check_plain
+from tests.test_identities import SIZES
 
+KINDS = ["value", "jvp", "jacobian"]
 n, k = dx.dims("n k")
 A, B, x = dx.matrix("A", n, n), dx.matrix("B", n, k), dx.vector("x", n)
 S, R = dx.matrix("S", n, n, structure="spd"), dx.matrix("R", n, n)
@@ -39,6 +43,24 @@ def test_plans(name: str, kind: str) -> None:
     made = kernel_plan(FUNCTIONS[name].derivatives, kind).parts
     assert made is not None and made.columns is not None
     check_plain(FUNCTIONS[name], kind, {"batch": 11, "n": 4, "k": 3}, 1e-9)
+
+
+@pytest.mark.parametrize(
+    "kind", ["vjp", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in KINDS)]
+)
+def test_identities(kind: str) -> None:
+    """All identities with systems of equations, each of their inputs a stack of samples."""
+    checked = 0
+    for identity in IDENTITIES:
+        single = text_function(identity.text, identity.dims, identity.wrt.split())
+        inputs = [dx.Array(leaf) for leaf in single.inputs]
+        expression = dx.Array(single.expression)
+        function = dx.function("f", inputs, expression, batch=inputs, wrt=identity.wrt.split())
+        made = kernel_plan(function.derivatives, kind).parts
+        if made is not None and made.columns is not None:
+            check_plain(function, kind, {**SIZES[0], "batch": 9}, 1e-8)
+            checked += 1
+    assert checked > 30
 
 
 def test_where_it_is_not_done() -> None:
