@@ -16,7 +16,7 @@ from tests.benchmarks.record import Case
 from tests.benchmarks.timing import BLOCK
 from tests.benchmarks.worker import Prepared, serve
 
-LIMIT = 180.0
+LIMIT = 120.0
 """Seconds after which a contestant that does not answer is ended."""
 
 LEAST, MOST = 3, 60
