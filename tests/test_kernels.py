@@ -92,19 +92,26 @@ TRIANGLES = {base.WHOLE: np.asarray, base.LOWER: np.tril, base.UPPER: np.triu}
 
 
 @pytest.mark.parametrize("flags", FLAGS)
-@pytest.mark.parametrize("n", [1, 40, 192, 250])
-def test_symmetric_gemm(n: int, flags: tuple[bool, bool]) -> None:
-    a, s = matrices(np.float64, 30, n), matrices(np.float64, 30, 30)
+@pytest.mark.parametrize(
+    "n, inner", [(1, 30), (40, 30), (97, 500), (192, 30), (250, 300), (530, 90)]
+)
+def test_symmetric_gemm(
+    n: int, inner: int, flags: tuple[bool, bool], precision: tuple[type, float]
+) -> None:
+    real, tolerance = precision
+    a, weights = matrices(real, inner, n), matrices(real, inner, 1)
     left = np.ascontiguousarray(a if flags[0] else a.T)
-    right = (s + s.T) @ a
+    right = weights * a
     right = np.ascontiguousarray(right.T if flags[1] else right)
-    c = np.full((n, n), np.nan)
+    c = np.full((n, n), np.nan, real)
     whole = base.WHOLE, base.WHOLE
     blas.symmetric_gemm(1.0, left, flags[0], right, flags[1], 0.0, c, *whole)
-    np.testing.assert_allclose(c, a.T @ (s + s.T) @ a, rtol=1e-10, atol=1e-10)
-    before = c.copy()
+    expected = a.T @ (weights * a)
+    close = {"rtol": tolerance, "atol": tolerance * np.abs(expected).max()}
+    np.testing.assert_allclose(c, expected, **close)
+    assert np.array_equal(c, c.T) or n < 192
     blas.symmetric_gemm(2.0, left, flags[0], right, flags[1], 1.0, c, *whole)
-    np.testing.assert_allclose(c, 3 * before, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(c, 3 * expected, **close)
 
 
 @pytest.mark.parametrize("flags", FLAGS)

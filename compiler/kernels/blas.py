@@ -17,11 +17,16 @@ from derivatrix.compiler.kernels.base import (
 )
 
 SPLIT = 192
-"""Symmetric products of fewer rows are computed as a whole."""
+"""Symmetric products of fewer rows are computed as a whole, of doubles of half as many."""
 LEAST = 24
 """Products with triangular matrices go by blocks of so many rows at least,"""
 MOST = 16
 """and so many blocks at most."""
+WIDE = 128
+"""Symmetric products go by blocks of about so many rows,"""
+UNPACKED = 1_000_000
+"""or of the least number where a block takes so many multiplications: OpenBLAS then multiplies
+without copies."""
 TILE = 32
 
 GEMM = register("blas", "gemm")
@@ -140,6 +145,11 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
     block = (length + MOST - 1) // MOST
     if block < LEAST:
         block = LEAST
+    if part == LOWER and left == WHOLE and right == WHOLE and LEAST * rows * inner > UNPACKED:
+        count = rows // WIDE if rows // WIDE > 1 else 2
+        if count < 4 and c.itemsize == 8:
+            count = 4
+        block = (rows // count + 8) // 8 * 8
     for start in range(0, length, block):
         stop = start + block if start + block < length else length
         top, bottom, begin, end, first, last = 0, rows, 0, columns, 0, inner
@@ -185,7 +195,8 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
 @compiled()
 def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
     """`structured_gemm` where c comes out symmetric: its lower triangle, and mirrored."""
-    if c.shape[0] < SPLIT and left == WHOLE and right == WHOLE:
+    least = SPLIT if c.itemsize == 4 else SPLIT // 2
+    if c.shape[0] < least and left == WHOLE and right == WHOLE:
         gemm(alpha, a, transpose_a, b, transpose_b, beta, c)
     else:
         structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, LOWER)
