@@ -478,15 +478,24 @@ class Scheduler:
             if method.factor is None:
                 operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
             else:
-                view, factors = self._fresh_stack(matrix.shape, 2)
-                self._compute(matrix, view)
-                operands = (factors,)
+                operands = (self._to_factor(matrix),)
                 if method.pivots:
-                    operands = (factors, self._fresh_stack(matrix.shape[:-1], 1, "integer")[1])
+                    pivots = self._fresh_stack(matrix.shape[:-1], 1, "integer")[1]
+                    operands = (*operands, pivots)
                 failure = "" if method.invertible else failure_text(node, method.failure)
                 self._call("factorise", method.factor, *operands, failure=failure)
             self._factored[matrix] = method, operands
         return self._factored[matrix]
+
+    def _to_factor(self, matrix: ir.Node) -> Operand:
+        """A copy of the matrix to be overwritten; the one with the samples last, where nothing
+        else reads that."""
+        if isinstance(matrix, ir.Leaf) and self._is_turned(matrix) and self._uses[matrix] == 1:
+            own = self._views[matrix].buffer
+            return Operand(own, own.shape)
+        view, operand = self._fresh_stack(matrix.shape, 2)
+        self._compute(matrix, view)
+        return operand
 
     def _inverted(self, node: ir.Apply) -> Factorisation:
         """The factorisation of a matrix whose inverse is needed, found to have one."""
