@@ -88,7 +88,7 @@ def positive() -> ModuleType:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("size", [1, 2, 5, 16])
+@pytest.mark.parametrize("size", [0, 1, 2, 5, 16])
 @pytest.mark.parametrize("samples", [0, 1, 15, 16, 31, 72, 75, 500])
 def test_compiled(solving: ModuleType, samples: int, size: int, dtype: type) -> None:
     """Any number of samples, with rows that have to be exchanged."""

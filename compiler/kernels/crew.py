@@ -104,10 +104,9 @@ def part_of(context, kernel, codes, given, length, count):
     it needs, which hold until the caller returns.
 
     codes: where the kernel's arguments come from, a letter each. In order from those given: s, an
-    array's part along its first axis, of that length; S, the same, but for the last part a multiple
-    of BORDERS entries; o, the entry of an array that belongs to the
-    part; w, the whole. p: the number of the part; n: how many there are; f, l: where it starts and
-    stops in that length.
+    array's part along its first axis, of that length; S, the same, starting at a multiple of
+    BORDERS; o, the entry of an array that belongs to the part; w, the whole. p: the number of the
+    part; n: how many there are; f, l: where it starts and stops in that length.
     """
     letters = codes.literal_value
     unit = BORDERS if "S" in letters else 1

@@ -48,7 +48,7 @@ def _in_columns(kernel, shared):
         """A sample takes about `entries` numbers in memory."""
         length = arrays[-1].shape[0]
         threads = max(1, min(_THREADS, length, 1 + work // _SHARED))
-        step = max(_COLUMNS, 2 * _PART // (arrays[-1].itemsize * entries))
+        step = max(_COLUMNS, 2 * _PART // max(1, arrays[-1].itemsize * entries))
         if _CREW.share(shared, threads, _rounds(threads, length, step), length, arrays):
             kernel(*arrays)  # raises what the part raised
 
