@@ -240,7 +240,7 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
             continue
         for plan, summary in _summaries(function):
             order = f"One order of multiplication for `{function.name}`."
-            texts = [kernel_text(variant, module.name, order) for variant in plan.variants]
+            texts = [kernel_text(each, module.name, order, plan) for each in plan.variants]
             texts.append(kernel_text(plan, module.name, summary))
             work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
             if plan.rows is not None:

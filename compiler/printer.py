@@ -57,10 +57,10 @@ FUNCTIONS = {
 """How Numba spells the operators of `steps.Operate`."""
 
 WIDTH = 92
-REDUCING = '@compiled(fastmath={"reassoc"})'
-EXACT = "@compiled()"
-STRAIGHT = '@compiled(fastmath={"contract", "reassoc"})'
-POLYNOMIAL = '@compiled(fastmath={"contract", "nsz", "reassoc"})'
+REDUCING = 'fastmath={"reassoc"}'
+EXACT = ""
+STRAIGHT = 'fastmath={"contract", "reassoc"}'
+POLYNOMIAL = 'fastmath={"contract", "nsz", "reassoc"}'
 """Sums and products only: nothing but the sign of a result that is zero depends on a zero's."""
 
 
@@ -84,9 +84,11 @@ class KernelText:
     steps: tuple[StepText, ...]
 
 
-def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
+def kernel_text(
+    plan: Plan, owner: str, summary: str, chosen_by: Plan | None = None
+) -> KernelText:
     """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
-    name, for messages."""
+    name, for messages; `chosen_by`: what chooses it among variants, and is compiled with them."""
     steps = _steps(plan, owner)
     shapes = _shapes_checked(plan, owner)
     lines = [*shapes, *(line for step in steps for line in step.lines)]
@@ -102,7 +104,7 @@ def kernel_text(plan: Plan, owner: str, summary: str) -> KernelText:
     if "real" in words:
         head.append(f"real = {outputs[0]}.dtype.type")
     return KernelText(
-        _decorator([step for step in plan.steps if isinstance(step, Nest)]),
+        _decorator(chosen_by or plan, inline=chosen_by is not None),
         plan.name,
         summary,
         passed(plan),
@@ -190,7 +192,15 @@ def _axis(name: str, axis: int) -> sympy.Symbol:
     return sympy.Symbol(f"{name}.shape[{axis}]", integer=True, nonnegative=True)
 
 
-def _decorator(nests: Sequence[Nest]) -> str:
+def _decorator(plan: Plan, inline: bool) -> str:
+    """How a kernel, or one that it chooses, is compiled."""
+    steps = [step for each in (plan, *plan.variants) for step in each.steps]
+    allowed = _allowed([step for step in steps if isinstance(step, Nest)])
+    options = [*(['inline="always"'] if inline else []), *([allowed] if allowed else [])]
+    return f"@compiled({', '.join(options)})"
+
+
+def _allowed(nests: Sequence[Nest]) -> str:
     """What the compiler may do with the sums and products of a kernel."""
     if any(nest.straight for nest in nests):
         used = {each.operator for nest in nests for each in operations(nest.body)}

@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from derivatrix.compiler.kernels.base import LLVM, compiled, short_loop
+from derivatrix.compiler.kernels.base import LLVM, compiled, kept_apart, short_loop
 
 COPIED = 8
 """How many samples are copied together: so many entries are a line of the cache."""
@@ -80,17 +80,6 @@ def quotient(builder, target, a):
 subtract_products = along_samples("subtract_products", minus_product)
 multiply = along_samples("multiply", product)
 divide = along_samples("divide", quotient)
-
-
-@intrinsic
-def kept_apart(context):
-    """Nothing; the function that says it is not compiled again into each of its callers."""
-
-    def generate(context, builder, signature, values):
-        builder.function.attributes.add("noinline")
-        return context.get_dummy_value()
-
-    return types.void(), generate
 
 
 @compiled()

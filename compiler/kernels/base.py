@@ -26,15 +26,20 @@ WHOLE = np.uint8(ord("W"))
 
 
 def compiled(**options):
-    """Numba's njit, with its on-disk cache where there is a place to write one."""
+    """Numba's njit, with its on-disk cache where there is a place to write one.
+
+    `inline="always"` is for what is called in one place of a kernel: else each function on the way
+    there is compiled together with all that it calls.
+    """
+    always = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
 
     def decorate(function):
         # Numba's cached code remembers its module's name, and its files' names only this one
         function.__qualname__ = f"{__name__}.{function.__name__}"
         try:
-            return njit(cache=True, error_model="numpy", nogil=True, **options)(function)
+            return njit(cache=True, **always, **options)(function)
         except RuntimeError:
-            return njit(error_model="numpy", nogil=True, **options)(function)
+            return njit(**always, **options)(function)
 
     return decorate
 
@@ -69,6 +74,17 @@ def short_loop(context, index):
         return context.get_dummy_value()
 
     return types.void(index), generate
+
+
+@intrinsic
+def kept_apart(context):
+    """Nothing; the function that says it is not compiled again into each of its callers."""
+
+    def generate(context, builder, signature, values):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 @intrinsic(prefer_literal=True)

@@ -192,7 +192,7 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
         )
 
 
-@compiled()
+@compiled(inline="always")
 def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
     """`structured_gemm` where c comes out symmetric: its lower triangle, and mirrored."""
     least = SPLIT if c.itemsize == 4 else SPLIT // 2

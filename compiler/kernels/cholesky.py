@@ -94,7 +94,7 @@ def cholesky_solve_columns(lower, b):
             )
 
 
-@compiled()
+@compiled(inline="always")
 def cholesky_inverse(lower, out):
     """out (stack, n, n) = the inverse of each factored matrix: X' X with X the inverse of L."""
     stack, n, _ = lower.shape
@@ -108,7 +108,7 @@ def cholesky_inverse(lower, out):
         mirror(out[s])
 
 
-@compiled()
+@compiled(inline="always")
 def lower_square(x, out):
     """The lower triangle of out (n, n) = X' X for a lower triangular X."""
     n = x.shape[0]
@@ -120,7 +120,7 @@ def lower_square(x, out):
                 out[k, j] += x[i, k] * x[i, j]
 
 
-@compiled()
+@compiled(inline="always")
 def square_by_blocks(x, out):
     """`lower_square` for many rows; what is above the diagonal is overwritten too."""
     n = x.shape[0]

@@ -18,7 +18,7 @@ from derivatrix.compiler.kernels.jets import (
 )
 
 
-@compiled()
+@compiled(inline="always")
 def spared_halvings(terms, halvings):
     """How many of its halvings a matrix can do without, for the approximant of degree 13.
 
@@ -45,7 +45,7 @@ def spared_halvings(terms, halvings):
     return spared
 
 
-@compiled()
+@compiled(inline="always")
 def jet_expm(x, out, first=0):
     """out = the exponential of a jet, from the entry `first` on.
 

@@ -10,7 +10,7 @@ from derivatrix.compiler.kernels.lapack import lapack_gelqf, lapack_orglq
 from derivatrix.compiler.kernels.triangular import triangular_solve_columns
 
 
-@compiled()
+@compiled(inline="always")
 def lower_factor(a, out):
     """out (stack, n, n) = the lower triangular L with L L' = A, zero above the diagonal; only the
     lower triangle of A is read. False where a matrix is not positive definite."""
@@ -22,7 +22,7 @@ def lower_factor(a, out):
     return cholesky_factor(out)
 
 
-@compiled()
+@compiled(inline="always")
 def half_lower(a, out):
     """out (stack, n, n) = the lower triangle of A with half of the diagonal, zero above."""
     stack, n, _ = a.shape

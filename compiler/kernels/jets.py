@@ -12,7 +12,7 @@ directions E_1 ... E_k: it is the top right block of f of the block triangular m
 import numpy as np
 from numba import literal_unroll
 
-from derivatrix.compiler.kernels.base import compiled
+from derivatrix.compiler.kernels.base import compiled, kept_apart
 from derivatrix.compiler.kernels.blas import gemm
 from derivatrix.compiler.kernels.lu import lu_factor, lu_inverse, lu_invertible
 
@@ -50,6 +50,7 @@ def last_entries(results, row, column, out):
 @compiled()
 def jet_multiply(x, y, out, first=0):
     """out = the product of two jets, from the entry `first` on."""
+    kept_apart()
     for s in range(first, x.shape[0]):
         t = s
         kept = 0.0
@@ -86,6 +87,7 @@ def jet_divide(y, x):
 def jet_combine(weights, terms, out):
     """out = the sum of weights[i] * terms[i] over the first len(weights) terms, of which those of
     weight zero are not read."""
+    kept_apart()
     flat, entries = out.reshape(out.size), terms.reshape(len(terms), out.size)
     for start in range(0, flat.size, BLOCK):
         own = flat[start : start + BLOCK]
@@ -100,6 +102,7 @@ def jet_combine(weights, terms, out):
 @compiled()
 def jet_scale(factor, x, out):
     """out = factor * x, from its first entry on if x has fewer."""
+    kept_apart()
     flat, entries = out.reshape(out.size), x.reshape(x.size)
     for i in range(entries.size):
         flat[i] = factor * entries[i]
@@ -108,6 +111,7 @@ def jet_scale(factor, x, out):
 @compiled()
 def largest_column(a):
     """The 1-norm of a matrix; nan if there is one in it."""
+    kept_apart()
     totals = np.zeros(a.shape[1])
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
@@ -119,7 +123,7 @@ def largest_column(a):
     return largest
 
 
-@compiled()
+@compiled(inline="always")
 def log_norm_of_power(a, power):
     """log2 of the 1-norm of abs(a) ** power."""
     n = a.shape[0]

@@ -218,7 +218,7 @@ def lu_solve_columns(lu, pivots, b, transposed):
                 swap_rows(pivots[s], b[s], True)
 
 
-@compiled()
+@compiled(inline="always")
 def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
     stack, n = pivots.shape

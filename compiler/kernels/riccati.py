@@ -122,7 +122,7 @@ def divided_rows(matrix, rows):
     return True
 
 
-@compiled()
+@compiled(inline="always")
 def riccati_start(a, b, q, r, discrete, x):
     """x (1, n, n) = the stabilising solution, up to rounding errors that the subspace makes.
     False where there is none.
@@ -228,7 +228,7 @@ def closed_loop(a, b, q, r, discrete, x, closed, residual):
     return True
 
 
-@compiled()
+@compiled(inline="always")
 def riccati_step(a, b, q, r, discrete, x, step):
     """step (1, n, n) = Newton's step from x (1, n, n). False where the closed loop of x is not
     stable."""
@@ -255,7 +255,7 @@ def riccati_step(a, b, q, r, discrete, x, step):
     return schur_sylvester(closed, turned_vectors, form, vectors, residual, step, False, False)
 
 
-@compiled()
+@compiled(inline="always")
 def riccati(a, b, q, r, discrete, out):
     """out (stack, n, n) = the stabilising solutions, all arrays in double precision; q and r are
     overwritten by their symmetric parts. False where there is none."""
@@ -280,7 +280,7 @@ def riccati(a, b, q, r, discrete, out):
     return True
 
 
-@compiled()
+@compiled(inline="always")
 def continuous_riccati(a, b, q, r, out):
     """out (stack, n, n) = the stabilising X with A' X + X A - X B inv(R) B' X + Q = 0. False
     where there is none."""
@@ -288,7 +288,7 @@ def continuous_riccati(a, b, q, r, out):
     return riccati(a.astype(real), b.astype(real), q.astype(real), r.astype(real), False, out)
 
 
-@compiled()
+@compiled(inline="always")
 def discrete_riccati(a, b, q, r, out):
     """out (stack, n, n) = the stabilising X with A' X A - X - A' X B inv(R + B' X B) B' X A + Q
     = 0. False where there is none."""

@@ -57,7 +57,7 @@ def triangular_solve_columns(a, b, lower, transposed):
             blas_trsm((RIGHT, triangle, which, NO, columns, n, one, a[s], n, b[s], columns))
 
 
-@compiled()
+@compiled(inline="always")
 def triangular_inverse(a, out, lower):
     """out (stack, n, n) = the inverse of each matrix of `a`, zero in the other triangle.
 
