@@ -37,7 +37,7 @@ from derivatrix.compiler.public import (
     parted,
     quoted,
     ready,
-    ready_shared,
+    sharing,
 )
 from derivatrix.compiler.threads import SharedText, blocks_text, rows_texts, shared_text
 from derivatrix.runtime.errors import DeclarationError
@@ -101,6 +101,8 @@ def emit(module: ModuleDescription) -> str:
     if shared:
         sources.add(crew, "part_of")
         sources.add(crew, "share")
+        sources.add(crew, "hold")
+        sources.add(crew, "_Shared")
     if equations:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_rows, newton.largest):
             sources.add_function(helper)
@@ -138,7 +140,7 @@ def emit(module: ModuleDescription) -> str:
 def _caller(plan: Plan, shared: SharedText, columns: bool) -> str:
     """What calls a kernel in parts; columns: whether it has the samples last in memory."""
     alone = plan.rows.alone if plan.rows else None
-    kernels = f"{(alone or plan).name}, {shared.name}"
+    kernels = f"{(alone or plan).name}, _{shared.name}"
     if columns:
         return f"_in_columns({kernels})"
     if plan.parts is not None:
@@ -218,7 +220,7 @@ def check_names(
     kernels = {function.plan.name for function in module.everything}
     hidden = {*needed, *kernels, *tuples, *expected, "_named"}
     plans = [plan for f in module.everything for plan in (f.plan, *f.plan.inner)]
-    hidden |= {name for plan in plans for name in (ready(plan), ready_shared(plan))}
+    hidden |= {name for p in plans for name in (ready(p), sharing(p), f"{sharing(p)}_ready")}
     hidden |= {"_CREW"}
     for function in module.everything:
         for argument in function.plan.arguments:

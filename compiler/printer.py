@@ -84,9 +84,7 @@ class KernelText:
     steps: tuple[StepText, ...]
 
 
-def kernel_text(
-    plan: Plan, owner: str, summary: str, chosen_by: Plan | None = None
-) -> KernelText:
+def kernel_text(plan: Plan, owner: str, summary: str, chosen_by: Plan | None = None) -> KernelText:
     """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
     name, for messages; `chosen_by`: what chooses it among variants, and is compiled with them."""
     steps = _steps(plan, owner)

@@ -154,7 +154,7 @@ def function_text(
     kernels = [(plan.name, ready(plan))]
     if before:
         last = columns.kernel if columns else plan
-        kernels.append((f"{last.name}_shared", ready_shared(last)))
+        kernels.append((f"{last.name}_shared", f"{sharing(last)}_ready"))
     little = _little(plan.sums, sizes) if plan.sums else few
     return FunctionText(
         name=function.name,
@@ -200,9 +200,9 @@ def ready(plan: Plan) -> str:
     return f"_{plan.name}_ready"
 
 
-def ready_shared(plan: Plan) -> str:
-    """The same of what adds up samples, which come last in memory."""
-    return f"_{plan.name}_shared_ready"
+def sharing(plan: Plan) -> str:
+    """The name of what threads share the work of a kernel by."""
+    return f"_{plan.name}_shared"
 
 
 def _small(plan: Plan, sizes: _Sizes) -> Iterator[str]:
@@ -248,16 +248,16 @@ def _by_columns(plan: Plan, sizes: _Sizes, passed: str) -> str:
     """What is tried before the kernel is called, where samples last in memory are better: true if
     that is to be called."""
     if plan.sums is not None and plan.sums.least > 1:
-        samples, shared = sizes.text(plan.sums.samples), ready_shared(plan)
+        samples, name = sizes.text(plan.sums.samples), sharing(plan)
         unsuited = f"{samples} < {plan.sums.least}"
         given = f"1, {samples}, {passed}, {samples}"
     elif plan.parts is not None and (columns := plan.parts.columns):
-        samples, shared = sizes.text(columns.samples), ready_shared(columns.kernel)
+        samples, name = sizes.text(columns.samples), sharing(columns.kernel)
         unsuited = _unsuited(columns, sizes)
         given = f"1 + {samples} // {FEW}, {samples}, {passed}"
     else:
         return ""
-    return f"{unsuited} or {shared}(_CREW.words, {given})"
+    return f"{unsuited} or {name}_ready(_CREW.words, {name}.addresses, {given})"
 
 
 def _unsuited(columns: Columns, sizes: _Sizes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import sympy
@@ -94,20 +95,27 @@ def blocks_text(plan: Plan) -> BlocksText | None:
 class SharedText:
     """A function that does what a kernel does in parts, by several threads.
 
-    plan: the kernel's name; parameters: its arrays, and the length of a block if it needs that.
-    head: lines that make work arrays. kernels: what does a part, one after the other; codes: where
-    their arguments come from (see `compiler.kernels.crew.part_of`), of `given`. tail: lines for
-    what is left to do.
+    plan: the kernel's name; parameters: its arrays, and the length of a block if it needs that;
+    output: one that it fills. head: lines that make work arrays. kernels: what does a part, one
+    after the other; kinds: the types of their arguments, a word each; codes: where these come from,
+    of `given` (see `compiler.kernels.crew`). tail: lines for what is left to do.
     """
 
     name: str
     plan: str
     parameters: str
+    output: str
     head: tuple[str, ...]
     kernels: tuple[str, ...]
+    kinds: str
     codes: str
     given: str
     tail: tuple[str, ...] = ()
+
+    @property
+    def typed(self) -> str:
+        """The kernels with the types of their arguments."""
+        return ", ".join(f'({kernel}, "{self.kinds}")' for kernel in self.kernels)
 
 
 def shared_text(plan: Plan, owner: str, columns: bool) -> SharedText | None:
@@ -123,7 +131,36 @@ def shared_text(plan: Plan, owner: str, columns: bool) -> SharedText | None:
     part = "S" if columns else "s"
     codes = "".join(part if flag else "w" for flag in cut)
     given = passed(plan)
-    return SharedText(f"{plan.name}_shared", plan.name, given, (), (plan.name,), codes, given)
+    return SharedText(
+        f"{plan.name}_shared",
+        plan.name,
+        given,
+        plan.outputs[0][1].name,
+        (),
+        (plan.name,),
+        _kinds(plan, _filled(plan)),
+        codes,
+        given,
+    )
+
+
+def _filled(plan: Plan) -> list[Buffer]:
+    return [buffer for _, buffer in plan.outputs]
+
+
+def _kinds(plan: Plan, buffers: Iterable[Buffer], *others: str) -> str:
+    """The types of a kernel's arguments."""
+    shapes = [argument.shape for argument in plan.arguments]
+    return " ".join(
+        [
+            *(f"real:{len(shape)}" if shape else "real" for shape in shapes),
+            *(f"{_ENTRIES[buffer.kind]}:{len(buffer.shape)}" for buffer in buffers),
+            *others,
+        ]
+    )
+
+
+_ENTRIES = {"real": "real", "integer": "int32"}
 
 
 def _shared_rows(plan: Plan, rows: Rows, owner: str) -> SharedText:
@@ -133,8 +170,10 @@ def _shared_rows(plan: Plan, rows: Rows, owner: str) -> SharedText:
         f"{plan.name}_shared",
         plan.name,
         passed(plan),
+        plan.outputs[0][1].name,
         head,
         tuple(phase.name for phase in rows.phases),
+        _kinds(plan, [*_filled(plan), *rows.work], "intp", "intp"),
         "w" * (len(plan.arguments) + len(plan.outputs) + len(rows.work)) + "pn",
         ", ".join(given),
     )
@@ -143,7 +182,8 @@ def _shared_rows(plan: Plan, rows: Rows, owner: str) -> SharedText:
 def _shared_sums(plan: Plan, sums: Sums, owner: str) -> SharedText:
     arguments = [argument.local for argument in plan.arguments]
     outputs = [buffer.name for _, buffer in plan.outputs]
-    by_sample = list(itertools.compress(outputs, sums.divided))
+    divided = list(itertools.compress(_filled(plan), sums.divided))
+    by_sample = [buffer.name for buffer in divided]
     others = [name for name in outputs if name not in by_sample]
     names = Names([*arguments, *outputs, *(size.local for size in plan.sizes)])
     locals_ = size_names(plan)
@@ -157,8 +197,11 @@ def _shared_sums(plan: Plan, sums: Sums, owner: str) -> SharedText:
         f"{plan.name}_shared",
         plan.name,
         f"{passed(plan)}, step",
+        outputs[0],
         _making(plan, owner, Allocate(tuple(totals)), *map(Fill, totals)),
         (f"{plan.name}_blocks",),
+        _kinds(plan, [*divided, *(replace(each, shape=each.shape[1:]) for each in totals)])
+        + " intp intp intp",
         "w" * (len(arguments) + len(by_sample)) + "o" * len(added) + "flw",
         ", ".join([*arguments, *by_sample, *added, "step"]),
         (

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.core.sigutils import normalize_signature
 
@@ -56,18 +57,21 @@ def warm_file(path: str) -> None:
 
 
 def _warm_kernel(module: Any, name: str, given: Sequence[Any], filled: Sequence[Any]) -> None:
-    """Compile a kernel, and what lets threads share its work."""
-    getattr(module, name).compile((*given, *filled))
-    large = getattr(module, f"{name}_large", None)
-    if large is not None:
-        large.compile((*given, *filled))
-    shared = getattr(module, f"{name}_shared", None)
-    if shared is None:
-        return
-    step = [types.int64] * hasattr(module, f"{name}_blocks")
-    words = types.Array(types.int64, 1, "C")
-    shared.compile((words, types.int64, types.int64, *given, *filled, *step))
-    module.help_others.compile((words,))
+    """Compile a kernel, those for large results and many samples, and what lets threads share
+    their work."""
+    real = np.dtype(str(filled[0].dtype))
+    for each in (name, f"{name}_large", f"{name}_columns"):
+        if hasattr(module, each):
+            getattr(module, each).compile((*given, *filled))
+        shared = getattr(module, f"_{each}_shared", None)
+        if shared is None:
+            continue
+        shared.prepare(real)
+        step = [types.int64] * hasattr(module, f"{each}_blocks")
+        words, addresses = (types.Array(types.int64, axes, "C") for axes in (1, 2))
+        counts = (types.int64, types.int64)
+        shared.function.compile((words, addresses, *counts, *given, *filled, *step))
+        module.help_others.compile((words,))
 
 
 def _warm_for_device(module: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import derivatrix as dx
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.runtime.warm import import_name, warm_file
 from tests.identities import IDENTITIES
 from tests.plain import check_plain
 from tests.test_identities import SIZES
@@ -149,6 +152,17 @@ def test_what_is_not_a_number_stays(solving: ModuleType, positive: ModuleType) -
             np.isnan(found[:12]), np.isnan(module.value(matrices[:12], vectors[:12]))
         )
         assert np.isfinite(np.delete(found, 7, axis=0)).all()
+
+
+def test_what_is_compiled_beforehand() -> None:
+    """The kernels for many samples too, with what threads share them by."""
+    path = Path(str(dx.compile(FUNCTIONS["vector"]).__file__))
+    warm_file(str(path))
+    warmed = sys.modules[import_name(path)]
+    for real in (np.float64, np.float32):
+        warmed.vjp(*(np.ones((50, 1, *rest), real) for rest in ((1,), (), ())))
+    kernels = warmed.vjp_kernel_columns, warmed.vjp_kernel_columns_shared, warmed.vjp_kernel
+    assert [len(kernel.signatures) for kernel in kernels] == [2, 2, 2]
 
 
 def test_determinants_have_signs() -> None:

@@ -16,6 +16,7 @@ from derivatrix.compiler.kernels.crew import (
     NEXT,
     WORDS,
     _Crew,
+    _Shared,
     atomic_add,
     help_others,
     part_of,
@@ -34,9 +35,9 @@ def count_part(given, own, whole, number, part, parts, first, last):
 
 
 @njit(nogil=True)
-def count_parts(words, count, length, given, own, whole, number):
+def count_parts(words, addresses, count, length, given, own, whole, number):
     arguments = (given, own, whole, number)
-    return share(words, part_of(count_part, "sowwpnfl", arguments, length, count), count)
+    return share(words, part_of(addresses[0, 1], "sowwpnfl", arguments, length, count), count)
 
 
 @njit(nogil=True)
@@ -50,8 +51,8 @@ def meet_others(started, part, parts):
 
 
 @njit(nogil=True)
-def meet(words, count, length, started):
-    return share(words, part_of(meet_others, "wpn", (started,), length, count), count)
+def meet(words, addresses, count, length, started):
+    return share(words, part_of(addresses[0, 1], "wpn", (started,), length, count), count)
 
 
 @njit(nogil=True)
@@ -62,8 +63,14 @@ def fail_part(marks, part):
 
 
 @njit(nogil=True)
-def fail(words, count, length, marks):
-    return share(words, part_of(fail_part, "wp", (marks,), length, count), count)
+def fail(words, addresses, count, length, marks):
+    return share(words, part_of(addresses[0, 1], "wp", (marks,), length, count), count)
+
+
+COUNT = _Shared(count_parts, (count_part, "real:2 int64:1 int64:1 real intp intp intp intp"))
+MEET = _Shared(meet, (meet_others, "int64:1 intp intp"))
+FAIL = _Shared(fail, (fail_part, "int64:1 intp"))
+FLOAT = np.dtype(np.float64)
 
 
 @pytest.fixture
@@ -77,7 +84,7 @@ def crew() -> Iterator[_Crew]:
 def check_counts(crew: _Crew, count: int, length: int) -> None:
     given, own = np.zeros((length, 2)), np.zeros((count, 3), np.int64)
     whole = np.zeros(count, np.int64)
-    assert not crew.share(count_parts, count, count, length, (given, own, whole, 2.5))
+    assert not crew.share(COUNT, count, count, length, FLOAT, (given, own, whole, 2.5))
     assert (given == 2.5).all()
     borders = np.arange(count + 1) * length // count
     np.testing.assert_array_equal(own[:, 0], np.diff(borders))
@@ -113,7 +120,7 @@ def test_callers_may_meet(crew: _Crew) -> None:
 
 def check_meeting(crew: _Crew, count: int) -> None:
     started = np.zeros(1, np.int64)
-    assert not crew.share(meet, count, count, 0, (started,))
+    assert not crew.share(MEET, count, count, 0, FLOAT, (started,))
     assert started[0] == count
 
 
@@ -138,7 +145,7 @@ def test_a_caller_with_much_to_do_between(crew: _Crew) -> None:
 def test_a_part_may_fail(crew: _Crew) -> None:
     for count in (3, 4, 9):
         marks = np.zeros(count, np.int64)
-        assert crew.share(fail, count, count, 0, (marks,)) == (count > 3)
+        assert crew.share(FAIL, count, count, 0, FLOAT, (marks,)) == (count > 3)
         assert (marks == 1).all()
     check_counts(crew, 3, 10)
 
@@ -146,7 +153,7 @@ def test_a_part_may_fail(crew: _Crew) -> None:
 def test_nobody_helps(crew: _Crew) -> None:
     """Whoever offers work does what nobody takes."""
     marks = np.zeros(3, np.int64)
-    assert not fail(np.zeros(WORDS, np.int64), 3, 0, marks)
+    assert not FAIL(FLOAT, np.zeros(WORDS, np.int64), 3, 0, marks)
     assert (marks == 1).all()
 
 

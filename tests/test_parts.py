@@ -93,8 +93,8 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not kernel_plan(Derivatives(inverse), "vjp").short_parts
     asked: list[int] = []
 
-    def shared(words: np.ndarray, count: int, length: int, *given: Any) -> bool:
-        assert (length, len(given)) == (10, 3)
+    def shared(real: np.dtype, words: np.ndarray, count: int, length: int, *given: Any) -> bool:
+        assert (real, length, len(given)) == (np.float64, 10, 3)
         asked.append(count)
         return False
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterable
 
 import numpy as np
@@ -153,3 +156,26 @@ def test_a_gradient_that_is_the_jacobian() -> None:
     module = dx.compile(dx.function("norms", [X, a], dx.norm(X) * dx.norm(a)))
     assert module.gradient_kernel is module.jacobian_kernel
     assert module.gradient_kernel_rows is module.jacobian_kernel_rows
+
+
+CHAIN = """
+import numpy as np
+import derivatrix as dx
+n = dx.dims("n")
+A, B, a = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.vector("a", n)
+module = dx.compile(dx.function("chain", [A, B, a], A @ (B @ a), wrt=[a]))
+generator = np.random.default_rng(0)
+first, second = generator.normal(size=(2, 1500, 1500))
+vector, cotangent = generator.normal(size=(2, 1500))
+found = module.vjp(first, second, vector, cotangent)
+np.testing.assert_allclose(found, second.T @ (first.T @ cotangent), rtol=1e-9)
+assert len(module._CREW.helpers) == 1
+"""
+
+
+def test_work_arrays_stay_until_the_last_share_is_done() -> None:
+    """With a C library that overwrites memory that is given back."""
+    environment = {**os.environ, "MALLOC_PERTURB_": "165", "NUMBA_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", CHAIN]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

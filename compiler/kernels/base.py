@@ -31,15 +31,15 @@ def compiled(**options):
     `inline="always"` is for what is called in one place of a kernel: else each function on the way
     there is compiled together with all that it calls.
     """
-    always = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+    options |= {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
 
     def decorate(function):
         # Numba's cached code remembers its module's name, and its files' names only this one
         function.__qualname__ = f"{__name__}.{function.__name__}"
         try:
-            return njit(cache=True, **always, **options)(function)
+            return njit(cache=True, **options)(function)
         except RuntimeError:
-            return njit(**always, **options)(function)
+            return njit(**options)(function)
 
     return decorate
 

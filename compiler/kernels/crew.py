@@ -19,6 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj
+from numba.np.numpy_support import from_dtype
 
 from derivatrix.compiler.kernels.base import LLVM, compiled
 
@@ -101,8 +102,9 @@ def invoke(context, function, data, part):
 @intrinsic(prefer_literal=True)
 def part_of(context, kernel, codes, given, length, count):
     """What `share` takes: the addresses of a function for a part of what a kernel does, and of what
-    it needs, which hold until the caller returns.
+    it needs, until the caller returns, and has the arrays that are given.
 
+    kernel: its address, which it was compiled for long before: it would be compiled again here.
     codes: where the kernel's arguments come from, a letter each. In order from those given: s, an
     array's part along its first axis, of that length; S, the same, starting at a multiple of
     BORDERS; o, the entry of an array that belongs to the part; w, the whole. p: the number of the
@@ -119,25 +121,21 @@ def part_of(context, kernel, codes, given, length, count):
             kinds.append(types.Array(array.dtype, array.ndim - 1, "C"))
         else:
             kinds.append(next(taken))
-    resolved = context.resolve_function_type(kernel, tuple(kinds), {})
 
     def generate(context, builder, signature, values):
         word = context.get_value_type(types.intp)
-        held = cgutils.pack_struct(builder, values[2:])
+        held = cgutils.pack_struct(builder, [values[0], *values[2:]])
         memory = cgutils.alloca_once_value(builder, held)
-        found = kernel.dispatcher.get_compile_result(resolved)
-        context.add_linking_libs([found.library])
-        callee = context.declare_function(builder.module, found.fndesc)
         function = LLVM.Function(
             builder.module,
             LLVM.FunctionType(word, [word, word]),
-            f"part_of_{callee.name}_in_{builder.function.name}",
+            f"part_{len(builder.module.functions)}_of_{builder.function.name}",
         )
         function.linkage = "internal"
         inner = LLVM.IRBuilder(function.append_basic_block())
         data, part = function.args
         data = inner.load(inner.inttoptr(data, memory.type))
-        arrays, length, count = (inner.extract_value(data, place) for place in range(3))
+        address, arrays, length, count = (inner.extract_value(data, place) for place in range(4))
 
         def border(number):
             place = inner.sdiv(inner.mul(length, number), count)
@@ -171,15 +169,25 @@ def part_of(context, kernel, codes, given, length, count):
                 continue
             kind, value = next(left)
             passed.append(value if letter == "w" else some(kind, value, letter))
-        status, _ = context.call_conv.call_function(
-            inner, callee, types.none, found.signature.args, passed
-        )
+        called = context.call_conv.get_function_type(types.none, kinds)
+        callee = inner.inttoptr(address, called.as_pointer())
+        status, _ = context.call_conv.call_function(inner, callee, types.none, kinds, passed)
         inner.ret(inner.zext(status.is_error, word))
         addresses = [builder.ptrtoint(pointer, word) for pointer in (function, memory)]
         return context.make_tuple(builder, signature.return_type, addresses)
 
     pair = types.UniTuple(types.intp, 2)
-    return pair(kernel, codes, given, types.intp, types.intp), generate
+    return pair(types.intp, codes, given, types.intp, types.intp), generate
+
+
+@intrinsic
+def hold(context, arrays):
+    """Nothing: the arrays are there until then, of which `part_of` has noted where they are."""
+
+    def generate(context, builder, signature, values):
+        return context.get_dummy_value()
+
+    return types.void(arrays), generate
 
 
 @compiled()
@@ -232,6 +240,42 @@ def help_others(words):
     return helped
 
 
+class _Shared:
+    """What threads share the work of kernels by: a generated function, and the addresses of the
+    kernels that do the parts, for single and double precision, once they are compiled.
+
+    kernels: each with the types of its arguments, as "real:2" for an array of two axes, "real" for
+    a number, and "intp".
+    """
+
+    def __init__(self, function, *kernels):
+        self.function, self.kernels = function, kernels
+        self.addresses = np.zeros((len(kernels), 2), np.int64)
+
+    def __call__(self, real, words, *arguments):
+        """Whether a part failed."""
+        if not self.addresses[-1, real.itemsize // 8]:
+            self.prepare(real)
+        return self.function(words, self.addresses, *arguments)
+
+    def prepare(self, real):
+        """Compile the kernels for a type of float."""
+        for place, (kernel, kinds) in enumerate(self.kernels):
+            address = self.compiled(kernel, kinds, from_dtype(real))
+            self.addresses[place, real.itemsize // 8] = address
+
+    @staticmethod
+    def compiled(kernel, kinds, real):
+        """The address of a kernel."""
+        arguments = []
+        for kind in kinds.split():
+            name, _, axes = kind.partition(":")
+            entry = real if name == "real" else getattr(types, name)
+            arguments.append(types.Array(entry, int(axes), "C") if axes else entry)
+        made = kernel.get_compile_result(types.none(*arguments))
+        return made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+
+
 class _Helper:
     """A thread that takes part in what the words say, or sleeps."""
 
@@ -276,8 +320,8 @@ class _Crew:
     def __init__(self):
         self.words, self.helpers = np.zeros(WORDS, np.int64), []
 
-    def share(self, shared, threads, parts, length, arguments):
-        """Whether a part failed of what a kernel `shared` does in parts, by some threads."""
+    def share(self, shared, threads, parts, length, real, arguments):
+        """Whether a part failed of what `shared` does in parts, by some threads."""
         if threads > 1 and not self.helpers:
             atexit.register(self.stop)
             if hasattr(os, "register_at_fork"):
@@ -286,7 +330,7 @@ class _Crew:
             self.helpers.append(_Helper(self.words))
         for helper in self.helpers[: threads - 1]:
             helper.call()
-        return shared(self.words, parts, length, *arguments)
+        return shared(real, self.words, parts, length, *arguments)
 
     def stop(self):
         while self.helpers:

@@ -7,7 +7,7 @@ directions E_1 ... E_k: it is the top right block of f of the block triangular m
 (1996) and of Higham and Relton (2014), whose blocks are the jet's entries. Jets are float64.
 """
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 import numpy as np
 from numba import literal_unroll

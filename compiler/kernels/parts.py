@@ -34,7 +34,7 @@ def _in_parts(kernel, shared, sliced, blocks):
             flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
             whole, divided = _bytes(arrays, [not cut for cut in flags]), _bytes(arrays, flags)
             parts = _rounds(threads, length, max(_PART, 4 * whole) * length // max(1, divided))
-        if parts == 1 or _CREW.share(shared, threads, parts, length, arrays):
+        if parts == 1 or _CREW.share(shared, threads, parts, length, arrays[-1].dtype, arrays):
             kernel(*arrays)  # raises what the part raised
 
     return call
@@ -49,7 +49,8 @@ def _in_columns(kernel, shared):
         length = arrays[-1].shape[0]
         threads = max(1, min(_THREADS, length, 1 + work // _SHARED))
         step = max(_COLUMNS, 2 * _PART // max(1, arrays[-1].itemsize * entries))
-        if _CREW.share(shared, threads, _rounds(threads, length, step), length, arrays):
+        parts = _rounds(threads, length, step)
+        if _CREW.share(shared, threads, parts, length, arrays[-1].dtype, arrays):
             kernel(*arrays)  # raises what the part raised
 
     return call
@@ -66,7 +67,7 @@ def _by_rows(kernel, shared):
 
     def call(work, *arrays):
         count = min(_THREADS, _WRITERS, 1 + work // _SHARED)
-        if count == 1 or _CREW.share(shared, count, count, 0, arrays):
+        if count == 1 or _CREW.share(shared, count, count, 0, arrays[-1].dtype, arrays):
             kernel(*arrays)
 
     return call
@@ -84,7 +85,7 @@ def _by_sums(kernel, shared, sliced, least):
         step = max(_PART, 4 * held) // max(1, arrays[-1].itemsize * entries)
         step = max(least, step, _AGAIN * fixed // max(1, work))
         count = max(1, min(_THREADS, length // step, 1 + work * length // _SHARED))
-        if _CREW.share(shared, count, count, length, (*arrays, step)):
+        if _CREW.share(shared, count, count, length, arrays[-1].dtype, (*arrays, step)):
             kernel(*arrays)  # raises what the part raised
 
     return call

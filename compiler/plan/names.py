@@ -13,8 +13,8 @@ RESERVED = frozenset(
         *("np", "math", "real", "range", "abs", "int", "float"),
         *("require_arrays", "require_shapes", "stream"),
         *("part", "parts", "row", "other"),
-        *("words", "length", "given", "failed", "step"),
-        *("share", "part_of", "add_onto", "border", "work_arrays"),
+        *("words", "addresses", "length", "given", "failed", "step", "precision", "work"),
+        *("share", "part_of", "hold", "add_onto", "border", "work_arrays"),
         *operators.KERNELS.values(),
         *keyword.kwlist,
     }
