@@ -79,7 +79,17 @@ def emit(module: ModuleDescription) -> str:
     operator = operator_text(module.operator, module, tuples) if module.operator else None
     expected = [(f"_{f.name.upper()}", expected_text(f, module)) for f in module.everything]
     check_names(module, tuples, (*BOUNDARY, *OPERATOR))
-    sources = _sources(plans, [*inner, *kernels])
+    usual = [function.plan for function in module.everything]
+    columns = [plan.parts.columns.kernel for plan in usual if plan.parts and plan.parts.columns]
+    blocks = list(filter(None, map(blocks_text, usual)))
+    shared = [
+        (plan, text)
+        for plan in (*usual, *columns)
+        if (text := shared_text(plan, module.name, plan in columns)) is not None
+    ]
+    lines = [line for kernel in (*inner, *kernels) for step in kernel.steps for line in step.lines]
+    lines += [line for _, text in shared for line in text.head]
+    sources = _sources(plans, lines)
     if any(plan.parts is not None for plan in plans):
         sources.add(parts, "_in_parts")
     if any(plan.parts is not None and plan.parts.columns is not None for plan in plans):
@@ -90,14 +100,6 @@ def emit(module: ModuleDescription) -> str:
     if any(function.plan.sums is not None for function in module.everything):
         sources.add(parts, "_by_sums")
         sources.add(parts, "add_onto")
-    usual = [function.plan for function in module.everything]
-    columns = [plan.parts.columns.kernel for plan in usual if plan.parts and plan.parts.columns]
-    blocks = list(filter(None, map(blocks_text, usual)))
-    shared = [
-        (plan, text)
-        for plan in (*usual, *columns)
-        if (text := shared_text(plan, module.name, plan in columns)) is not None
-    ]
     if shared:
         sources.add(crew, "part_of")
         sources.add(crew, "share")
@@ -161,8 +163,9 @@ def _equations(plans: Iterable[Plan]) -> list[Newton]:
     return list(found.values())
 
 
-def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
-    """The helpers that a module needs, and its imports."""
+def _sources(plans: Sequence[Plan], lines: Iterable[str]) -> Sources:
+    """The helpers that a module needs for its plans, and for lines of its kernels, and its
+    imports."""
     sources = Sources()
     for name in BOUNDARY:
         sources.add(boundary, name)
@@ -175,7 +178,6 @@ def _sources(plans: Sequence[Plan], kernels: Sequence[KernelText]) -> Sources:
         for step in plan.steps:
             if isinstance(step, Gemm):
                 sources.add(blas, step.routine)
-    lines = [line for kernel in kernels for step in kernel.steps for line in step.lines]
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:
         sources.require("math")
