@@ -1,5 +1,10 @@
 """The helper kernels against NumPy and SciPy, in both precisions."""
 
+import ast
+import importlib
+import inspect
+import pkgutil
+
 import numba
 import numpy as np
 import pytest
@@ -7,6 +12,8 @@ import scipy.linalg
 import scipy.special
 import sympy
 
+import derivatrix as dx
+from derivatrix.compiler import kernels
 from derivatrix.compiler.kernels import (
     base,
     blas,
@@ -19,7 +26,7 @@ from derivatrix.compiler.kernels import (
     triangular,
     workspace,
 )
-from derivatrix.compiler.kernels.source import Sources
+from derivatrix.compiler.kernels.source import Sources, _defined
 from derivatrix.compiler.operations import OPERATIONS
 
 PRECISIONS = [(np.float64, 1e-10), (np.float32, 1e-3)]
@@ -205,7 +212,7 @@ def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> No
 
 
 @pytest.mark.parametrize("flip", [False, True])
-@pytest.mark.parametrize("n", [1, 2, 5, lu.SMALL, lu.SMALL + 1])
+@pytest.mark.parametrize("n", [1, 2, 5, lu.LOOPS, lu.LOOPS + 1])
 def test_lu_of_stacks(precision: tuple[type, float], flip: bool, n: int) -> None:
     """By loops and by LAPACK, the same factors; a zero pivot stays."""
     real, tolerance = precision
@@ -441,6 +448,31 @@ def test_sources_come_with_all_that_they_need() -> None:
     b = np.ones((1, 1, 1))
     scope["lu_solve_columns"](np.full((1, 1, 1), 2.0), np.ones((1, 1), np.int32), b, False)
     assert b.item() == 0.5
+
+
+def test_any_helpers_may_be_in_one_module() -> None:
+    """No two that the compiler does not run itself have one name."""
+    sources = Sources()
+    for found in pkgutil.iter_modules(kernels.__path__):
+        if found.ispkg or found.name in ("source", "unrolled"):
+            continue
+        module = importlib.import_module(f"{kernels.__name__}.{found.name}")
+        for statement in ast.parse(inspect.getsource(module)).body:
+            for name in _defined(statement):
+                if name != "KERNELS":
+                    sources.add(module, name)
+    assert {"lu_factor_stack", "cholesky_factor", "triangular_inverse", "jet_combine"} <= set(
+        sources.texts
+    )
+
+
+def test_factorisations_of_both_kinds_in_one_module() -> None:
+    n = dx.dims("n")
+    A, S = dx.matrix("A", n, n), dx.matrix("S", n, n, structure="spd")
+    b = dx.vector("b", n)
+    function = dx.function("both", [A, S, b], dx.solve(A, b) @ dx.solve(S, b), batch=[A, S, b])
+    found = dx.compile(function).value(np.full((2, 1, 1), 2.0), np.ones((2, 1, 1)), np.ones((2, 1)))
+    np.testing.assert_array_equal(found, 0.5)
 
 
 def _wide(real: type, stack: int, size: int) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from derivatrix.compiler.kernels.base import compiled, kept_apart
 from derivatrix.compiler.kernels.blas import gemm
 from derivatrix.compiler.kernels.lu import lu_factor, lu_inverse, lu_invertible
 
-BLOCK = 1024
+NEAR = 1024
 """Entries that are added up while they are in the nearest cache."""
 
 
@@ -89,12 +89,12 @@ def jet_combine(weights, terms, out):
     weight zero are not read."""
     kept_apart()
     flat, entries = out.reshape(out.size), terms.reshape(len(terms), out.size)
-    for start in range(0, flat.size, BLOCK):
-        own = flat[start : start + BLOCK]
+    for start in range(0, flat.size, NEAR):
+        own = flat[start : start + NEAR]
         own[:] = 0.0
         for k in range(len(weights)):
             if weights[k] != 0:
-                factor, term = weights[k], entries[k, start : start + BLOCK]
+                factor, term = weights[k], entries[k, start : start + NEAR]
                 for i in range(own.size):
                     own[i] += factor * term[i]
 

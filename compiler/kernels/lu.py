@@ -23,7 +23,7 @@ from derivatrix.compiler.kernels.base import (
 from derivatrix.compiler.kernels.blas import blas_trsm
 from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapack_getrs
 
-SMALL = 12
+LOOPS = 12
 """Up to so many rows, loops take less time than calls of LAPACK, which threads make one after the
 other; they take longer to compile, and are for stacks of matrices."""
 
@@ -42,7 +42,7 @@ def lu_factor_stack(lu, pivots):
     """The same for many matrices, small ones by loops."""
     stack, n = pivots.shape
     for s in range(stack):
-        if n > SMALL:
+        if n > LOOPS:
             lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
             continue
         for k in range(n):
@@ -108,7 +108,7 @@ def lu_solve_rows_stack(lu, pivots, b, transposed):
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
         for row in range(rows):
-            if n > SMALL:
+            if n > LOOPS:
                 lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
             elif transposed:
                 exchange(pivots, b, s, row, False)
