@@ -6,14 +6,20 @@ import numpy as np
 
 from derivatrix.compiler.kernels.base import (
     INFO,
+    LOWER,
     NO,
-    RIGHT,
     TRANSPOSED,
     UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm, gemm_part, mirror
+from derivatrix.compiler.kernels.blas import gemm_part, mirror
 from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potrs
+from derivatrix.compiler.kernels.substitution import (
+    LONG,
+    SEVERAL,
+    substitute_columns,
+    substitute_rows,
+)
 from derivatrix.compiler.kernels.triangular import BLOCK, triangular_inverse
 
 SMALL = 8
@@ -51,6 +57,18 @@ def cholesky_factor(lower):
 @compiled()
 def cholesky_solve_rows(lower, b):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x."""
+    _, rows, n = b.shape
+    if rows < SEVERAL and n < LONG:
+        cholesky_solve_few_rows(lower, b)
+        return
+    for s in range(len(b)):
+        for which in (NO, TRANSPOSED):
+            substitute_rows(lower[s], b[s], LOWER, which, NO)
+
+
+@compiled()
+def cholesky_solve_few_rows(lower, b):
+    """The same for few of them."""
     stack, rows, n = b.shape
     for s in range(stack):
         if n > SMALL and rows > 0:
@@ -72,26 +90,9 @@ def cholesky_solve_rows(lower, b):
 @compiled()
 def cholesky_solve_columns(lower, b):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
-    stack, n, columns = b.shape
-    one = b.dtype.type(1)
-    for s in range(stack):
-        if n > 0 and columns > 0:
-            blas_trsm((RIGHT, UPPER, NO, NO, columns, n, one, lower[s], n, b[s], columns))
-            blas_trsm(
-                (
-                    RIGHT,
-                    UPPER,
-                    TRANSPOSED,
-                    NO,
-                    columns,
-                    n,
-                    one,
-                    lower[s],
-                    n,
-                    b[s],
-                    columns,
-                )
-            )
+    for s in range(len(b)):
+        for which in (NO, TRANSPOSED):
+            substitute_columns(lower[s], b[s], LOWER, which, NO)
 
 
 @compiled(inline="always")

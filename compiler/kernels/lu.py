@@ -13,7 +13,6 @@ from derivatrix.compiler.kernels.base import (
     LEFT,
     LOWER,
     NO,
-    RIGHT,
     TRANSPOSED,
     UNIT,
     UPPER,
@@ -22,6 +21,12 @@ from derivatrix.compiler.kernels.base import (
 )
 from derivatrix.compiler.kernels.blas import blas_trsm
 from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapack_getrs
+from derivatrix.compiler.kernels.substitution import (
+    LONG,
+    SEVERAL,
+    substitute_columns,
+    substitute_rows,
+)
 
 LOOPS = 12
 """Up to so many rows, loops take less time than calls of LAPACK, which threads make one after the
@@ -79,7 +84,25 @@ def lu_invertible(lu):
 
 @compiled()
 def lu_solve_rows(lu, pivots, b, transposed):
-    """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x.
+    """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
+    _, rows, n = b.shape
+    if rows < SEVERAL and n < LONG:
+        lu_solve_few_rows(lu, pivots, b, transposed)
+        return
+    for s in range(len(b)):
+        if transposed:
+            swap_columns(pivots[s], b[s], False)
+            substitute_rows(lu[s], b[s], UPPER, TRANSPOSED, UNIT)
+            substitute_rows(lu[s], b[s], LOWER, TRANSPOSED, NO)
+        else:
+            substitute_rows(lu[s], b[s], LOWER, NO, NO)
+            substitute_rows(lu[s], b[s], UPPER, NO, UNIT)
+            swap_columns(pivots[s], b[s], True)
+
+
+@compiled()
+def lu_solve_few_rows(lu, pivots, b, transposed):
+    """The same for few of them.
 
     LAPACK's solver is for one row only: for several it waits for threads, however small n is.
     """
@@ -103,7 +126,7 @@ def lu_solve_rows(lu, pivots, b, transposed):
 
 @compiled()
 def lu_solve_rows_stack(lu, pivots, b, transposed):
-    """The same for many matrices and few rows, small ones by loops."""
+    """The same for many matrices, small ones by loops."""
     stack, rows, n = b.shape
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
@@ -176,46 +199,15 @@ def swap_rows(pivots, b, backwards):
 @compiled()
 def lu_solve_columns(lu, pivots, b, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
-    stack, n, columns = b.shape
-    one = b.dtype.type(1)
-    for s in range(stack):
-        if n > 0 and columns > 0:
-            if transposed:
-                swap_rows(pivots[s], b[s], False)
-                blas_trsm(
-                    (
-                        RIGHT,
-                        LOWER,
-                        TRANSPOSED,
-                        UNIT,
-                        columns,
-                        n,
-                        one,
-                        lu[s],
-                        n,
-                        b[s],
-                        columns,
-                    )
-                )
-                blas_trsm(
-                    (
-                        RIGHT,
-                        UPPER,
-                        TRANSPOSED,
-                        NO,
-                        columns,
-                        n,
-                        one,
-                        lu[s],
-                        n,
-                        b[s],
-                        columns,
-                    )
-                )
-            else:
-                blas_trsm((RIGHT, UPPER, NO, NO, columns, n, one, lu[s], n, b[s], columns))
-                blas_trsm((RIGHT, LOWER, NO, UNIT, columns, n, one, lu[s], n, b[s], columns))
-                swap_rows(pivots[s], b[s], True)
+    for s in range(len(b)):
+        if transposed:
+            swap_rows(pivots[s], b[s], False)
+            substitute_columns(lu[s], b[s], UPPER, TRANSPOSED, UNIT)
+            substitute_columns(lu[s], b[s], LOWER, TRANSPOSED, NO)
+        else:
+            substitute_columns(lu[s], b[s], LOWER, NO, NO)
+            substitute_columns(lu[s], b[s], UPPER, NO, UNIT)
+            swap_rows(pivots[s], b[s], True)
 
 
 @compiled(inline="always")

@@ -12,7 +12,7 @@ from derivatrix.compiler.kernels.base import NO, VECTORS, compiled
 from derivatrix.compiler.kernels.blas import gemm
 from derivatrix.compiler.kernels.jets import largest_column
 from derivatrix.compiler.kernels.lapack import lapack_gges, lapack_tgsen
-from derivatrix.compiler.kernels.lu import lu_factor, lu_solve_rows
+from derivatrix.compiler.kernels.lu import lu_factor, lu_solve_few_rows
 from derivatrix.compiler.kernels.stein import stein
 from derivatrix.compiler.kernels.sylvester import schur, schur_sylvester
 
@@ -118,7 +118,7 @@ def divided_rows(matrix, rows):
     for i in range(n):
         if not abs(matrix[0, i, i]) > 1e-15 * size:
             return False
-    lu_solve_rows(matrix, pivots, rows, False)
+    lu_solve_few_rows(matrix, pivots, rows, False)
     return True
 
 

@@ -8,15 +8,14 @@ What solves and inverts takes matrices of which `triangular_invertible` is true.
 import numpy as np
 
 from derivatrix.compiler.kernels.base import (
-    LEFT,
     LOWER,
     NO,
-    RIGHT,
     TRANSPOSED,
     UPPER,
     compiled,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm, gemm_part
+from derivatrix.compiler.kernels.blas import gemm_part
+from derivatrix.compiler.kernels.substitution import substitute_columns, substitute_rows
 
 BLOCK = 32
 """Inverses of triangular matrices are made by so many rows at a time."""
@@ -36,25 +35,17 @@ def triangular_invertible(a):
 @compiled()
 def triangular_solve_rows(a, b, lower, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
-    stack, rows, n = b.shape
-    one = b.dtype.type(1)
-    triangle = UPPER if lower else LOWER
-    which = NO if transposed else TRANSPOSED
-    for s in range(stack):
-        if n > 0 and rows > 0:
-            blas_trsm((LEFT, triangle, which, NO, n, rows, one, a[s], n, b[s], n))
+    triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
+    for s in range(len(b)):
+        substitute_rows(a[s], b[s], triangle, which, NO)
 
 
 @compiled()
 def triangular_solve_columns(a, b, lower, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
-    stack, n, columns = b.shape
-    one = b.dtype.type(1)
-    triangle = UPPER if lower else LOWER
-    which = TRANSPOSED if transposed else NO
-    for s in range(stack):
-        if n > 0 and columns > 0:
-            blas_trsm((RIGHT, triangle, which, NO, columns, n, one, a[s], n, b[s], columns))
+    triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
+    for s in range(len(b)):
+        substitute_columns(a[s], b[s], triangle, which, NO)
 
 
 @compiled(inline="always")

@@ -54,6 +54,9 @@ def cholesky_solve_rows(run, lower, b):
         triangular_solve_rows(run, lower, b, True, True)
 
 
+cholesky_solve_few_rows = cholesky_solve_rows
+
+
 def cholesky_solve_columns(run, lower, b):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
     if lower.shape[1] <= SMALL:
