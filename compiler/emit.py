@@ -149,7 +149,8 @@ def _caller(plan: Plan, shared: SharedText, columns: bool) -> str:
         return f"_in_parts({kernels}, {plan.parts.sliced}, {plan.short_parts})"
     if plan.sums is None:
         return f"_by_rows({kernels})"
-    return f"_by_sums({kernels}, {plan.sums.sliced}, {plan.sums.least})"
+    sums = plan.sums
+    return f"_by_sums({kernels}, {sums.sliced}, {sums.least}, {sums.products})"
 
 
 def _equations(plans: Iterable[Plan]) -> list[Newton]:

@@ -24,6 +24,10 @@ from derivatrix.compiler.plan.steps import Columns, Plan, Size, Sums
 from derivatrix.compiler.structured.text import operator_lines
 
 WIDTH = 100
+HELD = 120_000
+"""So many numbers in memory at once stay in the cache."""
+DENSE = 40
+"""Where each is used in so many operations, it is no gain that they do."""
 FEW = 344
 """How many samples are computed at a time, side by side, where they are no work for threads."""
 
@@ -240,7 +244,10 @@ def _shared(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, str]:
 
 
 def _little(sums: Sums, sizes: _Sizes) -> str:
-    """That one thread adds up all samples."""
+    """That one thread adds up all samples, at once."""
+    if sums.products:
+        held, dense = sizes.text(sums.entries * sums.samples), sizes.text(DENSE * sums.entries)
+        return f"({held} < {HELD} or {sizes.text(sums.work)} > {dense})"
     return f"{sizes.text(sums.work * sums.samples)} < {_SHARED}"
 
 

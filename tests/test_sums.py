@@ -38,6 +38,10 @@ ADDED = {
     "number": (dx.function("number", [x], dx.sum(dx.tanh(x)) ** 2 + dx.mean(x)), "value"),
     "deviation": (dx.function("deviation", [x, y], dx.sqrt(dx.mean((x - y / N) ** 2))), "value"),
     "solved": (dx.function("solved", [X, w, V], whitened, wrt=[w, V]), "gradient"),
+    "layers": (
+        dx.function("layers", [X, W, w], dx.sum(dx.tanh(dx.tanh(X @ W.T) @ W) @ w), wrt=[W]),
+        "gradient",
+    ),
     "moments": (
         dx.function("moments", [x, y], dx.stack([dx.sum(x), dx.sum(x * y), dx.sum(y**2)])),
         "value",
@@ -104,6 +108,24 @@ def test_the_order_of_axes() -> None:
     assert "softmax_columns" in {kernel.__name__ for kernel in mixture.part.kernels}
     work = [buffer.shape for buffer in made if buffer.role == "work" and len(buffer.shape) > 1]
     assert work and all(str(shape[-1]) == "N_part" for shape in work if len(shape) > 1)
+
+
+def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread adds them up, where the arrays of all samples do not stay in the cache; with more
+    threads BLAS has all samples at once."""
+    function, kind = ADDED["layers"]
+    made = planned(function, kind).sums
+    assert made is not None and made.products and made.least == 1
+    module = dx.compile(function)
+    generator = np.random.default_rng(0)
+    samples, weights = generator.normal(size=(5000, 30)), 0.1 * generator.normal(size=(20, 30))
+    vector = generator.normal(size=30)
+    shared, found = module._gradient_kernel_shared, []
+    for threads in (2, 1):
+        monkeypatch.setattr(module, "_THREADS", threads)
+        found.append(module.gradient(samples, weights, vector))
+        assert shared.addresses.any() == (threads == 1)
+    np.testing.assert_allclose(*found, rtol=1e-9)
 
 
 @pytest.fixture(scope="module")

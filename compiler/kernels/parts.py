@@ -12,6 +12,10 @@ _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _PART = 1 << 18
 """Bytes of arguments and results that are computed at a time where temporary arrays should stay in
 the cache; more where each part reads large arrays as a whole."""
+_NEAR = 80_000
+"""The same where products of matrices read them several times."""
+_ROWS = 32
+"""How many samples BLAS multiplies at a time at least."""
 _COLUMNS = 72
 """How many samples are computed at a time at least where they come last in memory."""
 _AGAIN = 8
@@ -73,17 +77,22 @@ def _by_rows(kernel, shared):
     return call
 
 
-def _by_sums(kernel, shared, sliced, least):
+def _by_sums(kernel, shared, sliced, least, products):
     """What the kernel does, that is made of sums over samples: `shared` adds up parts of them, at
-    least so many samples at a time, and makes the results of the sums."""
+    least so many samples at a time, and makes the results of the sums. products: one
+    thread does, and BLAS; with threads of its own that needs all samples at once."""
 
     def call(entries, work, fixed, *arrays):
         """A sample takes about `entries` numbers in memory and `work` operations, each part
         `fixed` operations besides."""
+        if products and _THREADS > 1:
+            kernel(*arrays)
+            return
         length = arrays[sliced.index(True)].shape[0]
         held = _bytes(arrays[: len(sliced)], [not cut for cut in sliced])
-        step = max(_PART, 4 * held) // max(1, arrays[-1].itemsize * entries)
-        step = max(least, step, _AGAIN * fixed // max(1, work))
+        near = max(_NEAR, held) if products else max(_PART, 4 * held)
+        step = near // max(1, arrays[-1].itemsize * entries)
+        step = max(_ROWS if products else least, step, _AGAIN * fixed // max(1, work))
         count = max(1, min(_THREADS, length // step, 1 + work * length // _SHARED))
         if _CREW.share(shared, count, count, length, arrays[-1].dtype, (*arrays, step)):
             kernel(*arrays)  # raises what the part raised

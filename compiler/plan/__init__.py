@@ -35,7 +35,7 @@ from derivatrix.compiler.plan.steps import (
     Sums,
     renamed,
 )
-from derivatrix.compiler.plan.sums import LEAST_COLUMNS, cut
+from derivatrix.compiler.plan.sums import LEAST_COLUMNS, STEP, cut
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.runtime.errors import DeclarationError
@@ -106,8 +106,9 @@ def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) ->
         found.samples,
         found.work,
         entries(part).coeff(found.length, 1),
-        found.fixed,
+        found.fixed + found.products * STEP * len((part.variants or (part,))[0].steps),
         LEAST_COLUMNS if found.columns else 1,
+        found.products,
     )
 
 

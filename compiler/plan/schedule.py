@@ -29,6 +29,7 @@ from derivatrix.compiler.plan.uses import (
     read_orders,
     references,
     stored,
+    turned,
 )
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -64,6 +65,7 @@ class Scheduler:
         read = [child for node in nodes for child in references(node)]
         self._uses = Counter([*read, *roots])
         self._read_as = read_orders(nodes)
+        self._turned = turned(nodes, roots, self._stored, self._read_as)
         self._inverses = needed_inverses(nodes, roots) | dear_inverses(nodes, facts)
         self._read_below = read_below(nodes, self._uses)
         self._factored: dict[ir.Node, Factorisation] = {}
@@ -149,7 +151,7 @@ class Scheduler:
             return sorted(range(node.ndim), key=ranks.__getitem__)
         if solve is not None:
             return _solve_order(node, solve)
-        return self._read_as.get(node, range(node.ndim))
+        return self._turned.get(node, self._read_as.get(node, range(node.ndim)))
 
     def _fresh(self, shape: Shape, order: Sequence[int], kind: str = "real") -> View:
         sizes = tuple(shape[axis] for axis in order) or (sympy.S.One,)
@@ -424,7 +426,7 @@ class Scheduler:
         """A factor as matrices with rows over `first`, in that order; copied if need be.
         The columns' order is the caller's for the second factor, free for the first."""
         factor, labels = node.factors[position]
-        order: Sequence[int] = range(2)
+        order: Sequence[int] = self._turned.get(factor, range(2))
         if factor.ndim > 2:
             order = [labels.index(label) for label in (*batch, *first, *second)]
         constant = isinstance(factor, ir.Constant)

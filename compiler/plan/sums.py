@@ -33,6 +33,8 @@ REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""
 READ = 2
 """What an operation counts, with the numbers that it takes from memory."""
+STEP = 1500
+"""How many operations a step takes as long as, for few samples."""
 LEAST_COLUMNS = 64
 """How many samples loops along them need."""
 STRUCTURES = ("diagonal", "lower", "upper", "spd", "symmetric")
@@ -48,6 +50,7 @@ class Cut:
     leaves: the sums, as arguments of what is made of them, `rest`: the other outputs.
     work: about how many operations a sample takes; fixed: how many each part takes besides.
     columns: whether the samples should be the last axis in memory.
+    products: whether products of matrices are most of the work, which have threads of their own.
     """
 
     samples: sympy.Symbol
@@ -62,12 +65,12 @@ class Cut:
     work: sympy.Expr
     fixed: sympy.Expr
     columns: bool
+    products: bool
 
 
 def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
     """How arguments are cut along their first axis so that outputs are made of sums over parts of
-    them; None where they are not, or products of matrices are most of the work. `roots` are
-    associated products."""
+    them; None where they are not. `roots` are associated products."""
     first = dict.fromkeys(argument.shape[0] for argument in arguments if argument.shape)
     found = [_cut(roots, arguments, size) for size in first if size.is_Symbol]
     return max(filter(None, found), key=lambda made: at_large(made.work), default=None)
@@ -91,8 +94,9 @@ def _cut(
     inner = ir.topological(parts)
     works = [work(node) for node in inner]
     products = [each for node, each in zip(inner, works, strict=True) if _is_product(node)]
-    # products of matrices have threads of their own
-    if 2 * sum(map(at_large, products)) > sum(map(at_large, works)):
+    most = bool(2 * sum(map(at_large, products)) > sum(map(at_large, works)))
+    made = [node for node in inner if samples in node.shape and not isinstance(node, ir.Leaf)]
+    if most and not made:  # there is nothing that could stay in the cache
         return None
     adding = [product(node.shape) for node in sums]
     total = READ * sympy.expand(sympy.Add(*works, *adding))
@@ -120,7 +124,8 @@ def _cut(
         tuple(substitute(rest, read)),
         rounded(total.coeff(samples, 1)),
         rounded(total.coeff(samples, 0)),
-        _in_columns(inner, samples, total.coeff(samples, 1) / READ),
+        not most and _in_columns(inner, samples, total.coeff(samples, 1) / READ),
+        most,
     )
 
 

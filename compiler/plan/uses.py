@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from derivatrix.compiler import ir
@@ -156,6 +156,62 @@ def read_below(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]
         for argument, _ in node.arguments
         if uses[argument] == 1
     }
+
+
+def turned(
+    nodes: Sequence[ir.Node],
+    roots: Sequence[ir.Node],
+    kept: set[ir.Node],
+    orders: dict[ir.Node, list[int]],
+) -> dict[ir.Node, list[int]]:
+    """The orders of axes for elementwise nodes that are made of matrices which lie in memory the
+    other way round, and for products of matrices read there only; `kept` nodes have places of
+    their own. What reads such a node takes it in any order: products of matrices do."""
+    readers: dict[ir.Node, list[ir.Node]] = {}
+    for node in nodes:
+        for child in references(node):
+            readers.setdefault(child, []).append(node)
+    found: dict[ir.Node, list[int]] = {}
+    for node in nodes:
+        free = node in kept and node.ndim == 2 and is_elementwise(node) and node not in roots
+        if not free or not all(map(_multiplies, readers[node])) or isinstance(node, ir.Leaf):
+            continue
+        votes, others = 0, []
+        for operand, axes in _operands(node, (0, 1), kept):
+            if _multiplies(operand) and len(readers[operand]) == 1:
+                others.append((operand, axes))
+            elif set(axes) == {0, 1}:
+                place = found.get(operand) or orders.get(operand) or [0, 1]
+                votes += 1 if axes[place[0]] == 1 else -1
+        if votes > 0:
+            found[node] = [1, 0]
+            found.update((operand, [axes.index(1), axes.index(0)]) for operand, axes in others)
+    return found
+
+
+def _multiplies(node: ir.Node) -> bool:
+    """Whether a node is a product of matrices, and a matrix itself."""
+    return isinstance(node, ir.Einsum) and node.ndim == 2 and matrices.groups(node) is not None
+
+
+def _operands(
+    node: ir.Node, axes: tuple[int, ...], kept: set[ir.Node]
+) -> Iterator[tuple[ir.Node, tuple[int, ...]]]:
+    """What an elementwise node is made of that is in memory, each with the axes of the node that
+    its own follow."""
+    if isinstance(node, ir.Einsum):
+        children = [
+            (factor, tuple(axes[label] for label in own))
+            for factor, own in node.factors
+            if all(label < node.ndim for label in own)
+        ]
+    else:
+        children = [(child, axes) for child in references(node)]
+    for child, own in children:
+        if child in kept or isinstance(child, ir.Leaf):
+            yield child, own
+        else:
+            yield from _operands(child, own, kept)
 
 
 def read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:
