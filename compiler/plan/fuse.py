@@ -3,14 +3,17 @@ no more of the other than the same round's entries, so that these are still in t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import sympy
 
+from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.gather import gather
-from derivatrix.compiler.plan.reads import accesses, names_read
+from derivatrix.compiler.plan.reads import accesses, names_read, operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
+    Buffer,
     Clear,
     Fill,
     Guard,
@@ -20,6 +23,7 @@ from derivatrix.compiler.plan.steps import (
     Nest,
     Statement,
     Step,
+    Store,
     renamed,
 )
 
@@ -72,7 +76,48 @@ def _joined(first: Step, second: Step) -> Nest | None:
     if not isinstance(first, Nest) or not isinstance(second, Nest):
         return None
     body = _sequence(first.body, second.body, outermost=True)
+    if body is None and (buffer := _added_to(first, second)) is not None:
+        cleared = Clear(Load(buffer, ()))
+        body = _sequence((cleared, *_adding(first.body)), second.body, outermost=True)
     return None if body is None else Nest(f"{first.comment}; {second.comment}", body)
+
+
+def _added_to(first: Nest, second: Nest) -> Buffer | None:
+    """What the first nest fills and the second one only adds to, if both read the same matrix,
+    which they can do together where both add to zero."""
+    if len(met := {target.buffer for target, _ in _stores(first.body)}) != 1:
+        return None
+    (buffer,) = met
+    read = [_read(nest.body) for nest in (first, second)]
+    both = any(len(each.shape) > 1 for each in read[0] & read[1])
+    filled = not any(adds for _, adds in _stores(first.body))
+    only = {(target.buffer, adds) for target, adds in _stores(second.body)} == {(buffer, True)}
+    return buffer if both and filled and only and buffer not in read[0] | read[1] else None
+
+
+def _read(body: Sequence[Statement]) -> set[Buffer]:
+    return {load.buffer for load, is_written in accesses(body) if not is_written}
+
+
+def _stores(body: Iterable[Statement]) -> Iterator[tuple[Load, bool]]:
+    """The entries that are written, and whether they are added to."""
+    for part in body:
+        if isinstance(part, Store):
+            yield part.target, part.accumulate
+        if isinstance(part, Loop | Guard):
+            yield from _stores(part.body)
+
+
+def _adding(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """The statements, with what they fill added to."""
+    return tuple(
+        replace(part, accumulate=True)
+        if isinstance(part, Store)
+        else replace(part, body=_adding(part.body))
+        if isinstance(part, Loop | Guard)
+        else part
+        for part in body
+    )
 
 
 def _sequence(
@@ -101,22 +146,39 @@ def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
         any(inner) if outermost else all(inner)
     ):
         return None
+    if inner[0] != inner[1] and _dear(other if inner[0] else one):
+        return None
     if one.index != other.index and one.index in _indices(other.body):
         return None
     body = renamed(other.body, {other.index: one.index})
-    if not independent(one.body, body, one.index):
+    if not independent(one.body, body, one.index, _sums_in_memory(one.body, body)):
         return None
     together = _sequence(one.body, body, outermost=False) or (*one.body, *body)
     return Loop(one.index, one.extent, one.reduction or other.reduction, together, one.start)
 
 
+def _dear(loop: Loop) -> bool:
+    """Whether a loop computes functions that are vectorised, which is worth a loop of their own."""
+    return any(each.operator in operators.KERNELS for each in operations(loop))
+
+
+def _sums_in_memory(*bodies: Sequence[Statement]) -> set[Buffer]:
+    """What is added to only, in any order."""
+    written = {(target.buffer, adds) for body in bodies for target, adds in _stores(body)}
+    read = set().union(*map(_read, bodies))
+    return {buffer for buffer, adds in written if adds and (buffer, False) not in written} - read
+
+
 def independent(
-    first: Sequence[Statement], second: Sequence[Statement], index: sympy.Symbol
+    first: Sequence[Statement],
+    second: Sequence[Statement],
+    index: sympy.Symbol,
+    but: Collection[Buffer] = (),
 ) -> bool:
     """Whether rounds of different `index` do not meet: what one body writes and the other one
-    reads or writes has `index` itself at one and the same axis."""
+    reads or writes, `but` for some buffers, has `index` itself at one and the same axis."""
     met = [list(accesses(first)), list(accesses(second))]
-    for buffer in {load.buffer for load, _ in met[0]}:
+    for buffer in {load.buffer for load, _ in met[0]}.difference(but):
         own = [[a for a in part if a[0].buffer == buffer] for part in met]
         both = [*own[0], *own[1]]
         if not own[1] or not any(is_written for _, is_written in both):
