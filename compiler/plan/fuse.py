@@ -10,7 +10,7 @@ import sympy
 
 from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.gather import gather
-from derivatrix.compiler.plan.reads import accesses, names_read, operations
+from derivatrix.compiler.plan.reads import accesses, names_made, names_read, operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -95,8 +95,16 @@ def _added_to(first: Nest, second: Nest) -> Buffer | None:
     return buffer if both and filled and only and buffer not in read[0] | read[1] else None
 
 
+def _loads(body: Sequence[Statement]) -> set[Load]:
+    return {load for load, is_written in accesses(body) if not is_written}
+
+
 def _read(body: Sequence[Statement]) -> set[Buffer]:
-    return {load.buffer for load, is_written in accesses(body) if not is_written}
+    return {load.buffer for load in _loads(body)}
+
+
+def _written(body: Sequence[Statement]) -> set[Buffer]:
+    return {load.buffer for load, is_written in accesses(body) if is_written}
 
 
 def _stores(body: Iterable[Statement]) -> Iterator[tuple[Load, bool]]:
@@ -153,8 +161,54 @@ def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
     body = renamed(other.body, {other.index: one.index})
     if not independent(one.body, body, one.index, _sums_in_memory(one.body, body)):
         return None
-    together = _sequence(one.body, body, outermost=False) or (*one.body, *body)
+    together = _sequence(one.body, body, outermost=False) or _merged(one.body, body)
+    if together is None:
+        together = (*one.body, *body)
     return Loop(one.index, one.extent, one.reduction or other.reduction, together, one.start)
+
+
+def _merged(
+    first: tuple[Statement, ...], second: tuple[Statement, ...]
+) -> tuple[Statement, ...] | None:
+    """Both, with their innermost loops in one, where these read the same entries of a matrix."""
+    if (around := _around(first)) is None or (behind := _around(second)) is None:
+        return None
+    (head, one, tail), (later, other, end) = around, behind
+    inside = renamed(other.body, {other.index: one.index})
+    entries = [
+        {load for load in _loads(body) if len(load.indices) > 1} for body in (one.body, inside)
+    ]
+    ahead = (*later, *inside)
+    made = _sums(one) | set(names_made(tail))
+    written = [_written(body) for body in ((one, *tail), ahead)]
+    if (
+        (one.start, one.extent) != (other.start, other.extent)
+        or not entries[0] & entries[1]
+        or _dear(one)
+        or _dear(other)
+        or made & set(names_read(ahead))
+        or written[0] & _read(ahead)
+        or written[1] & _read((one, *tail))
+        or (written[0] & written[1]) - _sums_in_memory((one, *tail), inside)
+    ):
+        return None
+    loop = Loop(
+        one.index, one.extent, one.reduction or other.reduction, (*one.body, *inside), one.start
+    )
+    return (*head, *later, loop, *tail, *end)
+
+
+def _around(
+    body: tuple[Statement, ...],
+) -> tuple[tuple[Statement, ...], Loop, tuple[Statement, ...]] | None:
+    """The only loop of a body, if there is one and none in it, with what is before and after."""
+    places = [place for place, part in enumerate(body) if isinstance(part, Loop | Guard)]
+    if len(places) != 1:
+        return None
+    loop = body[places[0]]
+    if not isinstance(loop, Loop) or any(isinstance(part, Loop | Guard) for part in loop.body):
+        return None
+    return body[: places[0]], loop, body[places[0] + 1 :]
 
 
 def _dear(loop: Loop) -> bool:
