@@ -54,7 +54,7 @@ def cholesky_factor(lower):
     return True
 
 
-@compiled()
+@compiled(inline="always")
 def cholesky_solve_rows(lower, b):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x."""
     _, rows, n = b.shape
@@ -87,7 +87,7 @@ def cholesky_solve_few_rows(lower, b):
                 b[s, row, i] = total / lower[s, i, i]
 
 
-@compiled()
+@compiled(inline="always")
 def cholesky_solve_columns(lower, b):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
     for s in range(len(b)):

@@ -82,7 +82,7 @@ def lu_invertible(lu):
     return True
 
 
-@compiled()
+@compiled(inline="always")
 def lu_solve_rows(lu, pivots, b, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
     _, rows, n = b.shape
@@ -196,7 +196,7 @@ def swap_rows(pivots, b, backwards):
                 b[other, j] = kept
 
 
-@compiled()
+@compiled(inline="always")
 def lu_solve_columns(lu, pivots, b, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
     for s in range(len(b)):

@@ -108,6 +108,7 @@ def block(n, step, forward):
 def diagonal_inverses(a, triangle, diagonal):
     """The inverses of the blocks on the diagonal of a triangular matrix (n, n) one below the other,
     each lower triangular: that of an upper matrix is transposed."""
+    kept_apart()
     n = a.shape[0]
     inverses = np.zeros((n, WIDTH), a.dtype)
     for start in range(0, n, WIDTH):

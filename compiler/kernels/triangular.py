@@ -32,7 +32,7 @@ def triangular_invertible(a):
     return True
 
 
-@compiled()
+@compiled(inline="always")
 def triangular_solve_rows(a, b, lower, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
     triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
@@ -40,7 +40,7 @@ def triangular_solve_rows(a, b, lower, transposed):
         substitute_rows(a[s], b[s], triangle, which, NO)
 
 
-@compiled()
+@compiled(inline="always")
 def triangular_solve_columns(a, b, lower, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
     triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
