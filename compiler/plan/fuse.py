@@ -83,13 +83,13 @@ def _joined(first: Step, second: Step) -> Nest | None:
 
 
 def _added_to(first: Nest, second: Nest) -> Buffer | None:
-    """What the first nest fills and the second one only adds to, if both read the same matrix,
-    which they can do together where both add to zero."""
+    """What the first nest fills and the second one only adds to, if both read the same larger
+    array, which they can do together where both add to zero."""
     if len(met := {target.buffer for target, _ in _stores(first.body)}) != 1:
         return None
     (buffer,) = met
     read = [_read(nest.body) for nest in (first, second)]
-    both = any(len(each.shape) > 1 for each in read[0] & read[1])
+    both = any(len(each.shape) > max(1, len(buffer.shape)) for each in read[0] & read[1])
     filled = not any(adds for _, adds in _stores(first.body))
     only = {(target.buffer, adds) for target, adds in _stores(second.body)} == {(buffer, True)}
     return buffer if both and filled and only and buffer not in read[0] | read[1] else None
