@@ -1,0 +1,61 @@
+"""Loops that become one, those that stay apart, and matrices that lie as what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import derivatrix as dx
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.compiler.plan.reads import accesses
+from derivatrix.compiler.plan.steps import Clear, Loop, Nest
+from tests.plain import check_plain
+
+N, n, m, k = dx.dims("N n m k")
+A, B, X = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.matrix("X", N, n)
+W, V = dx.matrix("W", m, n), dx.matrix("V", k, m)
+a, b = dx.vector("a", n), dx.vector("b", n)
+
+
+def nests(function: Function, kind: str) -> list[Nest]:
+    check_plain(function, kind, {"N": 5, "n": 4, "m": 3, "k": 2})
+    steps = kernel_plan(function.derivatives, kind).steps
+    return [step for step in steps if isinstance(step, Nest)]
+
+
+def innermost(body: Sequence[Any]) -> Iterator[Loop]:
+    for part in body:
+        if isinstance(part, Loop):
+            inner = list(innermost(part.body))
+            yield from inner or [part]
+
+
+def test_sums_that_read_one_matrix_are_one_loop() -> None:
+    """(A + A') a, onto a vector of zeros; and two products with the same matrix."""
+    (nest,) = nests(dx.function("quadratic", [A, a], a @ A @ a, wrt=[a]), "gradient")
+    assert isinstance(nest.body[0], Clear) and len(list(innermost(nest.body))) == 1
+    (nest,) = nests(dx.function("products", [A, a, b], (A @ a) * (A @ b)), "value")
+    assert len(list(innermost(nest.body))) == 1
+
+
+def test_sums_of_different_entries_stay_apart() -> None:
+    (nest,) = nests(dx.function("products", [A, B, a, b], (A @ a) * (B @ b)), "value")
+    assert len(list(innermost(nest.body))) == 2
+
+
+def test_functions_have_loops_of_their_own() -> None:
+    """They are vectorised there, beside loops that sum they are not."""
+    loss = dx.function("loss", [X, a], dx.sum(dx.log(1 + dx.exp(X @ a))), wrt=[a])
+    sums, functions, _ = nests(loss, "hvp")
+    assert "exp" in functions.comment and "sum" not in functions.comment
+    assert "sum" in sums.comment and "exp" not in sums.comment
+
+
+def test_elementwise_matrices_lie_as_what_they_are_made_of() -> None:
+    """The derivative of a layer is read along its rows, also where only products follow."""
+    layers = dx.sum((dx.tanh(X @ W.T) @ V.T) ** 2)
+    for nest in nests(dx.function("layers", [X, W, V], layers, wrt=[W, V]), "gradient"):
+        for loop in innermost(nest.body):
+            loads = [load for load, _ in accesses(loop.body) if len(load.indices) == 2]
+            assert all(load.indices[-1] == loop.index for load in loads)
