@@ -39,7 +39,7 @@ from derivatrix.compiler.public import (
     ready,
     sharing,
 )
-from derivatrix.compiler.threads import SharedText, blocks_text, rows_texts, shared_text
+from derivatrix.compiler.threads import blocks_text, rows_texts, shared_text
 from derivatrix.runtime.errors import DeclarationError
 
 BOUNDARY = (
@@ -130,7 +130,7 @@ def emit(module: ModuleDescription) -> str:
             aliases=aliases,
             blocks=blocks,
             shared=[text for _, text in shared],
-            parted=[(parted(p), _caller(p, text, p in columns)) for p, text in shared],
+            parted=[(parted(p), _caller(p, p in columns)) for p, _ in shared],
             expected=expected,
             functions=functions,
             operator=operator,
@@ -139,10 +139,10 @@ def emit(module: ModuleDescription) -> str:
     )
 
 
-def _caller(plan: Plan, shared: SharedText, columns: bool) -> str:
+def _caller(plan: Plan, columns: bool) -> str:
     """What calls a kernel in parts; columns: whether it has the samples last in memory."""
     alone = plan.rows.alone if plan.rows else None
-    kernels = f"{(alone or plan).name}, _{shared.name}"
+    kernels = f"{(alone or plan).name}, {sharing(plan)}"
     if columns:
         return f"_in_columns({kernels})"
     if plan.parts is not None:

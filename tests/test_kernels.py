@@ -186,7 +186,8 @@ def test_inverses_block_by_block(n: int, precision: tuple[type, float]) -> None:
 
 
 SYSTEMS = [(1, 1), (5, 3), (8, 1), (9, 1), (9, 3), (9, 20), (64, 9), (150, 1), (150, 30), (20, 0)]
-"""Sizes with numbers of right-hand sides: by loops, and by BLAS and LAPACK."""
+SYSTEMS += [(40, 300), (260, 2)]
+"""Sizes with numbers of right-hand sides: by loops, by BLAS and LAPACK, and by blocks."""
 
 
 def dominant(a: np.ndarray) -> np.ndarray:

@@ -79,8 +79,8 @@ def _by_rows(kernel, shared):
 
 def _by_sums(kernel, shared, sliced, least, products):
     """What the kernel does, that is made of sums over samples: `shared` adds up parts of them, at
-    least so many samples at a time, and makes the results of the sums. products: one
-    thread does, and BLAS; with threads of its own that needs all samples at once."""
+    least so many samples at a time, and makes the results of the sums. products: one thread does,
+    by BLAS; that has threads of its own where there are several, and gets all samples at once."""
 
     def call(entries, work, fixed, *arrays):
         """A sample takes about `entries` numbers in memory and `work` operations, each part
