@@ -310,7 +310,9 @@ def _gemm(step: Gemm) -> list[str]:
         "1.0" if step.accumulate else "0.0",
         _operand(step.target),
     ]
-    if step.routine != "gemm":
+    if step.routine == "gram":
+        del arguments[3:5]
+    elif step.routine != "gemm":
         arguments += [triangle.upper() for triangle in step.triangles]
     if step.routine == "structured_gemm":
         arguments.append(step.part.upper())

@@ -45,6 +45,11 @@ def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
     c[...] = np.tril(c) + np.tril(c, -1).T
 
 
+def gram(alpha, a, transpose_a, beta, c):
+    """The same of a matrix and its transpose."""
+    symmetric_gemm(alpha, a, transpose_a, a, not transpose_a, beta, c, "WHOLE", "WHOLE")
+
+
 def work_arrays(like, shapes):
     """The same, apart, with entries that show where they are read."""
     return tuple(np.full(shape, np.nan) for shape in shapes)
@@ -69,7 +74,7 @@ def plain_kernel(
     lines = [*text.head, *(line for step in text.steps for line in step.lines), "return"]
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": symmetric_gemm}
-    scope.update(structured_gemm=structured_gemm, work_arrays=work_arrays)
+    scope.update(gram=gram, structured_gemm=structured_gemm, work_arrays=work_arrays)
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["require_arrays"] = lambda *_: called.append(made.name)
     scope["require_shapes"] = require_shapes

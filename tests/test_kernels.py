@@ -121,6 +121,42 @@ def test_symmetric_gemm(
     np.testing.assert_allclose(c, 3 * expected, **close)
 
 
+GRAMS = [(0, 5), (5, 0), (1, 30), (97, 500), (390, 90), (385, 600), (400, 260)]
+"""Rows and samples; from 384 rows on, BLAS has a routine."""
+
+
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("n, inner", GRAMS)
+def test_gram(n: int, inner: int, turned: bool, precision: tuple[type, float]) -> None:
+    real, tolerance = precision
+    a = matrices(real, inner, n)
+    given = a if turned else np.ascontiguousarray(a.T)
+    c = np.full((n, n), np.nan, real)
+    expected = a.T @ a
+    close = {"rtol": tolerance, "atol": tolerance * np.abs(expected).max(initial=0)}
+    blas.gram(1.0, given, turned, 0.0, c)
+    np.testing.assert_allclose(c, expected, **close)
+    blas.gram(2.0, given, turned, 1.0, c)
+    np.testing.assert_allclose(c, 3 * expected, **close)
+
+
+@pytest.mark.parametrize("signs", ["positive", "negative", "both"])
+@pytest.mark.parametrize("n, samples", GRAMS)
+def test_weighted_gram(n: int, samples: int, signs: str, precision: tuple[type, float]) -> None:
+    real, tolerance = precision
+    a, weights = matrices(real, samples, n), matrices(real, samples)
+    if signs != "both":
+        weights = abs(weights) if signs == "positive" else -abs(weights)
+    c = np.full((n, n), np.nan, real)
+    expected = a.T @ (weights[:, None] * a)
+    close = {"rtol": tolerance, "atol": tolerance * np.abs(expected).max(initial=0)}
+    blas.weighted_gram(a, weights, False, c)
+    np.testing.assert_allclose(c, expected, **close)
+    blas.weighted_gram(a, weights, True, c)
+    np.testing.assert_allclose(c, 2 * expected, **close)
+    assert np.array_equal(c, c.T) or n < 192
+
+
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("n", [0, 1, 23, 24, 49, 200])
 @pytest.mark.parametrize("left", TRIANGLES)

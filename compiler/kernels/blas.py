@@ -2,6 +2,7 @@
 
 # mypy: allow-untyped-defs
 
+import numpy as np
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -9,6 +10,8 @@ from numba.extending import intrinsic
 from derivatrix.compiler.kernels.base import (
     LLVM,
     LOWER,
+    NO,
+    TRANSPOSED,
     UPPER,
     WHOLE,
     compiled,
@@ -28,8 +31,13 @@ UNPACKED = 1_000_000
 """or of the least number where a block takes so many multiplications: OpenBLAS then multiplies
 without copies."""
 TILE = 32
+GRAM = 384
+"""From so many rows on, BLAS's product of a matrix and its transpose is faster than blocks,"""
+HELD = 256
+"""and so many rows of weighted samples, which stay in the cache, are enough at a time."""
 
 GEMM = register("blas", "gemm")
+blas_syrk = routine("blas", "syrk")
 blas_trsm = routine("blas", "trsm")
 
 
@@ -201,6 +209,58 @@ def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
     else:
         structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, LOWER)
         mirror(c)
+
+
+@compiled(inline="always")
+def packs(n, inner):
+    """Whether symmetric products of n rows are so large that OpenBLAS copies what it multiplies."""
+    return n >= GRAM and LEAST * n * inner > UNPACKED
+
+
+@compiled(inline="always")
+def gram(alpha, a, transpose_a, beta, c):
+    """c (n, n) = alpha * op(a) @ op(a)' + beta * c, where c was symmetric."""
+    n, columns = c.shape[0], a.shape[1]
+    inner = a.shape[0] if transpose_a else columns
+    if packs(n, inner):
+        trans = NO if transpose_a else TRANSPOSED
+        blas_syrk((UPPER, trans, n, inner, alpha, a, columns, beta, c, n))
+        mirror(c)
+    else:
+        symmetric_gemm(alpha, a, transpose_a, a, not transpose_a, beta, c, WHOLE, WHOLE)
+
+
+@compiled(inline="always")
+def weighted_gram(a, weights, add, c):
+    """c (n, n) = a' diag(weights) a, or += where c was symmetric, for a (samples, n). The samples
+    of negative weights come last, and are taken off.
+    """
+    samples, n = a.shape
+    beta = 1.0 if add else 0.0
+    held = HELD if packs(n, samples) and samples > HELD else samples
+    scaled = np.empty((held, n), a.dtype)
+    if not packs(n, samples):
+        for s in range(samples):
+            for j in range(n):
+                scaled[s, j] = weights[s] * a[s, j]
+        symmetric_gemm(1.0, a, True, scaled, False, beta, c, WHOLE, WHOLE)
+        return
+    for start in range(0, samples, held):
+        count = min(held, samples - start)
+        first, last = 0, count
+        for s in range(start, start + count):
+            if weights[s] < 0:
+                last -= 1
+            place = last if weights[s] < 0 else first
+            root = np.sqrt(abs(weights[s]))
+            for j in range(n):
+                scaled[place, j] = root * a[s, j]
+            if not weights[s] < 0:
+                first += 1
+        blas_syrk((UPPER, NO, n, first, 1.0, scaled, n, beta, c, n))
+        blas_syrk((UPPER, NO, n, count - last, -1.0, scaled[last:], n, 1.0, c, n))
+        beta = 1.0
+    mirror(c)
 
 
 @compiled()

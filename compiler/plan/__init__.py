@@ -163,7 +163,9 @@ def _single(
             nest = side_by_side(nest, frame.names)
         return frame.plan(name, [nest], {})
     inner = partial(_usual, taken, join)
-    scheduler = Scheduler(frame.names, frame.views, variant.nodes, known, inner, samples)
+    scheduler = Scheduler(
+        frame.names, frame.views, variant.nodes, known, inner, samples, join in (fuse, list)
+    )
     for node, view in places:
         scheduler.output(node, view)
     return frame.plan(name, join(scheduler.steps), scheduler.constants)

@@ -172,8 +172,10 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
     kernels = [
         abreast.samples_first,
         abreast.samples_last,
+        blas.gram,
         blas.structured_gemm,
         blas.symmetric_gemm,
+        blas.weighted_gram,
         sylvester.schur,
         sylvester.schur_sylvester,
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import sympy
@@ -50,6 +51,24 @@ def groups(einsum: ir.Einsum) -> Groups | None:
     if not all(kinds) or all(map(is_small, sizes)) or any(size == 1 for size in sizes):
         return None
     return found
+
+
+def weighted(einsum: ir.Einsum) -> tuple[ir.Node, ir.Node] | None:
+    """A and w, if a symmetric product of two matrices, einsum[i, k] = sum[j] of products of entries
+    of the rows j, is A' diag(w) A."""
+    for (samples, own), (scaled, others) in itertools.permutations(einsum.factors):
+        along = {own[:1], others[:1]} == {tuple(einsum.contracted)}
+        if not along or not isinstance(scaled, ir.Einsum) or scaled.contracted:
+            continue
+        rest = list(scaled.factors)
+        if (samples, (0, 1)) not in rest:
+            continue
+        rest.remove((samples, (0, 1)))
+        if rest and all(labels == (0,) for _, labels in rest):
+            coefficient = einsum.coefficient * scaled.coefficient
+            plain = len(rest) == 1 and coefficient == 1
+            return samples, rest[0][0] if plain else ir.einsum(rest, (0,), coefficient)
+    return None
 
 
 def axes_order(view: View, labels: Labels) -> Labels:

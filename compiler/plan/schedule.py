@@ -11,7 +11,7 @@ import sympy
 
 from derivatrix.compiler import ir
 from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.kernels import sylvester
+from derivatrix.compiler.kernels import blas, sylvester
 from derivatrix.compiler.kernels.abreast import samples_first, samples_last
 from derivatrix.compiler.operations.registry import Equation
 from derivatrix.compiler.plan import linear, matrices
@@ -48,9 +48,10 @@ class Scheduler:
         facts: Callable[[ir.Node], frozenset[str]],
         plan: Callable[..., Plan],
         samples: sympy.Symbol | None = None,
+        weighted: bool = True,
     ) -> None:
         """facts: of a matrix; plan: of a kernel that is called on the way; samples: the axis that
-        comes last in memory."""
+        comes last in memory; weighted: whether there is a kernel of products A' diag(w) A."""
         self._facts = facts
         self._plan = plan
         self.steps: list[Step] = []
@@ -76,6 +77,7 @@ class Scheduler:
         self._halved: set[ir.Node] = set()
         """Products one of whose factors is packed already."""
         self._samples = samples
+        self._weighted = weighted
         for leaf in arguments:
             if self._uses[leaf] and self._is_turned(leaf):
                 own = self._fresh(leaf.shape, _first_last(leaf.ndim))
@@ -314,6 +316,9 @@ class Scheduler:
 
     def _gemm(self, node: ir.Einsum, groups: matrices.Groups, view: View, accumulate: bool) -> None:
         output = tuple(range(node.ndim))
+        symmetric = self._symmetric(node) and (not accumulate or node in self._onto_symmetric)
+        if symmetric and self._weighted and self._weighted_gram(node, view, accumulate):
+            return
         target = matrices.as_matrix(view, output, groups.batch, groups.rows, node.sizes)
         if target is None:
             order = (*groups.batch, *groups.rows, *groups.columns)
@@ -345,7 +350,7 @@ class Scheduler:
         core = {groups.rows, groups.columns} == {(node.ndim - 2,), (node.ndim - 1,)}
         if node in self._read_below and core and view.natural and not accumulate:
             part = "lower"
-        elif self._symmetric(node) and (not accumulate or node in self._onto_symmetric):
+        elif symmetric:
             part = "symmetric"
         extents = tuple(
             (renames[symbol], node.sizes[label])
@@ -363,6 +368,25 @@ class Scheduler:
                 part,
             )
         )
+
+    def _weighted_gram(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
+        """Compute A' diag(w) A, if that is what a symmetric product is, and A's rows come one
+        after the other in memory."""
+        found = matrices.weighted(node)
+        if found is None or view.local or len(view.buffer.shape) != 2:
+            return False
+        samples, weights = found
+        rows = self._place(samples, range(2))
+        if not rows.natural:
+            return False
+        operands = [
+            Operand(rows.buffer, samples.shape),
+            Operand(self._place(weights).buffer, weights.shape),
+        ]
+        target = Operand(view.buffer, node.shape)
+        comment = self._described(node, view, accumulate)
+        self.steps.append(Call(comment, blas.weighted_gram, (*operands, accumulate, target)))
+        return True
 
     def _pair(self, node: ir.Node) -> tuple[int, ir.Labels] | None:
         """The factor of a product of matrices that is symmetric in two axes of the result, and
