@@ -7,7 +7,7 @@ they are declared as, in exact arithmetic.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -294,7 +294,17 @@ def _multiset(node: Einsum, renames: dict[int, int]) -> list[tuple[str, tuple[in
 
     factors = [
         (factor, tuple(renames.get(label, label) for label in labels))
-        for factor, labels in node.factors
+        for factor, labels in _flat(node.factors)
     ]
     ordered = canonical_labels(factors, node.ndim, node.sizes)
     return [(factor.key, labels) for factor, labels in ordered]
+
+
+def _flat(factors: Iterable[Factor]) -> Iterator[Factor]:
+    """The factors, with those that are products entry by entry taken apart."""
+    for node, labels in factors:
+        if isinstance(node, Einsum) and not node.contracted and node.coefficient == 1:
+            inner = [(factor, tuple(labels[axis] for axis in own)) for factor, own in node.factors]
+            yield from _flat(inner)
+        else:
+            yield node, labels

@@ -27,11 +27,16 @@ class _Indices(StrPrinter):
         return self._quotient(expression) or super()._print_Mul(expression)
 
     def _quotient(self, expression: sympy.Expr) -> str:
-        """An integer with fractions in it, as n (n + 1)/2, divided once; "" without fractions."""
-        numerator, denominator = sympy.together(expression).as_numer_denom()
-        if denominator == 1:
+        """An integer with fractions in it, as n (n + 1)/2, divided once; "" without fractions.
+        What is whole by itself is added to the quotient, so that loops over it take even steps."""
+        terms = sympy.Add.make_args(expression)
+        whole = [term for term in terms if sympy.together(term).as_numer_denom()[1] == 1]
+        if len(whole) == len(terms):
             return ""
-        return f"(({self._print(sympy.expand(numerator))}) // {self._print(denominator)})"
+        rest = sympy.together(expression - sympy.Add(*whole))
+        numerator, denominator = rest.as_numer_denom()
+        text = f"(({self._print(sympy.expand(numerator))}) // {self._print(denominator)})"
+        return " + ".join([text, *(self.parenthesize(term, PRECEDENCE["Add"]) for term in whole)])
 
     def _print_AppliedUndef(self, expression: sympy.core.function.AppliedUndef) -> str:
         return f"{expression.func.__name__}[{self._print(expression.args[0])}]"

@@ -72,6 +72,11 @@ class Statements(ABC):
                 inner = ", ".join(map(self.index, target.indices))
                 every = "..." if target.buffer.shape else self.nothing
                 return [f"{target.buffer.name}[{inner or every}] = 0"]
+            case Loop(symbol, extent, reduction, (Guard(condition, inside),), start) if (
+                stop := _stop(symbol, condition)
+            ) is not None:
+                bounded = Loop(symbol, sympy.Min(extent, stop), reduction, inside, start)
+                return self._statement(bounded)
             case Loop(symbol, extent, _, inside, start):
                 bounds = [extent] if start == 0 else [start, extent]
                 rounds = f"range({', '.join(map(self.index, bounds))})"
@@ -89,6 +94,14 @@ class Statements(ABC):
     def indented(self, body: Iterable[Statement]) -> list[str]:
         """Statements within another one."""
         return [f"    {line}" for line in self.lines(body)]
+
+
+def _stop(symbol: sympy.Symbol, condition: sympy.Basic) -> sympy.Expr | None:
+    """Where a loop ends that has only rounds of index <= something; None for other conditions."""
+    if not isinstance(condition, sympy.GreaterThan):
+        return None
+    most = sympy.expand(condition.lhs - condition.rhs + symbol)
+    return None if most.has(symbol) else most + 1
 
 
 class _Coefficients(PythonCodePrinter):

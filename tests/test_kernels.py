@@ -157,6 +157,16 @@ def test_weighted_gram(n: int, samples: int, signs: str, precision: tuple[type, 
     assert np.array_equal(c, c.T) or n < 192
 
 
+@pytest.mark.parametrize("stack, n", [(0, 3), (1, 0), (1, 1), (4, 2), (3, 9)])
+def test_spread_triangles(stack: int, n: int, precision: tuple[type, float]) -> None:
+    whole = matrices(precision[0], stack, n, n)
+    whole += whole.swapaxes(1, 2)
+    rows, columns = np.tril_indices(n)
+    found = np.full((stack, n, n), np.nan, whole.dtype)
+    blas.spread_triangles(np.ascontiguousarray(whole[:, rows, columns]), found)
+    np.testing.assert_array_equal(found, whole)
+
+
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("n", [0, 1, 23, 24, 49, 200])
 @pytest.mark.parametrize("left", TRIANGLES)

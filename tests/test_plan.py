@@ -295,6 +295,25 @@ def test_symmetric_products_are_added_to_symmetric_terms_by_half() -> None:
         assert (product.part == "symmetric") == half
 
 
+def test_products_of_a_matrix_with_itself_are_told_from_others() -> None:
+    """By the routine; with weights of the rows they are one call, without a weighted copy."""
+    weights = ir.Leaf("w", (n,))
+    weighted = ir.einsum([(X, "ji"), (weights, "j")], "ji")
+    squared = ir.einsum([(X, "ji"), (weights, "j"), (weights, "j")], "ji")
+    for factors in ([(X, "ji"), (weighted, "jk")], [(squared, "ji"), (X, "jk")]):
+        assert not steps({"out": ir.einsum(factors, "ik")}, Gemm)
+        (call,) = steps({"out": ir.einsum(factors, "ik")}, Call)
+        assert call.kernel.__name__ == "weighted_gram"
+    along = ir.einsum([(X, "ij"), (weights, "i")], "ij")
+    for factors, routine in (
+        ([(X, "ji"), (X, "jk")], "gram"),
+        ([(X, "ij"), (X, "kj")], "gram"),
+        ([(along, "ij"), (X, "kj")], "gemm"),
+    ):
+        (product,) = steps({"out": ir.einsum(factors, "ik")}, Gemm)
+        assert product.routine == routine
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_products_with_triangular_matrices_leave_out_zeros(turned: bool) -> None:
     lower, upper = ir.Leaf("L", (n, n), "lower"), ir.Leaf("U", (n, n), "upper")

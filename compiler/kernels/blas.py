@@ -264,6 +264,20 @@ def weighted_gram(a, weights, add, c):
 
 
 @compiled()
+def spread_triangles(packed, whole):
+    """Symmetric matrices `whole` (stack, n, n) from their lower triangles, row by row (stack,
+    n (n + 1) / 2)."""
+    stack, n, _ = whole.shape
+    for s in range(stack):
+        place = 0
+        for i in range(n):
+            for j in range(i + 1):
+                whole[s, i, j] = packed[s, place]
+                whole[s, j, i] = packed[s, place]
+                place += 1
+
+
+@compiled()
 def mirror(c):
     """Copy the lower triangle of c (n, n) to the upper one, tile by tile."""
     n = c.shape[0]

@@ -173,6 +173,7 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
         abreast.samples_first,
         abreast.samples_last,
         blas.gram,
+        blas.spread_triangles,
         blas.structured_gemm,
         blas.symmetric_gemm,
         blas.weighted_gram,

@@ -40,23 +40,23 @@ Indices = tuple[sympy.Expr, ...]
 @dataclass(frozen=True)
 class View:
     """Where a node's entries are: axis a of the node is axis axes[a] of the buffer.
-    A `local` is a scalar variable instead of a buffer. Two `packed` axes of the node, which it is
-    symmetric in, are one of the buffer: the lower triangle, row by row."""
+    A `local` is a scalar variable instead of a buffer. The two axes of each of the `packed` pairs,
+    which the node is symmetric in, are one of the buffer: the lower triangle, row by row."""
 
     buffer: Buffer
     axes: tuple[int, ...]
     local: bool = False
-    packed: tuple[int, ...] = ()
+    packed: tuple[tuple[int, ...], ...] = ()
 
     def indices(self, indices: Sequence[sympy.Expr]) -> Indices:
         """The buffer's indices of an entry of the node."""
         found: list[sympy.Expr] = [sympy.S.Zero] * len(self.buffer.shape)
         for axis, index in zip(self.axes, indices, strict=True):
             found[axis] = index
-        if self.packed:
-            pair = [indices[axis] for axis in self.packed]
+        for axes in self.packed:
+            pair = [indices[axis] for axis in axes]
             row, column = sympy.Max(*pair), sympy.Min(*pair)
-            found[self.axes[self.packed[0]]] = row * (row + 1) / 2 + column
+            found[self.axes[axes[0]]] = row * (row + 1) / 2 + column
         return tuple(found)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,15 @@ from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import Builder, View
 from derivatrix.compiler.plan.sizes import is_small, product
 from derivatrix.compiler.plan.steps import Buffer, Call, Fill, Gemm, Newton, Operand, Plan, Step
-from derivatrix.compiler.plan.structure import Constraint, bind, gather, index_symbol, picked, split
+from derivatrix.compiler.plan.structure import (
+    Binding,
+    Constraint,
+    bind,
+    gather,
+    index_symbol,
+    picked,
+    split,
+)
 from derivatrix.compiler.plan.uses import (
     dear_inverses,
     is_elementwise,
@@ -33,6 +41,7 @@ from derivatrix.compiler.plan.uses import (
 )
 from derivatrix.runtime.errors import UnsupportedError
 
+Pair = tuple[int, ir.Labels]
 Factorisation = tuple[linear.Solver, tuple[Operand, ...]]
 TRANSPOSED = {"whole": "whole", "lower": "upper", "upper": "lower"}
 
@@ -48,10 +57,10 @@ class Scheduler:
         facts: Callable[[ir.Node], frozenset[str]],
         plan: Callable[..., Plan],
         samples: sympy.Symbol | None = None,
-        weighted: bool = True,
+        on_processor: bool = True,
     ) -> None:
         """facts: of a matrix; plan: of a kernel that is called on the way; samples: the axis that
-        comes last in memory; weighted: whether there is a kernel of products A' diag(w) A."""
+        comes last in memory; on_processor: whether helpers of the CPU alone can be called."""
         self._facts = facts
         self._plan = plan
         self.steps: list[Step] = []
@@ -77,7 +86,7 @@ class Scheduler:
         self._halved: set[ir.Node] = set()
         """Products one of whose factors is packed already."""
         self._samples = samples
-        self._weighted = weighted
+        self._on_processor = on_processor
         for leaf in arguments:
             if self._uses[leaf] and self._is_turned(leaf):
                 own = self._fresh(leaf.shape, _first_last(leaf.ndim))
@@ -133,8 +142,8 @@ class Scheduler:
         found = self._where(node)
         if found is not None:
             return found
-        if (pair := self._pair(node)) is not None:
-            return self._packed(node, *pair)
+        if pairs := self._pairs(node):
+            return self._packed(node, pairs)
         if node.ndim == 0 and not isinstance(node, ir.Apply):
             local = Buffer(self._names.numbered("a"), ())
             view = View(local, (), local=True)
@@ -240,9 +249,9 @@ class Scheduler:
     def _einsum(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
         if self._forward(node, view, accumulate):
             return
-        if (pair := self._pair(node)) is not None:
-            self._packed(node, *pair)
-        if pair is not None or is_elementwise(node):
+        if pairs := self._pairs(node):
+            self._packed(node, pairs)
+        if pairs or is_elementwise(node):
             self._dense(node, view, accumulate)
             return
         solve = self._solved(node)
@@ -297,7 +306,7 @@ class Scheduler:
         coefficient = sympy.Mul(node.coefficient, *(node.sizes[label] for label in counted))
         value = builder.product(coefficient, dense, binding.indices)
         loops = {label: node.sizes[label] for label in binding.loops if label not in counted}
-        complete = not binding.conditions and _covered(node, constraints, binding.loops)
+        complete = _covered(node, constraints, binding)
         tree = builder.nest(view, at, value, loops, binding.conditions)
         if not accumulate and not view.local and (not complete or tree.scattered):
             self.steps.append(Fill(view.buffer))
@@ -317,7 +326,7 @@ class Scheduler:
     def _gemm(self, node: ir.Einsum, groups: matrices.Groups, view: View, accumulate: bool) -> None:
         output = tuple(range(node.ndim))
         symmetric = self._symmetric(node) and (not accumulate or node in self._onto_symmetric)
-        if symmetric and self._weighted and self._weighted_gram(node, view, accumulate):
+        if symmetric and self._on_processor and self._weighted_gram(node, view, accumulate):
             return
         target = matrices.as_matrix(view, output, groups.batch, groups.rows, node.sizes)
         if target is None:
@@ -377,57 +386,77 @@ class Scheduler:
             return False
         samples, weights = found
         rows = self._place(samples, range(2))
-        if not rows.natural:
+        if not rows.natural or isinstance(samples, ir.Constant):
             return False
-        operands = [
-            Operand(rows.buffer, samples.shape),
-            Operand(self._place(weights).buffer, weights.shape),
-        ]
+        constant = isinstance(weights, ir.Constant)
+        along = self._copied(weights, range(1)) if constant else self._place(weights)
+        operands = Operand(rows.buffer, samples.shape), Operand(along.buffer, weights.shape)
         target = Operand(view.buffer, node.shape)
         comment = self._described(node, view, accumulate)
         self.steps.append(Call(comment, blas.weighted_gram, (*operands, accumulate, target)))
         return True
 
-    def _pair(self, node: ir.Node) -> tuple[int, ir.Labels] | None:
-        """The factor of a product of matrices that is symmetric in two axes of the result, and
-        these, so that half of the entries are enough; rather not those read along the last axis."""
+    def _pairs(self, node: ir.Node) -> list[Pair]:
+        """The factors of a product of matrices that are symmetric in two axes of the result, so
+        that half of the entries are enough; last the one that is read along the last axis."""
         if not isinstance(node, ir.Einsum) or node in self._halved:
-            return None
+            return []
         groups = matrices.groups(node)
         if groups is None or groups.batch:
-            return None
+            return []
         last = [*self._read_as.get(node, range(node.ndim))][-1]
-        found: list[tuple[int, ir.Labels]] = []
+        found: list[Pair] = []
         for position, own in enumerate((groups.rows, groups.columns)):
             factor, labels = node.factors[position]
             pair = labels[-2:]
             known = factor.ndim > 2 and "symmetric" in self._facts(factor)
             if known and {*pair} <= {*own} and not is_small(node.sizes[pair[0]]):
                 found.append((position, pair))
-        return min(found, key=lambda each: last in each[1], default=None)
+        found.sort(key=lambda each: last in each[1])
+        return found if self._on_processor else found[:1]
 
-    def _packed(self, node: ir.Node, position: int, pair: ir.Labels) -> View:
-        """A place for a product that is symmetric in two axes, which are one in memory."""
+    def _packed(self, node: ir.Node, pairs: Sequence[Pair]) -> View:
+        """A place for a product that is symmetric in pairs of axes, each of which is one axis in
+        memory; the pair that is read along the last axis is made two again, where it has loops of
+        its own."""
         assert isinstance(node, ir.Einsum)
-        factor, labels = node.factors[position]
-        if is_elementwise(factor) and self._uses[factor] < 2:
-            self._stored.discard(factor)  # it is computed where it is packed
-        whole = ir.Pack(node.sizes[pair[0]])
-        kept = [label for label in labels if label not in pair]
-        half = ir.einsum([(whole, ("pair", *pair)), (factor, labels)], [*kept, "pair"])
-        rest = [axis for axis in self._read_as.get(node, range(node.ndim)) if axis not in pair]
-        product = ir.einsum(
-            [(half, (*kept, "pair")), node.factors[1 - position]],
-            ["pair", *rest],
-            node.coefficient,
-        )
+        order = list(self._read_as.get(node, range(node.ndim)))
+        factors: list[tuple[ir.Node, Sequence[Hashable]]] = list(node.factors)
+        for position, pair in pairs:
+            factors[position] = self._half(node.factors[position], pair)
+        rest = [axis for axis in order if not any(axis in pair for _, pair in pairs)]
+        *_, (_, last) = pairs
+        spread = self._on_processor and order[-1] in last
+        first = [pair for _, pair in pairs if not spread or pair != last]
+        labels = [*first, *rest, *([last] if spread else [])]
+        product = ir.einsum(factors, labels, node.coefficient)
         self._halved.add(product)
         found = self._place(product, range(product.ndim))
-        places = [
-            0 if axis in pair else found.axes[1 + rest.index(axis)] for axis in range(node.ndim)
-        ]
-        self._views[node] = View(found.buffer, tuple(places), packed=pair)
+        places = {axis: found.axes[labels.index(axis)] for axis in rest}
+        for pair in first:
+            places |= dict.fromkeys(pair, found.axes[labels.index(pair)])
+        if spread:
+            size = node.sizes[last[0]]
+            whole = self._fresh((*product.shape[:-1], size, size), range(product.ndim + 1))
+            places |= {axis: product.ndim - 1 + number for number, axis in enumerate(last)}
+            operands = (
+                _operand(found.buffer, product.shape, 1),
+                _operand(whole.buffer, whole.buffer.shape, 2),
+            )
+            self._call("whole matrices of triangles", blas.spread_triangles, *operands)
+            found = whole
+        axes = tuple(places[axis] for axis in range(node.ndim))
+        self._views[node] = View(found.buffer, axes, packed=tuple(first))
         return self._views[node]
+
+    def _half(self, factor: ir.Factor, pair: ir.Labels) -> tuple[ir.Node, Sequence[Hashable]]:
+        """The lower triangles of a factor that is symmetric in its last two axes, which are one,
+        labelled by both."""
+        node, labels = factor
+        if is_elementwise(node) and (isinstance(node, ir.Einsum) or self._uses[node] < 2):
+            self._stored.discard(node)  # it is computed where it is packed
+        kept = (*labels[:-2], pair)
+        return ir.einsum([(ir.Pack(node.shape[-1]), (pair, *pair)), factor], kept), kept
 
     def _triangle(self, factor: ir.Factor, batch: ir.Labels, rows: ir.Labels) -> str:
         """What is known of a factor as a stack of matrices with these rows."""
@@ -691,16 +720,22 @@ class Scheduler:
         return self._schur[matrix]
 
 
-def _covered(node: ir.Einsum, constraints: Sequence[Constraint], loops: Sequence[int]) -> bool:
-    """Whether the loops reach every entry: each output axis is a loop, or merges two, of its
+def _covered(node: ir.Einsum, constraints: Sequence[Constraint], binding: Binding) -> bool:
+    """Whether the loops reach every entry: each output axis is a loop, or made of two, of its
     own."""
-    merged = {own[0]: own[1:] for c, own in constraints if isinstance(c, ir.Merge)}
+    made = {own[0]: own[1:] for c, own in constraints if isinstance(c, ir.Merge | ir.Pack)}
+    triangles = {
+        sympy.Ge(index_symbol(own[1]) - index_symbol(own[2]), 0)
+        for c, own in constraints
+        if isinstance(c, ir.Pack)
+    }
     sources = [
         label
         for axis in range(node.ndim)
-        for label in ((axis,) if axis in loops else merged.get(axis, (axis,)))
+        for label in ((axis,) if axis in binding.loops else made.get(axis, (axis,)))
     ]
-    return len(set(sources)) == len(sources) and set(sources) <= set(loops)
+    reached = len(set(sources)) == len(sources) and set(sources) <= set(binding.loops)
+    return reached and triangles == set(binding.conditions)
 
 
 def _first_last(ndim: int) -> tuple[int, ...]:

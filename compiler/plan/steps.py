@@ -269,8 +269,8 @@ class Gemm:
     def routine(self) -> str:
         """The name of the function that leaves out what need not be computed."""
         if self.part == "symmetric":
-            turned = self.left_transposed != self.right_transposed
-            return "gram" if turned and self.left == self.right else "symmetric_gemm"
+            turned = self.left == self.right and self.left_transposed != self.right_transposed
+            return "gram" if turned and {*self.triangles} == {"whole"} else "symmetric_gemm"
         return "gemm" if {*self.triangles, self.part} == {"whole"} else "structured_gemm"
 
     def __str__(self) -> str:
