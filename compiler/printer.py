@@ -242,15 +242,15 @@ def _step(step: Step, output: str, owner: str) -> StepText:
 
 
 def _allocation(buffers: tuple[Buffer, ...], output: str) -> Iterator[str]:
-    """Work arrays of floats are one block of memory where there are several."""
-    kind = "np.int32" if buffers[0].kind == "integer" else f"{output}.dtype"
-    if len(buffers) == 1 or buffers[0].kind == "integer":
+    """Work arrays of floats are one block of memory."""
+    if buffers[0].kind == "integer":
         for buffer in buffers:
-            yield f"{buffer.name} = np.empty({_shape(buffer.shape)}, {kind})"
+            yield f"{buffer.name} = np.empty({_shape(buffer.shape)}, np.int32)"
         return
     names = ", ".join(buffer.name for buffer in buffers)
     shapes = tuple_text(tuple_text(map(index, buffer.shape)) for buffer in buffers)
-    yield from _called(f"{names} = work_arrays", [output, shapes])
+    first = "[0]" if len(buffers) == 1 else ""
+    yield from _called(f"{names} = work_arrays", [output, shapes], first)
 
 
 def _choice(variants: tuple[tuple[str, sympy.Expr, Plan], ...]) -> Iterator[str]:

@@ -258,6 +258,21 @@ def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> No
     np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
 
 
+@pytest.mark.parametrize("n", [lu.LEAST_PANELS, 6 * lu.PANEL, lu.MOST_PANELS + 1])
+def test_lu_by_panels(precision: tuple[type, float], n: int) -> None:
+    """As LAPACK has it as a whole; a zero pivot stays."""
+    real, tolerance = precision
+    a = matrices(real, 2, n, n)
+    a[1, 40] = 0
+    factors, pivots = a.copy(), np.empty((2, n), np.int32)
+    lu.lu_factor(factors, pivots)
+    expected, exchanges = scipy.linalg.lu_factor(a[0].T)
+    np.testing.assert_array_equal(pivots[0], exchanges + 1)
+    np.testing.assert_allclose(factors[0], expected.T, 300 * tolerance, 300 * tolerance)
+    assert lu.lu_invertible(factors[:1]) and not lu.lu_invertible(factors[1:])
+    assert factors[1, 40, 40] == 0
+
+
 @pytest.mark.parametrize("flip", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 5, lu.LOOPS, lu.LOOPS + 1])
 def test_lu_of_stacks(precision: tuple[type, float], flip: bool, n: int) -> None:

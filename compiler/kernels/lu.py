@@ -19,7 +19,7 @@ from derivatrix.compiler.kernels.base import (
     compiled,
     short_loop,
 )
-from derivatrix.compiler.kernels.blas import blas_trsm
+from derivatrix.compiler.kernels.blas import blas_trsm, gemm_part
 from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapack_getrs
 from derivatrix.compiler.kernels.substitution import (
     LONG,
@@ -28,6 +28,13 @@ from derivatrix.compiler.kernels.substitution import (
     substitute_rows,
 )
 
+PANEL = 32
+"""So many columns of doubles are factored at a time"""
+LEAST_PANELS = 150
+"""from so many rows on"""
+MOST_PANELS = 1000
+"""up to so many: several threads take less time for the products between panels than for LAPACK's
+own, and one takes about the same."""
 LOOPS = 12
 """Up to so many rows, loops take less time than calls of LAPACK, which threads make one after the
 other; they take longer to compile, and are for stacks of matrices."""
@@ -38,8 +45,28 @@ def lu_factor(lu, pivots):
     """Factor each matrix of `lu` (stack, n, n) in place; a zero pivot stays and means det = 0."""
     stack, n = pivots.shape
     for s in range(stack):
-        if n > 0:
+        if lu.itemsize == 8 and LEAST_PANELS <= n <= MOST_PANELS:
+            factor_by_panels(lu[s], pivots[s])
+        elif n > 0:
             lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
+
+
+@compiled(inline="always")
+def factor_by_panels(lu, pivots):
+    """The same for one matrix (n, n)."""
+    n = len(lu)
+    for start in range(0, n, PANEL):
+        stop = min(start + PANEL, n)
+        corner, right = lu[start:, start:], lu[stop:, start:]
+        lapack_getrf((n - start, stop - start, corner, n, pivots[start:], INFO))
+        swap_columns(pivots[start:stop], lu[:start, start:], False)
+        swap_columns(pivots[start:stop], right, False)
+        if stop < n:
+            sizes = stop - start, n - stop
+            blas_trsm((LEFT, LOWER, NO, UNIT, *sizes, lu.dtype.type(1), corner, n, right, n))
+            gemm_part(-1.0, lu, False, lu, False, 1.0, lu, (stop, n, stop, n, start, stop))
+        for k in range(start, stop):
+            pivots[k] += start
 
 
 @compiled()

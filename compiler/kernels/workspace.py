@@ -1,8 +1,10 @@
 """The memory of a kernel's work arrays, allocated at once; memory written past the cache.
 
 malloc gives large blocks back to the system and asks for them again in the next call, page by
-page, which takes as long as much of what kernels do; it learns from the sizes of the blocks that
-are freed, so that one block for all arrays (up to 32 MB) is kept, where several are not.
+page, which takes as long as much of what kernels do. It learns from the blocks that are freed: it
+keeps up to twice the largest so far, if that is below 32 MB. So there is one block for all arrays,
+of twice their size: the other half is never touched, and leaves room for the results, which are
+freed beside it.
 """
 
 # mypy: allow-untyped-defs
@@ -16,6 +18,8 @@ from derivatrix.compiler.kernels.base import LLVM
 
 LINE = 64
 """Bytes of a cache line; arrays begin with one, and no two at the same place of a page."""
+MOST_KEPT = 1 << 24
+"""Bytes up to which twice as many are asked for."""
 TOO_LARGE = 1 << 62
 """Bytes that no machine has: MemoryError."""
 
@@ -53,6 +57,8 @@ def work_arrays(context, like, shapes):
                 size = checked(builder.smul_with_overflow, size, length)
             lines = builder.add(builder.udiv(size, word(LINE)), word(2))
             total = checked(builder.sadd_with_overflow, total, builder.mul(lines, word(LINE)))
+        kept = builder.icmp_signed("<", total, word(MOST_KEPT))
+        total = builder.select(kept, builder.shl(total, word(1)), total)
         total = builder.select(overflow, word(TOO_LARGE), total)
         align = context.get_constant(types.uint32, LINE)
         memory = context.nrt.meminfo_alloc_aligned(builder, total, align)
