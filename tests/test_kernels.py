@@ -4,6 +4,9 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import platform
+import subprocess
+import sys
 
 import numba
 import numpy as np
@@ -69,6 +72,41 @@ def test_work_arrays(precision: tuple[type, float]) -> None:
     last = three_arrays(like, 50, 50)[2]
     last[...] = 1
     assert last.sum() == 5000
+
+
+FAULTS = """
+import resource
+import numba
+import numpy as np
+from derivatrix.compiler.kernels import workspace
+
+@numba.njit
+def fill(out):
+    work = workspace.work_arrays(out, (out.shape,))[0]
+    work[...] = 2
+    out[...] = work
+
+def call():
+    out = np.empty((400, 400))
+    fill(out)
+
+for _ in range(5):
+    call()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(100):
+    call()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="asks how glibc's malloc keeps memory"
+)
+def test_memory_of_work_arrays_and_results_is_kept_between_calls() -> None:
+    """Not page by page taken anew, 600 of them in each call."""
+    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 1000
 
 
 @pytest.mark.parametrize("size", [2**28, 2**40, 2**62, 2**63 - 1])
