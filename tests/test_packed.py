@@ -48,6 +48,7 @@ WHOLE = {
 
 
 BOTH = {name for name in PACKED if name not in ("diagonals", "one pair")}
+"""Those that are symmetric in two pairs of axes."""
 
 
 def halves(function: dx.Function) -> int:

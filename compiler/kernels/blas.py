@@ -237,16 +237,16 @@ def weighted_gram(a, weights, add, c):
     """
     samples, n = a.shape
     beta = 1.0 if add else 0.0
-    held = HELD if packs(n, samples) and samples > HELD else samples
-    scaled = np.empty((held, n), a.dtype)
     if not packs(n, samples):
+        scaled = np.empty((samples, n), a.dtype)
         for s in range(samples):
             for j in range(n):
                 scaled[s, j] = weights[s] * a[s, j]
         symmetric_gemm(1.0, a, True, scaled, False, beta, c, WHOLE, WHOLE)
         return
-    for start in range(0, samples, held):
-        count = min(held, samples - start)
+    scaled = np.empty((HELD, n), a.dtype)
+    for start in range(0, samples, HELD):
+        count = min(HELD, samples - start)
         first, last = 0, count
         for s in range(start, start + count):
             if weights[s] < 0:
