@@ -18,6 +18,7 @@ from derivatrix.compiler.kernels.base import (
     register,
     routine,
 )
+from derivatrix.compiler.kernels.tiles import tiled
 
 SPLIT = 192
 """Symmetric products of fewer rows are computed as a whole, of doubles of half as many."""
@@ -110,11 +111,9 @@ def matrix_product(parts):
             ]
             pointers += [number(0), b_data, integer(b_step), a_data, integer(a_step), number(5)]
             pointers += [c_data, integer(c_step)]
-            function = cgutils.get_or_insert_function(
-                builder.module,
-                LLVM.FunctionType(LLVM.VoidType(), [pointer.type for pointer in pointers]),
-                ("s" if real == types.float32 else "d") + GEMM,
-            )
+            kinds = [pointer.type for pointer in pointers]
+            name = ("s" if real == types.float32 else "d") + GEMM
+            function = tiled(builder.module, name, context.get_value_type(real), kinds)
             with builder.if_then(builder.icmp_signed(">", builder.mul(rows, columns), zero)):
                 builder.call(function, pointers)
             return context.get_dummy_value()
