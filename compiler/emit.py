@@ -106,7 +106,7 @@ def emit(module: ModuleDescription) -> str:
         sources.add(crew, "hold")
         sources.add(crew, "_Shared")
     if equations:
-        for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_few_rows, newton.largest):
+        for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_each_row, newton.largest):
             sources.add_function(helper)
         sources.add_function(newton.close)
     if operator:

@@ -291,9 +291,10 @@ def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> No
     columns = b.copy()
     lu.lu_solve_columns(factors, pivots, columns, flip)
     np.testing.assert_allclose(transposed(a, flip) @ columns, b, atol=tolerance)
-    by_rows = np.array(b.swapaxes(1, 2), order="C")
-    lu.lu_solve_rows(factors, pivots, by_rows, flip)
-    np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
+    for solve in (lu.lu_solve_rows, lu.lu_solve_each_row):
+        by_rows = np.array(b.swapaxes(1, 2), order="C")
+        solve(factors, pivots, by_rows, flip)
+        np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
 
 
 @pytest.mark.parametrize("n", [lu.LEAST_PANELS, 6 * lu.PANEL, lu.MOST_PANELS + 1])

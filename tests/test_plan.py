@@ -392,7 +392,7 @@ def test_products_with_inverses_are_solved() -> None:
     }
     names = called(nodes)
     assert names[:2] == ["lu_factor", "lu_invertible"]
-    assert sorted(names[2:]) == ["lu_det", "lu_solve_columns", "lu_solve_few_rows"]
+    assert sorted(names[2:]) == ["lu_det", "lu_solve_columns", "lu_solve_each_row"]
     assert called({"out": ir.einsum([(inverse(S), "ij"), (b, "j")], "i")}) == [
         "cholesky_factor",
         "cholesky_solve_few_rows",

@@ -37,9 +37,15 @@ def compiled(**options):
         # Numba's cached code remembers its module's name, and its files' names only this one
         function.__qualname__ = f"{__name__}.{function.__name__}"
         try:
-            return njit(cache=True, **options)(function)
+            made = njit(cache=True, **options)(function)
         except RuntimeError:
-            return njit(**options)(function)
+            made = njit(**options)(function)
+        called = made.get_call_template
+        # else what is called with True and with False would be compiled twice
+        made.get_call_template = lambda kinds, named: called(
+            tuple(map(types.unliteral, kinds)), named
+        )
+        return made
 
     return decorate
 
@@ -176,7 +182,7 @@ def routine(library, name):
     """SciPy's BLAS or LAPACK routine, called with one tuple of arguments.
 
     Numbers go by reference (uint8: a character; other integers: Fortran's; floats: in the
-    precision of the arrays), arrays by address.
+    precision of the arrays), arrays by address, (array, place) by that of an entry.
     """
     ending = register(library, name)
 
@@ -184,12 +190,18 @@ def routine(library, name):
     def call(context, arguments):
         def generate(context, builder, signature, values):
             kinds = signature.args[0]
-            arrays = [kind.dtype for kind in kinds if isinstance(kind, types.Array)]
-            real = next(kind for kind in arrays if isinstance(kind, types.Float))
+            arrays = [kind[0] if isinstance(kind, types.BaseTuple) else kind for kind in kinds]
+            numbers = [kind.dtype for kind in arrays if isinstance(kind, types.Array)]
+            real = next(kind for kind in numbers if isinstance(kind, types.Float))
             pointers = []
             for kind, value in zip(kinds, cgutils.unpack_tuple(builder, values[0]), strict=True):
                 if isinstance(kind, types.Array):
                     pointers.append(context.make_array(kind)(context, builder, value).data)
+                    continue
+                if isinstance(kind, types.BaseTuple):
+                    array, place = cgutils.unpack_tuple(builder, value)
+                    data = context.make_array(kind[0])(context, builder, array).data
+                    pointers.append(builder.gep(data, [place]))
                     continue
                 passed = types.int32 if isinstance(kind, types.Integer) else real
                 if kind == types.uint8:

@@ -57,16 +57,21 @@ def factor_by_panels(lu, pivots):
     n = len(lu)
     for start in range(0, n, PANEL):
         stop = min(start + PANEL, n)
-        corner, right = lu[start:, start:], lu[stop:, start:]
-        lapack_getrf((n - start, stop - start, corner, n, pivots[start:], INFO))
-        swap_columns(pivots[start:stop], lu[:start, start:], False)
-        swap_columns(pivots[start:stop], right, False)
+        corner = lu, start * (n + 1)
+        lapack_getrf((n - start, stop - start, corner, n, (pivots, start), INFO))
+        for k in range(start, stop):
+            pivots[k] += start
+        for i in range(n):
+            if i < start or i >= stop:
+                for k in range(start, stop):
+                    kept = lu[i, k]
+                    lu[i, k] = lu[i, pivots[k] - 1]
+                    lu[i, pivots[k] - 1] = kept
         if stop < n:
+            right = lu, stop * n + start
             sizes = stop - start, n - stop
             blas_trsm((LEFT, LOWER, NO, UNIT, *sizes, lu.dtype.type(1), corner, n, right, n))
             gemm_part(-1.0, lu, False, lu, False, 1.0, lu, (stop, n, stop, n, start, stop))
-        for k in range(start, stop):
-            pivots[k] += start
 
 
 @compiled()
@@ -128,6 +133,17 @@ def lu_solve_rows(lu, pivots, b, transposed):
 
 
 @compiled()
+def lu_solve_each_row(lu, pivots, b, transposed):
+    """The same for one row, or two or three."""
+    stack, rows, n = b.shape
+    which = NO if transposed else TRANSPOSED
+    for s in range(stack):
+        for row in range(rows):
+            if n > 0:
+                lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
+
+
+@compiled()
 def lu_solve_few_rows(lu, pivots, b, transposed):
     """The same for few of them.
 
@@ -135,13 +151,13 @@ def lu_solve_few_rows(lu, pivots, b, transposed):
     """
     stack, rows, n = b.shape
     one = b.dtype.type(1)
-    which = NO if transposed else TRANSPOSED
+    if rows == 1:
+        lu_solve_each_row(lu, pivots, b, transposed)
+        return
     for s in range(stack):
         if n == 0 or rows == 0:
             continue
-        if rows == 1:
-            lapack_getrs((which, n, rows, lu[s], n, pivots[s], b[s], n, INFO))
-        elif transposed:
+        if transposed:
             swap_columns(pivots[s], b[s], False)
             blas_trsm((LEFT, LOWER, NO, UNIT, n, rows, one, lu[s], n, b[s], n))
             blas_trsm((LEFT, UPPER, NO, NO, n, rows, one, lu[s], n, b[s], n))

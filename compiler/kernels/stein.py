@@ -6,7 +6,7 @@ import numpy as np
 
 from derivatrix.compiler.kernels.base import compiled
 from derivatrix.compiler.kernels.blas import gemm
-from derivatrix.compiler.kernels.lu import lu_factor, lu_solve_few_rows
+from derivatrix.compiler.kernels.lu import lu_factor, lu_solve_each_row
 from derivatrix.compiler.kernels.sylvester import schur
 
 
@@ -30,7 +30,7 @@ def solve_block(a, b, block, precision):
     for i in range(size):
         if not abs(system[0, i, i]) > 4 * precision * largest:
             return False
-    lu_solve_few_rows(system, pivots, unknown, False)
+    lu_solve_each_row(system, pivots, unknown, False)
     for i in range(size):
         block[i // columns, i % columns] = unknown[0, 0, i]
     return True

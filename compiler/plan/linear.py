@@ -47,7 +47,7 @@ LU = Solver(
     lu.lu_solve_columns,
     lu.lu_inverse,
     {"det": lu.lu_det, "logdet": lu.lu_logdet, "logabsdet": lu.lu_logabsdet},
-    solve_few=lu.lu_solve_few_rows,
+    solve_few=lu.lu_solve_each_row,
 )
 LU_STACK = replace(LU, factor=lu.lu_factor_stack, solve_few=lu.lu_solve_rows_stack)
 CHOLESKY = Solver(

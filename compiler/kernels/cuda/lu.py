@@ -75,7 +75,7 @@ def lu_solve_rows(run, lu, pivots, b, transposed):
 
 
 lu_factor_stack = lu_factor
-lu_solve_few_rows = lu_solve_rows
+lu_solve_each_row = lu_solve_rows
 lu_solve_rows_stack = lu_solve_rows
 
 
