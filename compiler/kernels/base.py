@@ -190,7 +190,7 @@ def routine(library, name):
     def call(context, arguments):
         def generate(context, builder, signature, values):
             kinds = signature.args[0]
-            arrays = [kind[0] if isinstance(kind, types.BaseTuple) else kind for kind in kinds]
+            arrays = [kind.types[0] if isinstance(kind, types.Tuple) else kind for kind in kinds]
             numbers = [kind.dtype for kind in arrays if isinstance(kind, types.Array)]
             real = next(kind for kind in numbers if isinstance(kind, types.Float))
             pointers = []
@@ -198,9 +198,9 @@ def routine(library, name):
                 if isinstance(kind, types.Array):
                     pointers.append(context.make_array(kind)(context, builder, value).data)
                     continue
-                if isinstance(kind, types.BaseTuple):
+                if isinstance(kind, types.Tuple):
                     array, place = cgutils.unpack_tuple(builder, value)
-                    data = context.make_array(kind[0])(context, builder, array).data
+                    data = context.make_array(kind.types[0])(context, builder, array).data
                     pointers.append(builder.gep(data, [place]))
                     continue
                 passed = types.int32 if isinstance(kind, types.Integer) else real

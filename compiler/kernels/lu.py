@@ -63,10 +63,12 @@ def factor_by_panels(lu, pivots):
             pivots[k] += start
         for i in range(n):
             if i < start or i >= stop:
-                for k in range(start, stop):
-                    kept = lu[i, k]
-                    lu[i, k] = lu[i, pivots[k] - 1]
-                    lu[i, pivots[k] - 1] = kept
+                for step in range(stop - start):
+                    column = np.uint64(start + step)  # what is signed might be negative
+                    other = np.uint64(pivots[column] - 1)
+                    kept = lu[i, column]
+                    lu[i, column] = lu[i, other]
+                    lu[i, other] = kept
         if stop < n:
             right = lu, stop * n + start
             sizes = stop - start, n - stop
