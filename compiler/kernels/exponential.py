@@ -14,7 +14,6 @@ from derivatrix.compiler.kernels.jets import (
     jets,
     largest_column,
     last_entries,
-    log_norm_of_power,
 )
 
 
@@ -26,6 +25,9 @@ def spared_halvings(terms, halvings):
     What counts is how its powers grow, which is less than its norm says for a matrix far from
     normal (Al-Mohy and Higham 2009, algorithm 6.1).
     """
+    bound = spared_at_most(terms[5, 0])
+    if bound < 1:
+        return 0
     growth = 0.0
     for i in range(2, 4):
         growth = max(growth, largest_column(terms[i, 0]) ** (0.5 / i))
@@ -37,12 +39,44 @@ def spared_halvings(terms, halvings):
     spared = halvings
     if growth * 2.0**halvings > 4.74:
         spared = int(np.floor(np.log2(4.74 / growth)))
-    # so that rounding errors of the approximant stay small: their bound is 2**-116.45 of what
-    # the power 27 is, relative to the matrix
-    size = log_norm_of_power(terms[5, 0], 27) - np.log2(largest_column(terms[5, 0]))
-    while spared > 0 and size + 26 * spared > 116.45 - 53:
-        spared -= 1
-    return spared
+    return int(min(spared, bound))
+
+
+@compiled(inline="always")
+def spared_at_most(a):
+    """How many halvings may be spared for rounding errors of the approximant to stay small: their
+    bound is 2**-116.45 of what the power 27 of abs(a) is, relative to abs(a).
+
+    Where the sums of a power's columns are between r and R times those of the power before, so
+    they are for all powers to come (Collatz 1942): most often few powers are enough.
+    """
+    n = a.shape[0]
+    sums = np.ones(n)
+    product = np.empty(n)
+    left = 116.45 - 53 + np.log2(largest_column(a))
+    for power in range(1, 28):
+        product[:] = 0.0
+        for i in range(n):
+            factor = sums[i]
+            for j in range(n):
+                product[j] += factor * abs(a[i, j])
+        largest = 0.0
+        for j in range(n):
+            largest = max(largest, product[j])
+        if largest == 0:
+            return np.inf
+        left -= np.log2(largest)
+        if power % 4 == 3 and power < 27:
+            low, high = np.inf, 0.0
+            for j in range(n):
+                low, high = min(low, product[j] / sums[j]), max(high, product[j] / sums[j])
+            steps = 27 - power
+            least = np.floor((left - steps * np.log2(high)) / 26)
+            if least == np.floor((left - steps * np.log2(low)) / 26):
+                return least
+        for j in range(n):
+            sums[j] = product[j] / largest
+    return np.floor(left / 26)
 
 
 @compiled(inline="always")

@@ -121,27 +121,3 @@ def largest_column(a):
         if not total <= largest:
             largest = total
     return largest
-
-
-@compiled(inline="always")
-def log_norm_of_power(a, power):
-    """log2 of the 1-norm of abs(a) ** power."""
-    n = a.shape[0]
-    row = np.ones(n)
-    product = np.empty(n)
-    size = 0.0
-    for _ in range(power):
-        product[:] = 0.0
-        for i in range(n):
-            factor = row[i]
-            for j in range(n):
-                product[j] += factor * abs(a[i, j])
-        largest = 0.0
-        for j in range(n):
-            largest = max(largest, product[j])
-        if largest == 0:
-            return -np.inf
-        for j in range(n):
-            row[j] = product[j] / largest
-        size += np.log2(largest)
-    return size
