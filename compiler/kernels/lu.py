@@ -29,12 +29,12 @@ from derivatrix.compiler.kernels.substitution import (
 )
 
 PANEL = 32
-"""So many columns of doubles are factored at a time"""
-LEAST_PANELS = 150
+"""So many columns are factored at a time"""
+LEAST_PANELS = 64
 """from so many rows on"""
-MOST_PANELS = 1000
+MOST_PANELS = 1500
 """up to so many: several threads take less time for the products between panels than for LAPACK's
-own, and one takes about the same."""
+own, and one takes no more."""
 LOOPS = 12
 """Up to so many rows, loops take less time than calls of LAPACK, which threads make one after the
 other; they take longer to compile, and are for stacks of matrices."""
@@ -45,7 +45,7 @@ def lu_factor(lu, pivots):
     """Factor each matrix of `lu` (stack, n, n) in place; a zero pivot stays and means det = 0."""
     stack, n = pivots.shape
     for s in range(stack):
-        if lu.itemsize == 8 and LEAST_PANELS <= n <= MOST_PANELS:
+        if LEAST_PANELS <= n <= MOST_PANELS:
             factor_by_panels(lu[s], pivots[s])
         elif n > 0:
             lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
