@@ -62,7 +62,7 @@ def recorder() -> Recorder:
     made = Recorder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blas, "GEMM", "gemm_recorded")
-        patch.setattr(tiles, "THREADS", ("threads_recorded", None))
+        patch.setattr(tiles, "THREADS", ("threads_recorded",))
         for real in (np.float64, np.float32):
             one = np.ones((1, 1), real)
             product(1.0, one, one, (False, False), 0.0, np.empty_like(one))
@@ -153,4 +153,9 @@ def test_number_of_threads(threads: int) -> None:
             for entry in used
             if entry["architecture"].encode() in tiles.WITHOUT_COPIES
         ]
-        assert tiles.THREADS[1]() == (expected or [0])[0]
+        assert ctypes.CFUNCTYPE(ctypes.c_int)(tiles.THREADS[1])() == (expected or [0])[0]
+
+
+def test_no_threads() -> None:
+    made = tiles.no_threads()
+    assert ctypes.CFUNCTYPE(ctypes.c_int)(made[1])() == 0

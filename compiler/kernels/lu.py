@@ -173,12 +173,12 @@ def lu_solve_few_rows(lu, pivots, b, transposed):
 def lu_solve_rows_stack(lu, pivots, b, transposed):
     """The same for many matrices, small ones by loops."""
     stack, rows, n = b.shape
-    which = NO if transposed else TRANSPOSED
+    if n > LOOPS:
+        lu_solve_each_row(lu, pivots, b, transposed)
+        return
     for s in range(stack):
         for row in range(rows):
-            if n > LOOPS:
-                lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
-            elif transposed:
+            if transposed:
                 exchange(pivots, b, s, row, False)
                 for k in range(n):
                     for i in range(k + 1, n):

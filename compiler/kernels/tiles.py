@@ -12,7 +12,7 @@ import ctypes
 from functools import reduce
 
 from numba.core import cgutils
-from numba.core.codegen import ll  # type: ignore[attr-defined]
+from numba.core.codegen import initialize_llvm, ll  # type: ignore[attr-defined]
 from scipy.linalg import cython_blas
 
 from derivatrix.compiler.kernels.base import LLVM
@@ -52,19 +52,31 @@ WITHOUT_COPIES = (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
 
 def register_threads():
     """Let kernels ask for the number of threads of SciPy's OpenBLAS, or 0 where it copies small
-    matrices, too, or SciPy has another BLAS; its name for LLVM, and what has to stay in memory."""
+    matrices, too, or SciPy has another BLAS; its name for LLVM, its address, and what has to stay
+    in memory."""
     library = ctypes.CDLL(cython_blas.__file__)
-    kind = ctypes.CFUNCTYPE(ctypes.c_int)
     try:
         processor = ctypes.CFUNCTYPE(ctypes.c_char_p)(("scipy_openblas_get_corename", library))()
-        count = kind(("scipy_openblas_get_num_threads", library))
+        owner = ctypes.CFUNCTYPE(ctypes.c_int)(("scipy_openblas_get_num_threads", library))
+        address = ctypes.cast(owner, ctypes.c_void_p).value
     except AttributeError:
         processor = b""
     if processor not in WITHOUT_COPIES:
-        count = kind(lambda: 0)
+        owner, address = no_threads()
     name = "threads_derivatrix"
-    ll.add_symbol(name, ctypes.cast(count, ctypes.c_void_p).value)
-    return name, count
+    ll.add_symbol(name, address)
+    return name, address, owner
+
+
+def no_threads():
+    """A function that returns 0, as (what has to stay in memory, its address): one of Python's
+    would make each product wait for Python's lock."""
+    initialize_llvm()
+    machine = ll.Target.from_default_triple().create_target_machine()
+    module = ll.parse_assembly("define i32 @none() { ret i32 0 }")
+    engine = ll.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine, engine.get_function_address("none")
 
 
 THREADS = register_threads()
@@ -251,8 +263,8 @@ def copy_transposed(builder, matrix, step, copy, rows, columns):
                 builder, row, least(builder, moved(row, side), rows), INDEX(1)
             ) as (i, _),
         ):
-            number = builder.load(entry(builder, matrix, step, i, j))
-            builder.store(number, entry(builder, copy, copy_step, j, i))
+            value = builder.load(entry(builder, matrix, step, i, j))
+            builder.store(value, entry(builder, copy, copy_step, j, i))
 
 
 def transposed_block(builder, block):
