@@ -45,6 +45,7 @@ from derivatrix.runtime.errors import DeclarationError
 BOUNDARY = (
     "_ndarray",
     "_empty",
+    "_len",
     "_FLOAT32",
     "_FLOAT64",
     "_real",

@@ -373,7 +373,9 @@ class _Sizes:
         lines: list[str] = []
         for size, local in reversed(self._read):
             if local in words:
-                lines.insert(0, self._reading(size, f"{size.argument.name}.shape[{size.axis}]"))
+                name, axis = size.argument.name, size.axis
+                length = f"{name}.shape[{axis}]" if axis else f"_len({name})"
+                lines.insert(0, self._reading(size, length))
                 words.update(re.findall(r"\w+", lines[0]))
         return tuple(lines)
 

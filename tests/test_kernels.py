@@ -297,13 +297,16 @@ def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> No
         np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
 
 
-@pytest.mark.parametrize("n", [lu.LEAST_PANELS, 6 * lu.PANEL, lu.MOST_PANELS + 1])
-def test_lu_by_panels(precision: tuple[type, float], n: int) -> None:
+FACTORED = [1, 2, 5, lu.LOOPS, lu.LOOPS + 1, lu.LEAST_PANELS, 6 * lu.PANEL, lu.MOST_PANELS + 1]
+
+
+@pytest.mark.parametrize("n", FACTORED)
+def test_factors(precision: tuple[type, float], n: int) -> None:
     """Their product is the matrix with its rows exchanged so that no multiplier is above one; a
     zero pivot stays."""
     real, tolerance = precision
-    a = matrices(real, 2, n, n)
-    a[1, 40] = 0
+    a, zero = matrices(real, 2, n, n), n // 4
+    a[1, zero] = 0
     factors, pivots = a.copy(), np.empty((2, n), np.int32)
     lu.lu_factor(factors, pivots)
     both, exchanged = factors[0].T.astype(np.float64), a[0].T.astype(np.float64)
@@ -314,30 +317,18 @@ def test_lu_by_panels(precision: tuple[type, float], n: int) -> None:
     product = (lower + np.eye(n)) @ np.triu(both)
     np.testing.assert_allclose(product, exchanged, atol=tolerance)
     assert lu.lu_invertible(factors[:1]) and not lu.lu_invertible(factors[1:])
-    assert factors[1, 40, 40] == 0
+    assert factors[1, zero, zero] == 0
 
 
-@pytest.mark.parametrize("flip", [False, True])
-@pytest.mark.parametrize("n", [1, 2, 5, lu.LOOPS, lu.LOOPS + 1])
-def test_lu_of_stacks(precision: tuple[type, float], flip: bool, n: int) -> None:
-    """By loops and by LAPACK, the same factors; a zero pivot stays."""
-    real, tolerance = precision
-    rng = np.random.default_rng(n)
-    a = rng.normal(size=(5, n, n)).astype(real)
-    a[1], a[2, :, 0] = np.eye(n)[::-1], 0
-    factors, pivots = a.copy(), np.empty((5, n), np.int32)
-    expected, exchanges = a.copy(), pivots.copy()
-    lu.lu_factor_stack(factors, pivots)
-    lu.lu_factor(expected, exchanges)
-    good = [0, 1, 3, 4]
-    np.testing.assert_array_equal(pivots[good], exchanges[good])
-    np.testing.assert_allclose(factors[good], expected[good], 30 * tolerance, tolerance)
-    assert not lu.lu_invertible(factors) and lu.lu_invertible(factors[good])
-    b = rng.normal(size=(4, 3, n)).astype(real)
-    x = b.copy()
-    lu.lu_solve_rows_stack(factors[good], pivots[good], x, flip)
-    products = x @ transposed(a[good], not flip)
-    np.testing.assert_allclose(products, b, 1e3 * tolerance, 1e3 * tolerance)
+def test_factors_of_numbers_without_reciprocals(precision: tuple[type, float]) -> None:
+    real, _ = precision
+    unit = np.finfo(real).smallest_subnormal
+    a = np.array([[[1, 2, 4], [8, 2, 4], [2, 2, 8]]], real) * unit
+    factors, pivots = a.copy(), np.empty((1, 3), np.int32)
+    lu.lu_factor(factors, pivots)
+    expected, exchanges = scipy.linalg.lu_factor(a[0].T / unit)
+    np.testing.assert_array_equal(pivots[0] - 1, exchanges)
+    np.testing.assert_allclose(np.tril(factors[0].T, -1), np.tril(expected, -1), rtol=0.1)
 
 
 def test_inverses_and_determinants(precision: tuple[type, float]) -> None:
@@ -567,7 +558,7 @@ def test_any_helpers_may_be_in_one_module() -> None:
             for name in _defined(statement):
                 if name != "KERNELS":
                     sources.add(module, name)
-    assert {"lu_factor_stack", "cholesky_factor", "triangular_inverse", "jet_combine"} <= set(
+    assert {"lu_factor", "cholesky_factor", "triangular_inverse", "jet_combine"} <= set(
         sources.texts
     )
 

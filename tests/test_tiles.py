@@ -1,4 +1,4 @@
-"""Products tile by tile: when there are tiles, and that they are the whole product."""
+"""Products tile by tile, or by loops: when, and that they are the whole product."""
 
 import ctypes
 import itertools
@@ -17,7 +17,8 @@ REALS = [np.float64, np.float32]
 TILED = [(101, 100, 101), (128, 128, 128), (150, 201, 170), (33, 397, 303), (999, 33, 64)]
 TILED += [(37, 34, 901), (300, 300, 300)]
 WHOLE = [(100, 100, 100), (31, 200, 300), (300, 31, 200), (200, 300, 31), (401, 401, 401)]
-WHOLE += [(256, 250, 256), (256, 256, 250), (250, 256, 256), (4, 0, 5), (0, 3, 2)]
+WHOLE += [(256, 250, 256), (256, 256, 250), (250, 256, 256), (6, 6, 6), (129, 1, 1)]
+TINY = [(1, 1, 1), (2, 2, 2), (5, 5, 5), (3, 7, 6), (1, 128, 1), (64, 1, 2), (4, 0, 5), (0, 3, 2)]
 COPIED = [(18, 9, 8), (16, 8, 8), (33, 127, 129), (60, 7, 9), (40, 31, 130), (97, 97, 97)]
 NOT_COPIED = [(15, 20, 100), (16, 7, 30), (31, 50, 25), (100, 1, 3)]
 
@@ -109,8 +110,16 @@ def test_tiles(
 @pytest.mark.parametrize("real", REALS)
 @pytest.mark.parametrize("shape", WHOLE)
 def test_sizes_without_tiles(recorder: Recorder, shape: tuple[int, int, int], real: type) -> None:
-    expected = [("N", np.prod(shape))] if shape[0] else []
-    assert calls(recorder, shape, real, (False, False)) == expected
+    assert calls(recorder, shape, real, (False, False)) == [("N", np.prod(shape))]
+
+
+@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("flags", list(itertools.product([False, True], repeat=2)))
+@pytest.mark.parametrize("shape", TINY)
+def test_loops(
+    recorder: Recorder, shape: tuple[int, int, int], flags: tuple[bool, bool], real: type
+) -> None:
+    assert calls(recorder, shape, real, flags) == []
 
 
 @pytest.mark.parametrize("real", REALS)

@@ -14,6 +14,7 @@ from numba.core.errors import NumbaError
 
 _ndarray = np.ndarray
 _empty = np.empty
+_len = len
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 _LARGE = 16384

@@ -35,9 +35,8 @@ LEAST_PANELS = 64
 MOST_PANELS = 1500
 """up to so many: several threads take less time for the products between panels than for LAPACK's
 own, and one takes no more."""
-LOOPS = 12
-"""Up to so many rows, loops take less time than calls of LAPACK, which threads make one after the
-other; they take longer to compile, and are for stacks of matrices."""
+LOOPS = 32
+"""Up to so many rows, loops take less time than calls of LAPACK."""
 
 
 @compiled()
@@ -45,9 +44,11 @@ def lu_factor(lu, pivots):
     """Factor each matrix of `lu` (stack, n, n) in place; a zero pivot stays and means det = 0."""
     stack, n = pivots.shape
     for s in range(stack):
-        if LEAST_PANELS <= n <= MOST_PANELS:
+        if n <= LOOPS:
+            factor_by_loops(lu[s], pivots[s])
+        elif LEAST_PANELS <= n <= MOST_PANELS:
             factor_by_panels(lu[s], pivots[s])
-        elif n > 0:
+        else:
             lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
 
 
@@ -76,33 +77,34 @@ def factor_by_panels(lu, pivots):
             gemm_part(-1.0, lu, False, lu, False, 1.0, lu, (stop, n, stop, n, start, stop))
 
 
-@compiled()
-def lu_factor_stack(lu, pivots):
-    """The same for many matrices, small ones by loops."""
-    stack, n = pivots.shape
-    for s in range(stack):
-        if n > LOOPS:
-            lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
-            continue
-        for k in range(n):
-            best = k
-            for i in range(k + 1, n):
-                if abs(lu[s, k, i]) > abs(lu[s, k, best]):
-                    best = i
-            pivots[s, k] = best + 1
-            if lu[s, k, best] != 0:
-                for j in range(n):
-                    short_loop(j)
-                    kept = lu[s, j, k]
-                    lu[s, j, k] = lu[s, j, best]
-                    lu[s, j, best] = kept
-                for i in range(k + 1, n):
-                    short_loop(i)
-                    lu[s, k, i] /= lu[s, k, k]
-                for j in range(k + 1, n):
-                    for i in range(k + 1, n):
-                        short_loop(i)
-                        lu[s, j, i] -= lu[s, k, i] * lu[s, j, k]
+@compiled(inline="always")
+def factor_by_loops(lu, pivots):
+    """The same for one matrix (n, n)."""
+    n = len(lu)
+    least = np.finfo(lu.dtype).tiny
+    for k in range(n):
+        best, size = k, abs(lu[k, k])
+        for i in range(k + 1, n):
+            if abs(lu[k, i]) > size:
+                best, size = i, abs(lu[k, i])
+        pivots[k] = best + 1
+        if best != k:
+            for j in range(n):
+                short_loop(j)
+                kept = lu[j, k]
+                lu[j, k] = lu[j, best]
+                lu[j, best] = kept
+        first, pivot = lu[k, k + 1 :], lu[k, k]
+        if 0 < size < least:  # its reciprocal may be infinite
+            for i in range(len(first)):
+                first[i] /= pivot
+        reciprocal = 1 / pivot if size >= least else lu.dtype.type(1)
+        for i in range(len(first)):
+            first[i] *= reciprocal
+        for j in range(k + 1, n):
+            row, factor = lu[j, k + 1 :], lu[j, k]
+            for i in range(len(row)):
+                row[i] -= factor * first[i]
 
 
 @compiled()
@@ -136,13 +138,36 @@ def lu_solve_rows(lu, pivots, b, transposed):
 
 @compiled()
 def lu_solve_each_row(lu, pivots, b, transposed):
-    """The same for one row, or two or three."""
+    """The same for one row, or two or three, or small matrices."""
     stack, rows, n = b.shape
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
         for row in range(rows):
-            if n > 0:
+            if n > LOOPS:
                 lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
+            elif transposed:
+                exchange(pivots, b, s, row, False)
+                for k in range(n):
+                    factor = b[s, row, k]
+                    for i in range(k + 1, n):
+                        b[s, row, i] -= factor * lu[s, k, i]
+                for k in range(n - 1, -1, -1):
+                    factor = b[s, row, k] / lu[s, k, k]
+                    b[s, row, k] = factor
+                    for i in range(k):
+                        b[s, row, i] -= factor * lu[s, k, i]
+            else:
+                for k in range(n):
+                    rest = b[s, row, k]
+                    for i in range(k):
+                        rest -= lu[s, k, i] * b[s, row, i]
+                    b[s, row, k] = rest / lu[s, k, k]
+                for k in range(n - 1, -1, -1):
+                    rest = b[s, row, k]
+                    for i in range(k + 1, n):
+                        rest -= lu[s, k, i] * b[s, row, i]
+                    b[s, row, k] = rest
+                exchange(pivots, b, s, row, True)
 
 
 @compiled()
@@ -167,39 +192,6 @@ def lu_solve_few_rows(lu, pivots, b, transposed):
             blas_trsm((LEFT, UPPER, TRANSPOSED, NO, n, rows, one, lu[s], n, b[s], n))
             blas_trsm((LEFT, LOWER, TRANSPOSED, UNIT, n, rows, one, lu[s], n, b[s], n))
             swap_columns(pivots[s], b[s], True)
-
-
-@compiled()
-def lu_solve_rows_stack(lu, pivots, b, transposed):
-    """The same for many matrices, small ones by loops."""
-    stack, rows, n = b.shape
-    if n > LOOPS:
-        lu_solve_each_row(lu, pivots, b, transposed)
-        return
-    for s in range(stack):
-        for row in range(rows):
-            if transposed:
-                exchange(pivots, b, s, row, False)
-                for k in range(n):
-                    for i in range(k + 1, n):
-                        short_loop(i)
-                        b[s, row, i] -= lu[s, k, i] * b[s, row, k]
-                for k in range(n - 1, -1, -1):
-                    b[s, row, k] /= lu[s, k, k]
-                    for i in range(k):
-                        short_loop(i)
-                        b[s, row, i] -= lu[s, k, i] * b[s, row, k]
-            else:
-                for k in range(n):
-                    for i in range(k):
-                        short_loop(i)
-                        b[s, row, k] -= lu[s, k, i] * b[s, row, i]
-                    b[s, row, k] /= lu[s, k, k]
-                for k in range(n - 1, -1, -1):
-                    for i in range(k + 1, n):
-                        short_loop(i)
-                        b[s, row, k] -= lu[s, k, i] * b[s, row, i]
-                exchange(pivots, b, s, row, True)
 
 
 @compiled()

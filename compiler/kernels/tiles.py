@@ -16,6 +16,14 @@ from numba.core.codegen import initialize_llvm, ll  # type: ignore[attr-defined]
 from scipy.linalg import cython_blas
 
 from derivatrix.compiler.kernels.base import LLVM
+from derivatrix.compiler.kernels.tiny import (
+    CHARACTER,
+    INDEX,
+    is_tiny,
+    is_transposed,
+    number,
+    tiny_product,
+)
 
 TILE_WORK = 1_000_000
 """OpenBLAS multiplies without copies where so many multiplications are to be done at most."""
@@ -41,11 +49,8 @@ COPY_STEP = 136
 """The columns of a copied tile are so many numbers apart, which does not clash."""
 TURNED_SIDE = 8
 """Tiles are transposed by blocks of so many rows and columns."""
-CHARACTER = LLVM.IntType(8)
 INTEGER = LLVM.IntType(32)
-"""BLAS's integers,"""
-INDEX = LLVM.IntType(64)
-"""and those of entries' places."""
+"""BLAS's integers."""
 WITHOUT_COPIES = (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
 """The processors, as OpenBLAS calls them, for which it has kernels that multiply without copies."""
 
@@ -84,7 +89,8 @@ THREADS = register_threads()
 
 def tiled(module, name, real, kinds):
     """The function of an LLVM module that takes what BLAS's gemm takes, pointers of `kinds`, and
-    calls it (`name`), once for each tile of the product where that is faster.
+    calls it (`name`), once for each tile of the product where that is faster, or not at all where
+    loops are.
 
     The letters are BLAS's: c (m, n) = alpha * op(a) (m, k) @ op(b) (k, n) + beta * c, for matrices
     with one column after the other. Tiles of a are copied where it is transposed and b is not.
@@ -97,6 +103,9 @@ def tiled(module, name, real, kinds):
         add_tiles(by_tiles, whole, real)
         function.linkage = by_tiles.linkage = "linkonce_odr"
         builder = LLVM.IRBuilder(function.append_basic_block())
+        with builder.if_then(is_tiny(builder, function.args[2:5])):
+            builder.call(tiny_product(module, name, real, kind), function.args)
+            builder.ret_void()
         with builder.if_else(tiles_pay(builder, real, function.args)) as (then, otherwise):
             with then:
                 builder.call(by_tiles, function.args)
@@ -183,15 +192,6 @@ def add_tiles(function, whole, real):
             given = [alpha, a_tile, lda, b_tile, ldb, factor, c_tile, ldc]
             builder.call(whole, [transa, transb, *tile, *given])
     builder.ret_void()
-
-
-def number(builder, pointer):
-    """What a pointer to one of BLAS's integers points to."""
-    return builder.sext(builder.load(pointer), INDEX)
-
-
-def is_transposed(builder, flag):
-    return builder.icmp_signed("!=", builder.load(flag), CHARACTER(ord("N")))
 
 
 def is_copied(builder, transa, transb):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from derivatrix.compiler import ir
 from derivatrix.compiler.kernels import abreast, blas, cholesky, lu, sylvester, triangular
@@ -49,7 +49,6 @@ LU = Solver(
     {"det": lu.lu_det, "logdet": lu.lu_logdet, "logabsdet": lu.lu_logabsdet},
     solve_few=lu.lu_solve_each_row,
 )
-LU_STACK = replace(LU, factor=lu.lu_factor_stack, solve_few=lu.lu_solve_rows_stack)
 CHOLESKY = Solver(
     cholesky.cholesky_factor,
     False,
@@ -121,9 +120,9 @@ BY_SCHUR_FORMS = frozenset({"solve_sylvester", "solve_continuous_lyapunov"})
 """Operations that stand on the Schur forms of their arguments but the last."""
 
 
-def choose_solver(known: frozenset[str], stacked: bool, abreast: bool = False) -> Solver:
+def choose_solver(known: frozenset[str], abreast: bool) -> Solver:
     """The cheapest way that is right for a matrix, or a stack of them, by the facts about it;
-    abreast: whether the stack is the last axis in memory."""
+    abreast: whether there is a stack, which is the last axis in memory."""
     if abreast:
         return CHOLESKY_ABREAST if "spd" in known else LU_ABREAST
     for fact in ("lower", "upper"):
@@ -131,7 +130,7 @@ def choose_solver(known: frozenset[str], stacked: bool, abreast: bool = False) -
             return TRIANGULAR[fact]
     if "spd" in known:
         return CHOLESKY
-    return LU_STACK if stacked else LU
+    return LU
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
         sylvester.schur,
         sylvester.schur_sylvester,
     ]
-    for solver in (LU, LU_STACK, LU_ABREAST, CHOLESKY, CHOLESKY_ABREAST, *TRIANGULAR.values()):
+    for solver in (LU, LU_ABREAST, CHOLESKY, CHOLESKY_ABREAST, *TRIANGULAR.values()):
         kernels += [solver.solve_rows, solver.solve_columns, solver.inverse]
         kernels += solver.reductions.values()
         others = (solver.factor, solver.invertible, solver.solve_few)

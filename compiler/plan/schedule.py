@@ -529,7 +529,7 @@ class Scheduler:
         matrix = _broadcast(*node.arguments[0], node.stack)
         if matrix not in self._factored:
             abreast = self._samples in node.stack
-            method = linear.choose_solver(self._facts(matrix), matrix.ndim > 2, abreast)
+            method = linear.choose_solver(self._facts(matrix), abreast)
             if method.factor is None:
                 operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
             else:

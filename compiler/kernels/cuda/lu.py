@@ -74,9 +74,7 @@ def lu_solve_rows(run, lu, pivots, b, transposed):
         run.launch(lu_rows, *layout, lu, pivots, b, int(transposed))
 
 
-lu_factor_stack = lu_factor
 lu_solve_each_row = lu_solve_rows
-lu_solve_rows_stack = lu_solve_rows
 
 
 def lu_solve_columns(run, lu, pivots, b, transposed):
