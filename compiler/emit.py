@@ -101,15 +101,16 @@ def emit(module: ModuleDescription) -> str:
     if any(function.plan.sums is not None for function in module.everything):
         sources.add(parts, "_by_sums")
         sources.add(parts, "add_onto")
+        _add_work_arrays(sources)
     if shared:
         sources.add(crew, "part_of")
         sources.add(crew, "share")
-        sources.add(crew, "hold")
         sources.add(crew, "_Shared")
     if equations:
         for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_each_row, newton.largest):
             sources.add_function(helper)
         sources.add_function(newton.close)
+        _add_work_arrays(sources)
     if operator:
         for name in OPERATOR:
             sources.add(linear_map, name)
@@ -185,15 +186,21 @@ def _sources(plans: Sequence[Plan], lines: Iterable[str]) -> Sources:
         sources.require("math")
     if "shaped" in words:
         sources.add(base, "shaped")
-    for name in ("work_arrays", "stream"):
-        if name in words:
-            sources.add(workspace, name)
+    if "work_arrays" in words:
+        _add_work_arrays(sources)
+    if "stream" in words:
+        sources.add(workspace, "stream")
     for module in operators.MODULES:
         for name in module.KERNELS.values():
             if name in words:
                 sources.add(module, name)
     sources.require("numpy", alias="np")
     return sources
+
+
+def _add_work_arrays(sources: Sources) -> None:
+    sources.add(workspace, "work_arrays")
+    sources.add(workspace, "give_back")
 
 
 @cache

@@ -74,7 +74,7 @@ class StepText:
 
 @dataclass(frozen=True)
 class KernelText:
-    """A kernel: decorator, name, parameters, lines that read sizes, and steps."""
+    """A kernel: decorator, name, parameters, lines that read sizes, steps, and lines after them."""
 
     decorator: str
     name: str
@@ -82,6 +82,7 @@ class KernelText:
     parameters: str
     head: tuple[str, ...]
     steps: tuple[StepText, ...]
+    tail: tuple[str, ...] = ()
 
 
 def kernel_text(plan: Plan, owner: str, summary: str, chosen_by: Plan | None = None) -> KernelText:
@@ -108,6 +109,7 @@ def kernel_text(plan: Plan, owner: str, summary: str, chosen_by: Plan | None = N
         passed(plan),
         tuple(head),
         steps,
+        _leaving(plan),
     )
 
 
@@ -177,13 +179,19 @@ def _steps(plan: Plan, owner: str) -> tuple[StepText, ...]:
     texts = []
     names: tuple[str, ...] = ()
     for step in plan.steps:
-        text = _step(step, plan.outputs[0][1].name, owner)
+        text = _step(step, plan.outputs[0][1].name, Failing(owner, _leaving(plan)))
         if isinstance(step, Reuse):
             names += text.lines
         else:
             texts.append(StepText(text.comment, (*names, *text.lines)))
             names = ()
     return tuple(texts)
+
+
+def _leaving(plan: Plan) -> tuple[str, ...]:
+    """What a kernel does at its end, and before it raises."""
+    made = any(isinstance(step, Allocate) for step in plan.steps)
+    return ("give_back(memory)",) if made else ()
 
 
 def _axis(name: str, axis: int) -> sympy.Symbol:
@@ -194,8 +202,17 @@ def _decorator(plan: Plan, inline: bool) -> str:
     """How a kernel, or one that it chooses, is compiled."""
     steps = [step for each in (plan, *plan.variants) for step in each.steps]
     allowed = _allowed([step for step in steps if isinstance(step, Nest)])
-    options = [*(['inline="always"'] if inline else []), *([allowed] if allowed else [])]
+    options = [*(["counted=True"] if any(map(_counted, steps)) else [])]
+    options += [*(['inline="always"'] if inline else []), *([allowed] if allowed else [])]
     return f"@compiled({', '.join(options)})"
+
+
+def _counted(step: Step) -> bool:
+    """Whether a step is compiled with the kernel and makes arrays."""
+    if isinstance(step, Team):
+        return any(map(_counted, step.steps))
+    options = getattr(step.kernel, "targetoptions", {}) if isinstance(step, Call) else {}
+    return options.get("inline") == "always" and options.get("_nrt", False)
 
 
 def _allowed(nests: Sequence[Nest]) -> str:
@@ -216,7 +233,19 @@ def _reduces(body: Iterable[Statement]) -> bool:
     return False
 
 
-def _step(step: Step, output: str, owner: str) -> StepText:
+@dataclass(frozen=True)
+class Failing:
+    """How a kernel raises: the declared function's name, and lines before."""
+
+    owner: str
+    leaving: tuple[str, ...]
+
+    def lines(self, failure: str) -> list[str]:
+        message = repr(f"{self.owner}: {failure}")
+        return [*self.leaving, f"raise np.linalg.LinAlgError({message})"]
+
+
+def _step(step: Step, output: str, failing: Failing) -> StepText:
     match step:
         case Allocate(buffers):
             return StepText("memory", tuple(_allocation(buffers, output)))
@@ -225,32 +254,28 @@ def _step(step: Step, output: str, owner: str) -> StepText:
         case Fill(buffer):
             return StepText(f"{buffer.name}[...] = 0", (_zeroed(buffer),))
         case Nest(comment, body):
-            return StepText(comment, tuple(_Statements(owner).lines(body)))
+            return StepText(comment, tuple(_Statements(failing).lines(body)))
         case Gemm():
             return StepText(step.comment, tuple(_gemm(step)))
         case Call(comment, kernel, arguments, failure):
             texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
-            return StepText(comment, _guarded(kernel.__name__, texts, failure, owner))
+            return StepText(comment, _guarded(kernel.__name__, texts, failure, failing))
         case Team(steps):
-            texts = [line for each in steps for line in _step(each, output, owner).lines]
+            texts = [line for each in steps for line in _step(each, output, failing).lines]
             return StepText("for each row", tuple(texts))
         case Choose(variants):
             return StepText("the cheapest order of multiplication", tuple(_choice(variants)))
         case Newton():
             texts = [_operand(operand) for operand in (*step.arguments, step.target)]
-            return StepText(step.comment, _guarded(step.name, texts, step.failure, owner))
+            return StepText(step.comment, _guarded(step.name, texts, step.failure, failing))
 
 
 def _allocation(buffers: tuple[Buffer, ...], output: str) -> Iterator[str]:
-    """Work arrays of floats are one block of memory."""
-    if buffers[0].kind == "integer":
-        for buffer in buffers:
-            yield f"{buffer.name} = np.empty({_shape(buffer.shape)}, np.int32)"
-        return
-    names = ", ".join(buffer.name for buffer in buffers)
-    shapes = tuple_text(tuple_text(map(index, buffer.shape)) for buffer in buffers)
-    first = "[0]" if len(buffers) == 1 else ""
-    yield from _called(f"{names} = work_arrays", [output, shapes], first)
+    """Work arrays are one block of memory."""
+    kinds = [[buffer for buffer in buffers if buffer.kind == kind] for kind in ("real", "integer")]
+    names = ", ".join(buffer.name for kind in kinds for buffer in kind)
+    shapes = [tuple_text(tuple_text(map(index, b.shape)) for b in kind) for kind in kinds]
+    yield from _called(f"{names}, memory = work_arrays", [output, *shapes])
 
 
 def _choice(variants: tuple[tuple[str, sympy.Expr, Plan], ...]) -> Iterator[str]:
@@ -278,13 +303,12 @@ def passed(plan: Plan) -> str:
     return ", ".join([*arguments, *(buffer.name for _, buffer in plan.outputs)])
 
 
-def _guarded(name: str, arguments: list[str], failure: str, owner: str) -> tuple[str, ...]:
+def _guarded(name: str, arguments: list[str], failure: str, failing: Failing) -> tuple[str, ...]:
     """A call that raises where it returns False, if it can."""
     if not failure:
         return tuple(_called(name, arguments))
-    message = repr(f"{owner}: {failure}")
     lines = _called(f"if not {name}", arguments, ":")
-    return (*lines, f"    raise np.linalg.LinAlgError({message})")
+    return (*lines, *(f"    {line}" for line in failing.lines(failure)))
 
 
 def _called(name: str, arguments: list[str], end: str = "") -> list[str]:
@@ -333,11 +357,11 @@ def _operand(operand: Operand) -> str:
 
 
 class _Statements(Statements):
-    """Statements for the CPU. `owner`: the declared function's name, for messages."""
+    """Statements for the CPU."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, failing: Failing) -> None:
         super().__init__(FUNCTIONS)
-        self._owner = owner
+        self._failing = failing
 
     def stored(self, store: Store) -> str:
         if not store.streamed:
@@ -345,8 +369,8 @@ class _Statements(Statements):
         indices = tuple_text(map(self.index, store.target.indices))
         return f"stream({store.target.buffer.name}, {indices}, {self.scalar(store.value)})"
 
-    def raised(self, failure: str) -> str:
-        return f"raise np.linalg.LinAlgError({f'{self._owner}: {failure}'!r})"
+    def raised(self, failure: str) -> list[str]:
+        return self._failing.lines(failure)
 
 
 def _zeroed(buffer: Buffer) -> str:

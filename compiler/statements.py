@@ -38,8 +38,8 @@ class Statements(ABC):
         self._infix = Infix(number, dict(functions), self.load)
 
     @abstractmethod
-    def raised(self, failure: str) -> str:
-        """What is done where a requirement does not hold."""
+    def raised(self, failure: str) -> list[str]:
+        """What is done where a requirement does not hold, a line each."""
 
     def lines(self, body: Iterable[Statement]) -> list[str]:
         """Statements, a line each or more."""
@@ -84,7 +84,8 @@ class Statements(ABC):
             case Guard(condition, inside):
                 return [f"if {self.index(condition)}:", *self.indented(inside)]
             case Require(condition, failure):
-                return [f"if not ({self.scalar(condition)}):", f"    {self.raised(failure)}"]
+                lines = [f"    {line}" for line in self.raised(failure)]
+                return [f"if not ({self.scalar(condition)}):", *lines]
 
     def stored(self, store: Store) -> str:
         """A store."""

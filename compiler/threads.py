@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from derivatrix.compiler.indices import index
+from derivatrix.compiler.indices import index, tuple_text
 from derivatrix.compiler.plan.divided import PARTS, border
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import buffers, loops
@@ -62,11 +62,15 @@ def _borders_named(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
 @dataclass(frozen=True)
 class BlocksText:
     """A function that calls a kernel for a block of samples at a time: its parameters but the last
-    three; `made`: what is added up (what a block makes, and the sum); `call`: of the kernel."""
+    three; `made`: what is added up (what a block makes, and the sum), and as texts: all that a
+    block makes, one of the sums, and the shapes of all; `call`: of the kernel."""
 
     name: str
     parameters: str
     made: tuple[tuple[str, str], ...]
+    more: str
+    total: str
+    shapes: str
     call: str
 
 
@@ -87,6 +91,9 @@ def blocks_text(plan: Plan) -> BlocksText | None:
         f"{plan.name}_blocks",
         ", ".join([*given, *made, *(total for _, total in totals)]),
         tuple(totals),
+        ", ".join(more for more, _ in totals),
+        totals[0][1],
+        tuple_text(f"{total}.shape" for _, total in totals),
         f"{sums.part.name}({', '.join(cut)})",
     )
 
@@ -98,7 +105,8 @@ class SharedText:
     plan: the kernel's name; parameters: its arrays, and the length of a block if it needs that;
     output: one that it fills. head: lines that make work arrays. kernels: what does a part, one
     after the other; kinds: the types of their arguments, a word each; codes: where these come from,
-    of `given` (see `compiler.kernels.crew`). tail: lines for what is left to do.
+    of `given` (see `compiler.kernels.crew`). tail: lines for what is left to do; leaving: those at
+    the end.
     """
 
     name: str
@@ -111,6 +119,7 @@ class SharedText:
     codes: str
     given: str
     tail: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
 
     @property
     def typed(self) -> str:
@@ -164,18 +173,19 @@ _ENTRIES = {"real": "real", "integer": "int32"}
 
 
 def _shared_rows(plan: Plan, rows: Rows, owner: str) -> SharedText:
-    head = _making(plan, owner, Allocate(rows.work)) if rows.work else ()
+    made = _making(plan, owner, Allocate(rows.work)) if rows.work else None
     given = [passed(plan), *(buffer.name for buffer in rows.work)]
     return SharedText(
         f"{plan.name}_shared",
         plan.name,
         passed(plan),
         plan.outputs[0][1].name,
-        head,
+        _lines(made) if made else (),
         tuple(phase.name for phase in rows.phases),
         _kinds(plan, [*_filled(plan), *rows.work], "intp", "intp"),
         "w" * (len(plan.arguments) + len(plan.outputs) + len(rows.work)) + "pn",
         ", ".join(given),
+        leaving=made.tail if made else (),
     )
 
 
@@ -193,12 +203,13 @@ def _shared_sums(plan: Plan, sums: Sums, owner: str) -> SharedText:
     ]
     added = [total.name for total in totals]
     rest = [*arguments, *(f"{name}[0]" for name in added), *others]
+    made = _making(plan, owner, Allocate(tuple(totals)), *map(Fill, totals))
     return SharedText(
         f"{plan.name}_shared",
         plan.name,
         f"{passed(plan)}, step",
         outputs[0],
-        _making(plan, owner, Allocate(tuple(totals)), *map(Fill, totals)),
+        _lines(made),
         (f"{plan.name}_blocks",),
         _kinds(plan, [*divided, *(replace(each, shape=each.shape[1:]) for each in totals)])
         + " intp intp intp",
@@ -209,10 +220,15 @@ def _shared_sums(plan: Plan, sums: Sums, owner: str) -> SharedText:
             *(f"    add_onto({name}[0], {name}[part])" for name in added),
             f"{sums.rest.name}({', '.join(rest)})",
         ),
+        made.tail,
     )
 
 
-def _making(plan: Plan, owner: str, *steps: Step) -> tuple[str, ...]:
-    """Lines that make arrays for what a plan is called with."""
-    text = kernel_text(replace(plan, steps=steps), owner, "")
-    return (*text.head, *(line for step in text.steps for line in step.lines))
+def _making(plan: Plan, owner: str, *steps: Step) -> KernelText:
+    """A kernel that makes arrays for what a plan is called with."""
+    return kernel_text(replace(plan, steps=steps), owner, "")
+
+
+def _lines(kernel: KernelText) -> tuple[str, ...]:
+    """The lines of a kernel, but for those at its end."""
+    return (*kernel.head, *(line for step in kernel.steps for line in step.lines))

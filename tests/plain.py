@@ -50,9 +50,10 @@ def gram(alpha, a, transpose_a, beta, c):
     symmetric_gemm(alpha, a, transpose_a, a, not transpose_a, beta, c, "WHOLE", "WHOLE")
 
 
-def work_arrays(like, shapes):
+def work_arrays(like, shapes, integers):
     """The same, apart, with entries that show where they are read."""
-    return tuple(np.full(shape, np.nan) for shape in shapes)
+    arrays = [np.full(shape, np.nan) for shape in shapes]
+    return (*arrays, *(np.full(shape, 1 << 30, np.int32) for shape in integers), 0)
 
 
 def require_shapes(owner, names, arrays, shapes, inputs):
@@ -75,6 +76,7 @@ def plain_kernel(
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": symmetric_gemm}
     scope.update(gram=gram, structured_gemm=structured_gemm, work_arrays=work_arrays)
+    scope["give_back"] = lambda memory: None
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["require_arrays"] = lambda *_: called.append(made.name)
     scope["require_shapes"] = require_shapes

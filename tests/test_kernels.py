@@ -54,24 +54,35 @@ def product(alpha: float, a: np.ndarray, b: np.ndarray, flags: tuple, beta: floa
 
 
 @numba.njit
-def three_arrays(like: np.ndarray, rows: int, columns: int):
-    return workspace.work_arrays(like, ((rows, columns), (columns,), (rows, 2, columns)))
+def numbers_in_work_arrays(like: np.ndarray, n: int, m: int, places: np.ndarray, sums: np.ndarray):
+    """Where four arrays are, their strides, and the sums of what is written to each."""
+    shapes = (n, m), (m,), (n, 2, m)
+    a, b, c, d, memory = workspace.work_arrays(like, shapes, ((n, m),))
+    a[...], b[...], c[...], d[...] = 1, 2, 3, 4
+    sums[0], sums[1], sums[2], sums[3] = a.sum(), b.sum(), c.sum(), d.sum()
+    places[0, 0], places[1, 0] = a.ctypes.data, b.ctypes.data
+    places[2, 0], places[3, 0] = c.ctypes.data, d.ctypes.data
+    places[0, 1], places[1, 1] = a.size * a.itemsize, b.size * b.itemsize
+    places[2, 1], places[3, 1] = c.size * c.itemsize, d.size * d.itemsize
+    workspace.give_back(memory)
+    return a.strides, b.strides, c.strides, d.strides, a.shape, b.shape, c.shape, d.shape, memory
 
 
 def test_work_arrays(precision: tuple[type, float]) -> None:
-    """They are writable, apart, begin with a cache line and live as long as one of them."""
-    like = np.empty(0, precision[0])
-    for n, m in ((3, 5), (16, 64), (0, 4), (1, 1)):
-        arrays = three_arrays(like, n, m)
-        assert [array.shape for array in arrays] == [(n, m), (m,), (n, 2, m)]
-        for number, array in enumerate(arrays):
-            assert array.dtype == precision[0] and array.flags.carray
-            assert array.ctypes.data % 64 == 0
-            array[...] = number
-        assert all((array == number).all() for number, array in enumerate(arrays))
-    last = three_arrays(like, 50, 50)[2]
-    last[...] = 1
-    assert last.sum() == 5000
+    """They are writable, apart, and begin with a cache line, on the stack and elsewhere."""
+    like, places, sums = np.empty(0, precision[0]), np.empty((4, 2), np.int64), np.empty(4)
+    for n, m in ((3, 5), (16, 64), (0, 4), (1, 1), (300, 200)):
+        *found, memory = numbers_in_work_arrays(like, n, m, places, sums)
+        shapes = [(n, m), (m,), (n, 2, m), (n, m)]
+        kinds = [*[precision[0]] * 3, np.int32]
+        arrays = [np.empty(shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
+        assert found[4:] == shapes
+        assert n == 0 or found[:4] == [array.strides for array in arrays]
+        np.testing.assert_array_equal(sums, [n * m, 2 * m, 6 * n * m, 4 * n * m])
+        assert not (places[:, 0] % 64).any()
+        assert (places[:-1].sum(1) <= places[1:, 0]).all()
+        assert places[:, 1].tolist() == [array.nbytes for array in arrays]
+        assert (memory == 0) == (places[:, 1].sum() < workspace.ON_STACK // 2)
 
 
 FAULTS = """
@@ -82,9 +93,10 @@ from derivatrix.compiler.kernels import workspace
 
 @numba.njit
 def fill(out):
-    work = workspace.work_arrays(out, (out.shape,))[0]
+    work, memory = workspace.work_arrays(out, (out.shape,), ())
     work[...] = 2
     out[...] = work
+    workspace.give_back(memory)
 
 def call():
     out = np.empty((400, 400))
@@ -112,7 +124,7 @@ def test_memory_of_work_arrays_and_results_is_kept_between_calls() -> None:
 @pytest.mark.parametrize("size", [2**28, 2**40, 2**62, 2**63 - 1])
 def test_work_arrays_that_no_memory_holds(size: int) -> None:
     with pytest.raises(MemoryError):
-        three_arrays(np.empty(0), 2**33, size)
+        numbers_in_work_arrays(np.empty(0), 2**33, size, np.empty((4, 2), np.int64), np.empty(4))
 
 
 def test_gemm(precision: tuple[type, float]) -> None:

@@ -94,8 +94,8 @@ class DeviceStatements(Statements):
         super().__init__(operators.KERNELS)
         self._checks = checks
 
-    def raised(self, failure: str) -> str:
-        return f"failures[{check(self._checks, failure)}] = 1"
+    def raised(self, failure: str) -> list[str]:
+        return [f"failures[{check(self._checks, failure)}] = 1"]
 
 
 def check(checks: list[str], failure: str) -> int:

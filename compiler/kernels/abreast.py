@@ -196,7 +196,7 @@ def cholesky_logdet_abreast(lower, out):
             out[s] -= 2 * np.log(lower[i, i, s])
 
 
-@compiled()
+@compiled(counted=True)
 def lu_factor_abreast(lu, pivots):
     """Factor each matrix lu[:, :, s] of (n, n, stack) in place, pivots (n, stack); a zero pivot
     stays and means det = 0."""

@@ -25,13 +25,15 @@ INFO = 0
 WHOLE = np.uint8(ord("W"))
 
 
-def compiled(**options):
+def compiled(counted=False, **options):
     """Numba's njit, with its on-disk cache where there is a place to write one.
 
     `inline="always"` is for what is called in one place of a kernel: else each function on the way
-    there is compiled together with all that it calls.
+    there is compiled together with all that it calls. counted: whether references to arrays are
+    counted, as Numba has to where it makes some; to count those to its arguments alone takes longer
+    than many a kernel.
     """
-    options |= {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+    options |= {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, "_nrt": counted}
 
     def decorate(function):
         # Numba's cached code remembers its module's name, and its files' names only this one

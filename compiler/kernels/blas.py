@@ -1,6 +1,6 @@
 """BLAS: its routines, each named once, and matrix products through it."""
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
 from numba import types
@@ -19,6 +19,7 @@ from derivatrix.compiler.kernels.base import (
     routine,
 )
 from derivatrix.compiler.kernels.tiles import tiled
+from derivatrix.compiler.kernels.workspace import give_back, work_arrays
 
 SPLIT = 192
 """Symmetric products of fewer rows are computed as a whole, of doubles of half as many."""
@@ -237,13 +238,14 @@ def weighted_gram(a, weights, add, c):
     samples, n = a.shape
     beta = 1.0 if add else 0.0
     if not packs(n, samples):
-        scaled = np.empty((samples, n), a.dtype)
+        scaled, memory = work_arrays(a, ((samples, n),), ())
         for s in range(samples):
             for j in range(n):
                 scaled[s, j] = weights[s] * a[s, j]
         symmetric_gemm(1.0, a, True, scaled, False, beta, c, WHOLE, WHOLE)
+        give_back(memory)
         return
-    scaled = np.empty((HELD, n), a.dtype)
+    scaled, memory = work_arrays(a, ((HELD, n),), ())
     for start in range(0, samples, HELD):
         count = min(HELD, samples - start)
         first, last = 0, count
@@ -260,6 +262,7 @@ def weighted_gram(a, weights, add, c):
         blas_syrk((UPPER, NO, n, count - last, -1.0, scaled[last:], n, 1.0, c, n))
         beta = 1.0
     mirror(c)
+    give_back(memory)
 
 
 @compiled()

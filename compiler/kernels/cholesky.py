@@ -1,6 +1,6 @@
 """Positive definite systems: Cholesky, A = L L', shared by solve, inverse and determinants."""
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from derivatrix.compiler.kernels.substitution import (
     substitute_rows,
 )
 from derivatrix.compiler.kernels.triangular import BLOCK, triangular_inverse
+from derivatrix.compiler.kernels.workspace import give_back, work_arrays
 
 SMALL = 8
 """Up to so many rows, loops take less time than a call of LAPACK."""
@@ -33,7 +34,7 @@ def cholesky_factor(lower):
     False where one is not positive definite.
     """
     stack, n, _ = lower.shape
-    info = np.empty(1, np.int32)
+    info = work_arrays(lower, (), ((1,),))[0]  # on the stack
     for s in range(stack):
         if n > SMALL:
             lapack_potrf((UPPER, n, lower[s], n, info))
@@ -99,7 +100,7 @@ def cholesky_solve_columns(lower, b):
 def cholesky_inverse(lower, out):
     """out (stack, n, n) = the inverse of each factored matrix: X' X with X the inverse of L."""
     stack, n, _ = lower.shape
-    x = np.empty((1, n, n), out.dtype)
+    x, memory = work_arrays(out, ((1, n, n),), ())
     for s in range(stack):
         triangular_inverse(lower[s : s + 1], x, True)
         if n <= BLOCK:
@@ -107,6 +108,7 @@ def cholesky_inverse(lower, out):
         else:
             square_by_blocks(x[0], out[s])
         mirror(out[s])
+    give_back(memory)
 
 
 @compiled(inline="always")

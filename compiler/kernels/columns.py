@@ -21,7 +21,7 @@ def column_maxima(x, out):
             out[s] = entry if (entry > largest) | (entry != entry) else largest
 
 
-@compiled()
+@compiled(counted=True)
 def shares_of_column_maxima(x, out):
     """out[i, s] = 1/k if x[i, s] is one of the k largest entries of x[:, s], 0 if it is not; nan
     where an entry is nan."""
@@ -38,7 +38,7 @@ def shares_of_column_maxima(x, out):
             out[i, s] /= total[s]
 
 
-@compiled(fastmath={"reassoc"})
+@compiled(counted=True, fastmath={"reassoc"})
 def softmax_columns(x, out):
     """out[i, s] = exp(x[i, s]) / sum(exp(x[:, s])), without overflow."""
     n, stack = x.shape
@@ -55,7 +55,7 @@ def softmax_columns(x, out):
             out[i, s] /= total[s]
 
 
-@compiled(fastmath={"reassoc"})
+@compiled(counted=True, fastmath={"reassoc"})
 def logsumexp_columns(x, out):
     """out[s] = log(sum(exp(x[:, s]))), without overflow."""
     n, stack = x.shape

@@ -180,16 +180,6 @@ def part_of(context, kernel, codes, given, length, count):
     return pair(types.intp, codes, given, types.intp, types.intp), generate
 
 
-@intrinsic
-def hold(context, arrays):
-    """Nothing: the arrays are there until then, of which `part_of` has noted where they are."""
-
-    def generate(context, builder, signature, values):
-        return context.get_dummy_value()
-
-    return types.void(arrays), generate
-
-
 @compiled()
 def take(words):
     """Do parts of what is offered as long as there are any."""

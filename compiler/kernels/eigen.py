@@ -52,7 +52,7 @@ def transpose_square(a):
             a[j, i] = kept
 
 
-@compiled()
+@compiled(counted=True)
 def symmetric_eigen(a, values, vectors):
     """values (stack, n), vectors (stack, n, n): A = V diag(values) V' for symmetric matrices, of
     which the lower triangle is read. False where an entry is not finite, or LAPACK does not
@@ -80,7 +80,7 @@ def symmetric_eigen(a, values, vectors):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def symmetric_eigenvalues(a, values):
     """values (stack, n) of symmetric matrices, of which the lower triangle is read. False where
     an entry is not finite, or LAPACK does not converge."""
@@ -115,7 +115,7 @@ def sort_ascending(values, places):
             places[j], places[j - 1] = places[j - 1], places[j]
 
 
-@compiled()
+@compiled(counted=True)
 def real_eigen(job, a, values, rows):
     """The eigenvalues of a matrix, unsorted, and with job VECTORS its eigenvectors as rows. False
     where one is not real, or LAPACK does not converge.
@@ -142,7 +142,7 @@ def real_eigen(job, a, values, rows):
     return info[0] == 0
 
 
-@compiled()
+@compiled(counted=True)
 def real_eigenvalues(a, values):
     """values (stack, n), ascending. False where one is not real, or an entry
     not finite."""
@@ -158,7 +158,7 @@ def real_eigenvalues(a, values):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def real_eigenvectors(a, values, vectors):
     """values (stack, n), ascending, vectors (stack, n, n): A V = V diag(values), the columns of V
     of unit length, of each the first of the largest entries positive. False where a value is not
@@ -181,7 +181,7 @@ def real_eigenvectors(a, values, vectors):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def independent_columns(a):
     """Whether the columns of a square matrix are linearly independent beyond rounding."""
     n = len(a)

@@ -42,7 +42,7 @@ def spared_halvings(terms, halvings):
     return int(min(spared, bound))
 
 
-@compiled(inline="always")
+@compiled(counted=True, inline="always")
 def spared_at_most(a):
     """How many halvings may be spared for rounding errors of the approximant to stay small: their
     bound is 2**-116.45 of what the power 27 of abs(a) is, relative to abs(a).
@@ -79,7 +79,7 @@ def spared_at_most(a):
     return np.floor(left / 26)
 
 
-@compiled(inline="always")
+@compiled(counted=True, inline="always")
 def jet_expm(x, out, first=0):
     """out = the exponential of a jet, from the entry `first` on.
 
@@ -136,7 +136,7 @@ def jet_expm(x, out, first=0):
         jet_scale(1.0, power[first:], out[first:])
 
 
-@compiled()
+@compiled(counted=True)
 def expm(*arrays):
     """out (stack, n, n) = the k-th derivative of the exponential at A, for arrays A, E_1, ...
     E_k, out."""

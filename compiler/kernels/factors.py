@@ -57,7 +57,7 @@ def unpivoted_lu(a, lower, upper):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def thin_qr(a, q, r):
     """q (stack, p, k), r (stack, k, k): A = Q R with a positive diagonal of R. False where the
     columns of a matrix are linearly dependent up to rounding.
@@ -96,7 +96,7 @@ def thin_qr(a, q, r):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def full_rank_pinv(a, out):
     """out (stack, q, p) = inv(R) Q' for A = Q R, or the transpose of that for A' = Q R where A has
     more columns than rows. False where these columns are linearly dependent up to rounding."""

@@ -20,7 +20,7 @@ NEAR = 1024
 """Entries that are added up while they are in the nearest cache."""
 
 
-@compiled()
+@compiled(counted=True)
 def jets(arrays):
     """The jets (stack, 2**k, n, n) of A, E_1, ... E_k, all (stack, n, n); the last of `arrays`,
     where the result goes, is left out."""
@@ -60,7 +60,7 @@ def jet_multiply(x, y, out, first=0):
             t = (t - 1) & s if t > 0 else -1
 
 
-@compiled()
+@compiled(counted=True)
 def jet_divide(y, x):
     """Replace y by y inv(x), and x[0] by its factors. False where x has no inverse.
 
@@ -108,7 +108,7 @@ def jet_scale(factor, x, out):
         flat[i] = factor * entries[i]
 
 
-@compiled()
+@compiled(counted=True)
 def largest_column(a):
     """The 1-norm of a matrix; nan if there is one in it."""
     kept_apart()

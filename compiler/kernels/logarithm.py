@@ -51,7 +51,7 @@ def far_from_identity(a):
     return False
 
 
-@compiled()
+@compiled(counted=True)
 def jet_logm(x, out):
     """out = the logarithm of a jet whose first entry is lower quasi-triangular; x is
     overwritten. False where this is singular to working precision.
@@ -84,7 +84,7 @@ def jet_logm(x, out):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def logm(*arrays):
     """out (stack, n, n) = the k-th derivative of the principal logarithm at A, for arrays A,
     E_1, ... E_k, out.

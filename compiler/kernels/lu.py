@@ -4,7 +4,7 @@ LAPACK reads a row of ours as a column, so what is factored is the transposed ma
 and inverts takes factored matrices of which `lu_invertible` is true.
 """
 
-# mypy: allow-untyped-defs, disable-error-code=call-arg
+# mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from derivatrix.compiler.kernels.substitution import (
     substitute_columns,
     substitute_rows,
 )
+from derivatrix.compiler.kernels.workspace import give_back, work_arrays
 
 PANEL = 32
 """So many columns are factored at a time"""
@@ -251,13 +252,14 @@ def lu_solve_columns(lu, pivots, b, transposed):
 def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
     stack, n = pivots.shape
-    work = np.empty(64 * n, out.dtype)
+    work, memory = work_arrays(out, ((64 * n,),), ())
     for s in range(stack):
         for i in range(n):
             for j in range(n):
                 out[s, i, j] = lu[s, i, j]
         if n > 0:
             lapack_getri((n, out[s], n, pivots[s], work, 64 * n, INFO))
+    give_back(memory)
 
 
 @compiled()

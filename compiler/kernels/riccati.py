@@ -17,7 +17,7 @@ from derivatrix.compiler.kernels.stein import stein
 from derivatrix.compiler.kernels.sylvester import schur, schur_sylvester
 
 
-@compiled()
+@compiled(counted=True)
 def stable_subspace(left, right, discrete, vectors):
     """Generalised Schur vectors of the pencil of which `left` and `right` are the transposes, as
     rows; first those of eigenvalues within the unit circle, or with negative real part if not
@@ -107,7 +107,7 @@ def symmetric_part(matrices, out):
                 out[s, i, j] = out[s, j, i] = (matrices[s, i, j] + matrices[s, j, i]) / 2.0
 
 
-@compiled()
+@compiled(counted=True)
 def divided_rows(matrix, rows):
     """Replace each row x of `rows` (1, n, m) by inv(matrix) x, and the matrix (1, m, m) by its
     factors. False where it is singular to working precision."""
@@ -122,7 +122,7 @@ def divided_rows(matrix, rows):
     return True
 
 
-@compiled(inline="always")
+@compiled(counted=True, inline="always")
 def riccati_start(a, b, q, r, discrete, x):
     """x (1, n, n) = the stabilising solution, up to rounding errors that the subspace makes.
     False where there is none.
@@ -194,7 +194,7 @@ def is_stable(form, discrete):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def closed_loop(a, b, q, r, discrete, x, closed, residual):
     """closed = A - B K, where u = -K x is the best control for the costs that x (1, n, n) says
     are to come; residual = what is left of the equation. False where there is no best."""
@@ -228,7 +228,7 @@ def closed_loop(a, b, q, r, discrete, x, closed, residual):
     return True
 
 
-@compiled(inline="always")
+@compiled(counted=True, inline="always")
 def riccati_step(a, b, q, r, discrete, x, step):
     """step (1, n, n) = Newton's step from x (1, n, n). False where the closed loop of x is not
     stable."""
@@ -255,7 +255,7 @@ def riccati_step(a, b, q, r, discrete, x, step):
     return schur_sylvester(closed, turned_vectors, form, vectors, residual, step, False, False)
 
 
-@compiled(inline="always")
+@compiled(counted=True, inline="always")
 def riccati(a, b, q, r, discrete, out):
     """out (stack, n, n) = the stabilising solutions, all arrays in double precision; q and r are
     overwritten by their symmetric parts. False where there is none."""
@@ -280,7 +280,7 @@ def riccati(a, b, q, r, discrete, out):
     return True
 
 
-@compiled(inline="always")
+@compiled(counted=True, inline="always")
 def continuous_riccati(a, b, q, r, out):
     """out (stack, n, n) = the stabilising X with A' X + X A - X B inv(R) B' X + Q = 0. False
     where there is none."""
@@ -288,7 +288,7 @@ def continuous_riccati(a, b, q, r, out):
     return riccati(a.astype(real), b.astype(real), q.astype(real), r.astype(real), False, out)
 
 
-@compiled(inline="always")
+@compiled(counted=True, inline="always")
 def discrete_riccati(a, b, q, r, out):
     """out (stack, n, n) = the stabilising X with A' X A - X - A' X B inv(R + B' X B) B' X A + Q
     = 0. False where there is none."""

@@ -41,7 +41,7 @@ def principal_schur(a, form, vectors, precision):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def lower_sylvester(b, a, c):
     """Replace c (n, m) by the X with b X + X a = c, for lower quasi-triangular b (n, n) and
     a (m, m). False where b and -a share an eigenvalue."""
@@ -108,7 +108,7 @@ def lower_root(a, root):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def sqrtm(a, out):
     """out (stack, n, n) = the principal square root.
 

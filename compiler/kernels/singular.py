@@ -15,7 +15,7 @@ from derivatrix.compiler.kernels.lapack import lapack_gesdd
 THIN = np.uint8(ord("S"))
 
 
-@compiled()
+@compiled(counted=True)
 def decomposed(job, a, u, s, vh, copy, work, integers):
     """Decompose a matrix: A = u diag(s) vh, descending. False where LAPACK does not converge."""
     p, q = a.shape
@@ -29,7 +29,7 @@ def decomposed(job, a, u, s, vh, copy, work, integers):
     return info[0] == 0
 
 
-@compiled()
+@compiled(counted=True)
 def singular_workspace(job, p, q, sample):
     """The array that LAPACK works in, for a matrix of this shape and the type of `sample`."""
     k = min(p, q)
@@ -43,7 +43,7 @@ def singular_workspace(job, p, q, sample):
     return np.empty(int(best[0]) + q + p, sample.dtype)
 
 
-@compiled()
+@compiled(counted=True)
 def singular_triplets(a, u, s, vh):
     """u (stack, p, k), s (stack, k), vh (stack, k, q): A = U diag(s) V', descending, of each
     column of U the first of the largest entries positive. False where an entry is not
@@ -67,7 +67,7 @@ def singular_triplets(a, u, s, vh):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def singular_vectors(a, u, s, v):
     """As `singular_triplets`, with v (stack, q, k) for the right vectors as columns."""
     stack, q, k = v.shape
@@ -80,7 +80,7 @@ def singular_vectors(a, u, s, v):
     return found
 
 
-@compiled()
+@compiled(counted=True)
 def singular_values(a, s):
     """s (stack, k), descending. False where an entry is not finite, or LAPACK does not
     converge."""
@@ -98,7 +98,7 @@ def singular_values(a, s):
     return found
 
 
-@compiled()
+@compiled(counted=True)
 def nuclear_norm(a, out):
     """out (stack,) = the sum of the singular values. False where LAPACK does not converge."""
     stack, p, q = a.shape
@@ -111,7 +111,7 @@ def nuclear_norm(a, out):
     return found
 
 
-@compiled()
+@compiled(counted=True)
 def polar_factor(a, out):
     """out (stack, p, q) = U V' for A = U diag(s) V'. False where LAPACK does not converge."""
     stack, p, q = a.shape
@@ -126,7 +126,7 @@ def polar_factor(a, out):
     return found
 
 
-@compiled()
+@compiled(counted=True)
 def solve_polar(a, c, out):
     """out (stack, p, q) = the Y with X W' Y + Y W' X = C, for X = `a` and its polar factor W.
     False where X is not of full rank.

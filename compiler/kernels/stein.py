@@ -10,7 +10,7 @@ from derivatrix.compiler.kernels.lu import lu_factor, lu_solve_each_row
 from derivatrix.compiler.kernels.sylvester import schur
 
 
-@compiled()
+@compiled(counted=True)
 def solve_block(a, b, block, precision):
     """Replace a block by the X with X - a X b = block, for a and b of one or two rows. False
     where an eigenvalue of a is the inverse of one of b, within rounding errors."""
@@ -36,7 +36,7 @@ def solve_block(a, b, block, precision):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def lower_stein(a, b, c, precision):
     """Replace c (n, m) by the X with X - a X b = c, for lower quasi-triangular a (n, n) and
     b (m, m), block by block: columns from the last, rows from the first."""
@@ -71,7 +71,7 @@ def lower_stein(a, b, c, precision):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def stein(a, b, q, out):
     """out (stack, n, m) = the X with X - A X B = Q.
 
@@ -99,7 +99,7 @@ def stein(a, b, q, out):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def discrete_lyapunov(a, q, out):
     """out (stack, n, n) = the X with A X A' - X + Q = 0. False where the product of two
     eigenvalues of A is 1, or no Schur form is found."""

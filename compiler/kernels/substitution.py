@@ -31,7 +31,7 @@ LONG = 256
 """and fewer of so many entries."""
 
 
-@compiled()
+@compiled(counted=True)
 def substitute_rows(a, b, triangle, which, diagonal):
     """Replace each row x of `b` (rows, n) by inv(A) x, or by inv(A)' x if `which` is TRANSPOSED,
     for a matrix A that is LOWER or UPPER triangular, with a diagonal of ones if that is UNIT."""
@@ -60,7 +60,7 @@ def substitute_rows(a, b, triangle, which, diagonal):
             gemm(1.0, given, False, inverse, forward, 0.0, b[top:bottom, start:stop])
 
 
-@compiled()
+@compiled(counted=True)
 def substitute_columns(a, b, triangle, which, diagonal):
     """The same for each column x of `b` (n, columns)."""
     kept_apart()
@@ -104,7 +104,7 @@ def block(n, step, forward):
     return start, stop, stop, n
 
 
-@compiled()
+@compiled(counted=True)
 def diagonal_inverses(a, triangle, diagonal):
     """The inverses of the blocks on the diagonal of a triangular matrix (n, n) one below the other,
     each lower triangular: that of an upper matrix is transposed."""

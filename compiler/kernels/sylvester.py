@@ -9,7 +9,7 @@ from derivatrix.compiler.kernels.blas import gemm
 from derivatrix.compiler.kernels.lapack import lapack_gees, lapack_trsyl
 
 
-@compiled()
+@compiled(counted=True)
 def schur(a, form, vectors):
     """Real Schur form of each matrix of `a` (stack, n, n), as LAPACK lays it out:
     a[s].T = v.T @ t.T @ v with t = form[s], v = vectors[s].
@@ -53,7 +53,7 @@ def schur(a, form, vectors):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, left_turned, right_turned):
     """out (stack, n, m) = the X of A X + X B = C, from Schur forms of A and B, or of their
     transposes where these are turned.

@@ -16,7 +16,7 @@ from derivatrix.compiler.kernels.jets import (
 )
 
 
-@compiled()
+@compiled(counted=True)
 def rotations(x):
     """The last entries of exponentials of the jets [[0, -A], [A, 0]]: of [[cos A, -sin A],
     [sin A, cos A]]."""
@@ -33,21 +33,21 @@ def rotations(x):
     return result
 
 
-@compiled()
+@compiled(counted=True)
 def cosm(*arrays):
     """out (stack, n, n) = the k-th derivative of the cosine at A, for arrays A, E_1, ... E_k,
     out."""
     last_entries(rotations(jets(arrays)), 0, 0, arrays[-1])
 
 
-@compiled()
+@compiled(counted=True)
 def sinm(*arrays):
     """out (stack, n, n) = the k-th derivative of the sine at A, for arrays A, E_1, ... E_k,
     out."""
     last_entries(rotations(jets(arrays)), arrays[0].shape[1], 0, arrays[-1])
 
 
-@compiled()
+@compiled(counted=True)
 def jet_ratio(factor, x, out):
     """out = (exp(2 y) - I) inv(exp(2 y) + I) for y = factor * x. False where it has a pole."""
     power = np.empty_like(x)
@@ -60,7 +60,7 @@ def jet_ratio(factor, x, out):
     return jet_divide(out, power)
 
 
-@compiled()
+@compiled(counted=True)
 def jet_tanhm(x, out):
     """out = the hyperbolic tangent of a jet. False where it has a pole.
 
@@ -88,7 +88,7 @@ def jet_tanhm(x, out):
     return True
 
 
-@compiled()
+@compiled(counted=True)
 def tanhm(*arrays):
     """out (stack, n, n) = the k-th derivative of the hyperbolic tangent at A, for arrays A, E_1,
     ... E_k, out. False where A has an eigenvalue (j + 1/2) pi i, at a pole."""

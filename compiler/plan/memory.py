@@ -31,8 +31,8 @@ def allocated(steps: Sequence[Step]) -> Iterator[Step]:
         free += [places[buffer] for buffer in used[position] if last[buffer] == position]
         following.append(step)
     made = dict.fromkeys(places.values())
-    for kind in dict.fromkeys(buffer.kind for buffer in made):
-        yield Allocate(tuple(buffer for buffer in made if buffer.kind == kind))
+    if made:
+        yield Allocate(tuple(made))
     yield from following
 
 

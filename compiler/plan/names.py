@@ -14,7 +14,7 @@ RESERVED = frozenset(
         *("require_arrays", "require_shapes", "stream"),
         *("part", "parts", "row", "other"),
         *("words", "addresses", "length", "given", "failed", "step", "precision", "work"),
-        *("share", "part_of", "hold", "add_onto", "border", "work_arrays"),
+        *("share", "part_of", "add_onto", "border", "work_arrays", "give_back", "memory"),
         *operators.KERNELS.values(),
         *keyword.kwlist,
     }

@@ -190,12 +190,12 @@ def _indented(body: tuple[Statement, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class Allocate:
-    """Make work buffers of one kind, their entries undefined."""
+    """Make work buffers, their entries undefined."""
 
     buffers: tuple[Buffer, ...]
 
     def __str__(self) -> str:
-        return f"allocate {', '.join(map(str, self.buffers))} {self.buffers[0].kind}"
+        return f"allocate {', '.join(f'{buffer} {buffer.kind}' for buffer in self.buffers)}"
 
 
 @dataclass(frozen=True)
