@@ -72,7 +72,7 @@ def work_arrays(context, like, shapes, integers):
             strides = [item]
             for length in axes[:0:-1]:
                 strides.insert(0, builder.mul(strides[0], length))
-            place = builder.inttoptr(builder.add(start, offset), array.data.type)
+            place = builder.bitcast(cgutils.pointer_add(builder, start, offset), array.data.type)
             arrayobj.populate_array(array, place, axes, strides, item, None)
             parts.append(array._getvalue())
         return context.make_tuple(builder, made, [*parts, memory])
@@ -81,7 +81,8 @@ def work_arrays(context, like, shapes, integers):
 
 
 def taken(context, builder, total):
-    """The addresses of memory of so many bytes, or 0 for the stack, and of its first line."""
+    """The address of memory of so many bytes, or 0 for the stack, and a pointer to its first line.
+    The places of all arrays count from there: else the compiler could not tell them apart."""
     word = total.type
     with builder.goto_entry_block():
         stack = builder.alloca(LLVM.IntType(8), ON_STACK)  # not Numba's, which clears it
@@ -100,7 +101,7 @@ def taken(context, builder, total):
     memory = builder.load(address)
     line = builder.and_(builder.add(memory, word(LINE - 1)), word(-LINE))
     is_stack = builder.icmp_unsigned("==", memory, word(0))
-    return memory, builder.select(is_stack, builder.ptrtoint(stack, word), line)
+    return memory, builder.select(is_stack, stack, builder.inttoptr(line, stack.type))
 
 
 @intrinsic
