@@ -343,15 +343,16 @@ def test_factors_of_numbers_without_reciprocals(precision: tuple[type, float]) -
     np.testing.assert_allclose(np.tril(factors[0].T, -1), np.tril(expected, -1), rtol=0.1)
 
 
-def test_inverses_and_determinants(precision: tuple[type, float]) -> None:
+@pytest.mark.parametrize("n", [4, lu.INVERTED, lu.INVERTED + 1])
+def test_inverses_and_determinants(precision: tuple[type, float], n: int) -> None:
     real, tolerance = precision
-    a = matrices(real, 3, 4, 4)
-    a[0] = np.eye(4)[[1, 0, 2, 3]] * 2
-    factors, pivots = a.copy(), np.empty((3, 4), np.int32)
+    a = matrices(real, 3, n, n)
+    a[0] = np.eye(n)[[1, 0, *range(2, n)]] * 2
+    factors, pivots = a.copy(), np.empty((3, n), np.int32)
     lu.lu_factor(factors, pivots)
     out, numbers = np.empty_like(a), np.empty(3, real)
     lu.lu_inverse(factors, pivots, out)
-    np.testing.assert_allclose(out @ a, np.broadcast_to(np.eye(4), a.shape), atol=tolerance)
+    np.testing.assert_allclose(out @ a, np.broadcast_to(np.eye(n), a.shape), atol=tolerance)
     lu.lu_det(factors, pivots, numbers)
     np.testing.assert_allclose(numbers, np.linalg.det(a), rtol=tolerance)
     signs, logarithms = np.linalg.slogdet(a)

@@ -1,6 +1,6 @@
 """The exponential of jets, by scaling and squaring with a Padé approximant (Higham 2005)."""
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
 
@@ -15,17 +15,19 @@ from derivatrix.compiler.kernels.jets import (
     largest_column,
     last_entries,
 )
+from derivatrix.compiler.kernels.workspace import give_back, work_arrays
 
 
 @compiled(inline="always")
-def spared_halvings(terms, halvings):
+def spared_halvings(terms, halvings, sums, product):
     """How many of its halvings a matrix can do without, for the approximant of degree 13.
 
-    terms: jets of the powers 0, 2, 4, 6 of the halved matrix, one to write to, and that matrix.
+    terms: jets of the powers 0, 2, 4, 6 of the halved matrix, one to write to, and that matrix;
+    sums, product: vectors to write to.
     What counts is how its powers grow, which is less than its norm says for a matrix far from
     normal (Al-Mohy and Higham 2009, algorithm 6.1).
     """
-    bound = spared_at_most(terms[5, 0])
+    bound = spared_at_most(terms[5, 0], sums, product)
     if bound < 1:
         return 0
     growth = 0.0
@@ -42,8 +44,8 @@ def spared_halvings(terms, halvings):
     return int(min(spared, bound))
 
 
-@compiled(counted=True, inline="always")
-def spared_at_most(a):
+@compiled(inline="always")
+def spared_at_most(a, sums, product):
     """How many halvings may be spared for rounding errors of the approximant to stay small: their
     bound is 2**-116.45 of what the power 27 of abs(a) is, relative to abs(a).
 
@@ -51,8 +53,7 @@ def spared_at_most(a):
     they are for all powers to come (Collatz 1942): most often few powers are enough.
     """
     n = a.shape[0]
-    sums = np.ones(n)
-    product = np.empty(n)
+    sums[:] = 1.0
     left = 116.45 - 53 + np.log2(largest_column(a))
     for power in range(1, 28):
         product[:] = 0.0
@@ -79,7 +80,7 @@ def spared_at_most(a):
     return np.floor(left / 26)
 
 
-@compiled(counted=True, inline="always")
+@compiled(inline="always")
 def jet_expm(x, out, first=0):
     """out = the exponential of a jet, from the entry `first` on.
 
@@ -90,25 +91,26 @@ def jet_expm(x, out, first=0):
     norm = largest_column(x[0])
     squarings = int(np.ceil(np.log2(norm / 4.74))) if 4.74 < norm < np.inf else 0
     degree = 3 if norm <= 1.08e-2 else 5 if norm <= 0.2 else 7 if norm <= 0.783 else 13
-    terms = np.empty((8, *x.shape))  # powers 0, 2, 4, 6, a product, x, even and odd part
-    terms[0].fill(0.0)
-    for i in range(x.shape[1]):
+    n = x.shape[1]
+    terms, pade, weights, sums, product, memory = work_arrays(
+        x, ((8, *x.shape), (15,), (7,), (n,), (n,)), ()
+    )  # terms: powers 0, 2, 4, 6, a product, x, even and odd part
+    terms[0] = pade[:] = weights[:] = 0.0
+    for i in range(n):
         terms[0, 0, i, i] = 1.0
     jet_scale(0.5**squarings, x, terms[5])
     jet_multiply(terms[5], terms[5], terms[1])
     for i in range(2, min(degree // 2, 3) + 1):
         jet_multiply(terms[i - 1], terms[1], terms[i])
     if squarings > 0:
-        spared = spared_halvings(terms, squarings)
+        spared = spared_halvings(terms, squarings, sums, product)
         squarings -= spared
         jet_scale(2.0**spared, terms[5], terms[5])
         for i in range(1, 4):
             jet_scale(4.0 ** (i * spared), terms[i], terms[i])
-    pade = np.zeros(15)
     pade[0] = 1.0
     for j in range(1, degree + 1):
         pade[j] = pade[j - 1] * (degree + 1 - j) / (j * (2 * degree + 1 - j))
-    weights = np.zeros(7)
     for odd in range(2):
         if degree == 13:
             for i in range(1, 4):
@@ -134,6 +136,7 @@ def jet_expm(x, out, first=0):
         power, square = square, power
     if squarings % 2 == 1:
         jet_scale(1.0, power[first:], out[first:])
+    give_back(memory)
 
 
 @compiled(counted=True)

@@ -7,7 +7,7 @@ directions E_1 ... E_k: it is the top right block of f of the block triangular m
 (1996) and of Higham and Relton (2014), whose blocks are the jet's entries. Jets are float64.
 """
 
-# mypy: allow-untyped-defs, disable-error-code=call-arg
+# mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
 from numba import literal_unroll
@@ -15,6 +15,7 @@ from numba import literal_unroll
 from derivatrix.compiler.kernels.base import compiled, kept_apart
 from derivatrix.compiler.kernels.blas import gemm
 from derivatrix.compiler.kernels.lu import lu_factor, lu_inverse, lu_invertible
+from derivatrix.compiler.kernels.workspace import give_back, work_arrays
 
 NEAR = 1024
 """Entries that are added up while they are in the nearest cache."""
@@ -60,18 +61,18 @@ def jet_multiply(x, y, out, first=0):
             t = (t - 1) & s if t > 0 else -1
 
 
-@compiled(counted=True)
+@compiled()
 def jet_divide(y, x):
     """Replace y by y inv(x), and x[0] by its factors. False where x has no inverse.
 
     Two products with the inverse take less than two solutions: LAPACK's solver is slow for many
     right-hand sides, and waits for threads."""
     lu = x[:1]
-    pivots = np.empty((1, x.shape[1]), np.int32)
+    inverse, rest, pivots, memory = work_arrays(x, (lu.shape, lu.shape), (lu.shape[:2],))
     lu_factor(lu, pivots)
     if not lu_invertible(lu):
+        give_back(memory)
         return False
-    inverse, rest = np.empty_like(lu), np.empty_like(lu)
     lu_inverse(lu, pivots, inverse)
     for s in range(x.shape[0]):
         t = s
@@ -80,6 +81,7 @@ def jet_divide(y, x):
             t = (t - 1) & s
         jet_scale(1.0, y[s : s + 1], rest)
         gemm(1.0, rest[0], False, inverse[0], False, 0.0, y[s])
+    give_back(memory)
     return True
 
 
@@ -108,11 +110,12 @@ def jet_scale(factor, x, out):
         flat[i] = factor * entries[i]
 
 
-@compiled(counted=True)
+@compiled()
 def largest_column(a):
     """The 1-norm of a matrix; nan if there is one in it."""
     kept_apart()
-    totals = np.zeros(a.shape[1])
+    totals, memory = work_arrays(a, ((a.shape[1],),), ())
+    totals[:] = 0.0
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             totals[j] += abs(a[i, j])
@@ -120,4 +123,5 @@ def largest_column(a):
     for total in totals:
         if not total <= largest:
             largest = total
+    give_back(memory)
     return largest

@@ -37,7 +37,9 @@ MOST_PANELS = 1500
 """up to so many: several threads take less time for the products between panels than for LAPACK's
 own, and one takes no more."""
 LOOPS = 32
-"""Up to so many rows, loops take less time than calls of LAPACK."""
+"""Up to so many rows, loops take less time than calls of LAPACK,"""
+INVERTED = 20
+"""and for inverses up to so many."""
 
 
 @compiled()
@@ -252,14 +254,42 @@ def lu_solve_columns(lu, pivots, b, transposed):
 def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
     stack, n = pivots.shape
+    if n <= INVERTED:
+        for s in range(stack):
+            invert_by_loops(lu[s], pivots[s], out[s])
+        return
     work, memory = work_arrays(out, ((64 * n,),), ())
     for s in range(stack):
         for i in range(n):
             for j in range(n):
                 out[s, i, j] = lu[s, i, j]
-        if n > 0:
-            lapack_getri((n, out[s], n, pivots[s], work, 64 * n, INFO))
+        lapack_getri((n, out[s], n, pivots[s], work, 64 * n, INFO))
     give_back(memory)
+
+
+@compiled(inline="always")
+def invert_by_loops(lu, pivots, out):
+    """The same for one matrix (n, n): first the inverse of the lower triangle."""
+    n = len(lu)
+    for i in range(n):
+        row = out[i]
+        for j in range(n):
+            row[j] = 0
+        for k in range(i):
+            factor, known = lu[i, k], out[k]
+            for j in range(k + 1):
+                row[j] -= factor * known[j]
+        reciprocal = 1 / lu[i, i]
+        for j in range(i):
+            row[j] *= reciprocal
+        row[i] = reciprocal
+    for i in range(n - 2, -1, -1):
+        row = out[i]
+        for k in range(i + 1, n):
+            factor, known = lu[i, k], out[k]
+            for j in range(n):
+                row[j] -= factor * known[j]
+    swap_rows(pivots, out, True)
 
 
 @compiled()
