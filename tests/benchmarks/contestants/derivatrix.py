@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 
 import numpy as np
@@ -69,7 +69,21 @@ def newton(solve: Solver, module: ModuleType, kind: str, values: Values) -> Call
     return lambda: solve(hessian(*values), gradient(*values))
 
 
+@cache
+def definite_solver() -> ModuleType:
+    """A module whose value is the solution of a system with a positive definite matrix."""
+    d = dx.dims("d")
+    matrix, vector = dx.matrix("H", d, d, structure="spd"), dx.vector("g", d)
+    return dx.compile(dx.function("newton_step", [matrix, vector], dx.solve(matrix, vector)))
+
+
+def newton_by_kernels(module: ModuleType, kind: str, values: Values) -> Call:
+    """The same with a solver of ours."""
+    return newton(definite_solver().value, module, kind, values)
+
+
 STEPS: dict[str, Making] = {
+    "derivatrix": newton_by_kernels,
     "numpy": partial(newton, np.linalg.solve),
     "scipy": partial(newton, partial(linalg.solve, assume_a="pos", check_finite=False)),
 }
