@@ -282,7 +282,7 @@ def test_inverses_block_by_block(n: int, precision: tuple[type, float]) -> None:
 
 
 SYSTEMS = [(1, 1), (5, 3), (8, 1), (9, 1), (9, 3), (9, 20), (64, 9), (150, 1), (150, 30), (20, 0)]
-SYSTEMS += [(40, 300), (260, 2)]
+SYSTEMS += [(40, 300), (260, 2), (12, 2), (13, 2), (32, 3), (33, 1)]
 """Sizes with numbers of right-hand sides: by loops, by BLAS and LAPACK, and by blocks."""
 
 
@@ -343,7 +343,7 @@ def test_factors_of_numbers_without_reciprocals(precision: tuple[type, float]) -
     np.testing.assert_allclose(np.tril(factors[0].T, -1), np.tril(expected, -1), rtol=0.1)
 
 
-@pytest.mark.parametrize("n", [4, lu.INVERTED, lu.INVERTED + 1])
+@pytest.mark.parametrize("n", [4, lu.LOOPS, lu.LOOPS + 1])
 def test_inverses_and_determinants(precision: tuple[type, float], n: int) -> None:
     real, tolerance = precision
     a = matrices(real, 3, n, n)

@@ -38,8 +38,8 @@ MOST_PANELS = 1500
 own, and one takes no more."""
 LOOPS = 32
 """Up to so many rows, loops take less time than calls of LAPACK,"""
-INVERTED = 20
-"""and for inverses up to so many."""
+SUBSTITUTED = 12
+"""and for solutions up to so many, where the compiler makes no vector code of them."""
 
 
 @compiled()
@@ -100,6 +100,7 @@ def factor_by_loops(lu, pivots):
         first, pivot = lu[k, k + 1 :], lu[k, k]
         if 0 < size < least:  # its reciprocal may be infinite
             for i in range(len(first)):
+                short_loop(i)
                 first[i] /= pivot
         reciprocal = 1 / pivot if size >= least else lu.dtype.type(1)
         for i in range(len(first)):
@@ -141,33 +142,37 @@ def lu_solve_rows(lu, pivots, b, transposed):
 
 @compiled()
 def lu_solve_each_row(lu, pivots, b, transposed):
-    """The same for one row, or two or three, or small matrices."""
+    """The same for one row, or two or three."""
     stack, rows, n = b.shape
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
         for row in range(rows):
-            if n > LOOPS:
+            if n > SUBSTITUTED:
                 lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
             elif transposed:
                 exchange(pivots, b, s, row, False)
                 for k in range(n):
                     factor = b[s, row, k]
                     for i in range(k + 1, n):
+                        short_loop(i)
                         b[s, row, i] -= factor * lu[s, k, i]
                 for k in range(n - 1, -1, -1):
                     factor = b[s, row, k] / lu[s, k, k]
                     b[s, row, k] = factor
                     for i in range(k):
+                        short_loop(i)
                         b[s, row, i] -= factor * lu[s, k, i]
             else:
                 for k in range(n):
                     rest = b[s, row, k]
                     for i in range(k):
+                        short_loop(i)
                         rest -= lu[s, k, i] * b[s, row, i]
                     b[s, row, k] = rest / lu[s, k, k]
                 for k in range(n - 1, -1, -1):
                     rest = b[s, row, k]
                     for i in range(k + 1, n):
+                        short_loop(i)
                         rest -= lu[s, k, i] * b[s, row, i]
                     b[s, row, k] = rest
                 exchange(pivots, b, s, row, True)
@@ -254,42 +259,14 @@ def lu_solve_columns(lu, pivots, b, transposed):
 def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
     stack, n = pivots.shape
-    if n <= INVERTED:
-        for s in range(stack):
-            invert_by_loops(lu[s], pivots[s], out[s])
-        return
     work, memory = work_arrays(out, ((64 * n,),), ())
     for s in range(stack):
         for i in range(n):
             for j in range(n):
                 out[s, i, j] = lu[s, i, j]
-        lapack_getri((n, out[s], n, pivots[s], work, 64 * n, INFO))
+        if n > 0:
+            lapack_getri((n, out[s], n, pivots[s], work, 64 * n, INFO))
     give_back(memory)
-
-
-@compiled(inline="always")
-def invert_by_loops(lu, pivots, out):
-    """The same for one matrix (n, n): first the inverse of the lower triangle."""
-    n = len(lu)
-    for i in range(n):
-        row = out[i]
-        for j in range(n):
-            row[j] = 0
-        for k in range(i):
-            factor, known = lu[i, k], out[k]
-            for j in range(k + 1):
-                row[j] -= factor * known[j]
-        reciprocal = 1 / lu[i, i]
-        for j in range(i):
-            row[j] *= reciprocal
-        row[i] = reciprocal
-    for i in range(n - 2, -1, -1):
-        row = out[i]
-        for k in range(i + 1, n):
-            factor, known = lu[i, k], out[k]
-            for j in range(n):
-                row[j] -= factor * known[j]
-    swap_rows(pivots, out, True)
 
 
 @compiled()
