@@ -121,6 +121,41 @@ def test_memory_of_work_arrays_and_results_is_kept_between_calls() -> None:
     assert int(done.stdout) < 1000
 
 
+LEAKS = """
+import resource
+import numpy as np
+import derivatrix as dx
+
+n = dx.dims("n")
+A, S, b = dx.matrix("A", n, n), dx.matrix("S", n, n, structure="spd"), dx.vector("b", n)
+module = dx.compile(dx.function("both", [A, S, b], dx.solve(A, b) + dx.solve(S, b), wrt=[b]))
+good, vector = np.eye(300), np.ones(300)
+
+def call(*matrices):
+    try:
+        module.vjp(*matrices, vector, vector)
+        return 0
+    except np.linalg.LinAlgError:
+        return 1
+
+failed = 0
+for count in (5, 300):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(count):
+        failed += call(good, good) + call(0 * good, good) + call(good, -good)
+assert failed == 610
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="asks Linux for the memory of a process")
+def test_kernels_give_their_memory_back_whether_they_fail_or_not() -> None:
+    """Not 400 MB of it."""
+    done = subprocess.run([sys.executable, "-c", LEAKS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 20_000
+
+
 @pytest.mark.parametrize("size", [2**28, 2**40, 2**62, 2**63 - 1])
 def test_work_arrays_that_no_memory_holds(size: int) -> None:
     with pytest.raises(MemoryError):
