@@ -202,9 +202,9 @@ def _decorator(plan: Plan, inline: bool) -> str:
     """How a kernel, or one that it chooses, is compiled."""
     steps = [step for each in (plan, *plan.variants) for step in each.steps]
     allowed = _allowed([step for step in steps if isinstance(step, Nest)])
-    options = [*(["counted=True"] if any(map(_counted, steps)) else [])]
-    options += [*(['inline="always"'] if inline else []), *([allowed] if allowed else [])]
-    return f"@compiled({', '.join(options)})"
+    counted = "counted=True" if any(map(_counted, steps)) else ""
+    options = [counted, 'inline="always"' if inline else "", allowed]
+    return f"@compiled({', '.join(filter(None, options))})"
 
 
 def _counted(step: Step) -> bool:
@@ -341,11 +341,6 @@ def _gemm(step: Gemm) -> list[str]:
     if step.routine == "structured_gemm":
         arguments.append(step.part.upper())
     return [*lines, *(f"{indent}{line}" for line in _called(step.routine, arguments))]
-
-
-def _shape(shape: Iterable[sympy.Expr]) -> str:
-    texts = [index(size) for size in shape]
-    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def _operand(operand: Operand) -> str:

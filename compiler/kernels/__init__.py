@@ -5,5 +5,7 @@ numbers; all C-contiguous and of one type, float64 or float32. Helpers check non
 kernels of a generated module do, with `base.require_arrays`, before they call any. Results go to
 the arrays given last, which are overwritten. A helper that can fail, at a singular or an
 indefinite matrix, returns whether it did not; the kernel that called it raises
-`numpy.linalg.LinAlgError` with the names of the function and of the operation.
+`numpy.linalg.LinAlgError` with the names of the function and of the operation. One that needs
+memory takes `workspace.work_arrays` and gives them back before it returns; one that makes NumPy's
+arrays, or assigns one array to another, is `compiled(counted=True)`.
 """

@@ -71,14 +71,19 @@ def shaped(context, array, shape):
     return kind(array, shape), generate
 
 
+def few_rounds(builder):
+    """Nothing, in a loop of few rounds: the compiler makes no vector code of it, which would take
+    longer than the rounds, and longer to compile."""
+    nothing = LLVM.FunctionType(LLVM.VoidType(), [])
+    builder.asm(nothing, "", "", [], side_effect=True)
+
+
 @intrinsic
 def short_loop(context, index):
-    """Nothing, in a loop over `index` of few rounds: the compiler makes no vector code of it, which
-    would take longer than the rounds, and longer to compile."""
+    """`few_rounds`, in a loop over `index` of a compiled function."""
 
     def generate(context, builder, signature, values):
-        nothing = LLVM.FunctionType(LLVM.VoidType(), [])
-        builder.asm(nothing, "", "", [], side_effect=True)
+        few_rounds(builder)
         return context.get_dummy_value()
 
     return types.void(index), generate

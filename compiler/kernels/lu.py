@@ -84,7 +84,7 @@ def factor_by_panels(lu, pivots):
 def factor_by_loops(lu, pivots):
     """The same for one matrix (n, n)."""
     n = len(lu)
-    least = np.finfo(lu.dtype).tiny
+    one, least = lu.dtype.type(1), np.finfo(lu.dtype).tiny
     for k in range(n):
         best, size = k, abs(lu[k, k])
         for i in range(k + 1, n):
@@ -102,7 +102,7 @@ def factor_by_loops(lu, pivots):
             for i in range(len(first)):
                 short_loop(i)
                 first[i] /= pivot
-        reciprocal = 1 / pivot if size >= least else lu.dtype.type(1)
+        reciprocal = one / pivot if size >= least else one
         for i in range(len(first)):
             first[i] *= reciprocal
         for j in range(k + 1, n):

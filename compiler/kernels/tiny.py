@@ -4,7 +4,7 @@
 
 from numba.core import cgutils
 
-from derivatrix.compiler.kernels.base import LLVM
+from derivatrix.compiler.kernels.base import LLVM, few_rounds
 
 TINY_WORK = 128
 """Loops are faster up to so many multiplications."""
@@ -65,12 +65,6 @@ def add_loops(builder, real, arguments):
             builder.store(kept, total)
         builder.store(builder.load(total), entry)
     builder.ret_void()
-
-
-def few_rounds(builder):
-    """Nothing, where it is called: the compiler makes no vector code of a loop that holds it."""
-    nothing = LLVM.FunctionType(LLVM.VoidType(), [])
-    builder.asm(nothing, "", "", [], side_effect=True)
 
 
 def strides(builder, flag, step):
