@@ -344,7 +344,8 @@ def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> No
         np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
 
 
-FACTORED = [1, 2, 5, lu.LOOPS, lu.LOOPS + 1, lu.LEAST_PANELS, 6 * lu.PANEL, lu.MOST_PANELS + 1]
+LIMITS = [lu.LOOPS, lu.FEW, lu.SEVERAL_HUNDRED, lu.MOST_PANELS]
+FACTORED = [1, 2, 5, *LIMITS, *(limit + 1 for limit in LIMITS)]
 
 
 @pytest.mark.parametrize("n", FACTORED)

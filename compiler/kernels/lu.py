@@ -29,13 +29,14 @@ from derivatrix.compiler.kernels.substitution import (
 )
 from derivatrix.compiler.kernels.workspace import give_back, work_arrays
 
-PANEL = 32
+NARROW, MIDDLE, WIDE = 8, 16, 32
 """So many columns are factored at a time"""
-LEAST_PANELS = 64
-"""from so many rows on"""
-MOST_PANELS = 1500
-"""up to so many: several threads take less time for the products between panels than for LAPACK's
-own, and one takes no more."""
+FEW = 128
+"""up to so many rows,"""
+SEVERAL_HUNDRED = 256
+"""up to so many,"""
+MOST_PANELS = 2000
+"""and up to so many: LAPACK takes less time for more."""
 LOOPS = 32
 """Up to so many rows, loops take less time than calls of LAPACK,"""
 SUBSTITUTED = 12
@@ -49,7 +50,7 @@ def lu_factor(lu, pivots):
     for s in range(stack):
         if n <= LOOPS:
             factor_by_loops(lu[s], pivots[s])
-        elif LEAST_PANELS <= n <= MOST_PANELS:
+        elif n <= MOST_PANELS:
             factor_by_panels(lu[s], pivots[s])
         else:
             lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
@@ -57,10 +58,16 @@ def lu_factor(lu, pivots):
 
 @compiled(inline="always")
 def factor_by_panels(lu, pivots):
-    """The same for one matrix (n, n)."""
+    """The same for one matrix (n, n).
+
+    BLAS's substitution for as few rows as a panel has would take most of the time, and wait for
+    threads: products with the inverses of the panels' triangles take a fifth of it.
+    """
     n = len(lu)
-    for start in range(0, n, PANEL):
-        stop = min(start + PANEL, n)
+    width = NARROW if n <= FEW else MIDDLE if n <= SEVERAL_HUNDRED else WIDE
+    inverses, solved, memory = work_arrays(lu, ((n, width), (n, width)), ())
+    for start in range(0, n, width):
+        stop = min(start + width, n)
         corner = lu, start * (n + 1)
         lapack_getrf((n - start, stop - start, corner, n, (pivots, start), INFO))
         for k in range(start, stop):
@@ -74,10 +81,30 @@ def factor_by_panels(lu, pivots):
                     lu[i, column] = lu[i, other]
                     lu[i, other] = kept
         if stop < n:
-            right = lu, stop * n + start
-            sizes = stop - start, n - stop
-            blas_trsm((LEFT, LOWER, NO, UNIT, *sizes, lu.dtype.type(1), corner, n, right, n))
+            invert_panel(lu, start, inverses)
+            rest = stop, n, 0, width, start, stop
+            gemm_part(1.0, lu, False, inverses, False, 0.0, solved, rest)
+            for i in range(stop, n):
+                for j in range(width):
+                    lu[i, start + j] = solved[i, j]
             gemm_part(-1.0, lu, False, lu, False, 1.0, lu, (stop, n, stop, n, start, stop))
+    give_back(memory)
+
+
+@compiled(inline="always")
+def invert_panel(lu, start, inverses):
+    """The rows of `inverses` (n, width) from start on: the inverse of the block of `lu` there, an
+    upper triangle with ones on the diagonal."""
+    width = inverses.shape[1]
+    for i in range(width):
+        for j in range(width):
+            inverses[start + i, j] = 0
+        inverses[start + i, i] = 1
+    for k in range(width - 1, 0, -1):
+        for i in range(k):
+            factor = lu[start + i, start + k]
+            for j in range(k, width):
+                inverses[start + i, j] -= factor * inverses[start + k, j]
 
 
 @compiled(inline="always")
