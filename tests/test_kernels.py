@@ -23,6 +23,7 @@ from derivatrix.compiler.kernels import (
     cholesky,
     extrema,
     lu,
+    panels,
     rows,
     special,
     sylvester,
@@ -344,7 +345,7 @@ def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> No
         np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
 
 
-LIMITS = [lu.LOOPS, lu.FEW, lu.SEVERAL_HUNDRED, lu.MOST_PANELS]
+LIMITS = [lu.LOOPS, panels.FEW, panels.SEVERAL_HUNDRED, lu.ALONE, lu.MOST_PANELS]
 FACTORED = [1, 2, 5, *LIMITS, *(limit + 1 for limit in LIMITS)]
 
 
@@ -406,7 +407,6 @@ def test_cholesky_systems(precision: tuple[type, float], n: int, sides: int) -> 
     a = dominant(a @ a.swapaxes(1, 2) / n)
     factor = a.copy()
     assert cholesky.cholesky_factor(factor)
-    np.testing.assert_array_equal(np.triu(factor, 1), np.triu(a, 1))
     lower = np.tril(factor)
     np.testing.assert_allclose(lower @ lower.swapaxes(1, 2), a, atol=10 * tolerance * n)
     columns, by_rows = b.copy(), np.array(b.swapaxes(1, 2), order="C")
@@ -414,6 +414,25 @@ def test_cholesky_systems(precision: tuple[type, float], n: int, sides: int) -> 
     cholesky.cholesky_solve_rows(factor, by_rows)
     np.testing.assert_allclose(a @ columns, b, atol=10 * tolerance)
     np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=10 * tolerance)
+
+
+LIMITS = [cholesky.SMALL, cholesky.CHOLESKY_LEAST - 1, panels.FEW, cholesky.CHOLESKY_MOST]
+
+
+@pytest.mark.parametrize("n", [1, *LIMITS, *(limit + 1 for limit in LIMITS)])
+def test_cholesky_factors(precision: tuple[type, float], n: int) -> None:
+    """Of a matrix of which the upper triangle is not read, and of one that is not definite from a
+    row in the middle on."""
+    real, tolerance = precision
+    a = matrices(real, 1, n, n)
+    a = np.tril(dominant(a @ a.swapaxes(1, 2) / n))
+    factor = a + np.triu(np.full((n, n), np.nan, real), 1)
+    assert cholesky.cholesky_factor(factor)
+    expected = np.linalg.cholesky(a.astype(np.float64))
+    np.testing.assert_allclose(np.tril(factor), expected, atol=tolerance)
+    row = 2 * n // 3
+    a[0, row, row] = np.sum(expected[0, row, :row] ** 2) - 1
+    assert not cholesky.cholesky_factor(a)
 
 
 @pytest.mark.parametrize("n", [1, 3, 8, 9, 80])

@@ -11,9 +11,11 @@ from derivatrix.compiler.kernels.base import (
     TRANSPOSED,
     UPPER,
     compiled,
+    short_loop,
 )
 from derivatrix.compiler.kernels.blas import gemm_part, mirror
 from derivatrix.compiler.kernels.lapack import lapack_potrf, lapack_potrs
+from derivatrix.compiler.kernels.panels import FEW, MIDDLE_PANEL, NARROW_PANEL, solve_panel
 from derivatrix.compiler.kernels.substitution import (
     LONG,
     SEVERAL,
@@ -24,34 +26,82 @@ from derivatrix.compiler.kernels.triangular import BLOCK, triangular_inverse
 from derivatrix.compiler.kernels.workspace import give_back, work_arrays
 
 SMALL = 8
-"""Up to so many rows, loops take less time than a call of LAPACK."""
+"""Up to so many rows, loops take less time than a call of LAPACK,"""
+CHOLESKY_LEAST = 33
+"""which takes longer than panels of columns from so many on"""
+CHOLESKY_MOST = 750
+"""up to so many;"""
+CHOLESKY_ROWS = 32
+"""what is below a panel, so many rows at a time."""
 
 
 @compiled()
 def cholesky_factor(lower):
-    """Factor each matrix of `lower` (stack, n, n) in place; what is above the diagonal stays.
+    """Factor each matrix of `lower` (stack, n, n) in place; what is above the diagonal is lost.
 
     False where one is not positive definite.
     """
     stack, n, _ = lower.shape
     info = work_arrays(lower, (), ((1,),))[0]  # on the stack
     for s in range(stack):
-        if n > SMALL:
+        if n <= SMALL:
+            definite = cholesky_block(lower[s], 0, n)
+        elif CHOLESKY_LEAST <= n <= CHOLESKY_MOST:
+            definite = cholesky_by_panels(lower[s])
+        else:
             lapack_potrf((UPPER, n, lower[s], n, info))
-            if info[0] != 0:
-                return False
-            continue
-        for i in range(n):
-            for j in range(i + 1):
-                total = lower[s, i, j]
-                for k in range(j):
-                    total -= lower[s, i, k] * lower[s, j, k]
-                if j < i:
-                    lower[s, i, j] = total / lower[s, j, j]
-                elif total <= 0:
-                    return False
-                else:
-                    lower[s, i, i] = np.sqrt(total)
+            definite = info[0] == 0
+        if not definite:
+            return False
+    return True
+
+
+@compiled(inline="always")
+def cholesky_by_panels(lower):
+    """The same for one matrix (n, n); L' comes to lie above the blocks on the diagonal."""
+    n = len(lower)
+    width = NARROW_PANEL if n <= FEW else MIDDLE_PANEL
+    inverses, solved, memory = work_arrays(lower, ((n, width), (n, width)), ())
+    definite = True
+    for start in range(0, n, width):
+        stop = min(start + width, n)
+        if not cholesky_block(lower, start, stop):
+            definite = False
+            break
+        if stop < n:
+            for i in range(start, stop):
+                for j in range(start, i):
+                    lower[j, i] = lower[i, j]
+            solve_panel(lower, start, False, inverses, solved)
+            for left in range(0, width, NARROW_PANEL):
+                for i in range(stop, n):
+                    for j in range(left, left + NARROW_PANEL):
+                        lower[i, start + j] = lower[start + j, i] = solved[i, j]
+            for top in range(stop, n, CHOLESKY_ROWS):
+                bottom = min(top + CHOLESKY_ROWS, n)
+                part = top, bottom, stop, bottom, start, stop
+                gemm_part(-1.0, lower, False, lower, False, 1.0, lower, part)
+    give_back(memory)
+    return definite
+
+
+@compiled()
+def cholesky_block(lower, start, stop):
+    """The same for the rows and columns from start to stop."""
+    one = lower.dtype.type(1)
+    for k in range(start, stop):
+        if lower[k, k] <= 0:
+            return False
+        lower[k, k] = np.sqrt(lower[k, k])
+        reciprocal = one / lower[k, k]
+        for i in range(k + 1, stop):
+            short_loop(i)
+            lower[i, k] *= reciprocal
+        for i in range(k + 1, stop):
+            factor = lower[i, k]
+            for j in range(k + 1, i + 1):
+                short_loop(j)
+                lower[i, j] -= factor * lower[j, k]
     return True
 
 

@@ -17,9 +17,14 @@ def lower_factor(a, out):
     stack, n, _ = a.shape
     for s in range(stack):
         for i in range(n):
-            for j in range(n):
-                out[s, i, j] = a[s, i, j] if j <= i else 0
-    return cholesky_factor(out)
+            for j in range(i + 1):
+                out[s, i, j] = a[s, i, j]
+    definite = cholesky_factor(out)
+    for s in range(stack):
+        for i in range(n):
+            for j in range(i + 1, n):
+                out[s, i, j] = 0
+    return definite
 
 
 @compiled(inline="always")

@@ -21,6 +21,14 @@ from derivatrix.compiler.kernels.base import (
 )
 from derivatrix.compiler.kernels.blas import blas_trsm, gemm_part
 from derivatrix.compiler.kernels.lapack import lapack_getrf, lapack_getri, lapack_getrs
+from derivatrix.compiler.kernels.panels import (
+    FEW,
+    MIDDLE_PANEL,
+    NARROW_PANEL,
+    SEVERAL_HUNDRED,
+    WIDE_PANEL,
+    solve_panel,
+)
 from derivatrix.compiler.kernels.substitution import (
     LONG,
     SEVERAL,
@@ -29,14 +37,12 @@ from derivatrix.compiler.kernels.substitution import (
 )
 from derivatrix.compiler.kernels.workspace import give_back, work_arrays
 
-NARROW, MIDDLE, WIDE = 8, 16, 32
-"""So many columns are factored at a time"""
-FEW = 128
-"""up to so many rows,"""
-SEVERAL_HUNDRED = 256
-"""up to so many,"""
 MOST_PANELS = 2000
-"""and up to so many: LAPACK takes less time for more."""
+"""LAPACK takes less time for more rows than panels of columns."""
+ALONE = 450
+"""Up to so many rows, what is below a panel is multiplied by one thread,"""
+ALONE_ROWS = 64
+"""so many rows at a time, for which OpenBLAS calls no others: they would wait for each other."""
 LOOPS = 32
 """Up to so many rows, loops take less time than calls of LAPACK,"""
 SUBSTITUTED = 12
@@ -58,13 +64,12 @@ def lu_factor(lu, pivots):
 
 @compiled(inline="always")
 def factor_by_panels(lu, pivots):
-    """The same for one matrix (n, n).
-
-    BLAS's substitution for as few rows as a panel has would take most of the time, and wait for
-    threads: products with the inverses of the panels' triangles take a fifth of it.
-    """
+    """The same for one matrix (n, n)."""
     n = len(lu)
-    width = NARROW if n <= FEW else MIDDLE if n <= SEVERAL_HUNDRED else WIDE
+    width = WIDE_PANEL
+    if n <= SEVERAL_HUNDRED:
+        width = NARROW_PANEL if n <= FEW else MIDDLE_PANEL
+    rows = ALONE_ROWS if n <= ALONE else n
     inverses, solved, memory = work_arrays(lu, ((n, width), (n, width)), ())
     for start in range(0, n, width):
         stop = min(start + width, n)
@@ -81,30 +86,15 @@ def factor_by_panels(lu, pivots):
                     lu[i, column] = lu[i, other]
                     lu[i, other] = kept
         if stop < n:
-            invert_panel(lu, start, inverses)
-            rest = stop, n, 0, width, start, stop
-            gemm_part(1.0, lu, False, inverses, False, 0.0, solved, rest)
-            for i in range(stop, n):
-                for j in range(width):
-                    lu[i, start + j] = solved[i, j]
-            gemm_part(-1.0, lu, False, lu, False, 1.0, lu, (stop, n, stop, n, start, stop))
+            solve_panel(lu, start, True, inverses, solved)
+            for left in range(0, width, NARROW_PANEL):
+                for i in range(stop, n):
+                    for j in range(left, left + NARROW_PANEL):
+                        lu[i, start + j] = solved[i, j]
+            for top in range(stop, n, rows):
+                part = top, min(top + rows, n), stop, n, start, stop
+                gemm_part(-1.0, lu, False, lu, False, 1.0, lu, part)
     give_back(memory)
-
-
-@compiled(inline="always")
-def invert_panel(lu, start, inverses):
-    """The rows of `inverses` (n, width) from start on: the inverse of the block of `lu` there, an
-    upper triangle with ones on the diagonal."""
-    width = inverses.shape[1]
-    for i in range(width):
-        for j in range(width):
-            inverses[start + i, j] = 0
-        inverses[start + i, i] = 1
-    for k in range(width - 1, 0, -1):
-        for i in range(k):
-            factor = lu[start + i, start + k]
-            for j in range(k, width):
-                inverses[start + i, j] -= factor * inverses[start + k, j]
 
 
 @compiled(inline="always")
