@@ -1,0 +1,125 @@
+"""Figures of the code's structure, and the limits that keep them from growing.
+
+    python -m tests.architecture
+
+prints a table and fails where a figure is above its limit. A limit is what was reached so far: who
+lowers a figure lowers its limit in the same commit.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import grimp
+from rich.console import Console
+from rich.table import Table
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from derivatrix.compiler.functionfile import load_functions
+from derivatrix.compiler.pipeline import generate
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("compiler", "runtime", "templates", "derivatrix")
+INTERNALS = re.compile(r"\bnumba\.(core|np)\b|\bllvmlite\b")
+"""What Numba does not promise to keep."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure, the most that it may be, and what it ought to be."""
+
+    name: str
+    value: int
+    limit: int
+    goal: int
+
+
+def figures() -> list[Figure]:
+    """All figures of the checkout."""
+    return [
+        Figure("modules in import circles", len(circular_modules()), 58, 0),
+        Figure("files loose in compiler/", len(list((ROOT / "compiler").glob("*.py"))), 37, 3),
+        Figure("files that use Numba's internals", len(internal_files()), 12, 4),
+        Figure("lines of a generated square.py", generated_lines("square.py", "square"), 2134, 150),
+        Figure("lines of a generated energy.py", generated_lines("square.py", "energy"), 2804, 250),
+        Figure("lines of a generated loss.py", generated_lines("digits.py", "loss"), 4116, 300),
+        Figure("lines of the product", sum(product_lines().values()), 47017, 36000),
+    ]
+
+
+@cache
+def imports() -> grimp.ImportGraph:
+    """Who imports whom; imports within functions count, those for type checkers alone do not."""
+    return grimp.build_graph("derivatrix", exclude_type_checking_imports=True, cache_dir=None)
+
+
+def circular_modules() -> list[str]:
+    """The modules that import themselves by way of others."""
+    graph = imports()
+    modules = sorted(graph.modules)
+    place = {name: number for number, name in enumerate(modules)}
+    pairs = [
+        (place[name], place[other])
+        for name in modules
+        for other in graph.find_modules_directly_imported_by(name)
+    ]
+    rows, columns = zip(*pairs, strict=True)
+    matrix = csr_array(([1] * len(pairs), (rows, columns)), shape=(len(modules), len(modules)))
+    _, component = connected_components(matrix, connection="strong")
+    sizes = [list(component).count(number) for number in component]
+    return [name for name, size in zip(modules, sizes, strict=True) if size > 1]
+
+
+def internal_files() -> list[Path]:
+    """The files that import what Numba does not promise to keep."""
+    return [path for path in product_files() if INTERNALS.search(path.read_text("utf-8"))]
+
+
+def product_files() -> list[Path]:
+    """The Python files and templates of the product."""
+    return [
+        path
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*"))
+        if path.suffix in (".py", ".jinja")
+    ]
+
+
+def product_lines() -> Mapping[str, int]:
+    """The lines of each folder of the product."""
+    lines: dict[str, int] = {}
+    for path in product_files():
+        folder = path.parent.relative_to(ROOT).as_posix()
+        lines[folder] = lines.get(folder, 0) + len(path.read_text("utf-8").splitlines())
+    return lines
+
+
+def generated_lines(example: str, name: str) -> int:
+    """The lines of the module that is generated for a function of an example."""
+    (function,) = load_functions(f"{ROOT}/examples/{example}:{name}")
+    return len(generate(function).text.splitlines())
+
+
+def main() -> int:
+    """Print the figures; 1 if one is above its limit."""
+    found = figures()
+    table = Table("figure", "now", "limit", "goal")
+    for figure in found:
+        row = (figure.name, *map(str, (figure.value, figure.limit, figure.goal)))
+        table.add_row(*row, style="red" if figure.value > figure.limit else "")
+    rooms = Table("folder", "lines")
+    for folder, lines in product_lines().items():
+        rooms.add_row(folder, str(lines))
+    console = Console()
+    console.print(table, rooms)
+    return int(any(figure.value > figure.limit for figure in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
