@@ -15,15 +15,15 @@ import sympy
 
 from derivatrix.compiler import spectral
 from derivatrix.compiler.differentiate import differential
-from derivatrix.compiler.dimensions import LENGTH, Shape, readings
-from derivatrix.compiler.facts import facts
 from derivatrix.compiler.formulas import STYLES, render, render_equation
 from derivatrix.compiler.formulas.names import latex_name, unicode_name
 from derivatrix.compiler.function import BATCH, Function
-from derivatrix.compiler.indices import index
-from derivatrix.compiler.ir import Delta, Leaf, Node, Sum, Triangle, einsum, full
+from derivatrix.compiler.ir.dimensions import LENGTH, Shape, readings
+from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
+from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.ir.structure import facts
+from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
-from derivatrix.compiler.substitute import substitute
 from derivatrix.compiler.transpose import transpose
 from derivatrix.runtime.errors import DeclarationError
 

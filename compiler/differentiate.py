@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import sympy
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.arrays import Array, elementwise
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.arrays import Array, elementwise
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
     Leaf,
@@ -25,8 +25,8 @@ from derivatrix.compiler.ir import (
     topological,
     zeros,
 )
-from derivatrix.compiler.operations.registry import Point
-from derivatrix.compiler.substitute import substitute
+from derivatrix.compiler.ir.operation import Point
+from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.runtime.errors import UnsupportedError
 
 
@@ -83,7 +83,7 @@ def _map(node: Map, known: Mapping[Node, Node]) -> Node:
         tangent = known[argument]
         if is_zero(tangent):
             continue
-        slope = scalars.derivative(node.expression, slot(position))
+        slope = scalar_functions.derivative(node.expression, slot(position))
         if slope == 0:
             continue
         factor = _slope(slope, node)

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.arrays import Array, apply, elementwise
-from derivatrix.compiler.differences import difference
 from derivatrix.compiler.differentiate import core_point, place
-from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.ir import Apply, Node, Sum, einsum, is_zero, slot
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.arrays import Array, apply, elementwise
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.divided_differences import difference
+from derivatrix.compiler.ir.nodes import Apply, Node, Sum, einsum, is_zero, slot
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point
 from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point
 from derivatrix.compiler.operations.singular import SVD, SVDVALS
 
 LEFT, RIGHT = 0, 2
@@ -84,7 +84,7 @@ def _differential(at: Point) -> tuple[Array, ...]:
         terms.extend(rule(position, change))
     for position, tangent in enumerate(changes, product.count):
         if not is_zero(tangent):
-            slope = scalars.derivative(product.weight, slot(position))
+            slope = scalar_functions.derivative(product.weight, slot(position))
             terms.append(product.term(slope, product.legs, [(tangent, ())]))
     return (Array(Sum(tuple(terms), at.result.node.shape)),)
 

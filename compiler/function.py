@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 
-from derivatrix.compiler import dimensions
-from derivatrix.compiler.arrays import Array, asarray
-from derivatrix.compiler.dimensions import Shape, shape_text
-from derivatrix.compiler.ir import Apply, Einsum, Leaf, Map, Node, Select, full, topological
-from derivatrix.compiler.ir import leaves as leaves_below
+from derivatrix.compiler.ir import dimensions
+from derivatrix.compiler.ir.arrays import Array, asarray
+from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.nodes import Apply, Einsum, Leaf, Map, Node, Select, full, topological
+from derivatrix.compiler.ir.nodes import leaves as leaves_below
+from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan.scalars import require_kernel
-from derivatrix.compiler.substitute import substitute
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
 
 if TYPE_CHECKING:

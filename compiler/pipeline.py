@@ -19,13 +19,13 @@ from derivatrix.compiler.descriptions import (
     Result,
 )
 from derivatrix.compiler.differentiate import differential
-from derivatrix.compiler.dimensions import shape_text
 from derivatrix.compiler.emit import emit
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.function import Function
-from derivatrix.compiler.indices import index
-from derivatrix.compiler.ir import Node
-from derivatrix.compiler.listing import listing
+from derivatrix.compiler.ir.dimensions import shape_text
+from derivatrix.compiler.ir.listing import listing
+from derivatrix.compiler.ir.nodes import Node
+from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan import Plan, plan, threaded_plan
 from derivatrix.compiler.structured import Structured, structured
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError

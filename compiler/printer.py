@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import sympy
 
-from derivatrix.compiler.dimensions import LENGTH
-from derivatrix.compiler.indices import index, tuple_text
+from derivatrix.compiler.ir.dimensions import LENGTH
+from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.reads import operations
 from derivatrix.compiler.plan.steps import (

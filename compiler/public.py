@@ -14,8 +14,8 @@ from derivatrix.compiler.descriptions import (
     OperatorDescription,
     Result,
 )
-from derivatrix.compiler.dimensions import LENGTH
-from derivatrix.compiler.indices import index, tuple_text
+from derivatrix.compiler.ir.dimensions import LENGTH
+from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.kernels import boundary
 from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.names import Names

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import sympy
 
-from derivatrix.compiler.differences import difference
 from derivatrix.compiler.eigenproducts import (
     NEW,
     PRODUCT,
@@ -22,7 +21,8 @@ from derivatrix.compiler.eigenproducts import (
     VECTORS,
     written_out,
 )
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.divided_differences import difference
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
     Factor,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import sympy
 from sympy.printing.pycode import PythonCodePrinter
 
-from derivatrix.compiler.indices import index
+from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Clear,

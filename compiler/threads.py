@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from derivatrix.compiler.indices import index, tuple_text
+from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.divided import PARTS, border
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import buffers, loops

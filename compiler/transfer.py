@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from derivatrix.compiler.function import Function
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
     Delta,
@@ -25,7 +25,7 @@ from derivatrix.compiler.ir import (
     Triangle,
     topological,
 )
-from derivatrix.compiler.operations.registry import OPERATIONS, Operation
+from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.compiler.pipeline import Generated, digest, generate
 from derivatrix.runtime.workers import Changed, Workers
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.differentiate import core_point, place
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,
     Einsum,

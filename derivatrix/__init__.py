@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from derivatrix.compiler.function import Function as Function
     from derivatrix.compiler.function import derive as derive
     from derivatrix.compiler.function import function as function
-    from derivatrix.compiler.operations import Operation as Operation
-    from derivatrix.compiler.operations import register as register
+    from derivatrix.compiler.ir.operation import Operation as Operation
+    from derivatrix.compiler.ir.operation import register as register
     from derivatrix.runtime import Report as Report
     from derivatrix.runtime import load as load
     from derivatrix.runtime import load_package as load_package

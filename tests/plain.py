@@ -11,9 +11,9 @@ import numpy as np
 import scipy.special
 import sympy
 
-from derivatrix.compiler.dimensions import LENGTH
-from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.function import Function
+from derivatrix.compiler.ir.dimensions import LENGTH
+from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.kernels.parts import border
 from derivatrix.compiler.pipeline import kernel_plan

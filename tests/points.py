@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler.dimensions import Dimension, evaluate
 from derivatrix.compiler.function import Function
-from derivatrix.compiler.ir import Leaf
+from derivatrix.compiler.ir.dimensions import Dimension, evaluate
+from derivatrix.compiler.ir.nodes import Leaf
 
 SIZES = {"n": 3, "m": 4, "c": 2, "batch": 5, "k": 3}
 

@@ -11,9 +11,9 @@ import sympy
 from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
-from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.frontends.operations import calling
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,
     Einsum,

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.ir.interpret import evaluate_all
 from tests.benchmarks import machine, plot, race, table, timing
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.contestants import CONTESTANTS, FRAMEWORKS

@@ -18,7 +18,7 @@ import derivatrix as dx
 from derivatrix import runtime
 from derivatrix.compiler import build as building
 from derivatrix.compiler import staging, transfer
-from derivatrix.compiler.ir import Apply
+from derivatrix.compiler.ir.nodes import Apply
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.runtime import parallel
 from derivatrix.runtime.warm import import_name

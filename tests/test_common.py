@@ -7,10 +7,10 @@ import pytest
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler import ir
 from derivatrix.compiler.derivatives import Derivatives
-from derivatrix.compiler.dimensions import dims
-from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import dims
+from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.plan.common import pull_out
 from derivatrix.compiler.plan.functions import share_functions
 

@@ -14,9 +14,9 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.cache import cache_directory
-from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function
+from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.pipeline import generate
 from derivatrix.runtime.simulated import as_on_device, simulating
 from tests.identities import IDENTITIES, Identity

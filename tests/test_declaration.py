@@ -9,7 +9,7 @@ import sympy
 import derivatrix
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix.compiler.function import derive, function
-from derivatrix.compiler.operations.registry import OPERATIONS
+from derivatrix.compiler.ir.operation import OPERATIONS
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
 n, m = dx.dims("n m")
@@ -164,6 +164,6 @@ def test_registry_is_complete() -> None:
 
 
 def operations_below(node: Any) -> set[str]:
-    from derivatrix.compiler.ir import Apply, topological
+    from derivatrix.compiler.ir.nodes import Apply, topological
 
     return {below.operation.name for below in topological([node]) if isinstance(below, Apply)}

@@ -4,9 +4,9 @@ declared value and against the other kinds."""
 import numpy as np
 import pytest
 
-from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.function import Function
-from derivatrix.compiler.ir import Node
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import Node
 from tests.cases import CASES, EVALUATED
 from tests.points import SIZES, draw_all
 

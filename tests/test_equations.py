@@ -9,8 +9,8 @@ import pytest
 import scipy.linalg
 
 import derivatrix as dx
-from derivatrix.compiler.evaluate import evaluate
-from derivatrix.compiler.ir import leaves
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import leaves
 from derivatrix.compiler.kernels import riccati, stein, sylvester
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.simplify import simplify

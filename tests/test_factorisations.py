@@ -13,14 +13,14 @@ import pytest
 import scipy.linalg
 
 import derivatrix as dx
-from derivatrix.compiler.arrays import Array, apply
-from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.function import Function
-from derivatrix.compiler.ir import Leaf, topological
+from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import Leaf, topological
+from derivatrix.compiler.ir.operation import Point
 from derivatrix.compiler.operations.cholesky import CHOLESKY
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import lower_part
-from derivatrix.compiler.operations.registry import Point
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 n, p, k = dx.dims("n p k")

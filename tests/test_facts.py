@@ -9,11 +9,11 @@ import sympy
 from hypothesis import HealthCheck, given, seed, settings
 
 import derivatrix.compiler.frontends.arrays as dx
-from derivatrix.compiler.arrays import Array
-from derivatrix.compiler.evaluate import evaluate
-from derivatrix.compiler.facts import facts
-from derivatrix.compiler.ir import Node
-from derivatrix.compiler.signs import nonnegative, positive
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import Node
+from derivatrix.compiler.ir.signs import nonnegative, positive
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.simplify import simplify
 from tests.strategies import expressions, leaf_values, nodes
 

@@ -13,13 +13,13 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from derivatrix.compiler import arrays, dimensions, scalars
-from derivatrix.compiler.arrays import Array, apply, elementwise
-from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.formulas import STYLES, render, render_equation
 from derivatrix.compiler.formulas.algebra import factoring
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir import arrays, dimensions, scalar_functions
+from derivatrix.compiler.ir.arrays import Array, apply, elementwise
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
     Delta,
@@ -444,7 +444,7 @@ FUNCTIONS = [
     sympy.Abs(slot(0)) ** sympy.Rational(3, 2),
     sympy.Piecewise((slot(0), slot(0) > 0), (sympy.exp(slot(0)) - 1, True)),
     sympy.Piecewise((1, sympy.And(slot(0) > 0, slot(0) <= 1)), (0, True)),
-    scalars.sigmoid(slot(0)) * scalars.sigmoid(-slot(0)),
+    scalar_functions.sigmoid(slot(0)) * scalar_functions.sigmoid(-slot(0)),
     sympy.erf(slot(0)) / sympy.pi,
     sympy.sign(slot(0)),
     sympy.Integer(1) + 0 * slot(0),

@@ -11,11 +11,11 @@ from sympy import MatrixSymbol, Symbol, Trace
 from sympy.matrices.expressions import factorizations
 
 import derivatrix.compiler.frontends.arrays as dx
-from derivatrix.compiler.arrays import Array
-from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.frontends.numpy import RENAMED
 from derivatrix.compiler.frontends.sympy import lower
-from derivatrix.compiler.scalars import FUNCTIONS
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.scalar_functions import FUNCTIONS
 from derivatrix.runtime.errors import DerivatrixError, ShapeError, UnsupportedError
 
 n, m = sympy.symbols("n m")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.ir.interpret import evaluate
 from tests.points import draw_all
 
 n, m = dx.dims("n m")

@@ -13,10 +13,10 @@ import scipy.linalg
 import scipy.special
 
 import derivatrix as dx
-from derivatrix.compiler.evaluate import evaluate, evaluate_all
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function
-from derivatrix.compiler.ir import Leaf, Node
+from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
+from derivatrix.compiler.ir.nodes import Leaf, Node
 from derivatrix.compiler.pipeline import kernel_plan
 from tests.identities import IDENTITIES, Identity
 from tests.plain import run_plain

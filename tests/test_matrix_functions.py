@@ -12,8 +12,8 @@ import sympy
 
 import derivatrix as dx
 from derivatrix.compiler.differentiate import differential
-from derivatrix.compiler.evaluate import evaluate
-from derivatrix.compiler.ir import Leaf, leaves
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import Leaf, leaves
 from derivatrix.compiler.kernels import exponential
 from derivatrix.compiler.operations import OPERATIONS, Operation, matrix_functions
 from derivatrix.compiler.operations.commuting import commute

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import derivatrix as dx
 from derivatrix.compiler import cli
-from derivatrix.compiler.arrays import Array, scale
 from derivatrix.compiler.frontends.notation import functions
 from derivatrix.compiler.frontends.notation.declaration import split_dims, text_function
+from derivatrix.compiler.ir.arrays import Array, scale
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError, NotationError
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.runtime.sampling import project
 
 pytestmark = pytest.mark.peers

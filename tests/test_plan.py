@@ -20,11 +20,11 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from derivatrix.compiler import ir
 from derivatrix.compiler.descriptions import FunctionDescription, ModuleDescription
-from derivatrix.compiler.dimensions import LENGTH, dims
 from derivatrix.compiler.emit import emit
-from derivatrix.compiler.evaluate import evaluate_all
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import LENGTH, dims
+from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.plan import Plan, plan, sums, threaded_plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest, Reuse

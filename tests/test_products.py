@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.ir.interpret import evaluate
 
 n = dx.dims("n")
 x, X = dx.vector("x", n), dx.matrix("X", n, 3)

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
-from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.derivatives import project
-from derivatrix.compiler.evaluate import evaluate
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.function import Function, function
-from derivatrix.compiler.ir import Leaf, Node, leaves
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
 from tests.strategies import LEAVES, REGISTRY, arity, expressions, leaf_values
 
 STEP = 1e-3

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.arrays import Array
-from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.simplify import simplify
 
 n, m, p = dx.dims("n m p")

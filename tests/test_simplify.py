@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix import svdvals
-from derivatrix.compiler import scalars
-from derivatrix.compiler.arrays import Array
-from derivatrix.compiler.evaluate import evaluate
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import (
     Delta,
     Einsum,
     Map,
@@ -105,7 +105,9 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.drop_indicator, einsum([(above.node, "i"), (dx.maximum(0, w).node, "i")], "i")),
     (
         products.drop_indicator,
-        einsum([(Map(scalars.step(slot(0)), (w.node,)), "i"), (dx.relu(w).node, "i")], "i"),
+        einsum(
+            [(Map(scalar_functions.step(slot(0)), (w.node,)), "i"), (dx.relu(w).node, "i")], "i"
+        ),
     ),
     (products.cancel_inverse, einsum([(dx.inv(M).node, "ij"), (M.node, "jk")], "ik")),
     (products.cancel_inverse, einsum([(M.node, "ij"), (dx.inv(M).node, "jk")], "ik")),

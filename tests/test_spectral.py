@@ -10,10 +10,10 @@ import pytest
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler import scalars
-from derivatrix.compiler.differences import VARIABLE, difference, differences
-from derivatrix.compiler.evaluate import evaluate
-from derivatrix.compiler.ir import Node, leaves, slot
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.divided_differences import VARIABLE, difference, differences
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.ir.nodes import Node, leaves, slot
 from derivatrix.runtime.errors import UnsupportedError
 
 z = VARIABLE
@@ -24,7 +24,7 @@ ELEMENTARY = [
     (sympy.tanh(z), mpmath.tanh),
     (sympy.atan(z), mpmath.atan),
     (sympy.besseli(0, z), lambda x: mpmath.besseli(0, x)),
-    (scalars.sigmoid(z), lambda x: 1 / (1 + mpmath.exp(-x))),
+    (scalar_functions.sigmoid(z), lambda x: 1 / (1 + mpmath.exp(-x))),
     (z ** sympy.Rational(3, 10), lambda x: x ** mpmath.mpf("0.3")),
 ]
 GAPS = (0, 1e-9, 1e-6, 1e-3, 1e-2, 1e-1, 1)
@@ -54,7 +54,7 @@ def test_differences_at_points_close_and_apart(function, exact, count, tolerance
         for start in (0.4, 1.3):
             for places in ((0, 1, 2, 3), (3, 0, 0, 1), (0, 0, 0, 1), (0, 9 / max(gap, 9), 0, 0)):
                 points = [start + gap * place for place in places[:count]]
-                found = float(scalars.evaluate(expression, [np.array(p) for p in points]))
+                found = float(scalar_functions.evaluate(expression, [np.array(p) for p in points]))
                 assert found == pytest.approx(exactly(exact, points), rel=tolerance)
 
 
@@ -79,14 +79,18 @@ def test_differences_of_what_is_composed(function):
     apart = {**at, x: 0.4, y: 1.3}
     wanted = (function.subs(apart) - function.xreplace({x: y}).subs(apart)) / (0.4 - 1.3)
     arguments = [np.array(float(apart[slot(i)])) for i in range(3)]
-    assert float(scalars.evaluate(found, arguments)) == pytest.approx(number(wanted), rel=1e-10)
+    assert float(scalar_functions.evaluate(found, arguments)) == pytest.approx(
+        number(wanted), rel=1e-10
+    )
     arguments[1] = arguments[0]
-    slope = scalars.evaluate(scalars.derivative(function, x), arguments)
-    assert float(scalars.evaluate(found, arguments)) == pytest.approx(float(slope), rel=1e-10)
+    slope = scalar_functions.evaluate(scalar_functions.derivative(function, x), arguments)
+    assert float(scalar_functions.evaluate(found, arguments)) == pytest.approx(
+        float(slope), rel=1e-10
+    )
 
 
 def number(expression: sympy.Expr) -> float:
-    return float(scalars.evaluate(expression, []))
+    return float(scalar_functions.evaluate(expression, []))
 
 
 @pytest.mark.parametrize("function", [sympy.Max(x, 1), sympy.floor(x), sympy.atan2(x, 1 + x)])

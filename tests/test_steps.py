@@ -9,14 +9,14 @@ from click.testing import CliRunner
 
 import derivatrix as dx
 from derivatrix.compiler import cli
-from derivatrix.compiler.arrays import Array, scale
 from derivatrix.compiler.formulas import steps
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.steps import derivation, lines, turned
 from derivatrix.compiler.formulas.tree import Number, Tree
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function
-from derivatrix.compiler.ir import Leaf, Node, leaves
+from derivatrix.compiler.ir.arrays import Array, scale
+from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError
 from tests.cases import CASES

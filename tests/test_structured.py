@@ -12,9 +12,9 @@ import pytest
 import scipy.sparse.linalg
 
 import derivatrix as dx
-from derivatrix.compiler import ir
-from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.function import Function, function
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.kernels import linear_map as kernels
 from derivatrix.compiler.structured import structured
 from derivatrix.compiler.structured.text import operator_lines

@@ -10,10 +10,10 @@ import scipy.special
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler import ir
 from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.compiler.kernels import unrolled
-from derivatrix.compiler.operations.registry import OPERATIONS, Operation
 from derivatrix.compiler.pipeline import generate, kernel_plan
 from derivatrix.compiler.plan import plan
 from derivatrix.compiler.plan.steps import Allocate, Loop, Nest

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler import dimensions, scalars
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.algebra.factoring import UNIT
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import Tree, is_row
-from derivatrix.compiler.ir import Node, slot
+from derivatrix.compiler.ir import dimensions, scalar_functions
+from derivatrix.compiler.ir.nodes import Node, slot
 
 Array = np.ndarray
 STEP = 1e-5
@@ -269,7 +269,7 @@ class Reader:
             if isinstance(part, kinds.Number)
         }
         expression = tree.function(*(numbers.get(own, own) for own in slots))
-        return scalars.evaluate(expression, arguments)
+        return scalar_functions.evaluate(expression, arguments)
 
     def of_positive(self, tree: kinds.Positive, at: Mapping[str, int]) -> Any:
         return np.heaviside(self.value(tree.body, at), 0.5)

@@ -30,8 +30,8 @@ from derivatrix.compiler.device.text import (
     kernel_text,
 )
 from derivatrix.compiler.device.tiles import tiled
-from derivatrix.compiler.dimensions import LENGTH
-from derivatrix.compiler.indices import index
+from derivatrix.compiler.ir.dimensions import LENGTH
+from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.sizes import product

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler import indices
 from derivatrix.compiler.device.launches import Launch, Loops
 from derivatrix.compiler.device.parameters import parameters
 from derivatrix.compiler.device.teams import Phase
 from derivatrix.compiler.device.tiles import Tile, Tiled
+from derivatrix.compiler.ir import python_text
 from derivatrix.compiler.kernels.cuda import operators
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import accesses, names_made, names_read
@@ -356,7 +356,7 @@ def _shared_terms(launch: Launch, statements: Statements) -> list[str]:
 
 def index(expression: sympy.Basic) -> str:
     """Arithmetic of sizes and loop indices, in kernels."""
-    return indices.index(expression, multiplied=True)
+    return python_text.index(expression, multiplied=True)
 
 
 def count(loops: Loops) -> sympy.Expr:

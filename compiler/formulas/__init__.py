@@ -18,7 +18,7 @@ from derivatrix.compiler.formulas.numpy import NumPy
 from derivatrix.compiler.formulas.sharing import conventions
 from derivatrix.compiler.formulas.tree import Indices, Number, Tree
 from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
-from derivatrix.compiler.ir import Node
+from derivatrix.compiler.ir.nodes import Node
 
 STYLES = ("unicode", "latex", "numpy", "index")
 

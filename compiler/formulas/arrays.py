@@ -21,16 +21,7 @@ from derivatrix.compiler.formulas.build import (
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.numpy import NumPy
 from derivatrix.compiler.formulas.tree import Arranged, Contraction, Indices, Tree
-from derivatrix.compiler.ir import (
-    Apply,
-    Constant,
-    Einsum,
-    Leaf,
-    Map,
-    Node,
-    Structural,
-    Sum,
-)
+from derivatrix.compiler.ir.nodes import Apply, Constant, Einsum, Leaf, Map, Node, Structural, Sum
 
 ONE = sympy.S.One
 AXES = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"

@@ -13,9 +13,6 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from derivatrix.compiler import dimensions
-from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.facts import facts
 from derivatrix.compiler.formulas import algebra, expressions
 from derivatrix.compiler.formulas.tree import (
     Call,
@@ -33,7 +30,9 @@ from derivatrix.compiler.formulas.tree import (
     Spread,
     Tree,
 )
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir import dimensions
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
     Delta,
@@ -53,6 +52,7 @@ from derivatrix.compiler.ir import (
     slot,
     topological,
 )
+from derivatrix.compiler.ir.structure import facts
 
 DEPTH = 20
 """Trees are cut into definitions where nodes lie deeper than this."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from derivatrix.compiler.dimensions import Dimension, Shape
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas.tree import (
     Identity,
@@ -25,6 +24,7 @@ from derivatrix.compiler.formulas.tree import (
     Unvectorised,
     Vectorised,
 )
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
 
 Labels = tuple[int, ...]
 Item = tuple[Tree, Labels]

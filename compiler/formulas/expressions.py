@@ -8,9 +8,9 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 
-from derivatrix.compiler import scalars
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas.tree import Number, Size, Tree
+from derivatrix.compiler.ir import scalar_functions
 from derivatrix.runtime.errors import UnsupportedError
 
 ONE = sympy.S.One
@@ -50,7 +50,7 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
             return algebra.logic(type(expression).__name__.lower(), parts(ordered))
         case sympy.logic.boolalg.BooleanAtom():
             return Number(ONE if expression else sympy.S.Zero)
-        case scalars.step():
+        case scalar_functions.step():
             return algebra.relation(">", parts(expression.args)[0], Number(sympy.S.Zero))
         case sympy.Function() | sympy.Max() | sympy.Min():
             arguments = expression.args

@@ -25,7 +25,7 @@ from derivatrix.compiler.formulas.tree import (
     Spread,
     Tree,
 )
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,
     Factor,

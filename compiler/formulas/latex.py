@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import sympy
 
-from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.formulas.names import latex_name
 from derivatrix.compiler.formulas.tree import Call, Choice, Function, Literal, Name, Tree
 from derivatrix.compiler.formulas.unicode import ATOM, POWER, Text, Unicode
+from derivatrix.compiler.ir.dimensions import Dimension
 
 COMMANDS = {
     "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan",

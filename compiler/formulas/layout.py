@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import sympy
 
-from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.formulas.tree import Block, Padded, Range, Tree, Zeros
+from derivatrix.compiler.ir.dimensions import Dimension
 
 Places = list[Range | None]
 """Along an axis, what is taken (None: all of it), with the gaps between."""

@@ -54,7 +54,7 @@ from derivatrix.compiler.formulas.tree import (
     Unit,
 )
 from derivatrix.compiler.formulas.unicode import UNICODE
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
     Delta,

@@ -10,8 +10,6 @@ from typing import TypeGuard
 import sympy
 from sympy.printing.codeprinter import PrintMethodNotImplementedError
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.dimensions import Dimension, Shape
 from derivatrix.compiler.formulas.divisors import divisor, split_divisors
 from derivatrix.compiler.formulas.tree import (
     Add,
@@ -57,7 +55,9 @@ from derivatrix.compiler.formulas.tree import (
     Zeros,
     is_row,
 )
-from derivatrix.compiler.ir import slot
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.nodes import slot
 from derivatrix.runtime.errors import UnsupportedError
 
 TEST, SUM, PRODUCT, UNARY, POWER, ATOM = range(6)
@@ -123,7 +123,7 @@ class NumPy:
             return f"{value.p} / {value.q}", PRODUCT
         if value.is_Float:
             return repr(float(value)), UNARY if value < 0 else ATOM
-        return scalars.numpy_text(value), TEST
+        return scalar_functions.numpy_text(value), TEST
 
     def real(self, tree: Tree) -> str:
         """The text of a tree; an integer as a float."""
@@ -405,7 +405,7 @@ class NumPy:
                 slots.append(slot(position))
                 texts[f"_{position}"] = self.loose(argument)
         try:
-            written = scalars.numpy_text(tree.function(*slots, evaluate=False))
+            written = scalar_functions.numpy_text(tree.function(*slots, evaluate=False))
         except PrintMethodNotImplementedError as error:
             message = f"{tree.head} has no formula in NumPy: neither NumPy nor SciPy has it"
             raise UnsupportedError(message) from error

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sympy
 
-from derivatrix.compiler import scalars
 from derivatrix.compiler.differentiate import rule
-from derivatrix.compiler.facts import facts
 from derivatrix.compiler.formulas import algebra, expressions
 from derivatrix.compiler.formulas.latex import LATEX
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.sharing import conventions
 from derivatrix.compiler.formulas.tree import Indices, Matmul, Name, Number, Scale, Trace, Tree
 from derivatrix.compiler.formulas.unicode import ATOM, UNICODE
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
     Leaf,
@@ -41,8 +40,9 @@ from derivatrix.compiler.ir import (
     topological,
     zeros,
 )
+from derivatrix.compiler.ir.structure import facts
+from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
-from derivatrix.compiler.substitute import substitute
 from derivatrix.compiler.transpose import transpose
 from derivatrix.runtime.errors import DeclarationError
 
@@ -198,7 +198,7 @@ def _slopes(node: Map, varying: set[Node]) -> str:
     whole = UNICODE.text(expressions.convert(node.expression, symbols, 0), ATOM)
     for i, argument in enumerate(node.arguments):
         if argument in varying:
-            slope = scalars.derivative(node.expression, slot(i))
+            slope = scalar_functions.derivative(node.expression, slot(i))
             text = UNICODE.text(expressions.convert(slope, symbols, 0))
             texts.append(f"∂{whole}/∂{UNICODE.text(symbols[slot(i)])} = {text}")
     return ", ".join(texts).replace("∂", "d" if len(node.arguments) == 1 else "∂")

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar, dataclass_transform
 import numpy as np
 import sympy
 
-from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
 
 if TYPE_CHECKING:
-    from derivatrix.compiler.operations.registry import Operation
+    from derivatrix.compiler.ir.operation import Operation
 
 T = TypeVar("T")
 

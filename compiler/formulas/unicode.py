@@ -8,8 +8,6 @@ from typing import ClassVar
 
 import sympy
 
-from derivatrix.compiler.differences import Differences
-from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.formulas.divisors import divisor, split_divisors
 from derivatrix.compiler.formulas.layout import surrounded
 from derivatrix.compiler.formulas.names import unicode_name
@@ -60,6 +58,8 @@ from derivatrix.compiler.formulas.tree import (
     Vectorised,
     Zeros,
 )
+from derivatrix.compiler.ir.dimensions import Dimension
+from derivatrix.compiler.ir.divided_differences import Differences
 
 SUM, HADAMARD, PRODUCT, POWER, ATOM = range(5)
 """How tightly a text holds together."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from derivatrix.compiler.arrays import Array, asarray
 from derivatrix.compiler.frontends import (
     declare,
     elementwise,
@@ -37,6 +36,7 @@ from derivatrix.compiler.frontends.products import *
 from derivatrix.compiler.frontends.rearrange import *
 from derivatrix.compiler.frontends.reductions import *
 from derivatrix.compiler.frontends.reshape import *
+from derivatrix.compiler.ir.arrays import Array, asarray
 
 __all__ = ["Array", "asarray"]
 __all__ += declare.__all__

@@ -6,9 +6,10 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler import arrays, dimensions, ir
-from derivatrix.compiler.arrays import Array, asarray
-from derivatrix.compiler.dimensions import Shape, dims, shape_text
+from derivatrix.compiler.ir import arrays, dimensions
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.arrays import Array, asarray
+from derivatrix.compiler.ir.dimensions import Shape, dims, shape_text
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
 SQUARE_STRUCTURES = (

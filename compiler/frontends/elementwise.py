@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from derivatrix.compiler import ir, scalars
-from derivatrix.compiler.arrays import Array, asarray, elementwise, where
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.arrays import Array, asarray, elementwise, where
 from derivatrix.runtime.errors import DeclarationError
 
 
 def _named(name: str, about: str = "", count: int = 1) -> Callable[..., Array]:
     """The elementwise function of `count` arrays that NumPy or SciPy calls `name`, or what
     `about` says."""
-    build = scalars.FUNCTIONS[name]
+    build = scalar_functions.FUNCTIONS[name]
 
     def function(*arguments: Any) -> Array:
         if len(arguments) != count:

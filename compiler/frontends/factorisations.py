@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from derivatrix.compiler.arrays import Array, apply, asarray, scale
 from derivatrix.compiler.frontends.linear import solve
 from derivatrix.compiler.frontends.operations import calling
 from derivatrix.compiler.frontends.rearrange import concatenate
-from derivatrix.compiler.messages import disagreement
+from derivatrix.compiler.ir.arrays import Array, apply, asarray, scale
+from derivatrix.compiler.ir.messages import disagreement
 from derivatrix.compiler.operations.cholesky import CHOLESKY
 from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
 from derivatrix.compiler.operations.matrices import HALF

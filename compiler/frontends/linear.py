@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import sympy
 
-from derivatrix.compiler import arrays
-from derivatrix.compiler.arrays import Array, apply, asarray
 from derivatrix.compiler.frontends.declare import eye
 from derivatrix.compiler.frontends.elementwise import sign
 from derivatrix.compiler.frontends.products import multi_dot
 from derivatrix.compiler.frontends.rearrange import broadcast_to, diagonal
 from derivatrix.compiler.frontends.reductions import sum
-from derivatrix.compiler.messages import disagreement
+from derivatrix.compiler.ir import arrays
+from derivatrix.compiler.ir.arrays import Array, apply, asarray
+from derivatrix.compiler.ir.messages import disagreement
 from derivatrix.compiler.operations.determinant import (
     DETERMINANT,
     LOG_ABSOLUTE_DETERMINANT,

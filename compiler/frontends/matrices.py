@@ -7,14 +7,14 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.arrays import Array, apply, asarray, elementwise, multiply
-from derivatrix.compiler.facts import facts
 from derivatrix.compiler.frontends.declare import eye
 from derivatrix.compiler.frontends.factorisations import eigh
 from derivatrix.compiler.frontends.linear import inv, matrix_power
 from derivatrix.compiler.frontends.products import multi_dot
-from derivatrix.compiler.ir import Einsum, Leaf, Map, Node, Sum, literal, slot
-from derivatrix.compiler.messages import disagreement
+from derivatrix.compiler.ir.arrays import Array, apply, asarray, elementwise, multiply
+from derivatrix.compiler.ir.messages import disagreement
+from derivatrix.compiler.ir.nodes import Einsum, Leaf, Map, Node, Sum, literal, slot
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.matrix_functions import COSM, EXPM, LOGM, SINM, TANHM
 from derivatrix.compiler.operations.square_root import SQRTM
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError

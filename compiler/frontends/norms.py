@@ -7,12 +7,12 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.arrays import Array, apply, asarray
-from derivatrix.compiler.broadcasting import Axis, normalise_axes
 from derivatrix.compiler.frontends.elementwise import abs, sqrt
 from derivatrix.compiler.frontends.linear import inv, matrix_power, trace
 from derivatrix.compiler.frontends.rearrange import expand_dims, moveaxis
 from derivatrix.compiler.frontends.reductions import max, min, sum
+from derivatrix.compiler.ir.arrays import Array, apply, asarray
+from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes
 from derivatrix.compiler.operations.singular import NUCLEAR, SVDVALS
 from derivatrix.runtime.errors import UnsupportedError
 

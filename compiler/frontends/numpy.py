@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivatrix.compiler.arrays import Array, asarray, where
 from derivatrix.compiler.frontends import operations
 from derivatrix.compiler.frontends.arrays import FUNCTIONS
-from derivatrix.compiler.methods import hint
+from derivatrix.compiler.ir.arrays import Array, asarray, where
+from derivatrix.compiler.ir.methods import hint
 from derivatrix.compiler.operations.singular import SVDVALS
 from derivatrix.runtime.errors import UnsupportedError
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from derivatrix.compiler.arrays import Array, apply, asarray
+from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.operations import OPERATIONS, Operation
 from derivatrix.runtime.errors import DeclarationError
 

@@ -6,12 +6,13 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from derivatrix.compiler import arrays, ir
-from derivatrix.compiler.arrays import Array, asarray
-from derivatrix.compiler.broadcasting import normalise_axes
-from derivatrix.compiler.dimensions import Dimension, shape_text
 from derivatrix.compiler.frontends.reductions import sum
-from derivatrix.compiler.messages import disagreement, operand_text
+from derivatrix.compiler.ir import arrays
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.arrays import Array, asarray
+from derivatrix.compiler.ir.broadcasting import normalise_axes
+from derivatrix.compiler.ir.dimensions import Dimension, shape_text
+from derivatrix.compiler.ir.messages import disagreement, operand_text
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler import arrays, ir
-from derivatrix.compiler.arrays import Array, asarray
-from derivatrix.compiler.broadcasting import Axis, normalise_axes, normalise_axis
-from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.frontends.declare import sizes
-from derivatrix.compiler.messages import disagreement
+from derivatrix.compiler.ir import arrays
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.arrays import Array, asarray
+from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes, normalise_axis
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.messages import disagreement
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler import arrays, ir
-from derivatrix.compiler.arrays import Array, apply, asarray
-from derivatrix.compiler.broadcasting import Axis, normalise_axes, normalise_axis
 from derivatrix.compiler.frontends.elementwise import sqrt
 from derivatrix.compiler.frontends.rearrange import expand_dims, moveaxis
+from derivatrix.compiler.ir import arrays
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.arrays import Array, apply, asarray
+from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes, normalise_axis
+from derivatrix.compiler.ir.operation import Operation
 from derivatrix.compiler.operations.extrema import MAXIMUM
 from derivatrix.compiler.operations.products import PRODUCT
-from derivatrix.compiler.operations.registry import Operation
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 

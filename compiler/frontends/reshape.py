@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler import dimensions
-from derivatrix.compiler.arrays import Array, asarray
-from derivatrix.compiler.broadcasting import normalise_axis
-from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
-from derivatrix.compiler.ir import Delta, Factor, Merge, Pack, Pick, einsum
+from derivatrix.compiler.ir import dimensions
+from derivatrix.compiler.ir.arrays import Array, asarray
+from derivatrix.compiler.ir.broadcasting import normalise_axis
+from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
+from derivatrix.compiler.ir.nodes import Delta, Factor, Merge, Pack, Pick, einsum
 from derivatrix.runtime.errors import ShapeError
 
 Label = tuple[str, int]

@@ -30,13 +30,14 @@ from sympy.matrices.expressions.kronecker import KroneckerProduct
 from sympy.matrices.expressions.matexpr import MatrixElement
 from sympy.matrices.expressions.slice import MatrixSlice
 
-from derivatrix.compiler import arrays, dimensions, ir
-from derivatrix.compiler.arrays import Array, elementwise
-from derivatrix.compiler.constants import refuse_complex
-from derivatrix.compiler.dimensions import Dimension, shape_text
 from derivatrix.compiler.frontends import arrays as functions
 from derivatrix.compiler.frontends.operations import calling
-from derivatrix.compiler.ir import Node
+from derivatrix.compiler.ir import arrays, dimensions
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.arrays import Array, elementwise
+from derivatrix.compiler.ir.dimensions import Dimension, shape_text
+from derivatrix.compiler.ir.literals import refuse_complex
+from derivatrix.compiler.ir.nodes import Node
 from derivatrix.compiler.operations.lu import LU
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 

@@ -3,12 +3,7 @@
 import importlib
 import pkgutil
 
-from derivatrix.compiler.operations.registry import (
-    OPERATIONS,
-    Operation,
-    Point,
-    register,
-)
+from derivatrix.compiler.ir.operation import OPERATIONS, Operation, Point, register
 
 __all__ = ["OPERATIONS", "Operation", "Point", "register"]
 

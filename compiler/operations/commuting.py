@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from derivatrix.compiler.facts import facts
-from derivatrix.compiler.ir import Apply, Delta, Einsum, Node, Sum
+from derivatrix.compiler.ir.nodes import Apply, Delta, Einsum, Node, Sum
+from derivatrix.compiler.ir.structure import facts
 
 FUNCTIONS = frozenset({"inv", "expm", "logm", "sqrtm", "cosm", "sinm", "tanhm"})
 """Operations that make a function of a matrix of it."""

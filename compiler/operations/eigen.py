@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from derivatrix.compiler.arrays import Array, apply
+from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.kernels import eigen
 from derivatrix.compiler.operations.gaps import over_gaps
 from derivatrix.compiler.operations.inverse import INVERSE
@@ -17,7 +18,6 @@ from derivatrix.compiler.operations.matrices import (
     each_matrix,
     symmetric_part,
 )
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.signs import SIGNS, signs
 

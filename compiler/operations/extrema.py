@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from derivatrix.compiler.arrays import Array, apply, multiply, sum_over
-from derivatrix.compiler.ir import zeros
+from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
+from derivatrix.compiler.ir.nodes import zeros
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.kernels import columns, extrema
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 
 
 def _differential(at: Point) -> tuple[Array, ...]:

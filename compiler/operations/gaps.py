@@ -11,10 +11,10 @@ from collections.abc import Callable
 import numpy as np
 import sympy
 
-from derivatrix.compiler.arrays import Array, apply, multiply
-from derivatrix.compiler.ir import einsum
+from derivatrix.compiler.ir.arrays import Array, apply, multiply
+from derivatrix.compiler.ir.nodes import einsum
+from derivatrix.compiler.ir.operation import Operation, Point, register
 from derivatrix.compiler.kernels import gaps
-from derivatrix.compiler.operations.registry import Operation, Point, register
 
 
 def _pairs(vector: Array, sign: int) -> Array:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.operation import Operation, Point, register
 from derivatrix.compiler.kernels import unrolled
-from derivatrix.compiler.operations.registry import Operation, Point, register
 from derivatrix.compiler.operations.shapes import square
 
 KEPT = frozenset({"symmetric", "psd", "lower", "upper", "diagonal", "orthogonal"})

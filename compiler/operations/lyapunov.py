@@ -6,15 +6,15 @@ import numpy as np
 import scipy.linalg
 import sympy
 
-from derivatrix.compiler.arrays import Array, apply, scale
-from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.facts import facts
-from derivatrix.compiler.ir import Apply, Delta, Factor, Node
+from derivatrix.compiler.ir.arrays import Array, apply, scale
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.nodes import Apply, Delta, Factor, Node
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.kernels import stein
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import each_matrix
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import same, square
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import sympy
 
-from derivatrix.compiler.arrays import Array, multiply, scale
-from derivatrix.compiler.facts import ORTHONORMAL, facts
-from derivatrix.compiler.ir import Triangle, einsum
+from derivatrix.compiler.ir.arrays import Array, multiply, scale
+from derivatrix.compiler.ir.nodes import Triangle, einsum
+from derivatrix.compiler.ir.structure import ORTHONORMAL, facts
 from derivatrix.compiler.operations.shapes import square
 
 HALF = sympy.Rational(1, 2)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from derivatrix.compiler.arrays import Array, apply, subtract
-from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.ir import Apply, Delta, Einsum, Factor, Node, einsum, is_zero
+from derivatrix.compiler.ir.arrays import Array, apply, subtract
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.nodes import Apply, Delta, Einsum, Factor, Node, einsum, is_zero
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.kernels import exponential, logarithm, trigonometric
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import same, square
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from derivatrix.compiler.arrays import Array, apply
+from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.kernels import singular
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import same
 
 

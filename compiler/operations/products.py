@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from derivatrix.compiler.arrays import Array, apply, multiply, subtract, sum_over
-from derivatrix.compiler.ir import Delta, einsum, full
+from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
+from derivatrix.compiler.ir.nodes import Delta, einsum, full
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.kernels import products
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 
 
 def _differential(at: Point) -> tuple[Array, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from derivatrix.compiler.arrays import Array
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.kernels import factors
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 
 
 def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:

@@ -11,13 +11,13 @@ import numpy as np
 import scipy.linalg
 import sympy
 
-from derivatrix.compiler.arrays import Array, apply, scale
-from derivatrix.compiler.dimensions import Shape, shape_text
-from derivatrix.compiler.facts import facts
+from derivatrix.compiler.ir.arrays import Array, apply, scale
+from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.kernels import riccati
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.lyapunov import LYAPUNOV, STEIN
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.runtime.errors import ShapeError
 

@@ -13,10 +13,10 @@ from functools import cache
 import numpy as np
 import sympy
 
-from derivatrix.compiler.arrays import Array, divide
-from derivatrix.compiler.dimensions import LENGTH, Shape, evaluate, readings, shape_text
-from derivatrix.compiler.ir import Leaf, Node, leaves
-from derivatrix.compiler.operations.registry import Equation, Operation, Parameters, Point
+from derivatrix.compiler.ir.arrays import Array, divide
+from derivatrix.compiler.ir.dimensions import LENGTH, Shape, evaluate, readings, shape_text
+from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
+from derivatrix.compiler.ir.operation import Equation, Operation, Parameters, Point
 from derivatrix.runtime.errors import ShapeError
 
 ITERATIONS = 100
@@ -56,8 +56,8 @@ class _Root:
         from derivatrix.compiler.derivatives import jacobian_of_linear
         from derivatrix.compiler.differentiate import differential
         from derivatrix.compiler.frontends.reshape import ravel, reshape
+        from derivatrix.compiler.ir.substitute import substitute
         from derivatrix.compiler.simplify import simplify
-        from derivatrix.compiler.substitute import substitute
 
         self.declared, self.unknown, self.given = residual, unknown, list(given)
         count = ravel(Array(unknown)).node.shape
@@ -83,7 +83,7 @@ class _Root:
     def differential(self, at: Point) -> tuple[Array, ...]:
         from derivatrix.compiler.frontends.linear import solve
         from derivatrix.compiler.frontends.reshape import ravel, reshape
-        from derivatrix.compiler.substitute import substitute
+        from derivatrix.compiler.ir.substitute import substitute
 
         places: dict[Node, Node] = {self.flat: ravel(at.result).node}
         for leaf, argument, tangent in zip(self.given, at.arguments, at.tangents, strict=True):
@@ -112,7 +112,7 @@ class _Root:
         return (result,)
 
     def _solved(self, arguments: Sequence[np.ndarray]) -> np.ndarray:
-        from derivatrix.compiler.evaluate import evaluate_all
+        from derivatrix.compiler.ir.interpret import evaluate_all
 
         values = {leaf.name: a for leaf, a in zip(self.given, arguments, strict=True)}
         sizes = self._sizes([a.shape for a in arguments])

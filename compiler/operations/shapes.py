@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.runtime.errors import ShapeError
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import sympy
 
-from derivatrix.compiler.arrays import Array, apply, multiply, sum_over
-from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.kernels import singular
 from derivatrix.compiler.operations.gaps import over_gaps, over_sums, reciprocals
 from derivatrix.compiler.operations.matrices import (
@@ -19,7 +20,6 @@ from derivatrix.compiler.operations.matrices import (
     symmetric_part,
 )
 from derivatrix.compiler.operations.polar import POLAR
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.signs import SIGNS, signs
 
 NOT_CONVERGED = "the singular values did not converge, or an entry is not finite"

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import sympy
 
-from derivatrix.compiler.arrays import Array, apply
-from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.kernels import skew, unrolled
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.runtime.errors import ShapeError
 
 THREE = sympy.Integer(3)

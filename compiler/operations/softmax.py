@@ -2,9 +2,9 @@
 
 import scipy.special
 
-from derivatrix.compiler.arrays import Array, apply, multiply, subtract, sum_over
+from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
+from derivatrix.compiler.ir.operation import Operation, Point, register
 from derivatrix.compiler.kernels import columns, rows, unrolled
-from derivatrix.compiler.operations.registry import Operation, Point, register
 
 
 def _softmax_differential(at: Point) -> tuple[Array, ...]:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.linalg
 
-from derivatrix.compiler.arrays import Array, apply
+from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.kernels import roots
 from derivatrix.compiler.operations.matrix_functions import (
     NOT_PRINCIPAL,
     require_principal,
     transposed,
 )
-from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.sylvester import SYLVESTER
 

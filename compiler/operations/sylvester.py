@@ -5,18 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.linalg
 
-from derivatrix.compiler.arrays import Array, apply
-from derivatrix.compiler.dimensions import Shape, shape_text
-from derivatrix.compiler.facts import facts
-from derivatrix.compiler.ir import Apply, Node, transposed
+from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.nodes import Apply, Node, transposed
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.lyapunov import LYAPUNOV, halved, require_nonzero
 from derivatrix.compiler.operations.matrices import each_matrix
-from derivatrix.compiler.operations.registry import (
-    Operation,
-    Parameters,
-    Point,
-    register,
-)
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.runtime.errors import ShapeError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from derivatrix.compiler.arrays import Array, apply
+from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.operation import Operation, register
 from derivatrix.compiler.kernels import factors, unrolled
-from derivatrix.compiler.operations.registry import Operation, register
 from derivatrix.compiler.operations.shapes import square
 
 HALF_LOWER = register(

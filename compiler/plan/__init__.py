@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import readings
-from derivatrix.compiler.facts import facts
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import readings
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.plan.common import pull_out
 from derivatrix.compiler.plan.functions import share_functions
 from derivatrix.compiler.plan.fuse import fuse

@@ -14,9 +14,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import sympy
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import Dimension, Shape
-from derivatrix.compiler.facts import facts
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.plan.sizes import nominal
 from derivatrix.compiler.plan.structure import split
 

@@ -1,7 +1,7 @@
 """What is said where an operation does not take its arguments."""
 
-from derivatrix.compiler import ir
 from derivatrix.compiler.formulas import render
+from derivatrix.compiler.ir import nodes as ir
 
 LONGEST = 40
 """The longest formula of an argument that goes into a message."""

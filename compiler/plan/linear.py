@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from derivatrix.compiler import ir
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.kernels import abreast, blas, cholesky, lu, sylvester, triangular
 from derivatrix.compiler.plan.associate import is_inverse
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import sympy
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.plan.nest import View
 from derivatrix.compiler.plan.sizes import is_small, product
 from derivatrix.compiler.plan.steps import Operand

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler import ir, scalars
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.plan import text
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.scalars import Scalars
@@ -97,7 +98,7 @@ class Builder:
                 test = bind([(node, axes)], node.shape, axes, dict(enumerate(indices)))
                 return self._choose(test.conditions, self.scalars.number(sympy.S.One))
             case ir.Constant():
-                return self.scalars.number(scalars.number(float(node.array)))
+                return self.scalars.number(scalar_functions.number(float(node.array)))
             case ir.Sum():
                 return self.scalars.sum([self.entry(term, indices) for term in node.terms])
             case ir.Map():

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import sympy
 
-from derivatrix.compiler import ir
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.linear import FACTORED
 from derivatrix.compiler.plan.memory import entries
 from derivatrix.compiler.plan.samples import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from derivatrix.compiler import ir
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.matrices import groups
 from derivatrix.compiler.plan.scalars import cost
 from derivatrix.compiler.plan.sizes import product

@@ -8,8 +8,8 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.functions.elementary.miscellaneous import MinMaxBase
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.differences import Differences, program
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.divided_differences import Differences, program
 from derivatrix.compiler.plan.steps import Buffer, Load
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -51,8 +51,8 @@ FUNCTIONS = {
     sympy.Ne: "ne",
     sympy.erfinv: "erfinv",
     sympy.zeta: "zeta",
-    scalars.log1p: "log1p",
-    scalars.expm1: "expm1",
+    scalar_functions.log1p: "log1p",
+    scalar_functions.expm1: "expm1",
 }
 """SymPy class -> operator of `steps.Operate`; a target's printer spells each."""
 
@@ -92,7 +92,10 @@ def _rewritten(expression: sympy.Basic) -> sympy.Expr | None:
         order, x = expression.args
         if order.is_Integer and order > 0:
             return (-1) ** (order + 1) * sympy.factorial(order) * sympy.zeta(order + 1, x)
-    if isinstance(expression, scalars.ScalarFunction) and type(expression) not in FUNCTIONS:
+    if (
+        isinstance(expression, scalar_functions.ScalarFunction)
+        and type(expression) not in FUNCTIONS
+    ):
         return expression.definition()
     rewrite = REWRITES.get(type(expression))
     return rewrite(*expression.args) if rewrite else None

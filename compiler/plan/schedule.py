@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import sympy
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.operation import Equation
 from derivatrix.compiler.kernels import blas, sylvester
 from derivatrix.compiler.kernels.abreast import samples_first, samples_last
-from derivatrix.compiler.operations.registry import Equation
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.failures import failure_text, written
 from derivatrix.compiler.plan.names import Names

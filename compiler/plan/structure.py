@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Shape
 
 Constraint = tuple[ir.Structural, ir.Labels]
 

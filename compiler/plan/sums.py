@@ -13,9 +13,10 @@ from functools import partial
 
 import sympy
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.facts import facts
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.structure import facts
+from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan.matrices import groups
 from derivatrix.compiler.plan.samples import (
     added,
@@ -27,7 +28,6 @@ from derivatrix.compiler.plan.samples import (
     work,
 )
 from derivatrix.compiler.plan.sizes import at_large, product
-from derivatrix.compiler.substitute import substitute
 
 REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import sympy
 
-from derivatrix.compiler.indices import index
+from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.steps import Load, Name, Number, Operate, Scalar, Test
 
 CHOOSE, OR, AND, NOT, COMPARE, ADD, MULTIPLY, NEGATE, POWER, ATOM = range(10)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler import ir, scalars
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.plan.factoring import factored
 from derivatrix.compiler.plan.failures import failure_text
 from derivatrix.compiler.plan.names import Names
@@ -141,7 +142,7 @@ class _Entries:
                 if not all(index.is_Integer for index in at):
                     raise TooLarge
                 place = tuple(map(int, at))
-                return self.scalars.number(scalars.number(float(node.array[place])))
+                return self.scalars.number(scalar_functions.number(float(node.array[place])))
             case ir.Sum():
                 return self.scalars.sum([self.entry(term, at) for term in node.terms])
             case ir.Map():
@@ -268,7 +269,9 @@ class _Algebra:
         return _Value(table, table.operate(operator, *(operand.number for operand in operands)))
 
     def number(self, value: float) -> _Value:
-        return _Value(self.entries.scalars, self.entries.scalars.number(scalars.number(value)))
+        return _Value(
+            self.entries.scalars, self.entries.scalars.number(scalar_functions.number(value))
+        )
 
     def sqrt(self, x: Any) -> _Value:
         return self._operated("sqrt", x)

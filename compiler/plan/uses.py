@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from derivatrix.compiler import ir
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.associate import is_inverse
 from derivatrix.compiler.plan.scalars import cost

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 import sympy
 
-from derivatrix.compiler import ir
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.associate import associate
 from derivatrix.compiler.plan.sizes import nominal, product
 from derivatrix.compiler.plan.structure import bind, split

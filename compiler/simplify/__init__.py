@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.canonical import canonical_labels
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
     Factor,
@@ -24,7 +25,6 @@ from derivatrix.compiler.ir import (
     topological,
     zeros,
 )
-from derivatrix.compiler.simplify.canonical import canonical_labels
 from derivatrix.compiler.simplify.functions import (
     APPLY_RULES,
     FINAL_APPLY_RULES,

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import sympy
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.arrays import Array, apply, elementwise, scale, subtract
-from derivatrix.compiler.facts import facts
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.arrays import Array, apply, elementwise, scale, subtract
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,
     Einsum,
@@ -24,6 +23,7 @@ from derivatrix.compiler.ir import (
     slot,
     zeros,
 )
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.determinant import (
     DETERMINANT,
     LOG_ABSOLUTE_DETERMINANT,
@@ -153,7 +153,7 @@ def _one_plus_exp(argument: Node) -> Node | None:
 
 def _log_one_plus_exp(argument: Node) -> Node | None:
     z = _one_plus_exp(argument)
-    return None if z is None else Map(scalars.softplus(x), (z,))
+    return None if z is None else Map(scalar_functions.softplus(x), (z,))
 
 
 def logistic(node: Map) -> Node | None:
@@ -161,7 +161,7 @@ def logistic(node: Map) -> Node | None:
     if node.expression != 1 / x:
         return None
     z = _one_plus_exp(node.arguments[0])
-    return None if z is None else Map(scalars.sigmoid(-x), (z,))
+    return None if z is None else Map(scalar_functions.sigmoid(-x), (z,))
 
 
 def linear_in_zero(node: Apply) -> Node | None:

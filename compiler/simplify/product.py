@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from derivatrix.compiler.dimensions import Dimension
-from derivatrix.compiler.ir import Einsum, Factor, Node, Structural
+from derivatrix.compiler.ir.dimensions import Dimension
+from derivatrix.compiler.ir.nodes import Einsum, Factor, Node, Structural
 
 _fresh = itertools.count(10**6)
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.facts import facts
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,
     Einsum,
@@ -30,6 +29,7 @@ from derivatrix.compiler.ir import (
     is_zero,
     slot,
 )
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import SOFTMAX
 from derivatrix.compiler.simplify.product import Product
@@ -260,8 +260,8 @@ def cancel_quotients(product: Product) -> Product | None:
     return None
 
 
-INDICATORS = ((1 + sympy.sign(slot(0))) / 2, scalars.step(slot(0)))
-POSITIVE_PARTS = (sympy.Max(0, slot(0)), scalars.relu(slot(0)))
+INDICATORS = ((1 + sympy.sign(slot(0))) / 2, scalar_functions.step(slot(0)))
+POSITIVE_PARTS = (sympy.Max(0, slot(0)), scalar_functions.relu(slot(0)))
 
 
 def drop_indicator(product: Product) -> Product | None:

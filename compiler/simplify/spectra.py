@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from derivatrix.compiler.facts import ORTHONORMAL, facts
-from derivatrix.compiler.ir import Apply, Delta
+from derivatrix.compiler.ir.nodes import Apply, Delta
+from derivatrix.compiler.ir.structure import ORTHONORMAL, facts
 from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
 from derivatrix.compiler.operations.singular import NUCLEAR, SVD, SVDVALS
 from derivatrix.compiler.simplify.product import Product

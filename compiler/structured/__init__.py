@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from derivatrix.compiler import ir
 from derivatrix.compiler.derivatives import PROJECTIONS, Derivatives, Key
-from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.function import BATCH
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.structured.terms import Known, Term, shared, terms
 from derivatrix.compiler.structured.words import words

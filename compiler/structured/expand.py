@@ -15,8 +15,8 @@ from functools import lru_cache
 
 import sympy
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import Dimension
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.plan.sizes import nominal
 
 MOST_TERMS = 64

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import Dimension
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.structured.expand import volume
 
 PRODUCTS = 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from derivatrix.compiler import ir
+from derivatrix.compiler.ir import nodes as ir
 
 
 @dataclass(frozen=True)

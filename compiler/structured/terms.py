@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import sympy
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.dimensions import Dimension
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.structured.expand import Product, labels_of, products, without_deltas
 from derivatrix.compiler.structured.parts import Grouping, Part
 from derivatrix.compiler.structured.places import Place, Places

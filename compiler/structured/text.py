@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import sympy
 
-from derivatrix.compiler import ir
-from derivatrix.compiler.indices import index
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.structured import Operator, Structured, Term
 from derivatrix.compiler.structured.places import Place
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from derivatrix.compiler import ir
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.structured.expand import labels_of, volume
 from derivatrix.compiler.structured.places import Place

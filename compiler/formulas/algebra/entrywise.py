@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.formulas.tree import (
     Choice,
     Function,
@@ -15,6 +14,7 @@ from derivatrix.compiler.formulas.tree import (
     Transpose,
     Tree,
 )
+from derivatrix.compiler.ir.dimensions import Shape
 
 Entrywise = Callable[[Sequence[Tree], int], Tree]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.formulas.algebra import chains, coefficients, transposition
 from derivatrix.compiler.formulas.layout import grid
 from derivatrix.compiler.formulas.tree import (
@@ -21,6 +20,7 @@ from derivatrix.compiler.formulas.tree import (
     Unit,
     is_row,
 )
+from derivatrix.compiler.ir.dimensions import Dimension
 
 
 def selected(left: Tree, right: Tree) -> Tree | None:

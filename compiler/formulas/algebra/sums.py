@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import sympy
 
-from derivatrix.compiler.dimensions import Shape
 from derivatrix.compiler.formulas.algebra import entrywise, order, parts, reductions
 from derivatrix.compiler.formulas.tree import Add, Diag, Number, Scale, Tree, Zeros
+from derivatrix.compiler.ir.dimensions import Shape
 
 
 def add(terms: Sequence[Tree], rank: int, shape: Shape = ()) -> Tree:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import sympy
 
-from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.frontends.notation.inputs import declare
 from derivatrix.compiler.frontends.notation.meaning import KINDS, Meaning
 from derivatrix.compiler.frontends.notation.syntax import Tree, parse_tree
 from derivatrix.compiler.frontends.notation.tokens import Source
+from derivatrix.compiler.ir.arrays import Array
 from derivatrix.runtime.errors import NotationError
 
 READINGS = 200

@@ -14,11 +14,11 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.arrays import Array
-from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.frontends import arrays as library
 from derivatrix.compiler.frontends.notation.tokens import Span, Token
 from derivatrix.compiler.frontends.notation.values import Steps, Value
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.runtime.errors import NotationError
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {

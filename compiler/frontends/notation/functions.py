@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import sympy
 
-from derivatrix.compiler.arrays import Array, apply, elementwise
 from derivatrix.compiler.frontends import arrays as library
 from derivatrix.compiler.frontends.operations import calling, find
-from derivatrix.compiler.ir import slot
+from derivatrix.compiler.ir.arrays import Array, apply, elementwise
+from derivatrix.compiler.ir.nodes import slot
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.operations.lyapunov import LYAPUNOV
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 
 import sympy
 
-from derivatrix.compiler import dimensions, ir
-from derivatrix.compiler.arrays import Array
-from derivatrix.compiler.dimensions import Dimension
 from derivatrix.compiler.frontends import arrays as library
 from derivatrix.compiler.frontends.notation import functions
 from derivatrix.compiler.frontends.notation.meaning import Meaning
 from derivatrix.compiler.frontends.notation.syntax import Parser, Tree
 from derivatrix.compiler.frontends.notation.tokens import Source, Span
+from derivatrix.compiler.ir import dimensions
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.runtime.errors import DerivatrixError, NotationError
 
 

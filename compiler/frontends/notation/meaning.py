@@ -13,8 +13,6 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.arrays import Array
-from derivatrix.compiler.dimensions import Dimension, Shape
 from derivatrix.compiler.frontends import arrays as library
 from derivatrix.compiler.frontends.notation import functions
 from derivatrix.compiler.frontends.notation.algebra import Algebra
@@ -33,6 +31,8 @@ from derivatrix.compiler.frontends.notation.syntax import (
 )
 from derivatrix.compiler.frontends.notation.tokens import Source, Token
 from derivatrix.compiler.frontends.notation.values import Fitting, Value
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.runtime.errors import NotationError
 
 KINDS = ("column", "matrix", "row")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import sympy
 
-from derivatrix.compiler import dimensions
-from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.compiler.ir import dimensions
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.runtime.errors import NotationError
 
 Complaint = Callable[[], NotationError]

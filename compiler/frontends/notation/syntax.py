@@ -21,8 +21,8 @@ from typing import TypeVar
 
 import sympy
 
-from derivatrix.compiler import scalars
 from derivatrix.compiler.frontends.notation.tokens import Source, Span, Token, tokenize
+from derivatrix.compiler.ir import scalar_functions
 from derivatrix.runtime.errors import NotationError
 
 DEEPEST = 30
@@ -275,7 +275,7 @@ def _moved(tree: Tree, span: Span) -> Tree:
 
 def _number(text: str) -> sympy.Expr:
     """The number as given: integers exactly, decimals as the nearest float64."""
-    return sympy.Integer(text) if text.isdigit() else scalars.number(float(text))
+    return sympy.Integer(text) if text.isdigit() else scalar_functions.number(float(text))
 
 
 def parse_tree(source: Source) -> Tree:

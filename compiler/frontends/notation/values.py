@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from derivatrix.compiler.arrays import Array
-from derivatrix.compiler.dimensions import Shape, shape_text
 from derivatrix.compiler.frontends.notation.sizes import Sizes
 from derivatrix.compiler.frontends.notation.tokens import Source, Span
-from derivatrix.compiler.ir import Leaf, full
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.nodes import Leaf, full
 from derivatrix.runtime.errors import DerivatrixError, NotationError
 
 

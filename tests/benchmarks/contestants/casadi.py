@@ -10,7 +10,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from derivatrix.compiler.dimensions import evaluate
+from derivatrix.compiler.ir.dimensions import evaluate
 from tests.benchmarks.contestants.base import Call, Candidate, Contestant, Unable
 from tests.benchmarks.record import Program, Row
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from derivatrix.compiler.broadcasting import Axis
+from derivatrix.compiler.ir.broadcasting import Axis
 from derivatrix.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from derivatrix.compiler.arrays import Array
+    from derivatrix.compiler.ir.arrays import Array
 
 
 class Methods:

@@ -13,7 +13,7 @@ from functools import cache
 
 import sympy
 
-from derivatrix.compiler import scalars
+from derivatrix.compiler.ir import scalar_functions
 from derivatrix.runtime.errors import UnsupportedError
 
 VARIABLE = sympy.Symbol("z", real=True)
@@ -30,13 +30,13 @@ KINKED = (
     sympy.floor,
     sympy.ceiling,
     sympy.Heaviside,
-    scalars.relu,
-    scalars.step,
+    scalar_functions.relu,
+    scalar_functions.step,
 )
 """Functions that are not taken to have divided differences."""
 
 
-class Differences(scalars.ScalarFunction):
+class Differences(scalar_functions.ScalarFunction):
     """The divided differences of `function`, an expression of VARIABLE, at two or more points, in
     any order; see `differences`."""
 
@@ -85,8 +85,8 @@ def taylor(function: sympy.Expr, order: int) -> sympy.Expr:
     """The derivative of an expression of VARIABLE over the factorial of its order."""
     if order == 0:
         return function
-    slope = scalars.derivative(taylor(function, order - 1), VARIABLE) / order
-    return sympy.expand_mul(slope.replace(scalars.sigmoid, _by_tanh))
+    slope = scalar_functions.derivative(taylor(function, order - 1), VARIABLE) / order
+    return sympy.expand_mul(slope.replace(scalar_functions.sigmoid, _by_tanh))
 
 
 def _by_tanh(x: sympy.Expr) -> sympy.Expr:

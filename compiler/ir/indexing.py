@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler import dimensions
-from derivatrix.compiler.dimensions import Dimension, shape_text
-from derivatrix.compiler.ir import Node, Pick, Select, einsum
+from derivatrix.compiler.ir import dimensions
+from derivatrix.compiler.ir.dimensions import Dimension, shape_text
+from derivatrix.compiler.ir.nodes import Node, Pick, Select, einsum
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.facts import facts
-from derivatrix.compiler.ir import Factor
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.nodes import Factor
+from derivatrix.compiler.ir.structure import facts
 
 TRIALS = 64
 

@@ -11,17 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from derivatrix.compiler.dimensions import Shape
-from derivatrix.compiler.ir import (
-    Apply,
-    Einsum,
-    Factor,
-    Map,
-    Node,
-    Sum,
-    einsum,
-    topological,
-)
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.nodes import Apply, Einsum, Factor, Map, Node, Sum, einsum, topological
 
 
 def substitute(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.dimensions import shape_text
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -28,7 +28,7 @@ def real_number(value: Any) -> sympy.Expr:
             f"the constant {reprlib.repr(number)} is no finite number of float64; "
             "expressions hold finite constants only"
         )
-    return scalars.number(value)
+    return scalar_functions.number(value)
 
 
 def real_array(value: object) -> np.ndarray:

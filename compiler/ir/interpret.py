@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler import dimensions, scalars
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir import dimensions, scalar_functions
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
     Delta,
@@ -75,7 +75,7 @@ def _evaluate(
             return sum((known[term] for term in node.terms), np.zeros(shape))
         case Map():
             arguments = [known[argument] for argument in node.arguments]
-            return np.broadcast_to(scalars.evaluate(node.expression, arguments), shape)
+            return np.broadcast_to(scalar_functions.evaluate(node.expression, arguments), shape)
         case Apply():
             arguments = [
                 _align(known[argument], labels, len(node.stack))

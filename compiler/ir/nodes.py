@@ -27,11 +27,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 import sympy
 
-from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
+from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.runtime.errors import ShapeError
 
 if TYPE_CHECKING:
-    from derivatrix.compiler.operations.registry import Operation
+    from derivatrix.compiler.ir.operation import Operation
 
 STRUCTURES = (
     "general",

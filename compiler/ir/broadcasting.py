@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
+from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 Axis = int | Sequence[int] | None

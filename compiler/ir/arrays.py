@@ -14,8 +14,8 @@ import numpy as np
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler import constants, dimensions, indexing, scalars
-from derivatrix.compiler.broadcasting import (
+from derivatrix.compiler.ir import dimensions, indexing, literals, scalar_functions
+from derivatrix.compiler.ir.broadcasting import (
     Axis,
     axis_labels,
     broadcast_clash,
@@ -23,8 +23,10 @@ from derivatrix.compiler.broadcasting import (
     normalise_axes,
     normalise_axis,
 )
-from derivatrix.compiler.dimensions import Dimension, Shape, shape_text
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
+from derivatrix.compiler.ir.messages import broadcast, disagreement, operand_text
+from derivatrix.compiler.ir.methods import Methods
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
     Delta,
@@ -40,8 +42,6 @@ from derivatrix.compiler.ir import (
     literal,
     slot,
 )
-from derivatrix.compiler.messages import broadcast, disagreement, operand_text
-from derivatrix.compiler.methods import Methods
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
 
@@ -263,16 +263,16 @@ def asarray(value: object) -> Array:
     """
     if isinstance(value, Array):
         return value
-    if isinstance(value, constants.NUMBERS):
-        return Array(full(constants.real_number(value)))
+    if isinstance(value, literals.NUMBERS):
+        return Array(full(literals.real_number(value)))
     if isinstance(value, (sympy.Basic, sympy.MatrixBase)):
         from derivatrix.compiler.frontends.sympy import lower
 
         return Array(lower(value))
     if isinstance(value, (np.ndarray, list, tuple)):
         return _literal_array(value)
-    if isinstance(value, constants.COMPLEX):
-        raise constants.refuse_complex(value)
+    if isinstance(value, literals.COMPLEX):
+        raise literals.refuse_complex(value)
     raise UnsupportedError(
         f"{reprlib.repr(value)} of type {type(value).__name__} is no array expression; expected "
         "a derivatrix array, a number, a NumPy array or a SymPy expression"
@@ -284,8 +284,8 @@ def _literal_array(value: Any) -> Array:
         value = value.tolist()
     if _holds_symbols(value):
         return stack([asarray(part) for part in value])
-    array = constants.real_array(value)
-    return Array(Constant(array) if array.ndim else full(constants.real_number(array.item())))
+    array = literals.real_array(value)
+    return Array(Constant(array) if array.ndim else full(literals.real_number(array.item())))
 
 
 def _holds_symbols(value: object) -> bool:
@@ -296,8 +296,8 @@ def _holds_symbols(value: object) -> bool:
 
 OPERANDS = (
     Array,
-    *constants.NUMBERS,
-    *constants.COMPLEX,
+    *literals.NUMBERS,
+    *literals.COMPLEX,
     np.ndarray,
     list,
     tuple,
@@ -517,7 +517,7 @@ def _require_finite(expression: sympy.Expr, nodes: Sequence[Node]) -> None:
     values = [node.array for node in nodes if isinstance(node, Constant)]
     if len(values) == len(nodes):
         with np.errstate(all="ignore"):
-            finite = np.isfinite(scalars.evaluate(expression, values))
+            finite = np.isfinite(scalar_functions.evaluate(expression, values))
         if not finite.all():
             text = operand_text(_select_slots(expression, list(nodes)).node, "a constant part")
             raise DeclarationError(f"{text} has entries that are no finite numbers")

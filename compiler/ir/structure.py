@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
     Delta,
@@ -26,7 +26,7 @@ from derivatrix.compiler.ir import (
     Triangle,
     slot,
 )
-from derivatrix.compiler.signs import positive, product_nonnegative
+from derivatrix.compiler.ir.signs import positive, product_nonnegative
 
 DIAGONAL = frozenset({"symmetric", "lower", "upper", "diagonal"})
 IMPLIED = {
@@ -290,7 +290,7 @@ class _Halves:
 
 def _multiset(node: Einsum, renames: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
     """The factors, canonically labelled, with the output labels renamed."""
-    from derivatrix.compiler.simplify.canonical import canonical_labels
+    from derivatrix.compiler.ir.canonical import canonical_labels
 
     factors = [
         (factor, tuple(renames.get(label, label) for label in labels))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.runtime.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from derivatrix.compiler.arrays import Array
-    from derivatrix.compiler.ir import Apply, Leaf, Node
+    from derivatrix.compiler.ir.arrays import Array
+    from derivatrix.compiler.ir.nodes import Apply, Leaf, Node
     from derivatrix.compiler.kernels.unrolled import Unrolled
 
 Parameters = tuple[Hashable, ...]

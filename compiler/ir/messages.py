@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from derivatrix.compiler.broadcasting import broadcast_clash, broadcast_shapes
-from derivatrix.compiler.dimensions import Shape, shape_text
-from derivatrix.compiler.ir import Leaf, Node
+from derivatrix.compiler.ir.broadcasting import broadcast_clash, broadcast_shapes
+from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.nodes import Leaf, Node
 from derivatrix.runtime.errors import ShapeError
 
 LONGEST = 24

@@ -8,10 +8,20 @@ from functools import lru_cache
 
 import sympy
 
-from derivatrix.compiler import scalars
-from derivatrix.compiler.ir import Constant, Einsum, Factor, Leaf, Map, Node, Structural, Sum, slot
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.nodes import (
+    Constant,
+    Einsum,
+    Factor,
+    Leaf,
+    Map,
+    Node,
+    Structural,
+    Sum,
+    slot,
+)
 
-POSITIVE = (scalars.sigmoid, scalars.softplus, scalars.normcdf)
+POSITIVE = (scalar_functions.sigmoid, scalar_functions.softplus, scalar_functions.normcdf)
 """Functions that SymPy does not know to be positive."""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from derivatrix.compiler.dimensions import shape_text
-from derivatrix.compiler.ir import (
+from derivatrix.compiler.ir.dimensions import shape_text
+from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
     Delta,
