@@ -368,7 +368,7 @@ def _print_kernels(function: Function, architecture: str) -> None:
 
 
 def _print_steps(function: Function, style: str) -> None:
-    from derivatrix.compiler.formulas.steps import derivation
+    from derivatrix.compiler.differentiate.derivation import derivation
 
     for name in function.wrt:
         _heading(f"{function.name}: derivation by {name}")

@@ -22,7 +22,7 @@ from derivatrix.compiler.plan.scalars import require_kernel
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
 
 if TYPE_CHECKING:
-    from derivatrix.compiler.derivatives import Derivatives
+    from derivatrix.compiler.differentiate.derivatives import Derivatives
 
 BATCH = dimensions.symbol("batch")
 RESERVED = ("out", "cotangent", "tangent", "np", "scipy", "numba", "math", "batch")
@@ -57,7 +57,7 @@ class Function:
     @cached_property
     def derivatives(self) -> Derivatives:
         """The derivatives in closed form."""
-        from derivatrix.compiler.derivatives import Derivatives
+        from derivatrix.compiler.differentiate.derivatives import Derivatives
 
         return Derivatives(self)
 

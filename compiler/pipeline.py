@@ -11,14 +11,14 @@ from importlib.resources.abc import Traversable
 
 from derivatrix import __version__
 from derivatrix.compiler import device
-from derivatrix.compiler.derivatives import Derivatives, Key
 from derivatrix.compiler.descriptions import (
     FunctionDescription,
     ModuleDescription,
     OperatorDescription,
     Result,
 )
-from derivatrix.compiler.differentiate import differential
+from derivatrix.compiler.differentiate.derivatives import Derivatives, Key
+from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.emit import emit
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.function import Function

@@ -7,7 +7,7 @@ import pytest
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import dims
 from derivatrix.compiler.ir.interpret import evaluate_all

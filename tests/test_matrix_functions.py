@@ -11,7 +11,7 @@ import scipy.special
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler.differentiate import differential
+from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Leaf, leaves
 from derivatrix.compiler.kernels import exponential

@@ -14,7 +14,7 @@ import pytest
 import scipy.special
 
 import derivatrix as dx
-from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.kernels import parts
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.runtime.warm import warm_file

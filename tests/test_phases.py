@@ -10,7 +10,7 @@ import pytest
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.partial_sums import partial_sums

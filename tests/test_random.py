@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
-from derivatrix.compiler.derivatives import project
+from derivatrix.compiler.differentiate.derivatives import project
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.function import Function, function
 from derivatrix.compiler.ir.arrays import Array

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.steps import Guard, Loop, Nest, Plan, Store

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 import derivatrix as dx
 from derivatrix.compiler import cli
-from derivatrix.compiler.formulas import steps
+from derivatrix.compiler.differentiate import derivation as steps
+from derivatrix.compiler.differentiate.derivation import derivation, lines, turned
 from derivatrix.compiler.formulas.notation import Notation
-from derivatrix.compiler.formulas.steps import derivation, lines, turned
 from derivatrix.compiler.formulas.tree import Number, Tree
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function

@@ -10,7 +10,7 @@ import scipy.special
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.compiler.kernels import unrolled

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.derivatives import Derivatives
+from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.pipeline import generate, kernel_plan
 from tests.plain import run_plain

@@ -53,8 +53,8 @@ class _Root:
     """One equation. `residual` and `jacobian` are of the unknown as a vector."""
 
     def __init__(self, residual: Node, unknown: Leaf, given: Sequence[Leaf]) -> None:
-        from derivatrix.compiler.derivatives import jacobian_of_linear
-        from derivatrix.compiler.differentiate import differential
+        from derivatrix.compiler.differentiate.derivatives import jacobian_of_linear
+        from derivatrix.compiler.differentiate.jvp import differential
         from derivatrix.compiler.frontends.reshape import ravel, reshape
         from derivatrix.compiler.ir.substitute import substitute
         from derivatrix.compiler.simplify import simplify
@@ -137,7 +137,7 @@ class _Root:
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
         """SciPy's root finder, for each index of the leading axes."""
-        from derivatrix.compiler.derivatives import size_texts
+        from derivatrix.compiler.differentiate.derivatives import size_texts
         from derivatrix.compiler.formulas import render
 
         residual = render(self.declared, "numpy", sizes=size_texts(self.given))

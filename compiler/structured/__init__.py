@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from derivatrix.compiler.derivatives import PROJECTIONS, Derivatives, Key
+from derivatrix.compiler.differentiate.derivatives import PROJECTIONS, Derivatives, Key
 from derivatrix.compiler.function import BATCH
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape

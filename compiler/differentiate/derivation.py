@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sympy
 
-from derivatrix.compiler.differentiate import rule
+from derivatrix.compiler.differentiate.jvp import rule
+from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import algebra, expressions
 from derivatrix.compiler.formulas.latex import LATEX
 from derivatrix.compiler.formulas.notation import Notation
@@ -43,11 +44,10 @@ from derivatrix.compiler.ir.nodes import (
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
-from derivatrix.compiler.transpose import transpose
 from derivatrix.runtime.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from derivatrix.compiler.derivatives import Derivatives
+    from derivatrix.compiler.differentiate.derivatives import Derivatives
     from derivatrix.compiler.function import Function
 
 STYLES = ("unicode", "latex", "index")

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import sympy
 
-from derivatrix.compiler.eigenproducts import (
+from derivatrix.compiler.differentiate.spectral_products import (
     NEW,
     PRODUCT,
     VALUES_ALONE,

@@ -13,8 +13,9 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler import spectral
-from derivatrix.compiler.differentiate import differential
+from derivatrix.compiler.differentiate import spectral
+from derivatrix.compiler.differentiate.jvp import differential
+from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import STYLES, render, render_equation
 from derivatrix.compiler.formulas.names import latex_name, unicode_name
 from derivatrix.compiler.function import BATCH, Function
@@ -24,7 +25,6 @@ from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
-from derivatrix.compiler.transpose import transpose
 from derivatrix.runtime.errors import DeclarationError
 
 KINDS = ("value", "vjp", "jvp", "jacobian")

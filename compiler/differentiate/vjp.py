@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from derivatrix.compiler.differentiate import core_point, place
+from derivatrix.compiler.differentiate.jvp import core_point, place
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.nodes import (
     Apply,

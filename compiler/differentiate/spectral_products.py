@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler.differentiate import core_point, place
+from derivatrix.compiler.differentiate.jvp import core_point, place
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise
 from derivatrix.compiler.ir.dimensions import Shape
