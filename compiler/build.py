@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from derivatrix.compiler.cache import cache_directory
-from derivatrix.compiler.function import Function, require_function
-from derivatrix.compiler.functionfile import require_unique
+from derivatrix.compiler.frontends.function import Function, require_function
+from derivatrix.compiler.frontends.function_file import require_unique
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ownership import CERTIFICATE, MARK, PACKAGE, own_files, published
 from derivatrix.compiler.pipeline import Generated, generate, module_name, require_target

@@ -30,7 +30,7 @@ from derivatrix.runtime.workers import Workers, end_workers
 
 if TYPE_CHECKING:
     from derivatrix.compiler.build import BuildResult
-    from derivatrix.compiler.function import Function
+    from derivatrix.compiler.frontends.function import Function
     from derivatrix.runtime import Report
 
 STAGES = ("declare", "lower", "differentiate", "simplify", "plan", "emit")
@@ -186,7 +186,7 @@ def build(
         python -c "from generated import square; help(square)"
     """
     from derivatrix.compiler.build import build as write
-    from derivatrix.compiler.functionfile import load_functions
+    from derivatrix.compiler.frontends.function_file import load_functions
 
     functions = load_functions(file)
     with _progress() as advance:
@@ -257,7 +257,7 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
         derivatrix check functions.py -o generated
     """
     from derivatrix.compiler.build import check as compare
-    from derivatrix.compiler.functionfile import load_functions
+    from derivatrix.compiler.frontends.function_file import load_functions
 
     differences = compare(load_functions(file), directory, targets)
     for difference in differences:
@@ -381,8 +381,8 @@ def _print_steps(function: Function, style: str) -> None:
 
 def _explained(file: str, dims: str | None, wrt: Sequence[str]) -> Sequence[Function]:
     """The functions in a file, or the one that a text stands for."""
+    from derivatrix.compiler.frontends.function_file import load_functions
     from derivatrix.compiler.frontends.notation.declaration import text_function
-    from derivatrix.compiler.functionfile import load_functions
 
     if dims is not None:
         names = [name.strip() for part in wrt for name in part.split(",")]

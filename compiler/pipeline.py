@@ -21,7 +21,7 @@ from derivatrix.compiler.differentiate.derivatives import Derivatives, Key
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.emit import emit
 from derivatrix.compiler.formulas import STYLES, render
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.listing import listing
 from derivatrix.compiler.ir.nodes import Node

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,

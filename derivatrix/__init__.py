@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from derivatrix.compiler.build import check as check
     from derivatrix.compiler.build import compile as compile
     from derivatrix.compiler.frontends.arrays import *
+    from derivatrix.compiler.frontends.function import Function as Function
+    from derivatrix.compiler.frontends.function import derive as derive
+    from derivatrix.compiler.frontends.function import function as function
     from derivatrix.compiler.frontends.notation import parse as parse
-    from derivatrix.compiler.function import Function as Function
-    from derivatrix.compiler.function import derive as derive
-    from derivatrix.compiler.function import function as function
     from derivatrix.compiler.ir.operation import Operation as Operation
     from derivatrix.compiler.ir.operation import register as register
     from derivatrix.runtime import Report as Report
@@ -51,7 +51,7 @@ _PACKAGES = ("compiler", "runtime", "templates", "version")
 _NAMES = {
     "compiler.build": ("BuildResult", "build", "check", "compile"),
     "compiler.frontends.notation": ("parse",),
-    "compiler.function": ("Function", "derive", "function"),
+    "compiler.frontends.function": ("Function", "derive", "function"),
     "compiler.operations": ("Operation", "register"),
     "runtime": ("Report", "load", "load_package", "verify"),
     "runtime.errors": (

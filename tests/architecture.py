@@ -21,7 +21,7 @@ from rich.table import Table
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from derivatrix.compiler.functionfile import load_functions
+from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.compiler.pipeline import generate
 
 ROOT = Path(__file__).resolve().parent.parent

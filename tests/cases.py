@@ -4,7 +4,7 @@ import sympy
 
 import derivatrix
 import derivatrix.compiler.frontends.arrays as dx
-from derivatrix.compiler.function import Function, function
+from derivatrix.compiler.frontends.function import Function, function
 
 n, m, c = dx.dims("n m c")
 X, C = dx.matrix("X", n, n), dx.matrix("C", n, n)

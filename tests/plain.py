@@ -11,7 +11,7 @@ import numpy as np
 import scipy.special
 import sympy
 
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.kernels import operators

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import Dimension, evaluate
 from derivatrix.compiler.ir.nodes import Leaf
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from derivatrix.compiler import cli, pipeline
-from derivatrix.compiler.functionfile import load_functions
+from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime import Report, Row, parallel
 from derivatrix.runtime.errors import DeclarationError
 from tests.test_build import snapshot, spoil

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.function import Function
 from derivatrix.runtime.simulated import has_device
 from tests.identities import IDENTITIES, Identity
 from tests.points import draw_all, leaves

@@ -17,8 +17,8 @@ import pytest
 import derivatrix as dx
 from derivatrix.compiler.device import resources
 from derivatrix.compiler.device.resources import Kernel, Resources
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.function import Function
 from derivatrix.compiler.kernels.cuda import base
 from derivatrix.compiler.pipeline import generate
 from tests.devices.helpers import modules

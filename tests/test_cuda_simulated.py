@@ -14,8 +14,8 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.cache import cache_directory
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.function import Function
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.pipeline import generate
 from derivatrix.runtime.simulated import as_on_device, simulating

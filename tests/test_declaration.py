@@ -8,7 +8,7 @@ import sympy
 
 import derivatrix
 import derivatrix.compiler.frontends.arrays as dx
-from derivatrix.compiler.function import derive, function
+from derivatrix.compiler.frontends.function import derive, function
 from derivatrix.compiler.ir.operation import OPERATIONS
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 

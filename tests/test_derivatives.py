@@ -4,7 +4,7 @@ declared value and against the other kinds."""
 import numpy as np
 import pytest
 
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Node
 from tests.cases import CASES, EVALUATED

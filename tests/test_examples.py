@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.functionfile import load_functions
+from derivatrix.compiler.frontends.function_file import load_functions
 from tests.points import leaves
 from tests.test_packaging import ROOT
 

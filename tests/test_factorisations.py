@@ -13,7 +13,7 @@ import pytest
 import scipy.linalg
 
 import derivatrix as dx
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Leaf, topological

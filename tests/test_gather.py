@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import derivatrix as dx
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.gather import gather
 from derivatrix.compiler.plan.reads import buffers

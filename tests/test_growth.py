@@ -3,7 +3,7 @@
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.nodes import topological
 from derivatrix.compiler.pipeline import kernel_plan
 

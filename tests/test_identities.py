@@ -13,8 +13,8 @@ import scipy.linalg
 import scipy.special
 
 import derivatrix as dx
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.function import Function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
 from derivatrix.compiler.ir.nodes import Leaf, Node
 from derivatrix.compiler.pipeline import kernel_plan

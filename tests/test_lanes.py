@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.pipeline import generate, kernel_plan
 from derivatrix.compiler.plan.lanes import LANES
 from derivatrix.compiler.plan.steps import Allocate, Loop, Nest

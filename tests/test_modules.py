@@ -14,7 +14,7 @@ import scipy.special
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
 from derivatrix.compiler.pipeline import STAGES, dump, generate, kernel_plan
 from derivatrix.runtime import load, verify

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix.compiler.differentiate.derivatives import project
 from derivatrix.compiler.formulas import STYLES, render
-from derivatrix.compiler.function import Function, function
+from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Leaf, Node, leaves

@@ -13,8 +13,8 @@ from derivatrix.compiler.differentiate import derivation as steps
 from derivatrix.compiler.differentiate.derivation import derivation, lines, turned
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.tree import Number, Tree
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.function import Function
 from derivatrix.compiler.ir.arrays import Array, scale
 from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
 from derivatrix.compiler.simplify import simplify

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse.linalg
 
 import derivatrix as dx
-from derivatrix.compiler.function import Function, function
+from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.kernels import linear_map as kernels

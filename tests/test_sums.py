@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 
 import derivatrix as dx
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan import sums
 from derivatrix.compiler.plan.reads import buffers

@@ -48,7 +48,7 @@ from derivatrix.runtime.errors import DeclarationError
 
 if TYPE_CHECKING:
     from derivatrix.compiler.differentiate.derivatives import Derivatives
-    from derivatrix.compiler.function import Function
+    from derivatrix.compiler.frontends.function import Function
 
 STYLES = ("unicode", "latex", "index")
 

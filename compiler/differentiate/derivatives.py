@@ -18,7 +18,7 @@ from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import STYLES, render, render_equation
 from derivatrix.compiler.formulas.names import latex_name, unicode_name
-from derivatrix.compiler.function import BATCH, Function
+from derivatrix.compiler.frontends.function import BATCH, Function
 from derivatrix.compiler.ir.dimensions import LENGTH, Shape, readings
 from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
 from derivatrix.compiler.ir.python_text import index

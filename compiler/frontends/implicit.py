@@ -8,11 +8,11 @@ import sympy
 
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
+from derivatrix.compiler.frontends.equation import root_operation
 from derivatrix.compiler.ir.arrays import Array, apply, asarray, subtract
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.nodes import Leaf, Node, full, leaves
 from derivatrix.compiler.ir.substitute import substitute
-from derivatrix.compiler.operations.root import root_operation
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 

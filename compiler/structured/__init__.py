@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler.differentiate.derivatives import PROJECTIONS, Derivatives, Key
-from derivatrix.compiler.function import BATCH
+from derivatrix.compiler.frontends.function import BATCH
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.simplify import simplify

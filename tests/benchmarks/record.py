@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from tests.points import draw_all
 
 Arrays = dict[str, np.ndarray]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.frontends.notation import parse
-from derivatrix.compiler.function import Function, function
 from derivatrix.runtime.errors import NotationError
 
 NAME = "expression"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from derivatrix.compiler.function import Function
+from derivatrix.compiler.frontends.function import Function
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError
 
 MODULE = "derivatrix_functions"
