@@ -24,12 +24,12 @@ from rich.table import Table
 from rich.text import Text
 
 from derivatrix import __version__
-from derivatrix.compiler.staging import abandon
+from derivatrix.compiler.driver.atomic_output import abandon
 from derivatrix.runtime.errors import DerivatrixError, UnsupportedError
 from derivatrix.runtime.workers import Workers, end_workers
 
 if TYPE_CHECKING:
-    from derivatrix.compiler.build import BuildResult
+    from derivatrix.compiler.driver.build import BuildResult
     from derivatrix.compiler.frontends.function import Function
     from derivatrix.runtime import Report
 
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def _known_targets(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    from derivatrix.compiler.pipeline import require_target
+    from derivatrix.compiler.driver.pipeline import require_target
 
     try:
         for target in [value] if isinstance(value, str) else value:
@@ -185,7 +185,7 @@ def build(
         derivatrix build functions.py -o generated
         python -c "from generated import square; help(square)"
     """
-    from derivatrix.compiler.build import build as write
+    from derivatrix.compiler.driver.build import build as write
     from derivatrix.compiler.frontends.function_file import load_functions
 
     functions = load_functions(file)
@@ -256,7 +256,7 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
     Example:
         derivatrix check functions.py -o generated
     """
-    from derivatrix.compiler.build import check as compare
+    from derivatrix.compiler.driver.build import check as compare
     from derivatrix.compiler.frontends.function_file import load_functions
 
     differences = compare(load_functions(file), directory, targets)
@@ -327,7 +327,7 @@ def explain(
         derivatrix explain "tr(A*X*B)" --dims "A: p m, X: m n, B: n p" --wrt X
         derivatrix explain "tr(A*inv(X))" --dims "A: n n, X: n n" --wrt X --steps
     """
-    from derivatrix.compiler.pipeline import dump
+    from derivatrix.compiler.driver.pipeline import dump
 
     for function in _explained(file, dims, wrt):
         if steps:
@@ -348,8 +348,8 @@ def explain(
 
 def _print_kernels(function: Function, architecture: str) -> None:
     """What each kernel for CUDA devices computes, and what it needs of them."""
-    from derivatrix.compiler.build import compile as load_compiled
     from derivatrix.compiler.device.resources import kernels
+    from derivatrix.compiler.driver.build import compile as load_compiled
 
     _heading(f"{function.name}: kernels")
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -441,7 +441,7 @@ def _summary(report: Report) -> tuple[str | Text, ...]:
 
 def _certify(directory: str, reports: Sequence[Report]) -> None:
     """Renew the certificate where that is possible: an installed package may be read-only."""
-    from derivatrix.compiler.ownership import CERTIFICATE, own_files
+    from derivatrix.compiler.driver.ownership import CERTIFICATE, own_files
     from derivatrix.runtime import write_certificate
 
     root = Path(directory)

@@ -23,10 +23,10 @@ from derivatrix.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from derivatrix.compiler.build import BuildResult as BuildResult
-    from derivatrix.compiler.build import build as build
-    from derivatrix.compiler.build import check as check
-    from derivatrix.compiler.build import compile as compile
+    from derivatrix.compiler.driver.build import BuildResult as BuildResult
+    from derivatrix.compiler.driver.build import build as build
+    from derivatrix.compiler.driver.build import check as check
+    from derivatrix.compiler.driver.build import compile as compile
     from derivatrix.compiler.frontends.arrays import *
     from derivatrix.compiler.frontends.function import Function as Function
     from derivatrix.compiler.frontends.function import derive as derive
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("compiler", "runtime", "templates", "version")
 _NAMES = {
-    "compiler.build": ("BuildResult", "build", "check", "compile"),
+    "compiler.driver.build": ("BuildResult", "build", "check", "compile"),
     "compiler.frontends.notation": ("parse",),
     "compiler.frontends.function": ("Function", "derive", "function"),
     "compiler.operations": ("Operation", "register"),

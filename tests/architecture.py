@@ -21,8 +21,8 @@ from rich.table import Table
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.frontends.function_file import load_functions
-from derivatrix.compiler.pipeline import generate
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("compiler", "runtime", "templates", "derivatrix")

@@ -11,12 +11,12 @@ import numpy as np
 import scipy.special
 import sympy
 
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.kernels.parts import border
-from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.divided import PARTS
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.printer import KernelText, kernel_text

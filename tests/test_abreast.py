@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.runtime.warm import import_name, warm_file
 from tests.identities import IDENTITIES
 from tests.plain import check_plain

@@ -16,8 +16,9 @@ import pytest
 
 import derivatrix as dx
 from derivatrix import runtime
-from derivatrix.compiler import build as building
-from derivatrix.compiler import staging, transfer
+from derivatrix.compiler.driver import atomic_output as staging
+from derivatrix.compiler.driver import build as building
+from derivatrix.compiler.driver import worker_serialization as transfer
 from derivatrix.compiler.ir.nodes import Apply
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.runtime import parallel

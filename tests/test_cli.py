@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from derivatrix.compiler import cli, pipeline
+from derivatrix.compiler import cli
+from derivatrix.compiler.driver import pipeline
 from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime import Report, Row, parallel
 from derivatrix.runtime.errors import DeclarationError

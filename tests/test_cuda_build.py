@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import derivatrix as dx
-from derivatrix.compiler import build as building
 from derivatrix.compiler import cli
 from derivatrix.compiler.device import resources
+from derivatrix.compiler.driver import build as building
 from derivatrix.runtime import certificate, parallel, simulated
 from tests.test_build import snapshot
 

@@ -17,10 +17,10 @@ import pytest
 import derivatrix as dx
 from derivatrix.compiler.device import resources
 from derivatrix.compiler.device.resources import Kernel, Resources
+from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.kernels.cuda import base
-from derivatrix.compiler.pipeline import generate
 from tests.devices.helpers import modules
 from tests.dryrun import REALS, dry
 from tests.identities import IDENTITIES, Identity

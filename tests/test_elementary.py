@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.kernels import circular, elementary, normal
-from derivatrix.compiler.pipeline import generate
 from derivatrix.runtime import load
 
 MODULES = (circular, elementary, normal)

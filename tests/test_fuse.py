@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.reads import accesses
 from derivatrix.compiler.plan.steps import Clear, Loop, Nest
 from tests.plain import check_plain

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.gather import gather
 from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import Nest, Step

@@ -3,9 +3,9 @@
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.nodes import topological
-from derivatrix.compiler.pipeline import kernel_plan
 
 n = dx.dims("n")
 X, x, y = dx.matrix("X", n, n), dx.vector("x", n), dx.vector("y", n)

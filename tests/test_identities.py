@@ -13,11 +13,11 @@ import scipy.linalg
 import scipy.special
 
 import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
 from derivatrix.compiler.ir.nodes import Leaf, Node
-from derivatrix.compiler.pipeline import kernel_plan
 from tests.identities import IDENTITIES, Identity
 from tests.plain import run_plain
 from tests.points import draw, draw_all

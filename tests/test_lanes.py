@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import generate, kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.pipeline import generate, kernel_plan
 from derivatrix.compiler.plan.lanes import LANES
 from derivatrix.compiler.plan.steps import Allocate, Loop, Nest
 from tests.plain import check_plain

@@ -14,9 +14,9 @@ import scipy.special
 import sympy
 
 import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import STAGES, dump, generate, kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
-from derivatrix.compiler.pipeline import STAGES, dump, generate, kernel_plan
 from derivatrix.runtime import load, verify
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from tests.cases import CASES, EVALUATED
@@ -89,7 +89,7 @@ def test_plans(case: Function) -> None:
 def test_text_is_the_same_in_every_process() -> None:
     program = (
         "import sys; from tests.cases import CASES, EVALUATED; "
-        "from derivatrix.compiler.pipeline import generate; "
+        "from derivatrix.compiler.driver.pipeline import generate; "
         "import derivatrix as dx; n = dx.dims('n'); X = dx.matrix('X', n, n); "
         "a, b = dx.vector('a', n), dx.vector('b', n); "
         "cases = {c.name: c for c in CASES + EVALUATED}; "

@@ -9,7 +9,7 @@ import pytest
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.plan.steps import Gemm
 from tests.plain import check_plain
 

@@ -15,8 +15,8 @@ import scipy.special
 
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.kernels import parts
-from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.runtime.warm import warm_file
 
 b, n, m = dx.dims("b n m")

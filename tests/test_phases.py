@@ -11,8 +11,8 @@ import sympy
 
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.steps import Buffer, Fill, Load, Loop, Nest, Plan, Store
 from tests.plain import check_plain, run_plain

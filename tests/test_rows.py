@@ -12,8 +12,8 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan.steps import Guard, Loop, Nest, Plan, Store
 from tests.plain import check_plain
 

@@ -11,8 +11,8 @@ import pytest
 import scipy.special
 
 import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.pipeline import kernel_plan
 from derivatrix.compiler.plan import sums
 from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import Plan

@@ -11,10 +11,10 @@ import sympy
 
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.driver.pipeline import generate, kernel_plan
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.compiler.kernels import unrolled
-from derivatrix.compiler.pipeline import generate, kernel_plan
 from derivatrix.compiler.plan import plan
 from derivatrix.compiler.plan.steps import Allocate, Loop, Nest
 from tests.plain import run_plain

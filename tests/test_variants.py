@@ -7,8 +7,8 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.driver.pipeline import generate, kernel_plan
 from derivatrix.compiler.ir.interpret import evaluate_all
-from derivatrix.compiler.pipeline import generate, kernel_plan
 from tests.plain import run_plain
 
 p, q, r, s = dx.dims("p q r s")

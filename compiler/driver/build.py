@@ -10,14 +10,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from derivatrix.compiler.cache import cache_directory
+from derivatrix.compiler.driver.atomic_output import locked, replace, staging, upwards
+from derivatrix.compiler.driver.cache import cache_directory
+from derivatrix.compiler.driver.ownership import CERTIFICATE, MARK, PACKAGE, own_files, published
+from derivatrix.compiler.driver.pipeline import Generated, generate, module_name, require_target
+from derivatrix.compiler.driver.worker_serialization import Work, generate_elsewhere
 from derivatrix.compiler.frontends.function import Function, require_function
 from derivatrix.compiler.frontends.function_file import require_unique
 from derivatrix.compiler.ir.arrays import Array
-from derivatrix.compiler.ownership import CERTIFICATE, MARK, PACKAGE, own_files, published
-from derivatrix.compiler.pipeline import Generated, generate, module_name, require_target
-from derivatrix.compiler.staging import locked, replace, staging, upwards
-from derivatrix.compiler.transfer import Work, generate_elsewhere
 from derivatrix.runtime import Report, load, write_certificate
 from derivatrix.runtime.certificate import standing_reports
 from derivatrix.runtime.errors import (

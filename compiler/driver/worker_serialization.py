@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from derivatrix.compiler.driver.pipeline import Generated, digest, generate
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.nodes import (
     Apply,
@@ -26,7 +27,6 @@ from derivatrix.compiler.ir.nodes import (
     topological,
 )
 from derivatrix.compiler.ir.operation import OPERATIONS, Operation
-from derivatrix.compiler.pipeline import Generated, digest, generate
 from derivatrix.runtime.workers import Changed, Workers
 
 Work = Sequence[tuple[Function, str]]
