@@ -348,8 +348,8 @@ def explain(
 
 def _print_kernels(function: Function, architecture: str) -> None:
     """What each kernel for CUDA devices computes, and what it needs of them."""
-    from derivatrix.compiler.device.resources import kernels
     from derivatrix.compiler.driver.build import compile as load_compiled
+    from derivatrix.compiler.emit.cuda.resources import kernels
 
     _heading(f"{function.name}: kernels")
     table = Table(box=None, pad_edge=False, header_style="bold")

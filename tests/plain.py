@@ -12,6 +12,8 @@ import scipy.special
 import sympy
 
 from derivatrix.compiler.driver.pipeline import kernel_plan
+from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
+from derivatrix.compiler.emit.cpu.threads import rows_texts
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
@@ -19,8 +21,6 @@ from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.kernels.parts import border
 from derivatrix.compiler.plan.divided import PARTS
 from derivatrix.compiler.plan.steps import Plan
-from derivatrix.compiler.printer import KernelText, kernel_text
-from derivatrix.compiler.threads import rows_texts
 from tests.points import draw_all
 
 

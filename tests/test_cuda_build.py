@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 import derivatrix as dx
 from derivatrix.compiler import cli
-from derivatrix.compiler.device import resources
 from derivatrix.compiler.driver import build as building
+from derivatrix.compiler.emit.cuda import resources
 from derivatrix.runtime import certificate, parallel, simulated
 from tests.test_build import snapshot
 

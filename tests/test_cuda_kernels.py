@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.device import resources
-from derivatrix.compiler.device.resources import Kernel, Resources
 from derivatrix.compiler.driver.pipeline import generate
+from derivatrix.compiler.emit.cuda import resources
+from derivatrix.compiler.emit.cuda.resources import Kernel, Resources
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.kernels.cuda import base

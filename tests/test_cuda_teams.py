@@ -7,7 +7,7 @@ import pytest
 import scipy.special
 
 import derivatrix as dx
-from derivatrix.compiler.device import join
+from derivatrix.compiler.emit.cuda import join
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.kernels.cuda.shares import row_by_row
 from derivatrix.compiler.plan import plan

@@ -17,6 +17,7 @@ import sympy
 
 import derivatrix as dx
 from derivatrix.compiler import kernels
+from derivatrix.compiler.emit.sources import Sources, _defined
 from derivatrix.compiler.kernels import (
     base,
     blas,
@@ -30,7 +31,6 @@ from derivatrix.compiler.kernels import (
     triangular,
     workspace,
 )
-from derivatrix.compiler.kernels.source import Sources, _defined
 from derivatrix.compiler.operations import OPERATIONS
 
 PRECISIONS = [(np.float64, 1e-10), (np.float32, 1e-3)]

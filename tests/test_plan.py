@@ -20,8 +20,8 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from derivatrix.compiler.descriptions import FunctionDescription, ModuleDescription
-from derivatrix.compiler.emit import emit
+from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.module import emit
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import LENGTH, dims
 from derivatrix.compiler.ir.interpret import evaluate_all

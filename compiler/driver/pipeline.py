@@ -10,16 +10,16 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from derivatrix import __version__
-from derivatrix.compiler import device
-from derivatrix.compiler.descriptions import (
+from derivatrix.compiler.differentiate.derivatives import Derivatives, Key
+from derivatrix.compiler.differentiate.jvp import differential
+from derivatrix.compiler.emit import cuda
+from derivatrix.compiler.emit.description import (
     FunctionDescription,
     ModuleDescription,
     OperatorDescription,
     Result,
 )
-from derivatrix.compiler.differentiate.derivatives import Derivatives, Key
-from derivatrix.compiler.differentiate.jvp import differential
-from derivatrix.compiler.emit import emit
+from derivatrix.compiler.emit.module import emit
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import shape_text
@@ -61,7 +61,7 @@ def generate(function: Function, target: str = "cpu") -> Generated:
     require_target(target)
     module = describe(function, target)
     name = module_name(function.name, target)
-    text = emit(module) if target == "cpu" else device.emit(module)
+    text = emit(module) if target == "cpu" else cuda.emit(module)
     return Generated(name, text, str(module.facts["DIGEST"]))
 
 
@@ -82,7 +82,7 @@ def kernel_plan(derivatives: Derivatives, kind: str, target: str = "cpu") -> Pla
     single = len(results) == 1
     outputs = [("out" if single else output_name(kind, key), node) for key, node in results.items()]
     if target == "cuda":
-        return plan(f"{kind}_kernel", arguments, outputs, device.RESERVED, device.join)
+        return plan(f"{kind}_kernel", arguments, outputs, cuda.RESERVED, cuda.join)
     return threaded_plan(f"{kind}_kernel", arguments, outputs)
 
 

@@ -1,1 +1,1 @@
-"""How functions are declared: NumPy's and SymPy's names, text, equations; all make nodes of `ir`."""
+"""How functions are declared: NumPy's and SymPy's names, text, equations; all make nodes."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import derivatrix.compiler.kernels.cuda as kernels
-from derivatrix.compiler.kernels.source import Sources
+from derivatrix.compiler.emit.sources import Sources
 from derivatrix.runtime.simulated import DEVICE_MATH
 
 

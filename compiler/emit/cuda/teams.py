@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from derivatrix.compiler.device.launches import Launch, Loops, launches
+from derivatrix.compiler.emit.cuda.launches import Launch, Loops, launches
 from derivatrix.compiler.kernels import rows
 from derivatrix.compiler.plan.fuse import independent
 from derivatrix.compiler.plan.reads import buffers

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from derivatrix.compiler.device.launches import Launch, Loops
-from derivatrix.compiler.device.teams import Phase, Powers
-from derivatrix.compiler.device.text import (
+from derivatrix.compiler.emit.cuda.kernel import (
     DeviceStatements,
     KernelText,
     count,
@@ -19,7 +17,9 @@ from derivatrix.compiler.device.text import (
     named_factors,
     used,
 )
-from derivatrix.compiler.statements import Statements
+from derivatrix.compiler.emit.cuda.launches import Launch, Loops
+from derivatrix.compiler.emit.cuda.teams import Phase, Powers
+from derivatrix.compiler.emit.statements import Statements
 
 
 def team_text(name: str, phases: Sequence[Phase], rows: Loops, checks: list[str]) -> KernelText:

@@ -9,14 +9,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from derivatrix.compiler.descriptions import FunctionDescription, ModuleDescription
-from derivatrix.compiler.device.driver import Device, DriverText, can_fail, driver_name
-from derivatrix.compiler.device.text import KernelText
-from derivatrix.compiler.emit import check_names, environment
+from derivatrix.compiler.emit.cuda.host import Device, DriverText, can_fail, driver_name
+from derivatrix.compiler.emit.cuda.kernel import KernelText
+from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.module import check_names, environment
+from derivatrix.compiler.emit.public_functions import (
+    FunctionText,
+    expected_text,
+    function_text,
+    literal,
+    quoted,
+)
+from derivatrix.compiler.emit.sources import Sources
 from derivatrix.compiler.kernels.cuda import base, blocks, boundary, operators, rows, shares
-from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.steps import Plan
-from derivatrix.compiler.public import FunctionText, expected_text, function_text, literal, quoted
 
 NEEDED = ("_Call",)
 """What public functions refer to, apart from names of the module's own."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from derivatrix.compiler.descriptions import (
+from derivatrix.compiler.emit.description import (
     FunctionDescription,
     ModuleDescription,
     OperatorDescription,

@@ -11,25 +11,14 @@ from types import ModuleType
 
 import sympy
 
-from derivatrix.compiler.device.launches import (
-    Launch,
-    defined,
-    launches,
-    read,
-    renamed,
-)
-from derivatrix.compiler.device.parameters import parameters
-from derivatrix.compiler.device.stacks import in_one_order
-from derivatrix.compiler.device.team_text import team_text
-from derivatrix.compiler.device.teams import Phase, phases, reduced_rows
-from derivatrix.compiler.device.text import (
-    KernelText,
-    check,
-    count,
-    finish_text,
-    kernel_text,
-)
-from derivatrix.compiler.device.tiles import tiled
+from derivatrix.compiler.emit.cuda.kernel import KernelText, check, count, finish_text, kernel_text
+from derivatrix.compiler.emit.cuda.launches import Launch, defined, launches, read, renamed
+from derivatrix.compiler.emit.cuda.parameters import parameters
+from derivatrix.compiler.emit.cuda.stacks import in_one_order
+from derivatrix.compiler.emit.cuda.team_text import team_text
+from derivatrix.compiler.emit.cuda.teams import Phase, phases, reduced_rows
+from derivatrix.compiler.emit.cuda.tiles import tiled
+from derivatrix.compiler.emit.statements import coefficient
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.names import Names
@@ -55,7 +44,6 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Team,
 )
-from derivatrix.compiler.statements import coefficient
 from derivatrix.runtime.errors import UnsupportedError
 
 

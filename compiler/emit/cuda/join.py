@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from derivatrix.compiler.device.launches import chain
-from derivatrix.compiler.device.teams import teams
+from derivatrix.compiler.emit.cuda.launches import chain
+from derivatrix.compiler.emit.cuda.teams import teams
 from derivatrix.compiler.plan.fuse import independent
 from derivatrix.compiler.plan.steps import Loop, Nest, Statement, Step, renamed
 

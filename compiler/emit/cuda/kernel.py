@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler.device.launches import Launch, Loops
-from derivatrix.compiler.device.parameters import parameters
-from derivatrix.compiler.device.teams import Phase
-from derivatrix.compiler.device.tiles import Tile, Tiled
+from derivatrix.compiler.emit.cuda.launches import Launch, Loops
+from derivatrix.compiler.emit.cuda.parameters import parameters
+from derivatrix.compiler.emit.cuda.teams import Phase
+from derivatrix.compiler.emit.cuda.tiles import Tile, Tiled
+from derivatrix.compiler.emit.statements import Statements
 from derivatrix.compiler.ir import python_text
 from derivatrix.compiler.kernels.cuda import operators
 from derivatrix.compiler.plan.names import Names
@@ -32,7 +33,6 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Test,
 )
-from derivatrix.compiler.statements import Statements
 
 SHARES = (("lanes", "int64"), ("splits", "int64"), ("partial", "real[::1]"))
 """What a kernel of sums takes besides, with Numba's types."""

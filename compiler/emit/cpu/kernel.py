@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import sympy
 
+from derivatrix.compiler.emit.statements import Statements, number
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.kernels import operators
@@ -32,7 +33,6 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Team,
 )
-from derivatrix.compiler.statements import Statements, number
 
 FUNCTIONS = {
     "asin": "np.arcsin",

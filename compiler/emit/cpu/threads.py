@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import sympy
 
+from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, passed, size_names
 from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.divided import PARTS, border
 from derivatrix.compiler.plan.names import Names
@@ -23,7 +24,6 @@ from derivatrix.compiler.plan.steps import (
     Sums,
     renamed,
 )
-from derivatrix.compiler.printer import KernelText, kernel_text, passed, size_names
 
 
 def rows_texts(plan: Plan, owner: str) -> list[KernelText]:

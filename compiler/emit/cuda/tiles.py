@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.device.launches import Launch
+from derivatrix.compiler.emit.cuda.launches import Launch
 from derivatrix.compiler.plan.reads import accesses
 from derivatrix.compiler.plan.steps import (
     Accumulate,

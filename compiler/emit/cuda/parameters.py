@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from derivatrix.compiler.device.teams import Phase
+from derivatrix.compiler.emit.cuda.teams import Phase
 from derivatrix.compiler.kernels.cuda import operators
 from derivatrix.compiler.plan.steps import (
     Accumulate,

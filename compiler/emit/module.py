@@ -13,7 +13,20 @@ from functools import cache
 
 import jinja2
 
-from derivatrix.compiler.descriptions import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
+from derivatrix.compiler.emit.cpu.threads import blocks_text, rows_texts, shared_text
+from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.public_functions import (
+    expected_text,
+    function_text,
+    literal,
+    operator_text,
+    parted,
+    quoted,
+    ready,
+    sharing,
+)
+from derivatrix.compiler.emit.sources import Sources
 from derivatrix.compiler.kernels import (
     base,
     blas,
@@ -26,20 +39,7 @@ from derivatrix.compiler.kernels import (
     parts,
     workspace,
 )
-from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
-from derivatrix.compiler.printer import KernelText, kernel_text, newton_text
-from derivatrix.compiler.public import (
-    expected_text,
-    function_text,
-    literal,
-    operator_text,
-    parted,
-    quoted,
-    ready,
-    sharing,
-)
-from derivatrix.compiler.threads import blocks_text, rows_texts, shared_text
 from derivatrix.runtime.errors import DeclarationError
 
 BOUNDARY = (

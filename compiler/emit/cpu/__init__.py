@@ -1,0 +1,1 @@
+"""Plans as kernels for the CPU, and what lets threads share their work."""
