@@ -24,6 +24,7 @@ from derivatrix.compiler.ir.broadcasting import (
     normalise_axis,
 )
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
+from derivatrix.compiler.ir.hooks import hooks
 from derivatrix.compiler.ir.messages import broadcast, disagreement, operand_text
 from derivatrix.compiler.ir.methods import Methods
 from derivatrix.compiler.ir.nodes import (
@@ -90,9 +91,7 @@ class Array(Methods):
         return transpose(self, (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
 
     def __repr__(self) -> str:
-        from derivatrix.compiler.formulas import render
-
-        return f"Array({render(self.node, 'unicode')}, shape={shape_text(self.shape)})"
+        return f"Array({hooks.formula(self.node)}, shape={shape_text(self.shape)})"
 
     def __len__(self) -> int:
         if not self.ndim or not self.node.shape[0].is_Integer:
@@ -115,9 +114,7 @@ class Array(Methods):
     __int__ = __complex__ = __float__
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        from derivatrix.compiler.frontends.numpy import refuse_conversion
-
-        raise refuse_conversion()
+        raise hooks.refuse_conversion()
 
     def __iter__(self) -> Any:
         return (self[position] for position in range(len(self)))
@@ -233,9 +230,7 @@ class Array(Methods):
         )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Array:
-        from derivatrix.compiler.frontends.numpy import call_ufunc
-
-        return call_ufunc(ufunc, method, inputs, options)
+        return hooks.call_ufunc(ufunc, method, inputs, options)
 
     def __array_function__(
         self,
@@ -244,14 +239,10 @@ class Array(Methods):
         arguments: tuple[Any, ...],
         options: dict[str, Any],
     ) -> Any:
-        from derivatrix.compiler.frontends.numpy import call_function
-
-        return call_function(function, arguments, options)
+        return hooks.call_function(function, arguments, options)
 
     def _sympy_(self) -> sympy.Basic:
-        from derivatrix.compiler.frontends.sympy import embed
-
-        return embed(self)
+        return hooks.embed(self)
 
 
 def asarray(value: object) -> Array:
@@ -266,9 +257,7 @@ def asarray(value: object) -> Array:
     if isinstance(value, literals.NUMBERS):
         return Array(full(literals.real_number(value)))
     if isinstance(value, (sympy.Basic, sympy.MatrixBase)):
-        from derivatrix.compiler.frontends.sympy import lower
-
-        return Array(lower(value))
+        return Array(hooks.lower(value))
     if isinstance(value, (np.ndarray, list, tuple)):
         return _literal_array(value)
     if isinstance(value, literals.COMPLEX):

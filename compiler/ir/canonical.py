@@ -11,18 +11,18 @@ from collections.abc import Hashable, Sequence
 
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.nodes import Factor
-from derivatrix.compiler.ir.structure import facts
 
 TRIALS = 64
 
 
-def canonical_labels(factors: Sequence[Factor], ndim: int, sizes: Shape) -> list[Factor]:
+def canonical_labels(
+    factors: Sequence[Factor], symmetric: Sequence[bool], ndim: int, sizes: Shape
+) -> list[Factor]:
     """The factors sorted, their summed labels renumbered ndim, ndim + 1, ... canonically.
 
-    Labels below ndim are the output's and stay. The last two labels of a symmetric factor
+    Labels below ndim are the output's and stay. The last two labels of a factor that is `symmetric`
     are in ascending order.
     """
-    symmetric = ["symmetric" in facts(node) for node, _ in factors]
     labels = sorted({label for _, own in factors for label in own})
     start: dict[int, Hashable] = {
         label: (0, label, "") if label < ndim else (1, 0, str(sizes[label])) for label in labels

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from derivatrix.compiler.ir.broadcasting import broadcast_clash, broadcast_shapes
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.hooks import hooks
 from derivatrix.compiler.ir.nodes import Leaf, Node
 from derivatrix.runtime.errors import ShapeError
 
@@ -17,9 +18,7 @@ def operand_text(node: Node, otherwise: str = "the array") -> str:
     """An input's name, a short formula, or `otherwise`."""
     if isinstance(node, Leaf):
         return node.name
-    from derivatrix.compiler.formulas import render
-
-    text = render(node, "unicode")
+    text = hooks.formula(node)
     if len(text) > LONGEST:
         return otherwise
     return f"({text})" if " " in text and not text.startswith("[") else text

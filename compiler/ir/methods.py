@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from derivatrix.compiler.ir.broadcasting import Axis
+from derivatrix.compiler.ir.hooks import hooks
 from derivatrix.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -21,77 +21,77 @@ class Methods:
 
     def sum(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """The sum over `axis` (all axes by default)."""
-        return _function("sum")(self, axis, keepdims=keepdims)
+        return _call("sum", self, axis, keepdims=keepdims)
 
     def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """The mean over `axis` (all axes by default)."""
-        return _function("mean")(self, axis, keepdims=keepdims)
+        return _call("mean", self, axis, keepdims=keepdims)
 
     def var(self, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
         """The variance over `axis` (all axes by default); see `derivatrix.var`."""
-        return _function("var")(self, axis, ddof=ddof, keepdims=keepdims)
+        return _call("var", self, axis, ddof=ddof, keepdims=keepdims)
 
     def std(self, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
         """The standard deviation over `axis` (all axes by default); see `derivatrix.std`."""
-        return _function("std")(self, axis, ddof=ddof, keepdims=keepdims)
+        return _call("std", self, axis, ddof=ddof, keepdims=keepdims)
 
     def max(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """The largest entry over `axis` (all axes by default); see `derivatrix.max`."""
-        return _function("max")(self, axis, keepdims=keepdims)
+        return _call("max", self, axis, keepdims=keepdims)
 
     def min(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """The least entry over `axis` (all axes by default); see `derivatrix.max`."""
-        return _function("min")(self, axis, keepdims=keepdims)
+        return _call("min", self, axis, keepdims=keepdims)
 
     def prod(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """The product over `axis` (all axes by default); see `derivatrix.prod`."""
-        return _function("prod")(self, axis, keepdims=keepdims)
+        return _call("prod", self, axis, keepdims=keepdims)
 
     def cumsum(self, axis: int = -1) -> Array:
         """The running sum along `axis`."""
-        return _function("cumsum")(self, axis)
+        return _call("cumsum", self, axis)
 
     def clip(self, low: object = None, high: object = None) -> Array:
         """Entries limited to low .. high."""
-        return _function("clip")(self, low, high)
+        return _call("clip", self, low, high)
 
     def trace(self, offset: int = 0) -> Array:
         """The sum of a diagonal of a matrix."""
-        return _function("trace")(self, offset)
+        return _call("trace", self, offset)
 
     def diagonal(self, offset: int = 0) -> Array:
         """A diagonal of a matrix."""
-        return _function("diagonal")(self, offset)
+        return _call("diagonal", self, offset)
 
     def dot(self, other: object) -> Array:
         """The matrix product, as `@`; scalars multiply."""
-        return _function("dot")(self, other)
+        return _call("dot", self, other)
 
     def transpose(self, *axes: Any) -> Array:
         """The axes in the order given (reversed by default)."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return _function("transpose")(self, order or None)
+        return _call("transpose", self, order or None)
 
     def swapaxes(self, first: int, second: int) -> Array:
         """Two axes exchanged."""
-        return _function("swapaxes")(self, first, second)
+        return _call("swapaxes", self, first, second)
 
     def squeeze(self, axis: Axis = None) -> Array:
         """Axes of literal length 1 removed (all of them by default)."""
-        return _function("squeeze")(self, axis)
+        return _call("squeeze", self, axis)
 
     def reshape(self, *shape: Any) -> Array:
         """The same entries, in C order, in another shape; one length may be -1."""
         given = shape[0] if len(shape) == 1 else shape
-        return _function("reshape")(self, given)
+        return _call("reshape", self, given)
 
     def ravel(self) -> Array:
         """All entries in C order, as a vector."""
-        return _function("ravel")(self)
+        return _call("ravel", self)
 
     def flatten(self) -> Array:
         """All entries in C order, as a vector."""
-        return _function("ravel")(self)
+        return _call("ravel", self)
 
     def copy(self) -> Self:
         """The array itself, which cannot change."""
@@ -147,16 +147,11 @@ def hint(name: str) -> str:
     """What to do instead of NumPy's attribute or function `name`, after a semicolon; or ""."""
     if name in HINTS:
         return f"; {HINTS[name]}"
-    return f"; use derivatrix.{name}" if _find(name) else ""
+    return f"; use derivatrix.{name}" if hooks.function(name) else ""
 
 
-def _find(name: str) -> Callable[..., Any] | None:
-    from derivatrix.compiler.frontends.numpy import find_public
-
-    return find_public(name)
-
-
-def _function(name: str) -> Callable[..., Any]:
-    from derivatrix.compiler.frontends.arrays import FUNCTIONS
-
-    return FUNCTIONS[name]
+def _call(name: str, *arguments: Any, **options: Any) -> Array:
+    """What the public function of this name returns."""
+    function = hooks.function(name)
+    assert function is not None
+    return function(*arguments, **options)

@@ -12,6 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from derivatrix.compiler.ir.canonical import canonical_labels
+from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
@@ -288,15 +290,19 @@ class _Halves:
         return True
 
 
+def canonical_factors(factors: Sequence[Factor], ndim: int, sizes: Shape) -> list[Factor]:
+    """The factors in canonical order with canonical labels, whichever way symmetric ones lie."""
+    symmetric = ["symmetric" in facts(node) for node, _ in factors]
+    return canonical_labels(factors, symmetric, ndim, sizes)
+
+
 def _multiset(node: Einsum, renames: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
     """The factors, canonically labelled, with the output labels renamed."""
-    from derivatrix.compiler.ir.canonical import canonical_labels
-
     factors = [
         (factor, tuple(renames.get(label, label) for label in labels))
         for factor, labels in _flat(node.factors)
     ]
-    ordered = canonical_labels(factors, node.ndim, node.sizes)
+    ordered = canonical_factors(factors, node.ndim, node.sizes)
     return [(factor.key, labels) for factor, labels in ordered]
 
 

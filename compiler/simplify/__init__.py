@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from derivatrix.compiler.ir.canonical import canonical_labels
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
@@ -25,6 +24,7 @@ from derivatrix.compiler.ir.nodes import (
     topological,
     zeros,
 )
+from derivatrix.compiler.ir.structure import canonical_factors
 from derivatrix.compiler.simplify.functions import (
     APPLY_RULES,
     FINAL_APPLY_RULES,
@@ -252,7 +252,7 @@ def _finished(product: Product) -> Node:
     factors: list[Factor] = [
         (node, tuple(numbers[label] for label in labels)) for node, labels in product.factors
     ]
-    ordered = canonical_labels(factors, ndim, tuple(sizes))
+    ordered = canonical_factors(factors, ndim, tuple(sizes))
     final: dict[int, sympy.Expr] = dict(enumerate(sizes[:ndim]))
     for node, labels in ordered:
         final.update(zip(labels, node.shape, strict=True))
