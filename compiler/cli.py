@@ -372,7 +372,7 @@ def _print_steps(function: Function, style: str) -> None:
 
     for name in function.wrt:
         _heading(f"{function.name}: derivation by {name}")
-        found = derivation(function, name, style)
+        found = derivation(function.derivatives, name, style)
         width = min(60, max(len(step.text) for step in found))
         for step in found:
             gap = " " * max(2, width + 2 - len(step.text))

@@ -9,8 +9,8 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from derivatrix.compiler.ir.scalar_values import Scalars
 from derivatrix.compiler.plan.factoring import ENOUGH, _cost, factored
-from derivatrix.compiler.plan.scalars import Scalars
 
 LETTERS = "abcdef"
 

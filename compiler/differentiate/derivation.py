@@ -12,10 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import sympy
 
+from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.differentiate.jvp import rule
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import algebra, expressions
@@ -45,10 +46,6 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError
-
-if TYPE_CHECKING:
-    from derivatrix.compiler.differentiate.derivatives import Derivatives
-    from derivatrix.compiler.frontends.function import Function
 
 STYLES = ("unicode", "latex", "index")
 
@@ -84,7 +81,9 @@ class Line:
     parts: Mapping[str, Node] = field(repr=False)
 
 
-def derivation(function: Function, wrt: str | None = None, style: str = "unicode") -> list[Step]:
+def derivation(
+    derivatives: Derivatives, wrt: str | None = None, style: str = "unicode"
+) -> list[Step]:
     """How the gradient (of a scalar function) or the VJP by the input `wrt` comes about.
 
     With a batch axis: for one sample. Raises DeclarationError for another style than unicode,
@@ -92,13 +91,14 @@ def derivation(function: Function, wrt: str | None = None, style: str = "unicode
     """
     if style not in STYLES:
         raise DeclarationError(f"steps have no style {style!r}; choose from {', '.join(STYLES)}")
+    function = derivatives.function
     names = function.wrt
     if wrt is None and len(names) > 1:
         raise DeclarationError(f"{function.name}: by which input? {', '.join(names)}")
     name = names[0] if wrt is None else wrt
     if name not in names:
         raise DeclarationError(f"{function.name}: {name!r} is not in wrt: {', '.join(names)}")
-    return list(_Derivation(function.derivatives, name, style).steps())
+    return list(_Derivation(derivatives, name, style).steps())
 
 
 def lines(root: Node, leaf: Leaf) -> Iterator[Line]:

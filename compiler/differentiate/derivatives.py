@@ -18,8 +18,8 @@ from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import STYLES, render, render_equation
 from derivatrix.compiler.formulas.names import latex_name, unicode_name
-from derivatrix.compiler.frontends.function import BATCH, Function
-from derivatrix.compiler.ir.dimensions import LENGTH, Shape, readings
+from derivatrix.compiler.ir.declaration import Declaration
+from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, Shape, readings
 from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.ir.structure import facts
@@ -50,7 +50,7 @@ Key = tuple[str, ...]
 class Derivatives:
     """The closed forms for one function; nodes are derived when first asked for."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Declaration) -> None:
         self.function = function
         self.inputs = {leaf.name: leaf for leaf in function.inputs}
         self.wrt = [self.inputs[name] for name in function.wrt]

@@ -30,8 +30,7 @@ from derivatrix.compiler.formulas.tree import (
     Spread,
     Tree,
 )
-from derivatrix.compiler.ir import dimensions
-from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.dimensions import BATCH, Shape
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
@@ -58,8 +57,6 @@ DEPTH = 20
 """Trees are cut into definitions where nodes lie deeper than this."""
 
 SYMMETRIC = ("symmetric", "spd", "diagonal")
-
-BATCH = dimensions.symbol("batch")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import sympy
 
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas.build import (
-    BATCH,
     Item,
     Product,
     indexed,
@@ -25,6 +24,7 @@ from derivatrix.compiler.formulas.tree import (
     Spread,
     Tree,
 )
+from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,

@@ -14,7 +14,6 @@ import sympy
 
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas.build import (
-    BATCH,
     Builder,
     Item,
     Product,
@@ -54,6 +53,7 @@ from derivatrix.compiler.formulas.tree import (
     Unit,
 )
 from derivatrix.compiler.formulas.unicode import UNICODE
+from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,

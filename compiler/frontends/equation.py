@@ -13,10 +13,18 @@ from functools import cache
 import numpy as np
 import sympy
 
+from derivatrix.compiler.differentiate.derivatives import jacobian_of_linear, size_texts
+from derivatrix.compiler.differentiate.jvp import differential
+from derivatrix.compiler.formulas import render
+from derivatrix.compiler.frontends.linear import solve
+from derivatrix.compiler.frontends.reshape import ravel, reshape
 from derivatrix.compiler.ir.arrays import Array, divide
 from derivatrix.compiler.ir.dimensions import LENGTH, Shape, evaluate, readings, shape_text
+from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
 from derivatrix.compiler.ir.operation import Equation, Operation, Parameters, Point
+from derivatrix.compiler.ir.substitute import substitute
+from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import ShapeError
 
 ITERATIONS = 100
@@ -53,12 +61,6 @@ class _Root:
     """One equation. `residual` and `jacobian` are of the unknown as a vector."""
 
     def __init__(self, residual: Node, unknown: Leaf, given: Sequence[Leaf]) -> None:
-        from derivatrix.compiler.differentiate.derivatives import jacobian_of_linear
-        from derivatrix.compiler.differentiate.jvp import differential
-        from derivatrix.compiler.frontends.reshape import ravel, reshape
-        from derivatrix.compiler.ir.substitute import substitute
-        from derivatrix.compiler.simplify import simplify
-
         self.declared, self.unknown, self.given = residual, unknown, list(given)
         count = ravel(Array(unknown)).node.shape
         self.flat = Leaf(FLAT, count, role="placeholder")
@@ -81,10 +83,6 @@ class _Root:
         return (cores[0],)
 
     def differential(self, at: Point) -> tuple[Array, ...]:
-        from derivatrix.compiler.frontends.linear import solve
-        from derivatrix.compiler.frontends.reshape import ravel, reshape
-        from derivatrix.compiler.ir.substitute import substitute
-
         places: dict[Node, Node] = {self.flat: ravel(at.result).node}
         for leaf, argument, tangent in zip(self.given, at.arguments, at.tangents, strict=True):
             places[leaf] = argument.node
@@ -112,8 +110,6 @@ class _Root:
         return (result,)
 
     def _solved(self, arguments: Sequence[np.ndarray]) -> np.ndarray:
-        from derivatrix.compiler.ir.interpret import evaluate_all
-
         values = {leaf.name: a for leaf, a in zip(self.given, arguments, strict=True)}
         sizes = self._sizes([a.shape for a in arguments])
         point = arguments[0].ravel().astype(np.float64)
@@ -137,9 +133,6 @@ class _Root:
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
         """SciPy's root finder, for each index of the leading axes."""
-        from derivatrix.compiler.differentiate.derivatives import size_texts
-        from derivatrix.compiler.formulas import render
-
         residual = render(self.declared, "numpy", sizes=size_texts(self.given))
         names = ", ".join(leaf.name for leaf in self.given)
         letters = iter("abcdefghijklmnopqrstuvwxyz")
@@ -153,8 +146,6 @@ class _Root:
         )
 
     def text(self, style: str) -> str:
-        from derivatrix.compiler.formulas import render
-
         shown = render(self.declared, style).replace("{", "{{").replace("}", "}}")
         name = r"\operatorname{{root}}" if style == "latex" else "root"
         return f"{name}({shown})"

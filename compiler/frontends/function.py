@@ -8,57 +8,30 @@ import reprlib
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 
+from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
-from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.declaration import Declaration
+from derivatrix.compiler.ir.dimensions import BATCH, Shape, shape_text
 from derivatrix.compiler.ir.nodes import Apply, Einsum, Leaf, Map, Node, Select, full, topological
 from derivatrix.compiler.ir.nodes import leaves as leaves_below
+from derivatrix.compiler.ir.scalar_values import require_kernel
 from derivatrix.compiler.ir.substitute import substitute
-from derivatrix.compiler.plan.scalars import require_kernel
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
 
-if TYPE_CHECKING:
-    from derivatrix.compiler.differentiate.derivatives import Derivatives
-
-BATCH = dimensions.symbol("batch")
 RESERVED = ("out", "cotangent", "tangent", "np", "scipy", "numba", "math", "batch")
 
 
-class Function:
-    """A declared function.
-
-    name: a Python identifier; inputs: its leaves, in the order of the arguments; wrt: the names
-    of those to differentiate by; batch: the names of those that gain a leading batch axis;
-    expression: the node of the result, without the batch axis.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        inputs: tuple[Leaf, ...],
-        expression: Node,
-        wrt: tuple[str, ...],
-        batch: tuple[str, ...],
-    ) -> None:
-        self.name = name
-        self.inputs = inputs
-        self.expression = expression
-        self.wrt = wrt
-        self.batch = batch
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{leaf.name}: {shape_text(leaf.shape)}" for leaf in self.inputs)
-        return f"<function {self.name}({arguments}) -> {shape_text(self.expression.shape)}>"
+class Function(Declaration):
+    """A declared function, with its derivatives and their formulas."""
 
     @cached_property
     def derivatives(self) -> Derivatives:
         """The derivatives in closed form."""
-        from derivatrix.compiler.differentiate.derivatives import Derivatives
-
         return Derivatives(self)
 
     @property
@@ -128,12 +101,6 @@ class Function:
                     if need and isinstance(argument, Leaf) and argument.structure == "general":
                         found.setdefault(argument.name, need)
         return found
-
-    def batched(self, leaf: Leaf) -> Leaf:
-        """The leaf as the generated functions take it, with its batch axis if it has one."""
-        if leaf.name not in self.batch:
-            return leaf
-        return Leaf(leaf.name, (BATCH, *leaf.shape), leaf.structure, leaf.role)
 
 
 def _conditions(bounds: Sequence[sympy.Expr]) -> tuple[str, ...]:

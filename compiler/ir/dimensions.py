@@ -18,6 +18,10 @@ def symbol(name: str) -> sympy.Symbol:
     return sympy.Symbol(name, integer=True, positive=True)
 
 
+BATCH = symbol("batch")
+"""How many samples a batch has."""
+
+
 def dims(names: str) -> tuple[sympy.Symbol, ...] | sympy.Symbol:
     """Symbolic dimensions from a string such as "n m" or "n, m"; one name gives one symbol."""
     parts = names.replace(",", " ").split() if isinstance(names, str) else []

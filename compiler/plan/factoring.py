@@ -13,7 +13,7 @@ from itertools import combinations
 
 import sympy
 
-from derivatrix.compiler.plan.scalars import Scalars
+from derivatrix.compiler.ir.scalar_values import Scalars
 
 ENOUGH = 0.75
 """The part of the operations that may be left for others to be better: what is taken out has to be

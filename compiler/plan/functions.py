@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.plan.scalars import cost
+from derivatrix.compiler.ir.scalar_values import cost
 from derivatrix.compiler.plan.uses import COSTLY
 from derivatrix.compiler.simplify import rebuilt
 

@@ -12,9 +12,9 @@ from sympy.logic.boolalg import Boolean
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.scalar_values import Scalars
 from derivatrix.compiler.plan import text
 from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.scalars import Scalars
 from derivatrix.compiler.plan.sizes import nominal
 from derivatrix.compiler.plan.steps import (
     Accumulate,
@@ -91,7 +91,7 @@ class Builder:
         if view is not None:
             if view.local:
                 return self.scalars.name(view.buffer.name)
-            return self.scalars.load(view.buffer, view.indices(indices))
+            return self.scalars.load(Load(view.buffer, view.indices(indices)))
         match node:
             case ir.Structural():
                 axes = tuple(range(node.ndim))

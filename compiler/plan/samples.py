@@ -5,8 +5,8 @@ from __future__ import annotations
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.scalar_values import cost
 from derivatrix.compiler.plan.matrices import groups
-from derivatrix.compiler.plan.scalars import cost
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.structure import bind, split
 

@@ -17,11 +17,11 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.scalar_values import Scalars
 from derivatrix.compiler.plan.factoring import factored
 from derivatrix.compiler.plan.failures import failure_text
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.nest import View
-from derivatrix.compiler.plan.scalars import Scalars
 from derivatrix.compiler.plan.steps import Load, Nest
 from derivatrix.compiler.plan.straight import TooLarge, body
 from derivatrix.compiler.plan.structure import gather, index_symbol, split
@@ -136,7 +136,7 @@ class _Entries:
         if view is not None:
             if view.local:
                 return self.scalars.name(view.buffer.name)
-            return self.scalars.load(view.buffer, view.indices(at))
+            return self.scalars.load(Load(view.buffer, view.indices(at)))
         match node:
             case ir.Constant():
                 if not all(index.is_Integer for index in at):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.scalar_values import cost
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.associate import is_inverse
-from derivatrix.compiler.plan.scalars import cost
 from derivatrix.compiler.plan.sizes import nominal
 from derivatrix.compiler.plan.structure import bind, gather, split
 

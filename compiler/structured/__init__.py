@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler.differentiate.derivatives import PROJECTIONS, Derivatives, Key
-from derivatrix.compiler.frontends.function import BATCH
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.dimensions import BATCH, Shape
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.structured.terms import Known, Term, shared, terms
 from derivatrix.compiler.structured.words import words

@@ -1,8 +1,8 @@
-"""Scalar values of a nest, numbered so that equal ones are one; SymPy expressions lowered."""
+"""Scalar values, numbered so that equal ones are one; SymPy expressions lowered to them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import sympy
 from sympy.core.relational import Relational
@@ -10,7 +10,6 @@ from sympy.functions.elementary.miscellaneous import MinMaxBase
 
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.divided_differences import Differences, program
-from derivatrix.compiler.plan.steps import Buffer, Load
 from derivatrix.runtime.errors import UnsupportedError
 
 FUNCTIONS = {
@@ -54,7 +53,7 @@ FUNCTIONS = {
     scalar_functions.log1p: "log1p",
     scalar_functions.expm1: "expm1",
 }
-"""SymPy class -> operator of `steps.Operate`; a target's printer spells each."""
+"""SymPy class -> operator; a target's printer spells each."""
 
 BESSEL = {
     sympy.besselj: "besselj",
@@ -149,8 +148,9 @@ class Scalars:
     def number(self, value: sympy.Expr) -> int:
         return self._enter("number", sympy.sympify(value))
 
-    def load(self, buffer: Buffer, indices: tuple[sympy.Expr, ...]) -> int:
-        return self._enter("load", Load(buffer, indices))
+    def load(self, place: Hashable) -> int:
+        """The number at a place of memory."""
+        return self._enter("load", place)
 
     def test(self, condition: sympy.Basic) -> int:
         return self._enter("test", condition)

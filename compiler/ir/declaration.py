@@ -1,0 +1,39 @@
+"""What a declared function is: its inputs, its expression, what to differentiate by."""
+
+from __future__ import annotations
+
+from derivatrix.compiler.ir.dimensions import BATCH, shape_text
+from derivatrix.compiler.ir.nodes import Leaf, Node
+
+
+class Declaration:
+    """A function as declared.
+
+    name: a Python identifier; inputs: its leaves, in the order of the arguments; wrt: the names
+    of those to differentiate by; batch: the names of those that gain a leading batch axis;
+    expression: the node of the result, without the batch axis.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[Leaf, ...],
+        expression: Node,
+        wrt: tuple[str, ...],
+        batch: tuple[str, ...],
+    ) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.expression = expression
+        self.wrt = wrt
+        self.batch = batch
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{leaf.name}: {shape_text(leaf.shape)}" for leaf in self.inputs)
+        return f"<function {self.name}({arguments}) -> {shape_text(self.expression.shape)}>"
+
+    def batched(self, leaf: Leaf) -> Leaf:
+        """The leaf as the generated functions take it, with its batch axis if it has one."""
+        if leaf.name not in self.batch:
+            return leaf
+        return Leaf(leaf.name, (BATCH, *leaf.shape), leaf.structure, leaf.role)
