@@ -21,7 +21,7 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{option}: {reason}; runs with --{option} only")
     config.addinivalue_line("markers", "device: needs a CUDA device; runs where there is one")
     if not hasattr(config, "workerinput"):
-        remove_stale_kernels(Path(__file__).parents[1] / "compiler" / "kernels")
+        remove_stale_kernels(Path(__file__).parents[1] / "templates" / "support" / "cpu")
 
 
 def has_device():

@@ -17,10 +17,10 @@ from derivatrix.compiler.emit.cpu.threads import rows_texts
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
-from derivatrix.compiler.kernels import operators
-from derivatrix.compiler.kernels.parts import border
 from derivatrix.compiler.plan.divided import PARTS
 from derivatrix.compiler.plan.steps import Plan
+from derivatrix.templates.support.cpu import operators
+from derivatrix.templates.support.cpu.parts import border
 from tests.points import draw_all
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from derivatrix.compiler.kernels.crew import (
+from derivatrix.templates.support.cpu.crew import (
     NEXT,
     WORDS,
     _Crew,

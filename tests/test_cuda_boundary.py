@@ -383,7 +383,7 @@ def test_libraries_through_cupy(tmp_path: Path) -> None:
     (tmp_path / "cupy" / "__init__.py").write_text("")
     (tmp_path / "cupy" / "cuda" / "__init__.py").write_text(CUPY)
     program = (
-        "from derivatrix.compiler.kernels.cuda.libraries import _cublas, _cusolver\n"
+        "from derivatrix.templates.support.cuda.libraries import _cublas, _cusolver\n"
         "print(_cublas, _cusolver)"
     )
     paths = os.pathsep.join([str(tmp_path), *sys.path])

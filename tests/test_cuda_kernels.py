@@ -20,7 +20,7 @@ from derivatrix.compiler.emit.cuda import resources
 from derivatrix.compiler.emit.cuda.resources import Kernel, Resources
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.kernels.cuda import base
+from derivatrix.templates.support.cuda import base
 from tests.devices.helpers import modules
 from tests.dryrun import REALS, dry
 from tests.identities import IDENTITIES, Identity

@@ -9,10 +9,10 @@ import scipy.special
 import derivatrix as dx
 from derivatrix.compiler.emit.cuda import join
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.compiler.kernels.cuda.shares import row_by_row
 from derivatrix.compiler.plan import plan
 from derivatrix.compiler.plan.steps import Gemm, Step, Team
 from derivatrix.runtime.simulated import as_on_device
+from derivatrix.templates.support.cuda.shares import row_by_row
 from tests.points import leaves
 from tests.simulation import simulated
 from tests.test_cuda_simulated import small_launches

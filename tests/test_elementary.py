@@ -13,8 +13,8 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import generate
-from derivatrix.compiler.kernels import circular, elementary, normal
 from derivatrix.runtime import load
+from derivatrix.templates.support.cpu import circular, elementary, normal
 
 MODULES = (circular, elementary, normal)
 FUNCTIONS = {

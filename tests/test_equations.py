@@ -11,9 +11,9 @@ import scipy.linalg
 import derivatrix as dx
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import leaves
-from derivatrix.compiler.kernels import riccati, stein, sylvester
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.simplify import simplify
+from derivatrix.templates.support.cpu import riccati, stein, sylvester
 
 RICCATI = [
     (riccati.continuous_riccati, scipy.linalg.solve_continuous_are),

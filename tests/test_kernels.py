@@ -16,9 +16,10 @@ import scipy.special
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler import kernels
 from derivatrix.compiler.emit.sources import Sources, _defined
-from derivatrix.compiler.kernels import (
+from derivatrix.compiler.operations import OPERATIONS
+from derivatrix.templates.support import cpu
+from derivatrix.templates.support.cpu import (
     base,
     blas,
     cholesky,
@@ -31,7 +32,6 @@ from derivatrix.compiler.kernels import (
     triangular,
     workspace,
 )
-from derivatrix.compiler.operations import OPERATIONS
 
 PRECISIONS = [(np.float64, 1e-10), (np.float32, 1e-3)]
 
@@ -90,7 +90,7 @@ FAULTS = """
 import resource
 import numba
 import numpy as np
-from derivatrix.compiler.kernels import workspace
+from derivatrix.templates.support.cpu import workspace
 
 @numba.njit
 def fill(out):
@@ -618,10 +618,10 @@ def test_sources_come_with_all_that_they_need() -> None:
 def test_any_helpers_may_be_in_one_module() -> None:
     """No two that the compiler does not run itself have one name."""
     sources = Sources()
-    for found in pkgutil.iter_modules(kernels.__path__):
-        if found.ispkg or found.name in ("source", "unrolled"):
+    for found in pkgutil.iter_modules(cpu.__path__):
+        if found.name == "operators":
             continue
-        module = importlib.import_module(f"{kernels.__name__}.{found.name}")
+        module = importlib.import_module(f"{cpu.__name__}.{found.name}")
         for statement in ast.parse(inspect.getsource(module)).body:
             for name in _defined(statement):
                 if name != "KERNELS":

@@ -14,10 +14,10 @@ import derivatrix as dx
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Leaf, leaves
-from derivatrix.compiler.kernels import exponential
 from derivatrix.compiler.operations import OPERATIONS, Operation, matrix_functions
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.simplify import simplify
+from derivatrix.templates.support.cpu import exponential
 
 FUNCTIONS = ["expm", "logm", "sqrtm", "cosm", "sinm", "tanhm"]
 n = dx.dims("n")

@@ -16,8 +16,8 @@ import scipy.special
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
-from derivatrix.compiler.kernels import parts
 from derivatrix.runtime.warm import warm_file
+from derivatrix.templates.support.cpu import parts
 
 b, n, m = dx.dims("b n m")
 A, x, W = dx.matrix("A", 3, 3), dx.vector("x", n), dx.matrix("W", m, n)

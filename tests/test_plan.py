@@ -562,7 +562,7 @@ TEXT_OF_CASES = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from cases import CASES
-from derivatrix.compiler.pipeline import generate
+from derivatrix.compiler.driver.pipeline import generate
 chosen = [case for case in CASES if case.name in ("energy", "nll", "kinks", "attention", "where")]
 print([generate(case).text for case in chosen])
 """

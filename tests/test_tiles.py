@@ -10,7 +10,7 @@ from numba.core.codegen import ll
 from numba.extending import get_cython_function_address
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from derivatrix.compiler.kernels import blas, tiles
+from derivatrix.templates.support.cpu import blas, tiles
 
 ROUTINE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13)
 REALS = [np.float64, np.float32]

@@ -14,7 +14,7 @@ from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import generate, kernel_plan
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.operation import OPERATIONS, Operation
-from derivatrix.compiler.kernels import unrolled
+from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.plan import plan
 from derivatrix.compiler.plan.steps import Allocate, Loop, Nest
 from tests.plain import run_plain

@@ -27,20 +27,19 @@ from derivatrix.compiler.emit.public_functions import (
     sharing,
 )
 from derivatrix.compiler.emit.sources import Sources
-from derivatrix.compiler.kernels import (
+from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
+from derivatrix.runtime.errors import DeclarationError
+from derivatrix.templates.support.common import boundary, linear_map
+from derivatrix.templates.support.cpu import (
     base,
     blas,
-    boundary,
     crew,
-    linear_map,
     lu,
     newton,
     operators,
     parts,
     workspace,
 )
-from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
-from derivatrix.runtime.errors import DeclarationError
 
 BOUNDARY = (
     "_ndarray",

@@ -16,12 +16,12 @@ from derivatrix.compiler.emit.description import (
 )
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.python_text import index, tuple_text
-from derivatrix.compiler.kernels import boundary
-from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Columns, Plan, Size, Sums
 from derivatrix.compiler.structured.text import operator_lines
+from derivatrix.templates.support.common import boundary
+from derivatrix.templates.support.cpu.parts import _SHARED
 
 WIDTH = 100
 HELD = 120_000

@@ -19,7 +19,7 @@ from derivatrix.runtime.errors import DeclarationError
 if TYPE_CHECKING:
     from derivatrix.compiler.ir.arrays import Array
     from derivatrix.compiler.ir.nodes import Apply, Leaf, Node
-    from derivatrix.compiler.kernels.unrolled import Unrolled
+    from derivatrix.compiler.operations.unrolled import Unrolled
 
 Parameters = tuple[Hashable, ...]
 
@@ -73,7 +73,7 @@ class Operation:
     numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression.
     unicode, latex: the formula as a format string of the arguments, as in "inv({0})"; several
         outputs: one for each.
-    kernel: a Python function that Numba compiles, computing the outputs; see `compiler.kernels`.
+    kernel: a Python function that Numba compiles, computing the outputs; see `support.cpu`.
     columns: the same for a stack of one axis which comes last in memory, of one argument and one
         output; None where there is no such kernel.
     failure: what is wrong with an argument for which the kernel returns False; "" where it cannot

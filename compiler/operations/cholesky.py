@@ -6,11 +6,12 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.operation import Operation, Point, register
-from derivatrix.compiler.kernels import factors, unrolled
+from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import symmetric_part
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.triangles import half_lower
+from derivatrix.templates.support.cpu import factors
 
 
 def _differential(at: Point) -> tuple[Array, ...]:

@@ -8,7 +8,6 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import eigen
 from derivatrix.compiler.operations.gaps import over_gaps
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import (
@@ -20,6 +19,7 @@ from derivatrix.compiler.operations.matrices import (
 )
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.signs import SIGNS, signs
+from derivatrix.templates.support.cpu import eigen
 
 NOT_CONVERGED = "the eigenvalues did not converge, or an entry is not finite"
 NOT_REAL = "the eigenvalues are not all real, or the eigenvectors are linearly dependent"

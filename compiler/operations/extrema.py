@@ -9,7 +9,7 @@ import numpy as np
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
 from derivatrix.compiler.ir.nodes import zeros
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import columns, extrema
+from derivatrix.templates.support.cpu import columns, extrema
 
 
 def _differential(at: Point) -> tuple[Array, ...]:

@@ -14,7 +14,7 @@ import sympy
 from derivatrix.compiler.ir.arrays import Array, apply, multiply
 from derivatrix.compiler.ir.nodes import einsum
 from derivatrix.compiler.ir.operation import Operation, Point, register
-from derivatrix.compiler.kernels import gaps
+from derivatrix.templates.support.cpu import gaps
 
 
 def _pairs(vector: Array, sign: int) -> Array:

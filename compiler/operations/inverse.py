@@ -6,7 +6,7 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.operation import Operation, Point, register
-from derivatrix.compiler.kernels import unrolled
+from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.shapes import square
 
 KEPT = frozenset({"symmetric", "psd", "lower", "upper", "diagonal", "orthogonal"})

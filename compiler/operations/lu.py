@@ -8,10 +8,10 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import factors
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import each_matrix, lower_part, upper_part
 from derivatrix.compiler.operations.shapes import square
+from derivatrix.templates.support.cpu import factors
 
 
 def _factored(matrix: np.ndarray) -> tuple[np.ndarray, ...]:

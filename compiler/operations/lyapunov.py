@@ -11,11 +11,11 @@ from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.nodes import Apply, Delta, Factor, Node
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.ir.structure import facts
-from derivatrix.compiler.kernels import stein
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import each_matrix
 from derivatrix.compiler.operations.shapes import same, square
+from derivatrix.templates.support.cpu import stein
 
 
 def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, ...]]:

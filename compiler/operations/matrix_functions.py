@@ -18,10 +18,10 @@ from derivatrix.compiler.ir.arrays import Array, apply, subtract
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.nodes import Apply, Delta, Einsum, Factor, Node, einsum, is_zero
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import exponential, logarithm, trigonometric
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.shapes import same, square
+from derivatrix.templates.support.cpu import exponential, logarithm, trigonometric
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 KEPT = frozenset({"symmetric", "lower", "upper", "diagonal"})

@@ -8,8 +8,8 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import singular
 from derivatrix.compiler.operations.shapes import same
+from derivatrix.templates.support.cpu import singular
 
 
 def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
 from derivatrix.compiler.ir.nodes import Delta, einsum, full
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import products
+from derivatrix.templates.support.cpu import products
 
 
 def _differential(at: Point) -> tuple[Array, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import factors
+from derivatrix.templates.support.cpu import factors
 
 
 def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:

@@ -9,11 +9,11 @@ import numpy as np
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import factors
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import COLUMNS
 from derivatrix.compiler.operations.triangles import half_lower
 from derivatrix.runtime.errors import ShapeError
+from derivatrix.templates.support.cpu import factors
 
 DIAGONAL_SIGNS = "np.sign(np.diagonal(r, axis1=-2, axis2=-1))"
 

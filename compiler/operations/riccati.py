@@ -15,11 +15,11 @@ from derivatrix.compiler.ir.arrays import Array, apply, scale
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.ir.structure import facts
-from derivatrix.compiler.kernels import riccati
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.lyapunov import LYAPUNOV, STEIN
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.runtime.errors import ShapeError
+from derivatrix.templates.support.cpu import riccati
 
 
 def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, ...]]:

@@ -10,7 +10,6 @@ import sympy
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import singular
 from derivatrix.compiler.operations.gaps import over_gaps, over_sums, reciprocals
 from derivatrix.compiler.operations.matrices import (
     COLUMNS,
@@ -21,6 +20,7 @@ from derivatrix.compiler.operations.matrices import (
 )
 from derivatrix.compiler.operations.polar import POLAR
 from derivatrix.compiler.operations.signs import SIGNS, signs
+from derivatrix.templates.support.cpu import singular
 
 NOT_CONVERGED = "the singular values did not converge, or an entry is not finite"
 

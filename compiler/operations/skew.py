@@ -8,8 +8,9 @@ import sympy
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import skew, unrolled
+from derivatrix.compiler.operations import unrolled
 from derivatrix.runtime.errors import ShapeError
+from derivatrix.templates.support.cpu import skew
 
 THREE = sympy.Integer(3)
 

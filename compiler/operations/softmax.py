@@ -4,7 +4,8 @@ import scipy.special
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
 from derivatrix.compiler.ir.operation import Operation, Point, register
-from derivatrix.compiler.kernels import columns, rows, unrolled
+from derivatrix.compiler.operations import unrolled
+from derivatrix.templates.support.cpu import columns, rows
 
 
 def _softmax_differential(at: Point) -> tuple[Array, ...]:

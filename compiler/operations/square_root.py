@@ -7,7 +7,6 @@ import scipy.linalg
 
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.kernels import roots
 from derivatrix.compiler.operations.matrix_functions import (
     NOT_PRINCIPAL,
     require_principal,
@@ -15,6 +14,7 @@ from derivatrix.compiler.operations.matrix_functions import (
 )
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.sylvester import SYLVESTER
+from derivatrix.templates.support.cpu import roots
 
 KEPT = frozenset({"symmetric", "lower", "upper", "diagonal"})
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.operation import Operation, register
-from derivatrix.compiler.kernels import factors, unrolled
+from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.shapes import square
+from derivatrix.templates.support.cpu import factors
 
 HALF_LOWER = register(
     Operation(

@@ -39,7 +39,7 @@ FUNCTION = 10
 
 
 class border(sympy.Function):
-    """Where a part of a length starts (see `compiler.kernels.parts`)."""
+    """Where a part of a length starts (see `templates.support.cpu.parts`)."""
 
 
 # What steps do

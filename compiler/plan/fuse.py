@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import sympy
 
-from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.gather import gather
 from derivatrix.compiler.plan.reads import accesses, names_made, names_read, operations
 from derivatrix.compiler.plan.steps import (
@@ -26,6 +25,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     renamed,
 )
+from derivatrix.templates.support.cpu import operators
 
 
 def fuse(steps: Sequence[Step]) -> list[Step]:

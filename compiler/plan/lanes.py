@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import sympy
 
-from derivatrix.compiler.kernels import circular, elementary, normal
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import accesses, operations
 from derivatrix.compiler.plan.steps import (
@@ -33,6 +32,7 @@ from derivatrix.compiler.plan.steps import (
     Test,
 )
 from derivatrix.compiler.plan.straight import CHEAP
+from derivatrix.templates.support.cpu import circular, elementary, normal
 
 LANES = 16
 """Samples side by side: some vectors full, and all that belongs to them in the nearest cache."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.kernels import abreast, blas, cholesky, lu, sylvester, triangular
 from derivatrix.compiler.plan.associate import is_inverse
+from derivatrix.templates.support.cpu import abreast, blas, cholesky, lu, sylvester, triangular
 
 Kernel = Callable[..., bool | None]
 

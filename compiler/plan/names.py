@@ -6,7 +6,7 @@ import keyword
 from collections.abc import Iterable
 from itertools import count
 
-from derivatrix.compiler.kernels import operators
+from derivatrix.templates.support.cpu import operators
 
 RESERVED = frozenset(
     {

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import sympy
 
-from derivatrix.compiler.kernels.parts import _WRITERS
 from derivatrix.compiler.plan.divided import (
     PARTS,
     divisible,
@@ -24,6 +23,7 @@ from derivatrix.compiler.plan.divided import (
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, Nest, Statement, Step
+from derivatrix.templates.support.cpu.parts import _WRITERS
 
 
 @dataclass(frozen=True)

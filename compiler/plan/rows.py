@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import sympy
 
-from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.divided import divisible, share, work, written
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
@@ -32,6 +31,7 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.straight import CHEAP
 from derivatrix.compiler.plan.stream import ENTRIES, many, stream, streamed
+from derivatrix.templates.support.cpu.parts import _SHARED
 
 AGAIN = sympy.Rational(1, 4)
 """What an operation that every thread repeats counts."""

@@ -12,8 +12,6 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.operation import Equation
-from derivatrix.compiler.kernels import blas, sylvester
-from derivatrix.compiler.kernels.abreast import samples_first, samples_last
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.failures import failure_text, written
 from derivatrix.compiler.plan.names import Names
@@ -40,6 +38,8 @@ from derivatrix.compiler.plan.uses import (
     turned,
 )
 from derivatrix.runtime.errors import UnsupportedError
+from derivatrix.templates.support.cpu import blas, sylvester
+from derivatrix.templates.support.cpu.abreast import samples_first, samples_last
 
 Pair = tuple[int, ir.Labels]
 Factorisation = tuple[linear.Solver, tuple[Operand, ...]]

@@ -284,7 +284,7 @@ class Gemm:
 
 @dataclass(frozen=True)
 class Call:
-    """A helper kernel (see `compiler.kernels`) on operands and flags. `failure`: what is wrong
+    """A helper kernel (see `templates.support.cpu`) on operands and flags. `failure`: what is wrong
     where it returns False; "" for a kernel that cannot fail."""
 
     comment: str

@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import derivatrix.compiler.kernels.cuda as kernels
+import derivatrix.templates.support.cuda as kernels
 from derivatrix.compiler.emit.sources import Sources
 from derivatrix.runtime.simulated import DEVICE_MATH
 

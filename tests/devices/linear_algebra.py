@@ -9,7 +9,7 @@ import scipy.linalg
 import scipy.special
 from numba import cuda
 
-from derivatrix.compiler.kernels.cuda import (
+from derivatrix.templates.support.cuda import (
     blas,
     cholesky,
     extrema,
@@ -22,7 +22,7 @@ from derivatrix.compiler.kernels.cuda import (
     skew,
     triangular,
 )
-from derivatrix.compiler.kernels.cuda.base import _Run
+from derivatrix.templates.support.cuda.base import _Run
 from tests.devices import fake_libraries
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

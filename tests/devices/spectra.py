@@ -12,7 +12,7 @@ import scipy.linalg
 import scipy.special
 from numba import cuda
 
-from derivatrix.compiler.kernels.cuda import bessel, elementary, special
+from derivatrix.templates.support.cuda import bessel, elementary, special
 from tests.devices.helpers import embedded, modules
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -11,7 +11,6 @@ import sympy
 from derivatrix.compiler.emit.statements import Statements, number
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.python_text import index, tuple_text
-from derivatrix.compiler.kernels import operators
 from derivatrix.compiler.plan.reads import operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
@@ -33,6 +32,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Team,
 )
+from derivatrix.templates.support.cpu import operators
 
 FUNCTIONS = {
     "asin": "np.arcsin",

@@ -105,8 +105,8 @@ class SharedText:
     plan: the kernel's name; parameters: its arrays, and the length of a block if it needs that;
     output: one that it fills. head: lines that make work arrays. kernels: what does a part, one
     after the other; kinds: the types of their arguments, a word each; codes: where these come from,
-    of `given` (see `compiler.kernels.crew`). tail: lines for what is left to do; leaving: those at
-    the end.
+    of `given` (see `support.cpu.crew`). tail: lines for what is left to do; leaving: those at the
+    end.
     """
 
     name: str

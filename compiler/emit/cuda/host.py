@@ -45,6 +45,7 @@ from derivatrix.compiler.plan.steps import (
     Team,
 )
 from derivatrix.runtime.errors import UnsupportedError
+from derivatrix.templates.support import cpu, cuda
 
 
 @dataclass
@@ -104,10 +105,10 @@ def counterpart(kernel: Callable[..., bool | None]) -> tuple[str, str]:
     """The module and the name of the host function that does for a device what a helper kernel
     does. Raises UnsupportedError where there is none."""
     plain = getattr(kernel, "py_func", kernel)
-    package, _, file = plain.__module__.rpartition(".")
-    name = f"{package}.cuda.{file}"
+    own, _, file = plain.__module__.rpartition(".")
+    name = f"{cuda.__name__}.{file}"
     try:
-        module: ModuleType | None = importlib.import_module(name)
+        module: ModuleType | None = importlib.import_module(name) if own == cpu.__name__ else None
     except ModuleNotFoundError:
         module = None
     if module is None or not hasattr(module, plain.__name__):
@@ -274,7 +275,7 @@ class _Driver:
         yield from (f"    {line}" for line in alone)
 
     def _use(self, file: str, name: str) -> None:
-        self._device.helpers[f"derivatrix.compiler.kernels.cuda.{file}", name] = None
+        self._device.helpers[f"{cuda.__name__}.{file}", name] = None
 
     def _array(self, buffer: Buffer) -> str:
         return f"run.constant({buffer.name})" if buffer.name in self._constants else buffer.name

@@ -17,7 +17,6 @@ from derivatrix.compiler.emit.cuda.teams import Phase
 from derivatrix.compiler.emit.cuda.tiles import Tile, Tiled
 from derivatrix.compiler.emit.statements import Statements
 from derivatrix.compiler.ir import python_text
-from derivatrix.compiler.kernels.cuda import operators
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.sizes import product
@@ -33,6 +32,7 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Test,
 )
+from derivatrix.templates.support.cuda import operators
 
 SHARES = (("lanes", "int64"), ("splits", "int64"), ("partial", "real[::1]"))
 """What a kernel of sums takes besides, with Numba's types."""

@@ -21,8 +21,8 @@ from derivatrix.compiler.emit.public_functions import (
     quoted,
 )
 from derivatrix.compiler.emit.sources import Sources
-from derivatrix.compiler.kernels.cuda import base, blocks, boundary, operators, rows, shares
 from derivatrix.compiler.plan.steps import Plan
+from derivatrix.templates.support.cuda import base, blocks, boundary, operators, rows, shares
 
 NEEDED = ("_Call",)
 """What public functions refer to, apart from names of the module's own."""

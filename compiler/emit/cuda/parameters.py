@@ -10,7 +10,6 @@ import sympy
 from sympy.core.function import AppliedUndef
 
 from derivatrix.compiler.emit.cuda.teams import Phase
-from derivatrix.compiler.kernels.cuda import operators
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -28,6 +27,7 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.text import CHAINS, COMPARISONS
 from derivatrix.runtime.errors import UnsupportedError
+from derivatrix.templates.support.cuda import operators
 
 SIGNS = frozenset({"add", "mul", "neg", "div", "pow", "choose", "not", *CHAINS, *COMPARISONS})
 """Operators that need no function."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import sympy
 
 from derivatrix.compiler.emit.cuda.launches import Launch, Loops, launches
-from derivatrix.compiler.kernels import rows
 from derivatrix.compiler.plan.fuse import independent
 from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import (
@@ -30,6 +29,7 @@ from derivatrix.compiler.plan.steps import (
     Team,
     renamed,
 )
+from derivatrix.templates.support.cpu import rows
 
 
 @dataclass(frozen=True)

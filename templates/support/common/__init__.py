@@ -1,0 +1,1 @@
+"""Checks of calls, and operators: what modules for all targets have."""

@@ -1,0 +1,313 @@
+"""Many small systems of equations side by side in memory: the last axis counts the matrices, and
+loops along it are the innermost ones.
+
+Cholesky's factor has the reciprocals of its diagonal in place of it; the factors of LU with partial
+pivoting are the rows' own, L below the diagonal and U from there on.
+"""
+
+# mypy: allow-untyped-defs, disable-error-code=call-arg
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from derivatrix.templates.support.cpu.base import LLVM, compiled, kept_apart, short_loop
+
+COPIED = 8
+"""How many samples are copied together: so many entries are a line of the cache."""
+
+
+def along_samples(name, operate):
+    """The function of kernels that sets target[i, j, s], for all s, to what `operate` makes of it
+    and of the entries [k, l, s] of other arrays. It takes one tuple: target, i, j, then array, k, l
+    for each of them.
+
+    It is compiled once, not where it is called: as loops that the compiler sees at each place, and
+    has to ask whether the rows overlap, they take longer to compile.
+    """
+
+    @intrinsic
+    def update(context, places):
+        return types.void(places), generate
+
+    def generate(context, builder, signature, values):
+        kinds, places = signature.args[0], cgutils.unpack_tuple(builder, values[0])
+        real = context.get_value_type(kinds[0].dtype)
+        word = context.get_value_type(types.intp)
+        rows = []
+        for place in range(0, len(places), 3):
+            array = context.make_array(kinds[place])(context, builder, places[place])
+            _, columns, length = cgutils.unpack_tuple(builder, array.shape)
+            row = builder.add(builder.mul(places[place + 1], columns), places[place + 2])
+            rows.append(builder.gep(array.data, [builder.mul(row, length)]))
+        kind = LLVM.FunctionType(LLVM.VoidType(), [*(row.type for row in rows), word])
+        function = cgutils.get_or_insert_function(builder.module, kind, f"{name}_{real}")
+        if function.is_declaration:
+            define(function)
+        builder.call(function, [*rows, length])
+        return context.get_dummy_value()
+
+    def define(function):
+        function.linkage = "linkonce_odr"
+        function.attributes.add("noinline")
+        function.args[0].add_attribute("noalias")
+        builder = LLVM.IRBuilder(function.append_basic_block())
+        *rows, length = function.args
+        with cgutils.for_range(builder, length) as loop:
+            places = [builder.gep(row, [loop.index]) for row in rows]
+            builder.store(operate(builder, *map(builder.load, places)), places[0])
+        builder.ret_void()
+
+    return update
+
+
+FUSED = ("contract",)
+
+
+def minus_product(builder, target, a, b):
+    return builder.fsub(target, builder.fmul(a, b, flags=FUSED), flags=FUSED)
+
+
+def product(builder, target, a):
+    return builder.fmul(target, a)
+
+
+def quotient(builder, target, a):
+    return builder.fdiv(target, a)
+
+
+subtract_products = along_samples("subtract_products", minus_product)
+multiply = along_samples("multiply", product)
+divide = along_samples("divide", quotient)
+
+
+@compiled()
+def samples_last(first, out):
+    """out (entries, samples) = the transpose of `first` (samples, entries)."""
+    kept_apart()
+    samples, entries = first.shape
+    whole = samples // COPIED * COPIED
+    for start in range(0, whole, COPIED):
+        for i in range(entries):
+            short_loop(i)
+            for s in range(COPIED):
+                out[i, start + s] = first[start + s, i]
+    for i in range(entries):
+        for s in range(whole, samples):
+            short_loop(s)
+            out[i, s] = first[s, i]
+
+
+@compiled()
+def samples_first(last, out):
+    """out (samples, entries) = the transpose of `last` (entries, samples)."""
+    kept_apart()
+    entries, samples = last.shape
+    whole = samples // COPIED * COPIED
+    for start in range(0, whole, COPIED):
+        for i in range(entries):
+            short_loop(i)
+            for s in range(COPIED):
+                out[start + s, i] = last[i, start + s]
+    for i in range(entries):
+        for s in range(whole, samples):
+            short_loop(s)
+            out[s, i] = last[i, s]
+
+
+@compiled()
+def cholesky_factor_abreast(lower):
+    """Factor each matrix lower[:, :, s] of (n, n, stack) in place; what is above the diagonal
+    stays. False where one is not positive definite."""
+    kept_apart()
+    n, _, stack = lower.shape
+    for j in range(n):
+        for k in range(j):
+            subtract_products((lower, j, j, lower, j, k, lower, j, k))
+        failed = 0
+        for s in range(stack):
+            failed += lower[j, j, s] <= 0
+            lower[j, j, s] = 1 / np.sqrt(lower[j, j, s])
+        if failed > 0:
+            return False
+        for i in range(j + 1, n):
+            for k in range(j):
+                subtract_products((lower, i, j, lower, i, k, lower, j, k))
+            multiply((lower, i, j, lower, j, j))
+    return True
+
+
+@compiled()
+def cholesky_solve_abreast(lower, b):
+    """Replace each column x of b[:, :, s], of (n, columns, stack), by inv(A) x."""
+    kept_apart()
+    n, columns = b.shape[:2]
+    for i in range(n):
+        for k in range(i):
+            for c in range(columns):
+                subtract_products((b, i, c, lower, i, k, b, k, c))
+        for c in range(columns):
+            multiply((b, i, c, lower, i, i))
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            for c in range(columns):
+                subtract_products((b, i, c, lower, k, i, b, k, c))
+        for c in range(columns):
+            multiply((b, i, c, lower, i, i))
+
+
+@compiled()
+def cholesky_inverse_abreast(lower, out):
+    """out (n, n, stack) = the inverse of each factored matrix."""
+    identities(out)
+    cholesky_solve_abreast(lower, out)
+
+
+@compiled()
+def identities(out):
+    """Each out[:, :, s] = the identity."""
+    n, _, stack = out.shape
+    for i in range(n):
+        for j in range(n):
+            for s in range(stack):
+                out[i, j, s] = i == j
+
+
+@compiled()
+def cholesky_det_abreast(lower, out):
+    """out (stack,) = the determinant of each factored matrix."""
+    n, _, stack = lower.shape
+    for s in range(stack):
+        out[s] = 1
+    for i in range(n):
+        for s in range(stack):
+            out[s] /= lower[i, i, s] * lower[i, i, s]
+
+
+@compiled()
+def cholesky_logdet_abreast(lower, out):
+    """out (stack,) = log of the determinant of each factored matrix."""
+    n, _, stack = lower.shape
+    for s in range(stack):
+        out[s] = 0
+    for i in range(n):
+        for s in range(stack):
+            out[s] -= 2 * np.log(lower[i, i, s])
+
+
+@compiled(counted=True)
+def lu_factor_abreast(lu, pivots):
+    """Factor each matrix lu[:, :, s] of (n, n, stack) in place, pivots (n, stack); a zero pivot
+    stays and means det = 0."""
+    kept_apart()
+    n, _, stack = lu.shape
+    largest = np.empty(stack, lu.dtype)
+    for k in range(n):
+        for s in range(stack):
+            pivots[k, s] = k
+            largest[s] = abs(lu[k, k, s])
+        for i in range(k + 1, n):
+            for s in range(stack):
+                size = abs(lu[i, k, s])
+                better = size > largest[s]
+                largest[s] = size if better else largest[s]
+                pivots[k, s] = i if better else pivots[k, s]
+        exchange_abreast(pivots, lu, k)
+        for i in range(k + 1, n):
+            for s in range(stack):
+                lu[i, k, s] /= lu[k, k, s] if largest[s] > 0 else lu.dtype.type(1)
+            for j in range(k + 1, n):
+                subtract_products((lu, i, j, lu, i, k, lu, k, j))
+
+
+@compiled()
+def exchange_abreast(pivots, b, k):
+    """Exchange row k of each b[:, :, s] for the row that pivots[k, s] names."""
+    kept_apart()
+    _, columns, stack = b.shape
+    for s in range(stack):
+        other = pivots[k, s]
+        if other != k:
+            for j in range(columns):
+                kept = b[k, j, s]
+                b[k, j, s] = b[other, j, s]
+                b[other, j, s] = kept
+
+
+@compiled()
+def lu_invertible_abreast(lu):
+    """Whether no factored matrix lu[:, :, s] of (n, n, stack) is singular."""
+    n, _, stack = lu.shape
+    for i in range(n):
+        for s in range(stack):
+            if lu[i, i, s] == 0:
+                return False
+    return True
+
+
+@compiled()
+def lu_solve_abreast(lu, pivots, b, transposed):
+    """Replace each column x of b[:, :, s], of (n, columns, stack), by inv(A) x, or by inv(A)' x."""
+    kept_apart()
+    n, columns = b.shape[:2]
+    for k in range(0 if transposed else n):
+        exchange_abreast(pivots, b, k)
+    for i in range(n):
+        for k in range(i):
+            row, column = (k, i) if transposed else (i, k)
+            for c in range(columns):
+                subtract_products((b, i, c, lu, row, column, b, k, c))
+        for c in range(columns if transposed else 0):
+            divide((b, i, c, lu, i, i))
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            row, column = (k, i) if transposed else (i, k)
+            for c in range(columns):
+                subtract_products((b, i, c, lu, row, column, b, k, c))
+        for c in range(0 if transposed else columns):
+            divide((b, i, c, lu, i, i))
+    for k in range(n - 1 if transposed else -1, -1, -1):
+        exchange_abreast(pivots, b, k)
+
+
+@compiled()
+def lu_inverse_abreast(lu, pivots, out):
+    """out (n, n, stack) = the inverse of each factored matrix."""
+    identities(out)
+    lu_solve_abreast(lu, pivots, out, False)
+
+
+@compiled()
+def lu_det_abreast(lu, pivots, out):
+    """out (stack,) = the determinant of each factored matrix."""
+    n, _, stack = lu.shape
+    for s in range(stack):
+        out[s] = 1
+    for i in range(n):
+        for s in range(stack):
+            out[s] *= lu[i, i, s] if pivots[i, s] == i else -lu[i, i, s]
+
+
+@compiled()
+def lu_logabsdet_abreast(lu, pivots, out):
+    """out (stack,) = log of the absolute value of the determinant."""
+    n, _, stack = lu.shape
+    for s in range(stack):
+        out[s] = 0
+    for i in range(n):
+        for s in range(stack):
+            out[s] += np.log(abs(lu[i, i, s]))
+
+
+@compiled()
+def lu_logdet_abreast(lu, pivots, out):
+    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+    n, _, stack = lu.shape
+    lu_logabsdet_abreast(lu, pivots, out)
+    for s in range(stack):
+        negative = False
+        for i in range(n):
+            negative ^= (lu[i, i, s] < 0) != (pivots[i, s] != i)
+        if negative and out[s] > -np.inf:
+            out[s] = np.nan

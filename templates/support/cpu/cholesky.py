@@ -1,0 +1,204 @@
+"""Positive definite systems: Cholesky, A = L L', shared by solve, inverse and determinants."""
+
+# mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
+
+import numpy as np
+
+from derivatrix.templates.support.cpu.base import (
+    INFO,
+    LOWER,
+    NO,
+    TRANSPOSED,
+    UPPER,
+    compiled,
+    short_loop,
+)
+from derivatrix.templates.support.cpu.blas import gemm_part, mirror
+from derivatrix.templates.support.cpu.lapack import lapack_potrf, lapack_potrs
+from derivatrix.templates.support.cpu.panels import FEW, MIDDLE_PANEL, NARROW_PANEL, solve_panel
+from derivatrix.templates.support.cpu.substitution import (
+    LONG,
+    SEVERAL,
+    substitute_columns,
+    substitute_rows,
+)
+from derivatrix.templates.support.cpu.triangular import BLOCK, triangular_inverse
+from derivatrix.templates.support.cpu.workspace import give_back, work_arrays
+
+SMALL = 8
+"""Up to so many rows, loops take less time than a call of LAPACK,"""
+CHOLESKY_LEAST = 33
+"""which takes longer than panels of columns from so many on"""
+CHOLESKY_MOST = 750
+"""up to so many;"""
+CHOLESKY_ROWS = 32
+"""what is below a panel, so many rows at a time."""
+
+
+@compiled()
+def cholesky_factor(lower):
+    """Factor each matrix of `lower` (stack, n, n) in place; what is above the diagonal is lost.
+
+    False where one is not positive definite.
+    """
+    stack, n, _ = lower.shape
+    info = work_arrays(lower, (), ((1,),))[0]  # on the stack
+    for s in range(stack):
+        if n <= SMALL:
+            definite = cholesky_block(lower[s], 0, n)
+        elif CHOLESKY_LEAST <= n <= CHOLESKY_MOST:
+            definite = cholesky_by_panels(lower[s])
+        else:
+            lapack_potrf((UPPER, n, lower[s], n, info))
+            definite = info[0] == 0
+        if not definite:
+            return False
+    return True
+
+
+@compiled(inline="always")
+def cholesky_by_panels(lower):
+    """The same for one matrix (n, n); L' comes to lie above the blocks on the diagonal."""
+    n = len(lower)
+    width = NARROW_PANEL if n <= FEW else MIDDLE_PANEL
+    inverses, solved, memory = work_arrays(lower, ((n, width), (n, width)), ())
+    definite = True
+    for start in range(0, n, width):
+        stop = min(start + width, n)
+        if not cholesky_block(lower, start, stop):
+            definite = False
+            break
+        if stop < n:
+            for i in range(start, stop):
+                for j in range(start, i):
+                    lower[j, i] = lower[i, j]
+            solve_panel(lower, start, False, inverses, solved)
+            for left in range(0, width, NARROW_PANEL):
+                for i in range(stop, n):
+                    for j in range(left, left + NARROW_PANEL):
+                        lower[i, start + j] = lower[start + j, i] = solved[i, j]
+            for top in range(stop, n, CHOLESKY_ROWS):
+                bottom = min(top + CHOLESKY_ROWS, n)
+                part = top, bottom, stop, bottom, start, stop
+                gemm_part(-1.0, lower, False, lower, False, 1.0, lower, part)
+    give_back(memory)
+    return definite
+
+
+@compiled()
+def cholesky_block(lower, start, stop):
+    """The same for the rows and columns from start to stop."""
+    one = lower.dtype.type(1)
+    for k in range(start, stop):
+        if lower[k, k] <= 0:
+            return False
+        lower[k, k] = np.sqrt(lower[k, k])
+        reciprocal = one / lower[k, k]
+        for i in range(k + 1, stop):
+            short_loop(i)
+            lower[i, k] *= reciprocal
+        for i in range(k + 1, stop):
+            factor = lower[i, k]
+            for j in range(k + 1, i + 1):
+                short_loop(j)
+                lower[i, j] -= factor * lower[j, k]
+    return True
+
+
+@compiled(inline="always")
+def cholesky_solve_rows(lower, b):
+    """Replace each row x of `b` (stack, rows, n) by inv(A) x."""
+    _, rows, n = b.shape
+    if rows < SEVERAL and n < LONG:
+        cholesky_solve_few_rows(lower, b)
+        return
+    for s in range(len(b)):
+        for which in (NO, TRANSPOSED):
+            substitute_rows(lower[s], b[s], LOWER, which, NO)
+
+
+@compiled()
+def cholesky_solve_few_rows(lower, b):
+    """The same for few of them."""
+    stack, rows, n = b.shape
+    for s in range(stack):
+        if n > SMALL and rows > 0:
+            lapack_potrs((UPPER, n, rows, lower[s], n, b[s], n, INFO))
+            continue
+        for row in range(rows):
+            for i in range(n):
+                total = b[s, row, i]
+                for k in range(i):
+                    total -= lower[s, i, k] * b[s, row, k]
+                b[s, row, i] = total / lower[s, i, i]
+            for i in range(n - 1, -1, -1):
+                total = b[s, row, i]
+                for k in range(i + 1, n):
+                    total -= lower[s, k, i] * b[s, row, k]
+                b[s, row, i] = total / lower[s, i, i]
+
+
+@compiled(inline="always")
+def cholesky_solve_columns(lower, b):
+    """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
+    for s in range(len(b)):
+        for which in (NO, TRANSPOSED):
+            substitute_columns(lower[s], b[s], LOWER, which, NO)
+
+
+@compiled(inline="always")
+def cholesky_inverse(lower, out):
+    """out (stack, n, n) = the inverse of each factored matrix: X' X with X the inverse of L."""
+    stack, n, _ = lower.shape
+    x, memory = work_arrays(out, ((1, n, n),), ())
+    for s in range(stack):
+        triangular_inverse(lower[s : s + 1], x, True)
+        if n <= BLOCK:
+            lower_square(x[0], out[s])
+        else:
+            square_by_blocks(x[0], out[s])
+        mirror(out[s])
+    give_back(memory)
+
+
+@compiled(inline="always")
+def lower_square(x, out):
+    """The lower triangle of out (n, n) = X' X for a lower triangular X."""
+    n = x.shape[0]
+    for i in range(n):
+        for j in range(i + 1):
+            out[i, j] = 0
+        for k in range(i + 1):
+            for j in range(k + 1):
+                out[k, j] += x[i, k] * x[i, j]
+
+
+@compiled(inline="always")
+def square_by_blocks(x, out):
+    """`lower_square` for many rows; what is above the diagonal is overwritten too."""
+    n = x.shape[0]
+    for start in range(0, n, BLOCK):
+        stop = start + BLOCK if start + BLOCK < n else n
+        gemm_part(1.0, x, True, x, False, 0.0, out, (start, stop, 0, stop, start, n))
+
+
+@compiled()
+def cholesky_det(lower, out):
+    """out (stack,) = the determinant of each factored matrix."""
+    stack, n, _ = lower.shape
+    for s in range(stack):
+        product = out.dtype.type(1)
+        for i in range(n):
+            product *= lower[s, i, i] * lower[s, i, i]
+        out[s] = product
+
+
+@compiled()
+def cholesky_logdet(lower, out):
+    """out (stack,) = log of the determinant of each factored matrix."""
+    stack, n, _ = lower.shape
+    for s in range(stack):
+        total = out.dtype.type(0)
+        for i in range(n):
+            total += np.log(lower[s, i, i])
+        out[s] = total + total

@@ -1,0 +1,208 @@
+"""Eigenvalues, ascending, and vectors of unit length with a fixed sign, by LAPACK."""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+
+from derivatrix.templates.support.cpu.base import NO, UPPER, VECTORS, compiled
+from derivatrix.templates.support.cpu.lapack import (
+    lapack_gecon,
+    lapack_geev,
+    lapack_getrf,
+    lapack_syevd,
+)
+
+ONE_NORM = np.uint8(ord("1"))
+LEADING = 0.99999
+
+
+@compiled()
+def all_finite(a):
+    """Whether no entry is infinite or nan: LAPACK may never return from such matrices."""
+    finite = True
+    for value in a.flat:
+        finite &= abs(value) < np.inf
+    return finite
+
+
+@compiled()
+def leading_sign(rows, column):
+    """The sign of the first of the largest entries in a column of a matrix; entries within
+    rounding of each other count as equally large."""
+    largest = rows.dtype.type(0)
+    for i in range(rows.shape[0]):
+        largest = max(largest, abs(rows[i, column]))
+    for i in range(rows.shape[0]):
+        if abs(rows[i, column]) >= LEADING * largest:
+            return -1 if rows[i, column] < 0 else 1
+    return 1
+
+
+@compiled()
+def sign_columns(vectors):
+    """Turn each column of a matrix so that the first of its largest entries is positive."""
+    for j in range(vectors.shape[1]):
+        if leading_sign(vectors, j) < 0:
+            for i in range(vectors.shape[0]):
+                vectors[i, j] = -vectors[i, j]
+
+
+@compiled()
+def transpose_square(a):
+    """Transpose a square matrix in place."""
+    for i in range(a.shape[0]):
+        for j in range(i):
+            kept = a[i, j]
+            a[i, j] = a[j, i]
+            a[j, i] = kept
+
+
+@compiled(counted=True)
+def symmetric_eigen(a, values, vectors):
+    """values (stack, n), vectors (stack, n, n): A = V diag(values) V' for symmetric matrices, of
+    which the lower triangle is read. False where an entry is not finite, or LAPACK does not
+    converge."""
+    stack, n = values.shape
+    if not all_finite(a):
+        return False
+    info = np.empty(1, np.int32)
+    size = 1 + 6 * n + 2 * n * n
+    work = np.empty(size, a.dtype)
+    places = 3 + 5 * n
+    integers = np.empty(places, np.int32)
+    for s in range(stack):
+        for i in range(n):
+            for j in range(n):
+                vectors[s, i, j] = a[s, i, j]
+        if n > 0:
+            lapack_syevd(
+                (VECTORS, UPPER, n, vectors[s], n, values[s], work, size, integers, places, info)
+            )
+            if info[0] != 0:
+                return False
+        transpose_square(vectors[s])
+        sign_columns(vectors[s])
+    return True
+
+
+@compiled(counted=True)
+def symmetric_eigenvalues(a, values):
+    """values (stack, n) of symmetric matrices, of which the lower triangle is read. False where
+    an entry is not finite, or LAPACK does not converge."""
+    stack, n = values.shape
+    if not all_finite(a):
+        return False
+    info = np.empty(1, np.int32)
+    size = 2 * n + 1
+    work = np.empty(size, a.dtype)
+    integers = np.empty(1, np.int32)
+    copy = np.empty((n, n), a.dtype)
+    for s in range(stack):
+        for i in range(n):
+            for j in range(i + 1):
+                copy[i, j] = a[s, i, j]
+        if n > 0:
+            lapack_syevd((NO, UPPER, n, copy, n, values[s], work, size, integers, 1, info))
+            if info[0] != 0:
+                return False
+    return True
+
+
+@compiled()
+def sort_ascending(values, places):
+    """Sort `values` in place; places[i] is where the one at i was before."""
+    for i in range(len(values)):
+        places[i] = i
+        for j in range(i, 0, -1):
+            if not values[j] < values[j - 1]:
+                break
+            values[j], values[j - 1] = values[j - 1], values[j]
+            places[j], places[j - 1] = places[j - 1], places[j]
+
+
+@compiled(counted=True)
+def real_eigen(job, a, values, rows):
+    """The eigenvalues of a matrix, unsorted, and with job VECTORS its eigenvectors as rows. False
+    where one is not real, or LAPACK does not converge.
+
+    LAPACK sees the matrix transposed, so that its left eigenvectors are our right ones.
+    """
+    n = len(values)
+    info = np.empty(1, np.int32)
+    imaginary = np.zeros(n, a.dtype)
+    copy = np.empty((n, n), a.dtype)
+    none = np.empty((1, 1), a.dtype)
+    size = 64 * n + 64
+    work = np.empty(size, a.dtype)
+    for i in range(n):
+        for j in range(n):
+            copy[i, j] = a[i, j]
+    if n > 0:
+        order = len(rows)
+        last = (work, size, info)
+        lapack_geev((job, NO, n, copy, n, values, imaginary, rows, order, none, 1, *last))
+    for part in imaginary:
+        if part != 0:
+            return False
+    return info[0] == 0
+
+
+@compiled(counted=True)
+def real_eigenvalues(a, values):
+    """values (stack, n), ascending. False where one is not real, or an entry
+    not finite."""
+    stack, n = values.shape
+    if not all_finite(a):
+        return False
+    none = np.empty((1, 1), a.dtype)
+    places = np.empty(n, np.int64)
+    for s in range(stack):
+        if not real_eigen(NO, a[s], values[s], none):
+            return False
+        sort_ascending(values[s], places)
+    return True
+
+
+@compiled(counted=True)
+def real_eigenvectors(a, values, vectors):
+    """values (stack, n), ascending, vectors (stack, n, n): A V = V diag(values), the columns of V
+    of unit length, of each the first of the largest entries positive. False where a value is not
+    real, V is singular up to rounding, or an entry not finite."""
+    stack, n = values.shape
+    if not all_finite(a):
+        return False
+    rows = np.empty((n, n), a.dtype)
+    places = np.empty(n, np.int64)
+    for s in range(stack):
+        if not real_eigen(VECTORS, a[s], values[s], rows):
+            return False
+        sort_ascending(values[s], places)
+        for j in range(n):
+            for i in range(n):
+                vectors[s, i, j] = rows[places[j], i]
+        sign_columns(vectors[s])
+        if not independent_columns(vectors[s]):
+            return False
+    return True
+
+
+@compiled(counted=True)
+def independent_columns(a):
+    """Whether the columns of a square matrix are linearly independent beyond rounding."""
+    n = len(a)
+    factored = np.empty((n, n), a.dtype)
+    info = np.empty(1, np.int32)
+    pivots = np.empty(n, np.int32)
+    work = np.empty(4 * n, a.dtype)
+    condition = np.ones(1, a.dtype)
+    length = a.dtype.type(0)
+    for i in range(n):
+        total = a.dtype.type(0)
+        for j in range(n):
+            factored[i, j] = a[i, j]
+            total += abs(a[i, j])
+        length = max(length, total)
+    if n > 0:
+        lapack_getrf((n, n, factored, n, pivots, info))
+        lapack_gecon((ONE_NORM, n, factored, n, length, condition, work, pivots, info))
+    return condition[0] > 10 * n * np.finfo(a.dtype).eps

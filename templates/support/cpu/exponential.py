@@ -1,0 +1,150 @@
+"""The exponential of jets, by scaling and squaring with a Padé approximant (Higham 2005)."""
+
+# mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
+
+import numpy as np
+
+from derivatrix.templates.support.cpu.base import compiled
+from derivatrix.templates.support.cpu.blas import gemm
+from derivatrix.templates.support.cpu.jets import (
+    jet_combine,
+    jet_divide,
+    jet_multiply,
+    jet_scale,
+    jets,
+    largest_column,
+    last_entries,
+)
+from derivatrix.templates.support.cpu.workspace import give_back, work_arrays
+
+
+@compiled(inline="always")
+def spared_halvings(terms, halvings, sums, product):
+    """How many of its halvings a matrix can do without, for the approximant of degree 13.
+
+    terms: jets of the powers 0, 2, 4, 6 of the halved matrix, one to write to, and that matrix;
+    sums, product: vectors to write to.
+    What counts is how its powers grow, which is less than its norm says for a matrix far from
+    normal (Al-Mohy and Higham 2009, algorithm 6.1).
+    """
+    bound = spared_at_most(terms[5, 0], sums, product)
+    if bound < 1:
+        return 0
+    growth = 0.0
+    for i in range(2, 4):
+        growth = max(growth, largest_column(terms[i, 0]) ** (0.5 / i))
+    later = 0.0
+    for i in range(2, 4):
+        gemm(1.0, terms[2, 0], False, terms[i, 0], False, 0.0, terms[4, 0])
+        later = max(later, largest_column(terms[4, 0]) ** (0.5 / (2 + i)))
+    growth = min(growth, later)
+    spared = halvings
+    if growth * 2.0**halvings > 4.74:
+        spared = int(np.floor(np.log2(4.74 / growth)))
+    return int(min(spared, bound))
+
+
+@compiled(inline="always")
+def spared_at_most(a, sums, product):
+    """How many halvings may be spared for rounding errors of the approximant to stay small: their
+    bound is 2**-116.45 of what the power 27 of abs(a) is, relative to abs(a).
+
+    Where the sums of a power's columns are between r and R times those of the power before, so
+    they are for all powers to come (Collatz 1942): most often few powers are enough.
+    """
+    n = a.shape[0]
+    sums[:] = 1.0
+    left = 116.45 - 53 + np.log2(largest_column(a))
+    for power in range(1, 28):
+        product[:] = 0.0
+        for i in range(n):
+            factor = sums[i]
+            for j in range(n):
+                product[j] += factor * abs(a[i, j])
+        largest = 0.0
+        for j in range(n):
+            largest = max(largest, product[j])
+        if largest == 0:
+            return np.inf
+        left -= np.log2(largest)
+        if power % 4 == 3 and power < 27:
+            low, high = np.inf, 0.0
+            for j in range(n):
+                low, high = min(low, product[j] / sums[j]), max(high, product[j] / sums[j])
+            steps = 27 - power
+            least = np.floor((left - steps * np.log2(high)) / 26)
+            if least == np.floor((left - steps * np.log2(low)) / 26):
+                return least
+        for j in range(n):
+            sums[j] = product[j] / largest
+    return np.floor(left / 26)
+
+
+@compiled(inline="always")
+def jet_expm(x, out, first=0):
+    """out = the exponential of a jet, from the entry `first` on.
+
+    The degree of the approximant follows from the norm, up to which it has to suffice for
+    derivatives too (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix
+    exponential"): 13 up to 4.74, by halving.
+    """
+    norm = largest_column(x[0])
+    squarings = int(np.ceil(np.log2(norm / 4.74))) if 4.74 < norm < np.inf else 0
+    degree = 3 if norm <= 1.08e-2 else 5 if norm <= 0.2 else 7 if norm <= 0.783 else 13
+    n = x.shape[1]
+    terms, pade, weights, sums, product, memory = work_arrays(
+        x, ((8, *x.shape), (15,), (7,), (n,), (n,)), ()
+    )  # terms: powers 0, 2, 4, 6, a product, x, even and odd part
+    terms[0] = pade[:] = weights[:] = 0.0
+    for i in range(n):
+        terms[0, 0, i, i] = 1.0
+    jet_scale(0.5**squarings, x, terms[5])
+    jet_multiply(terms[5], terms[5], terms[1])
+    for i in range(2, min(degree // 2, 3) + 1):
+        jet_multiply(terms[i - 1], terms[1], terms[i])
+    if squarings > 0:
+        spared = spared_halvings(terms, squarings, sums, product)
+        squarings -= spared
+        jet_scale(2.0**spared, terms[5], terms[5])
+        for i in range(1, 4):
+            jet_scale(4.0 ** (i * spared), terms[i], terms[i])
+    pade[0] = 1.0
+    for j in range(1, degree + 1):
+        pade[j] = pade[j - 1] * (degree + 1 - j) / (j * (2 * degree + 1 - j))
+    for odd in range(2):
+        if degree == 13:
+            for i in range(1, 4):
+                weights[i] = pade[6 + odd + 2 * i]
+            weights[0] = weights[4] = 0.0
+            jet_combine(weights, terms, terms[6 + odd])
+            jet_multiply(terms[3], terms[6 + odd], terms[4])
+            weights[4] = 1.0
+        for i in range(4):
+            weights[i] = pade[odd + 2 * i]
+        jet_combine(weights, terms, terms[6 + odd])
+    jet_multiply(terms[5], terms[7], terms[4])
+    weights[:4] = 0.0
+    weights[4] = 1.0
+    weights[6] = 1.0
+    jet_combine(weights, terms, out)
+    weights[4] = -1.0
+    jet_combine(weights, terms, terms[7])
+    jet_divide(out, terms[7])
+    power, square = out, terms[4]
+    for left in range(squarings, 0, -1):
+        jet_multiply(power, power, square, 0 if left > 1 else first)
+        power, square = square, power
+    if squarings % 2 == 1:
+        jet_scale(1.0, power[first:], out[first:])
+    give_back(memory)
+
+
+@compiled(counted=True)
+def expm(*arrays):
+    """out (stack, n, n) = the k-th derivative of the exponential at A, for arrays A, E_1, ...
+    E_k, out."""
+    x = jets(arrays)
+    y = np.empty_like(x)
+    for s in range(x.shape[0]):
+        jet_expm(x[s], y[s], x.shape[1] - 1)
+    last_entries(y, 0, 0, arrays[-1])

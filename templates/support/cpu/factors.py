@@ -1,0 +1,129 @@
+"""Factorisations without exchanges of rows or columns: Cholesky, LU, QR; pseudoinverses by QR."""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+
+from derivatrix.templates.support.cpu.base import compiled
+from derivatrix.templates.support.cpu.cholesky import cholesky_factor
+from derivatrix.templates.support.cpu.lapack import lapack_gelqf, lapack_orglq
+from derivatrix.templates.support.cpu.triangular import triangular_solve_columns
+
+
+@compiled(inline="always")
+def lower_factor(a, out):
+    """out (stack, n, n) = the lower triangular L with L L' = A, zero above the diagonal; only the
+    lower triangle of A is read. False where a matrix is not positive definite."""
+    stack, n, _ = a.shape
+    for s in range(stack):
+        for i in range(n):
+            for j in range(i + 1):
+                out[s, i, j] = a[s, i, j]
+    definite = cholesky_factor(out)
+    for s in range(stack):
+        for i in range(n):
+            for j in range(i + 1, n):
+                out[s, i, j] = 0
+    return definite
+
+
+@compiled(inline="always")
+def half_lower(a, out):
+    """out (stack, n, n) = the lower triangle of A with half of the diagonal, zero above."""
+    stack, n, _ = a.shape
+    for s in range(stack):
+        for i in range(n):
+            for j in range(n):
+                out[s, i, j] = a[s, i, j] if j < i else 0
+            out[s, i, i] = a[s, i, i] / 2
+
+
+@compiled()
+def unpivoted_lu(a, lower, upper):
+    """lower, upper (stack, n, n): A = L U with ones on the diagonal of L, row by row. False where
+    a pivot is zero, or no more than the rounding error of what it was computed from."""
+    stack, n, _ = a.shape
+    small = n * np.finfo(a.dtype).eps
+    for s in range(stack):
+        for i in range(n):
+            for j in range(n):
+                lower[s, i, j] = i == j
+                upper[s, i, j] = a[s, i, j]
+            size = abs(a[s, i, i])
+            for k in range(i):
+                multiplier = upper[s, i, k] / upper[s, k, k]
+                lower[s, i, k] = multiplier
+                upper[s, i, k] = 0
+                for j in range(k + 1, n):
+                    upper[s, i, j] -= multiplier * upper[s, k, j]
+                size += abs(multiplier * upper[s, k, i])
+            if not abs(upper[s, i, i]) > small * size:
+                return False
+    return True
+
+
+@compiled(counted=True)
+def thin_qr(a, q, r):
+    """q (stack, p, k), r (stack, k, k): A = Q R with a positive diagonal of R. False where the
+    columns of a matrix are linearly dependent up to rounding.
+
+    LAPACK sees A transposed, and factors it as R' Q'.
+    """
+    stack, p, k = a.shape
+    if p < k:
+        return False
+    info = np.empty(1, np.int32)
+    factors = np.empty(k, a.dtype)
+    size = 64 * k + 1
+    work = np.empty(size, a.dtype)
+    small = p * np.finfo(a.dtype).eps
+    for s in range(stack):
+        for i in range(p):
+            for j in range(k):
+                q[s, i, j] = a[s, i, j]
+        if k > 0:
+            lapack_gelqf((k, p, q[s], k, factors, work, size, info))
+        for i in range(k):
+            length = q.dtype.type(0)
+            for j in range(k):
+                r[s, i, j] = q[s, i, j] if j >= i else 0
+                length = np.hypot(length, q[s, j, i] if j <= i else 0)
+            if not abs(r[s, i, i]) > small * length:
+                return False
+        if k > 0:
+            lapack_orglq((k, p, k, q[s], k, factors, work, size, info))
+        for i in range(k):
+            if r[s, i, i] < 0:
+                for j in range(i, k):
+                    r[s, i, j] = -r[s, i, j]
+                for j in range(p):
+                    q[s, j, i] = -q[s, j, i]
+    return True
+
+
+@compiled(counted=True)
+def full_rank_pinv(a, out):
+    """out (stack, q, p) = inv(R) Q' for A = Q R, or the transpose of that for A' = Q R where A has
+    more columns than rows. False where these columns are linearly dependent up to rounding."""
+    stack, p, q = a.shape
+    long, short = max(p, q), min(p, q)
+    tall = np.empty((stack, long, short), a.dtype)
+    factor = np.empty((stack, long, short), a.dtype)
+    r = np.empty((stack, short, short), a.dtype)
+    inverse = np.empty((stack, short, long), a.dtype)
+    for s in range(stack):
+        for i in range(long):
+            for j in range(short):
+                tall[s, i, j] = a[s, i, j] if p >= q else a[s, j, i]
+    if not thin_qr(tall, factor, r):
+        return False
+    for s in range(stack):
+        for i in range(short):
+            for j in range(long):
+                inverse[s, i, j] = factor[s, j, i]
+    triangular_solve_columns(r, inverse, False, False)
+    for s in range(stack):
+        for i in range(q):
+            for j in range(p):
+                out[s, i, j] = inverse[s, i, j] if p >= q else inverse[s, j, i]
+    return True

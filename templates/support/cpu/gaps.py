@@ -1,0 +1,42 @@
+"""Reciprocals of differences and sums of the entries of vectors, two by two."""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+
+from derivatrix.templates.support.cpu.base import compiled
+
+
+@compiled()
+def rounding_level(row):
+    """The size below which a difference or sum of entries may be all rounding."""
+    largest = row.dtype.type(0)
+    for value in row:
+        largest = max(largest, abs(value))
+    return 10 * len(row) * np.finfo(row.dtype).eps * largest
+
+
+@compiled()
+def reciprocal_gaps(x, out):
+    """out (stack, n, n) = 1 / (x[j] - x[i]), zero on the diagonal; nan where two entries of a row
+    of `x` (stack, n) are equal up to rounding."""
+    stack, n = x.shape
+    for s in range(stack):
+        least = rounding_level(x[s])
+        for i in range(n):
+            for j in range(n):
+                gap = x[s, j] - x[s, i]
+                out[s, i, j] = 1 / gap if abs(gap) > least else np.nan
+            out[s, i, i] = 0
+
+
+@compiled()
+def reciprocal_sums(x, out):
+    """out (stack, n, n) = 1 / (x[i] + x[j]); nan where that is zero up to rounding."""
+    stack, n = x.shape
+    for s in range(stack):
+        least = rounding_level(x[s])
+        for i in range(n):
+            for j in range(n):
+                total = x[s, i] + x[s, j]
+                out[s, i, j] = 1 / total if abs(total) > least else np.nan

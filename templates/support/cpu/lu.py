@@ -1,0 +1,321 @@
+"""General linear systems: LU with partial pivoting, shared by solve, inverse and determinants.
+
+LAPACK reads a row of ours as a column, so what is factored is the transposed matrix. What solves
+and inverts takes factored matrices of which `lu_invertible` is true.
+"""
+
+# mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
+
+import numpy as np
+
+from derivatrix.templates.support.cpu.base import (
+    INFO,
+    LEFT,
+    LOWER,
+    NO,
+    TRANSPOSED,
+    UNIT,
+    UPPER,
+    compiled,
+    short_loop,
+)
+from derivatrix.templates.support.cpu.blas import blas_trsm, gemm_part
+from derivatrix.templates.support.cpu.lapack import lapack_getrf, lapack_getri, lapack_getrs
+from derivatrix.templates.support.cpu.panels import (
+    FEW,
+    MIDDLE_PANEL,
+    NARROW_PANEL,
+    SEVERAL_HUNDRED,
+    WIDE_PANEL,
+    solve_panel,
+)
+from derivatrix.templates.support.cpu.substitution import (
+    LONG,
+    SEVERAL,
+    substitute_columns,
+    substitute_rows,
+)
+from derivatrix.templates.support.cpu.workspace import give_back, work_arrays
+
+MOST_PANELS = 2000
+"""LAPACK takes less time for more rows than panels of columns."""
+ALONE = 450
+"""Up to so many rows, what is below a panel is multiplied by one thread,"""
+ALONE_ROWS = 64
+"""so many rows at a time, for which OpenBLAS calls no others: they would wait for each other."""
+LOOPS = 32
+"""Up to so many rows, loops take less time than calls of LAPACK,"""
+SUBSTITUTED = 12
+"""and for solutions up to so many, where the compiler makes no vector code of them."""
+
+
+@compiled()
+def lu_factor(lu, pivots):
+    """Factor each matrix of `lu` (stack, n, n) in place; a zero pivot stays and means det = 0."""
+    stack, n = pivots.shape
+    for s in range(stack):
+        if n <= LOOPS:
+            factor_by_loops(lu[s], pivots[s])
+        elif n <= MOST_PANELS:
+            factor_by_panels(lu[s], pivots[s])
+        else:
+            lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
+
+
+@compiled(inline="always")
+def factor_by_panels(lu, pivots):
+    """The same for one matrix (n, n)."""
+    n = len(lu)
+    width = WIDE_PANEL
+    if n <= SEVERAL_HUNDRED:
+        width = NARROW_PANEL if n <= FEW else MIDDLE_PANEL
+    rows = ALONE_ROWS if n <= ALONE else n
+    inverses, solved, memory = work_arrays(lu, ((n, width), (n, width)), ())
+    for start in range(0, n, width):
+        stop = min(start + width, n)
+        corner = lu, start * (n + 1)
+        lapack_getrf((n - start, stop - start, corner, n, (pivots, start), INFO))
+        for k in range(start, stop):
+            pivots[k] += start
+        for i in range(n):
+            if i < start or i >= stop:
+                for step in range(stop - start):
+                    column = np.uint64(start + step)  # what is signed might be negative
+                    other = np.uint64(pivots[column] - 1)
+                    kept = lu[i, column]
+                    lu[i, column] = lu[i, other]
+                    lu[i, other] = kept
+        if stop < n:
+            solve_panel(lu, start, True, inverses, solved)
+            for left in range(0, width, NARROW_PANEL):
+                for i in range(stop, n):
+                    for j in range(left, left + NARROW_PANEL):
+                        lu[i, start + j] = solved[i, j]
+            for top in range(stop, n, rows):
+                part = top, min(top + rows, n), stop, n, start, stop
+                gemm_part(-1.0, lu, False, lu, False, 1.0, lu, part)
+    give_back(memory)
+
+
+@compiled(inline="always")
+def factor_by_loops(lu, pivots):
+    """The same for one matrix (n, n)."""
+    n = len(lu)
+    one, least = lu.dtype.type(1), np.finfo(lu.dtype).tiny
+    for k in range(n):
+        best, size = k, abs(lu[k, k])
+        for i in range(k + 1, n):
+            if abs(lu[k, i]) > size:
+                best, size = i, abs(lu[k, i])
+        pivots[k] = best + 1
+        if best != k:
+            for j in range(n):
+                short_loop(j)
+                kept = lu[j, k]
+                lu[j, k] = lu[j, best]
+                lu[j, best] = kept
+        first, pivot = lu[k, k + 1 :], lu[k, k]
+        if 0 < size < least:  # its reciprocal may be infinite
+            for i in range(len(first)):
+                short_loop(i)
+                first[i] /= pivot
+        reciprocal = one / pivot if size >= least else one
+        for i in range(len(first)):
+            first[i] *= reciprocal
+        for j in range(k + 1, n):
+            row, factor = lu[j, k + 1 :], lu[j, k]
+            for i in range(len(row)):
+                row[i] -= factor * first[i]
+
+
+@compiled()
+def lu_invertible(lu):
+    """Whether no factored matrix of `lu` (stack, n, n) is singular."""
+    stack, n, _ = lu.shape
+    for s in range(stack):
+        for i in range(n):
+            if lu[s, i, i] == 0:
+                return False
+    return True
+
+
+@compiled(inline="always")
+def lu_solve_rows(lu, pivots, b, transposed):
+    """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
+    _, rows, n = b.shape
+    if rows < SEVERAL and n < LONG:
+        lu_solve_few_rows(lu, pivots, b, transposed)
+        return
+    for s in range(len(b)):
+        if transposed:
+            swap_columns(pivots[s], b[s], False)
+            substitute_rows(lu[s], b[s], UPPER, TRANSPOSED, UNIT)
+            substitute_rows(lu[s], b[s], LOWER, TRANSPOSED, NO)
+        else:
+            substitute_rows(lu[s], b[s], LOWER, NO, NO)
+            substitute_rows(lu[s], b[s], UPPER, NO, UNIT)
+            swap_columns(pivots[s], b[s], True)
+
+
+@compiled()
+def lu_solve_each_row(lu, pivots, b, transposed):
+    """The same for one row, or two or three."""
+    stack, rows, n = b.shape
+    which = NO if transposed else TRANSPOSED
+    for s in range(stack):
+        for row in range(rows):
+            if n > SUBSTITUTED:
+                lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
+            elif transposed:
+                exchange(pivots, b, s, row, False)
+                for k in range(n):
+                    factor = b[s, row, k]
+                    for i in range(k + 1, n):
+                        short_loop(i)
+                        b[s, row, i] -= factor * lu[s, k, i]
+                for k in range(n - 1, -1, -1):
+                    factor = b[s, row, k] / lu[s, k, k]
+                    b[s, row, k] = factor
+                    for i in range(k):
+                        short_loop(i)
+                        b[s, row, i] -= factor * lu[s, k, i]
+            else:
+                for k in range(n):
+                    rest = b[s, row, k]
+                    for i in range(k):
+                        short_loop(i)
+                        rest -= lu[s, k, i] * b[s, row, i]
+                    b[s, row, k] = rest / lu[s, k, k]
+                for k in range(n - 1, -1, -1):
+                    rest = b[s, row, k]
+                    for i in range(k + 1, n):
+                        short_loop(i)
+                        rest -= lu[s, k, i] * b[s, row, i]
+                    b[s, row, k] = rest
+                exchange(pivots, b, s, row, True)
+
+
+@compiled()
+def lu_solve_few_rows(lu, pivots, b, transposed):
+    """The same for few of them.
+
+    LAPACK's solver is for one row only: for several it waits for threads, however small n is.
+    """
+    stack, rows, n = b.shape
+    one = b.dtype.type(1)
+    if rows == 1:
+        lu_solve_each_row(lu, pivots, b, transposed)
+        return
+    for s in range(stack):
+        if n == 0 or rows == 0:
+            continue
+        if transposed:
+            swap_columns(pivots[s], b[s], False)
+            blas_trsm((LEFT, LOWER, NO, UNIT, n, rows, one, lu[s], n, b[s], n))
+            blas_trsm((LEFT, UPPER, NO, NO, n, rows, one, lu[s], n, b[s], n))
+        else:
+            blas_trsm((LEFT, UPPER, TRANSPOSED, NO, n, rows, one, lu[s], n, b[s], n))
+            blas_trsm((LEFT, LOWER, TRANSPOSED, UNIT, n, rows, one, lu[s], n, b[s], n))
+            swap_columns(pivots[s], b[s], True)
+
+
+@compiled()
+def exchange(pivots, b, s, row, backwards):
+    """Apply the row exchanges of a factorisation, pivots[s], to b[s, row]."""
+    n = pivots.shape[1]
+    for step in range(n):
+        k = n - 1 - step if backwards else step
+        other = pivots[s, k] - 1
+        kept = b[s, row, k]
+        b[s, row, k] = b[s, row, other]
+        b[s, row, other] = kept
+
+
+@compiled()
+def swap_columns(pivots, b, backwards):
+    """Apply the row exchanges of an LU factorisation to each row of `b` (rows, n)."""
+    n = pivots.shape[0]
+    for i in range(b.shape[0]):
+        for step in range(n):
+            column = n - 1 - step if backwards else step
+            other = pivots[column] - 1
+            kept = b[i, column]
+            b[i, column] = b[i, other]
+            b[i, other] = kept
+
+
+@compiled()
+def swap_rows(pivots, b, backwards):
+    """Apply the row exchanges of an LU factorisation to `b` (n, columns)."""
+    n = pivots.shape[0]
+    for step in range(n):
+        row = n - 1 - step if backwards else step
+        other = pivots[row] - 1
+        if other != row:
+            for j in range(b.shape[1]):
+                kept = b[row, j]
+                b[row, j] = b[other, j]
+                b[other, j] = kept
+
+
+@compiled(inline="always")
+def lu_solve_columns(lu, pivots, b, transposed):
+    """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
+    for s in range(len(b)):
+        if transposed:
+            swap_rows(pivots[s], b[s], False)
+            substitute_columns(lu[s], b[s], UPPER, TRANSPOSED, UNIT)
+            substitute_columns(lu[s], b[s], LOWER, TRANSPOSED, NO)
+        else:
+            substitute_columns(lu[s], b[s], LOWER, NO, NO)
+            substitute_columns(lu[s], b[s], UPPER, NO, UNIT)
+            swap_rows(pivots[s], b[s], True)
+
+
+@compiled(inline="always")
+def lu_inverse(lu, pivots, out):
+    """out (stack, n, n) = the inverse of each factored matrix."""
+    stack, n = pivots.shape
+    work, memory = work_arrays(out, ((64 * n,),), ())
+    for s in range(stack):
+        for i in range(n):
+            for j in range(n):
+                out[s, i, j] = lu[s, i, j]
+        if n > 0:
+            lapack_getri((n, out[s], n, pivots[s], work, 64 * n, INFO))
+    give_back(memory)
+
+
+@compiled()
+def lu_det(lu, pivots, out):
+    """out (stack,) = the determinant of each factored matrix."""
+    stack, n = pivots.shape
+    for s in range(stack):
+        product = out.dtype.type(1)
+        for i in range(n):
+            product *= lu[s, i, i] if pivots[s, i] == i + 1 else -lu[s, i, i]
+        out[s] = product
+
+
+@compiled()
+def lu_logabsdet(lu, pivots, out):
+    """out (stack,) = log of the absolute value of the determinant."""
+    stack, n = pivots.shape
+    for s in range(stack):
+        total = out.dtype.type(0)
+        for i in range(n):
+            total += np.log(abs(lu[s, i, i]))
+        out[s] = total
+
+
+@compiled()
+def lu_logdet(lu, pivots, out):
+    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+    lu_logabsdet(lu, pivots, out)
+    stack, n = pivots.shape
+    for s in range(stack):
+        negative = False
+        for i in range(n):
+            negative ^= (lu[s, i, i] < 0) != (pivots[s, i] != i + 1)
+        if negative and out[s] > -np.inf:
+            out[s] = np.nan

@@ -1,0 +1,121 @@
+"""Kernels in parts: of the samples, of the rows of results, or of sums over samples."""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+from numba import config
+
+from derivatrix.templates.support.cpu.base import compiled
+from derivatrix.templates.support.cpu.crew import _CREW
+
+_THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+_PART = 1 << 18
+"""Bytes of arguments and results that are computed at a time where temporary arrays should stay in
+the cache; more where each part reads large arrays as a whole."""
+_NEAR = 80_000
+"""The same where products of matrices read them several times."""
+_ROWS = 32
+"""How many samples BLAS multiplies at a time at least."""
+_COLUMNS = 72
+"""How many samples are computed at a time at least where they come last in memory."""
+_AGAIN = 8
+"""How many times the work that each part repeats a part has to do besides."""
+_SHARED = 500_000
+"""The work that is worth another thread."""
+_WRITERS = 4
+"""How many threads are enough to write as fast as the memory takes it."""
+
+
+def _in_parts(kernel, shared, sliced, blocks):
+    """The kernel with its arguments cut along their first axis where `sliced` says so, and its
+    outputs: a part a thread. With `blocks`, each so many samples at a time that they stay in the
+    cache."""
+
+    def call(work, *arrays):
+        length = arrays[-1].shape[0]
+        threads = parts = max(1, min(_THREADS, length, 1 + work // _SHARED))
+        if blocks:
+            flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
+            whole, divided = _bytes(arrays, [not cut for cut in flags]), _bytes(arrays, flags)
+            parts = _rounds(threads, length, max(_PART, 4 * whole) * length // max(1, divided))
+        if parts == 1 or _CREW.share(shared, threads, parts, length, arrays[-1].dtype, arrays):
+            kernel(*arrays)  # raises what the part raised
+
+    return call
+
+
+def _in_columns(kernel, shared):
+    """What the kernel does, with the samples last in memory, so many at a time that they stay in
+    the cache."""
+
+    def call(entries, work, *arrays):
+        """A sample takes about `entries` numbers in memory."""
+        length = arrays[-1].shape[0]
+        threads = max(1, min(_THREADS, length, 1 + work // _SHARED))
+        step = max(_COLUMNS, 2 * _PART // max(1, arrays[-1].itemsize * entries))
+        parts = _rounds(threads, length, step)
+        if _CREW.share(shared, threads, parts, length, arrays[-1].dtype, arrays):
+            kernel(*arrays)  # raises what the part raised
+
+    return call
+
+
+def _rounds(threads, length, step):
+    """How many parts there are of at most `step` of a length, as many for each thread."""
+    return max(1, min(length, threads * -(-length // (max(1, step) * threads))))
+
+
+def _by_rows(kernel, shared):
+    """All of what the kernel does, a share of the rows by each of a few threads: more do not write
+    faster, and each makes temporary arrays of its own."""
+
+    def call(work, *arrays):
+        count = min(_THREADS, _WRITERS, 1 + work // _SHARED)
+        if count == 1 or _CREW.share(shared, count, count, 0, arrays[-1].dtype, arrays):
+            kernel(*arrays)
+
+    return call
+
+
+def _by_sums(kernel, shared, sliced, least, products):
+    """What the kernel does, that is made of sums over samples: `shared` adds up parts of them, at
+    least so many samples at a time, and makes the results of the sums. products: one thread does,
+    by BLAS; that has threads of its own where there are several, and gets all samples at once."""
+
+    def call(entries, work, fixed, *arrays):
+        """A sample takes about `entries` numbers in memory and `work` operations, each part
+        `fixed` operations besides."""
+        if products and _THREADS > 1:
+            kernel(*arrays)
+            return
+        length = arrays[sliced.index(True)].shape[0]
+        held = _bytes(arrays[: len(sliced)], [not cut for cut in sliced])
+        near = max(_NEAR, held) if products else max(_PART, 4 * held)
+        step = near // max(1, arrays[-1].itemsize * entries)
+        step = max(_ROWS if products else least, step, _AGAIN * fixed // max(1, work))
+        count = max(1, min(_THREADS, length // step, 1 + work * length // _SHARED))
+        if _CREW.share(shared, count, count, length, arrays[-1].dtype, (*arrays, step)):
+            kernel(*arrays)  # raises what the part raised
+
+    return call
+
+
+@compiled()
+def border(length, part, parts):
+    """Where a part of a length starts. Cut off so that compilers see that places from there on are
+    not negative; they do not vectorise a loop over places that may count from the end."""
+    return (length * part // parts) & 0x7FFFFFFFFFFF
+
+
+@compiled()
+def add_onto(total, more):
+    """total += more, for arrays of one shape."""
+    flat, added = total.reshape(total.size), more.reshape(more.size)
+    for i in range(flat.size):
+        flat[i] += added[i]
+
+
+def _bytes(arrays, flags):
+    """The size of those arrays whose flags are set; numbers are none."""
+    chosen = zip(arrays, flags, strict=True)
+    return sum(array.nbytes for array, flag in chosen if flag and isinstance(array, np.ndarray))

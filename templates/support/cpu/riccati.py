@@ -1,0 +1,296 @@
+"""Stabilising solutions of algebraic Riccati equations.
+
+From the stable deflating subspace of a pencil (Laub 1979, van Dooren 1981), found by the QZ
+algorithm; then steps of Newton's method (Kleinman 1968, Hewer 1971).
+"""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+
+from derivatrix.templates.support.cpu.base import NO, VECTORS, compiled
+from derivatrix.templates.support.cpu.blas import gemm
+from derivatrix.templates.support.cpu.jets import largest_column
+from derivatrix.templates.support.cpu.lapack import lapack_gges, lapack_tgsen
+from derivatrix.templates.support.cpu.lu import lu_factor, lu_solve_few_rows
+from derivatrix.templates.support.cpu.stein import stein
+from derivatrix.templates.support.cpu.sylvester import schur, schur_sylvester
+
+
+@compiled(counted=True)
+def stable_subspace(left, right, discrete, vectors):
+    """Generalised Schur vectors of the pencil of which `left` and `right` are the transposes, as
+    rows; first those of eigenvalues within the unit circle, or with negative real part if not
+    `discrete`. How many these are comes back, or -1 where the iteration does not converge.
+    """
+    n = left.shape[0]
+    info = np.empty(1, np.int32)
+    count = np.zeros(1, np.int32)
+    unused = np.zeros(n, np.int32)
+    real_part = np.empty(n)
+    imaginary_part = np.empty(n)
+    divisor = np.empty(n)
+    nothing = np.empty(2)
+    size = 64 * n + 64
+    work = np.empty(size)
+    lapack_gges(
+        (
+            NO,
+            VECTORS,
+            NO,
+            unused,
+            n,
+            left,
+            n,
+            right,
+            n,
+            count,
+            real_part,
+            imaginary_part,
+            divisor,
+            nothing,
+            1,
+            vectors,
+            n,
+            work,
+            size,
+            unused,
+            info,
+        )
+    )
+    if info[0] != 0:
+        return -1
+    selected = np.zeros(n, np.int32)
+    for i in range(n):
+        if discrete:
+            selected[i] = np.hypot(real_part[i], imaginary_part[i]) < divisor[i]
+        else:
+            selected[i] = real_part[i] < 0
+    lapack_tgsen(
+        (
+            0,
+            0,
+            1,
+            selected,
+            n,
+            left,
+            n,
+            right,
+            n,
+            real_part,
+            imaginary_part,
+            divisor,
+            nothing,
+            1,
+            vectors,
+            n,
+            count,
+            nothing,
+            nothing,
+            nothing,
+            work,
+            size,
+            unused,
+            n,
+            info,
+        )
+    )
+    return count[0] if info[0] == 0 else -1
+
+
+@compiled()
+def symmetric_part(matrices, out):
+    """out = the symmetric parts."""
+    for s in range(matrices.shape[0]):
+        for i in range(matrices.shape[1]):
+            for j in range(i + 1):
+                out[s, i, j] = out[s, j, i] = (matrices[s, i, j] + matrices[s, j, i]) / 2.0
+
+
+@compiled(counted=True)
+def divided_rows(matrix, rows):
+    """Replace each row x of `rows` (1, n, m) by inv(matrix) x, and the matrix (1, m, m) by its
+    factors. False where it is singular to working precision."""
+    n = matrix.shape[1]
+    pivots = np.empty((1, n), np.int32)
+    size = largest_column(matrix[0])
+    lu_factor(matrix, pivots)
+    for i in range(n):
+        if not abs(matrix[0, i, i]) > 1e-15 * size:
+            return False
+    lu_solve_few_rows(matrix, pivots, rows, False)
+    return True
+
+
+@compiled(counted=True, inline="always")
+def riccati_start(a, b, q, r, discrete, x):
+    """x (1, n, n) = the stabilising solution, up to rounding errors that the subspace makes.
+    False where there is none.
+
+    With p = X x, and left z' = right z for z = (x, p, u): in discrete time x' = A x + B u,
+    p = Q x + A' p' and 0 = R u + B' p'; in continuous time dx/dt = A x - G p and
+    dp/dt = -Q x - A' p, where G = B inv(R) B'.
+    """
+    n, m = b.shape
+    size = 2 * n + m if discrete else 2 * n
+    left = np.zeros((size, size))
+    right = np.zeros((size, size))
+    weight = np.empty((1, m, m))
+    gain = np.empty((1, n, m))
+    for i in range(m):
+        for j in range(m):
+            weight[0, i, j] = r[i, j]
+            if discrete:
+                left[2 * n + j, 2 * n + i] = r[i, j]
+    for i in range(n):
+        right[i, i] = 1.0
+        for j in range(m):
+            gain[0, i, j] = b[i, j]
+            if discrete:
+                left[2 * n + j, i] = b[i, j]
+                right[n + i, 2 * n + j] = -b[i, j]
+    if not discrete and not divided_rows(weight, gain):
+        return False
+    for i in range(n):
+        for j in range(n):
+            left[j, i] = a[i, j]
+            left[j, n + i] = -q[i, j]
+            if discrete:
+                right[n + j, n + i] = a[j, i]
+            else:
+                left[n + j, n + i] = -a[j, i]
+                for k in range(m):
+                    left[n + j, i] -= b[i, k] * gain[0, j, k]
+        if discrete:
+            left[n + i, n + i] = 1.0
+        else:
+            right[n + i, n + i] = 1.0
+    vectors = np.empty((size, size))
+    if stable_subspace(left, right, discrete, vectors) != n:
+        return False
+    upper = np.empty((1, n, n))
+    for i in range(n):
+        for j in range(n):
+            upper[0, i, j] = vectors[i, j]
+            x[0, j, i] = vectors[i, n + j]
+    return divided_rows(upper, x)
+
+
+@compiled()
+def is_stable(form, discrete):
+    """Whether all eigenvalues of a matrix lie in the open left half plane, or within the unit
+    circle if `discrete`, by its real Schur form."""
+    n = form.shape[0]
+    for i in range(n):
+        size = form[i, i]
+        if discrete:
+            size = abs(size)
+            for j in (i - 1, i + 1):
+                if 0 <= j < n and form[min(i, j), max(i, j)] != 0:
+                    size = np.sqrt(form[i, i] * form[j, j] - form[i, j] * form[j, i])
+            size -= 1.0
+        if not size < 0:
+            return False
+    return True
+
+
+@compiled(counted=True)
+def closed_loop(a, b, q, r, discrete, x, closed, residual):
+    """closed = A - B K, where u = -K x is the best control for the costs that x (1, n, n) says
+    are to come; residual = what is left of the equation. False where there is no best."""
+    n, m = b.shape
+    weight = np.empty((1, m, m))
+    costs = np.empty((n, m))
+    gain = np.empty((1, n, m))
+    half = np.empty((n, n))
+    gemm(1.0, x[0], False, b, False, 0.0, gain[0])
+    gemm(1.0, x[0], False, a, False, 0.0, half)
+    for i in range(m):
+        for j in range(m):
+            weight[0, i, j] = r[i, j]
+    if discrete:
+        gemm(1.0, gain[0], True, b, False, 1.0, weight[0])
+        gemm(1.0, half, True, b, False, 0.0, gain[0])
+        gemm(1.0, a, True, half, False, 0.0, residual[0])
+    for i in range(n):
+        for j in range(n):
+            closed[0, i, j] = a[i, j]
+            if discrete:
+                residual[0, i, j] += q[i, j] - x[0, i, j]
+            else:
+                residual[0, i, j] = half[i, j] + half[j, i] + q[i, j]
+        for j in range(m):
+            costs[i, j] = gain[0, i, j]
+    if not divided_rows(weight, gain):
+        return False
+    gemm(-1.0, costs, False, gain[0], True, 1.0, residual[0])
+    gemm(-1.0, b, False, gain[0], True, 1.0, closed[0])
+    return True
+
+
+@compiled(counted=True, inline="always")
+def riccati_step(a, b, q, r, discrete, x, step):
+    """step (1, n, n) = Newton's step from x (1, n, n). False where the closed loop of x is not
+    stable."""
+    closed = np.empty_like(x)
+    turned = np.empty_like(x)
+    residual = np.empty_like(x)
+    form = np.empty_like(x)
+    vectors = np.empty_like(x)
+    if not closed_loop(a, b, q, r, discrete, x, closed, residual):
+        return False
+    if not schur(closed, form, vectors) or not is_stable(form[0], discrete):
+        return False
+    n = a.shape[0]
+    for i in range(n):
+        for j in range(n):
+            turned[0, i, j] = closed[0, j, i]
+            if not discrete:
+                residual[0, i, j] *= -1.0
+    if discrete:
+        return stein(turned, closed, residual, step)
+    turned_vectors = np.empty_like(x)
+    if not schur(turned, closed, turned_vectors):
+        return False
+    return schur_sylvester(closed, turned_vectors, form, vectors, residual, step, False, False)
+
+
+@compiled(counted=True, inline="always")
+def riccati(a, b, q, r, discrete, out):
+    """out (stack, n, n) = the stabilising solutions, all arrays in double precision; q and r are
+    overwritten by their symmetric parts. False where there is none."""
+    stack, n, _ = b.shape
+    x = np.empty((1, n, n))
+    step = np.empty((1, n, n))
+    symmetric_part(q, q)
+    symmetric_part(r, r)
+    for s in range(stack):
+        if not riccati_start(a[s], b[s], q[s], r[s], discrete, x):
+            return False
+        for _ in range(2):
+            symmetric_part(x, x)
+            if not riccati_step(a[s], b[s], q[s], r[s], discrete, x, step):
+                return False
+            for i in range(n):
+                for j in range(n):
+                    x[0, i, j] += step[0, i, j]
+        if not largest_column(step[0]) <= 1e-6 * largest_column(x[0]):
+            return False
+        symmetric_part(x, out[s : s + 1])
+    return True
+
+
+@compiled(counted=True, inline="always")
+def continuous_riccati(a, b, q, r, out):
+    """out (stack, n, n) = the stabilising X with A' X + X A - X B inv(R) B' X + Q = 0. False
+    where there is none."""
+    real = np.float64
+    return riccati(a.astype(real), b.astype(real), q.astype(real), r.astype(real), False, out)
+
+
+@compiled(counted=True, inline="always")
+def discrete_riccati(a, b, q, r, out):
+    """out (stack, n, n) = the stabilising X with A' X A - X - A' X B inv(R + B' X B) B' X A + Q
+    = 0. False where there is none."""
+    real = np.float64
+    return riccati(a.astype(real), b.astype(real), q.astype(real), r.astype(real), True, out)

@@ -1,0 +1,132 @@
+"""Principal square roots, in the basis of a real Schur form (Higham 1987).
+
+What LAPACK calls the Schur form of A' is here, by rows, a lower quasi-triangular L with
+A = V' L V: blocks of 1 and, for a pair of complex eigenvalues, of 2 rows on the diagonal.
+"""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+
+from derivatrix.templates.support.cpu.base import NO, compiled
+from derivatrix.templates.support.cpu.blas import gemm
+from derivatrix.templates.support.cpu.lapack import lapack_trsyl
+from derivatrix.templates.support.cpu.sylvester import schur
+
+
+@compiled()
+def principal_schur(a, form, vectors, precision):
+    """The Schur form of each matrix of `a` (stack, n, n).
+
+    False where there is none, or an eigenvalue lies on the closed negative real axis, within
+    rounding errors of numbers of this precision.
+    """
+    stack, n, _ = a.shape
+    if not schur(a, form, vectors):
+        return False
+    for s in range(stack):
+        largest = 0.0
+        for i in range(n):
+            for j in range(n):
+                largest = max(largest, abs(form[s, i, j]))
+        least = n * precision * largest
+        for i in range(n):
+            apart = 0.0
+            if i + 1 < n:
+                apart = -form[s, i, i + 1] * form[s, i + 1, i]
+            if i > 0 and form[s, i - 1, i] != 0:
+                apart = -form[s, i - 1, i] * form[s, i, i - 1]
+            if not (form[s, i, i] > least or apart > least * least):
+                return False
+    return True
+
+
+@compiled(counted=True)
+def lower_sylvester(b, a, c):
+    """Replace c (n, m) by the X with b X + X a = c, for lower quasi-triangular b (n, n) and
+    a (m, m). False where b and -a share an eigenvalue."""
+    rows, columns = c.shape
+    info = np.empty(1, np.int32)
+    scale = np.ones(1)
+    lapack_trsyl(
+        (
+            NO,
+            NO,
+            1,
+            columns,
+            rows,
+            a,
+            a.strides[0] // a.itemsize,
+            b,
+            b.strides[0] // b.itemsize,
+            c,
+            c.strides[0] // c.itemsize,
+            scale,
+            info,
+        )
+    )
+    for i in range(rows):
+        for j in range(columns):
+            c[i, j] /= scale[0]
+    return info[0] == 0
+
+
+@compiled()
+def block_root(a, row, width, root):
+    """The principal root of the diagonal block of `width` rows that begins at `row`."""
+    if width == 1:
+        root[row, row] = np.sqrt(a[row, row])
+        return
+    below, above, real = a[row + 1, row], a[row, row + 1], a[row, row]
+    squared = -above * below
+    modulus = np.hypot(real, np.sqrt(squared))
+    other = squared / (modulus - real) if real < 0 else modulus + real  # without cancellation
+    half = np.sqrt(other / 2)
+    root[row, row] = root[row + 1, row + 1] = half
+    root[row, row + 1] = above / (2 * half)
+    root[row + 1, row] = below / (2 * half)
+
+
+@compiled()
+def lower_root(a, root):
+    """root = the principal square root of a lower quasi-triangular matrix in LAPACK's standard
+    form. False where it is singular to working precision."""
+    n = a.shape[0]
+    first = 0
+    for i in range(n):
+        for j in range(n):
+            root[i, j] = a[i, j]
+    while first < n:
+        width = 2 if first + 1 < n and a[first, first + 1] != 0 else 1
+        last = first + width
+        block_root(a, first, width, root)
+        if first > 0 and not lower_sylvester(
+            root[first:last, first:last], root[:first, :first], root[first:last, :first]
+        ):
+            return False
+        first = last
+    return True
+
+
+@compiled(counted=True)
+def sqrtm(a, out):
+    """out (stack, n, n) = the principal square root.
+
+    False where an eigenvalue of A lies on the closed negative real axis.
+    """
+    stack, n, _ = a.shape
+    matrices = a.astype(np.float64)
+    form = np.empty((stack, n, n))
+    vectors = np.empty((stack, n, n))
+    if not principal_schur(matrices, form, vectors, np.finfo(out.dtype).eps):
+        return False
+    half = np.empty((n, n))
+    for s in range(stack):
+        if not lower_root(form[s], matrices[s]):
+            return False
+        gemm(1.0, vectors[s], True, matrices[s], False, 0.0, half)
+        gemm(1.0, half, False, vectors[s], False, 0.0, form[s])
+        for i in range(n):
+            for j in range(n):
+                out[s, i, j] = form[s, i, j]
+    return True

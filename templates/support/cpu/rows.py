@@ -1,0 +1,85 @@
+"""The maximum of each row, and stable softmax and logsumexp."""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from derivatrix.templates.support.cpu.base import compiled
+from derivatrix.templates.support.cpu.elementary import fast_exp, fast_log
+from derivatrix.templates.support.cpu.terms import Term, choose_where
+
+INTEGER_OF = {types.float32: types.int32, types.float64: types.int64}
+
+
+def ordered_bits(bits):
+    """Integers in the order of the numbers that have these bits, and back again."""
+    mask = bits.integer("ashr", 63 if bits.double else 31).integer("lshr", 1)
+    return bits.integer("xor", mask)
+
+
+def write_order(x):
+    """An integer for each number, in the same order, and the largest one for nan."""
+    integer = ordered_bits(x.bits())
+    return choose_where(x, "ord", x, integer, integer.made(integer.like(x.sign - 1)))
+
+
+def write_ordered(integer):
+    """The number that such an integer stands for."""
+    return ordered_bits(integer).number()
+
+
+def conversion(write, kinds):
+    """A function of one number for compiled code. `kinds`: argument's type -> result's."""
+
+    @intrinsic
+    def function(context, x):
+        def generate(context, builder, signature, values):
+            return write(Term(builder, values[0])).value
+
+        return kinds[x](x), generate
+
+    return function
+
+
+order_of = conversion(write_order, INTEGER_OF)
+number_of_order = conversion(write_ordered, {integer: real for real, integer in INTEGER_OF.items()})
+
+
+@compiled()
+def row_maximum(x, s):
+    """The largest entry of x[s, :]; nan if there is one, -inf if there is none. In integers, as
+    loops over numbers that may be nan are not vectorised."""
+    largest = order_of(x.dtype.type(-np.inf))
+    for i in range(x.shape[1]):
+        largest = max(largest, order_of(x[s, i]))
+    return number_of_order(largest)
+
+
+@compiled(fastmath={"reassoc"})
+def softmax(x, out):
+    """out[s, i] = exp(x[s, i]) / sum(exp(x[s, :])), without overflow."""
+    stack, n = x.shape
+    for s in range(stack):
+        largest = row_maximum(x, s)
+        total = out.dtype.type(0)
+        for i in range(n):
+            power = fast_exp(x[s, i] - largest)
+            out[s, i] = power
+            total += power
+        for i in range(n):
+            out[s, i] /= total
+
+
+@compiled(fastmath={"reassoc"})
+def logsumexp(x, out):
+    """out[s] = log(sum(exp(x[s, :]))), without overflow."""
+    stack, n = x.shape
+    for s in range(stack):
+        largest = row_maximum(x, s)
+        shift = largest if abs(largest) < np.inf else out.dtype.type(0)
+        total = out.dtype.type(0)
+        for i in range(n):
+            total += fast_exp(x[s, i] - shift)
+        out[s] = shift + fast_log(total)

@@ -1,0 +1,114 @@
+"""Triangular systems by substitution; the other triangle is never read.
+
+What solves and inverts takes matrices of which `triangular_invertible` is true.
+"""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+
+from derivatrix.templates.support.cpu.base import LOWER, NO, TRANSPOSED, UPPER, compiled
+from derivatrix.templates.support.cpu.blas import gemm_part
+from derivatrix.templates.support.cpu.substitution import substitute_columns, substitute_rows
+
+BLOCK = 32
+"""Inverses of triangular matrices are made by so many rows at a time."""
+
+
+@compiled()
+def triangular_invertible(a):
+    """Whether no diagonal entry of a matrix of `a` (stack, n, n) is zero."""
+    stack, n, _ = a.shape
+    for s in range(stack):
+        for i in range(n):
+            if a[s, i, i] == 0:
+                return False
+    return True
+
+
+@compiled(inline="always")
+def triangular_solve_rows(a, b, lower, transposed):
+    """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
+    triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
+    for s in range(len(b)):
+        substitute_rows(a[s], b[s], triangle, which, NO)
+
+
+@compiled(inline="always")
+def triangular_solve_columns(a, b, lower, transposed):
+    """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
+    triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
+    for s in range(len(b)):
+        substitute_columns(a[s], b[s], triangle, which, NO)
+
+
+@compiled(inline="always")
+def triangular_inverse(a, out, lower):
+    """out (stack, n, n) = the inverse of each matrix of `a`, zero in the other triangle.
+
+    Of a lower triangular matrix (an upper one is transposed): with the rows before it inverted to
+    X, a block row [A B] becomes [P X, inv(B)]; P' = -A' inv(B)' waits above the diagonal meanwhile.
+    """
+    stack, n, _ = a.shape
+    for s in range(stack):
+        x = out[s]
+        for i in range(n):
+            for j in range(n):
+                x[i, j] = 0
+        for start in range(0, n, BLOCK):
+            stop = start + BLOCK if start + BLOCK < n else n
+            for i in range(start, stop):
+                reciprocal = 1 / a[s, i, i]
+                for k in range(start, i):
+                    factor = (a[s, i, k] if lower else a[s, k, i]) * reciprocal
+                    for j in range(start, k + 1):
+                        x[i, j] -= factor * x[k, j]
+                x[i, i] = reciprocal
+            if start > 0:
+                above = (0, start, start, stop, start, stop)
+                gemm_part(-1.0, a[s], lower, x, True, 0.0, x, above)
+                beside = (start, stop, 0, start, 0, start)
+                gemm_part(1.0, x, True, x, False, 0.0, x, beside)
+                for i in range(start):
+                    for j in range(start, stop):
+                        x[i, j] = 0
+        if not lower:
+            for i in range(n):
+                for j in range(i):
+                    x[j, i] = x[i, j]
+                    x[i, j] = 0
+
+
+@compiled()
+def triangular_det(a, out):
+    """out (stack,) = the determinant of each triangular matrix of `a`."""
+    stack, n, _ = a.shape
+    for s in range(stack):
+        product = out.dtype.type(1)
+        for i in range(n):
+            product *= a[s, i, i]
+        out[s] = product
+
+
+@compiled()
+def triangular_logabsdet(a, out):
+    """out (stack,) = log of the absolute value of the determinant."""
+    stack, n, _ = a.shape
+    for s in range(stack):
+        total = out.dtype.type(0)
+        for i in range(n):
+            total += np.log(abs(a[s, i, i]))
+        out[s] = total
+
+
+@compiled()
+def triangular_logdet(a, out):
+    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
+    triangular_logabsdet(a, out)
+    stack, n, _ = a.shape
+    for s in range(stack):
+        negative = False
+        for i in range(n):
+            negative ^= a[s, i, i] < 0
+        if negative and out[s] > -np.inf:
+            out[s] = np.nan

@@ -1,0 +1,310 @@
+"""What the public functions of a generated module for CUDA devices do around their kernels.
+
+Names start with an underscore so that no input's name hides one.
+"""
+
+# mypy: allow-untyped-defs
+
+import sys
+from contextlib import ExitStack
+
+import numpy as np
+from numba import cuda
+
+from derivatrix.templates.support.common.boundary import (
+    _FLOAT32,
+    _FLOAT64,
+    _described,
+    _flat,
+    _number_array,
+    _refuse,
+    _require_destination,
+    _shape_text,
+)
+from derivatrix.templates.support.cuda.base import _cupy, _Run, device_number
+
+_CUDA_DEVICE = 2
+"""DLPack's number for the memory of CUDA devices."""
+
+
+def _library(value):
+    """The package of an array on a device, such as "cupy"; "" for what is not on one."""
+    package = type(value).__module__.partition(".")[0]
+    if package == "torch":
+        return package if value.is_cuda else ""
+    if hasattr(value, "copy_to_host"):
+        return "numba"
+    package = {"jaxlib": "jax"}.get(package, package)
+    if hasattr(value, "__cuda_array_interface__"):
+        return package
+    place = getattr(value, "__dlpack_device__", None)
+    return package if place is not None and place()[0] == _CUDA_DEVICE else ""
+
+
+_ready: list = []
+"""Not empty once a device was found."""
+_streams: dict = {}
+"""Streams by the device and their address there, since launches are kept by streams."""
+
+
+def _require_device(function):
+    """Raise unless there is a device to run on."""
+    if _ready:
+        return
+    if not cuda.is_available():
+        told = getattr(cuda, "cuda_error", lambda: None)() or "none was found"
+        reason = " ".join(str(told).split()).rstrip(".")
+        raise RuntimeError(
+            f"{function}: no CUDA device can be used ({reason}); "
+            "the module for the target cpu computes the same"
+        )
+    _ready.append(True)
+
+
+def _stream_at(address):
+    """The stream of the device in use that is at an address, 0 for the default stream."""
+    key = device_number(), address
+    if key not in _streams:
+        _streams[key] = cuda.external_stream(address) if address else cuda.default_stream()
+    return _streams[key]
+
+
+def _on_device(function, name, value, library, own):
+    """An array of a device as Numba's, of real numbers, once it is there: packages other than
+    `own`, on whose stream the run is, may have it still in the making."""
+    if library == "torch":
+        value = value.detach()
+        if own != library:
+            _torch_stream(value).synchronize()
+    if library == "jax":
+        value.block_until_ready()
+    if library == "numba":
+        array = value
+    else:
+        if not hasattr(value, "__cuda_array_interface__"):
+            value = _through_cupy(function, name, value).from_dlpack(value)
+        same = library == own and library in ("cupy", "torch")
+        array = cuda.as_cuda_array(value, sync=not same)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{function}: argument {name} is an array of {array.dtype} on a device; "
+            "expected real numbers"
+        )
+    return array
+
+
+def _torch_stream(value):
+    """PyTorch's stream for the device of a tensor."""
+    return sys.modules["torch"].cuda.current_stream(value.device)
+
+
+def _through_cupy(function, name, value):
+    """CuPy, for what nothing else can do."""
+    if _cupy is None:
+        raise TypeError(
+            f"{function}: argument {name} is {type(value).__name__} of a device that is not a "
+            "C-contiguous array of float64 or float32 with __cuda_array_interface__, which the "
+            "kernels take; install CuPy to have it converted"
+        )
+    return _cupy
+
+
+def _overlap(first, second):
+    """Whether two arrays, C-contiguous those on a device, share memory."""
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return np.shares_memory(first, second)
+    if not all(hasattr(each, "__cuda_array_interface__") for each in (first, second)):
+        return False
+    starts = [each.__cuda_array_interface__["data"][0] for each in (first, second)]
+    stops = [s + a.size * a.dtype.itemsize for s, a in zip(starts, (first, second), strict=True)]
+    return max(starts) < min(stops)
+
+
+class _Call(_Run):
+    """The run of a public function: its arguments are on the device, its results go where the
+    caller's arrays are.
+
+    function: the declared function's name; expected: what `_refuse` takes; failures: what is
+    wrong where a check fails, in order.
+    """
+
+    def __init__(self, function, expected, values, failures):
+        _require_device(function)
+        libraries = [_library(value) for value in values]
+        self.function = function
+        self.expected = expected
+        self.texts = failures
+        self.library = next(filter(None, libraries), "")
+        self.likeness = values[libraries.index(self.library)]
+        self.given = list(zip(values, libraries, strict=True))
+
+    def __enter__(self):
+        with ExitStack() as stack:
+            stack.enter_context(np.errstate(divide="ignore", invalid="ignore"))
+            number = self._device()
+            if number != device_number():
+                stack.enter_context(cuda.gpus[number])
+            address = self._address()
+            super().__init__(_FLOAT64, _stream_at(address), len(self.texts))
+            if _cupy is not None and _cupy.cuda.get_current_stream().ptr != address:
+                stack.enter_context(_cupy.cuda.Stream.from_external(self.stream))
+            self.context = stack.pop_all()
+        return self
+
+    def __exit__(self, *raised):
+        self.context.close()
+
+    def _device(self):
+        """The number of the caller's device."""
+        if self.library == "torch":
+            return self.likeness.device.index
+        return self.likeness.device.id if self.library == "cupy" else device_number()
+
+    def _address(self):
+        """The caller's stream."""
+        if self.library == "torch":
+            return _torch_stream(self.likeness).cuda_stream
+        return _cupy.cuda.get_current_stream().ptr if self.library == "cupy" else 0
+
+    def take(self):
+        """The arguments as the kernels take them: C-contiguous arrays on the device, of one type,
+        numbers for rank 0."""
+        shapes, _, _ = self.expected
+        arrays = [
+            _on_device(self.function, name, value, library, self.library)
+            if library
+            else _number_array(self.function, name, value)
+            for (name, _), (value, library) in zip(shapes, self.given, strict=True)
+        ]
+        self.shapes = [array.shape for array in arrays]
+        if any(len(a.shape) != len(shape) for a, (_, shape) in zip(arrays, shapes, strict=True)):
+            self.refuse()
+        kinds = {a.dtype for a in arrays if a.shape} or {a.dtype for a in arrays}
+        self.dtype = _FLOAT32 if kinds == {_FLOAT32} else _FLOAT64
+        self.arguments = [
+            self._argument(name, array, *given)
+            for (name, _), array, given in zip(shapes, arrays, self.given, strict=True)
+        ]
+        return self.arguments
+
+    def _argument(self, name, array, value, library):
+        if not array.shape:
+            number = array.copy_to_host(stream=self.stream) if library else array
+            return self.dtype.type(number)
+        if not library:
+            return cuda.to_device(np.require(array, self.dtype, "C"), stream=self.stream)
+        if array.dtype == self.dtype and array.is_c_contiguous():
+            return array
+        cupy = _through_cupy(self.function, name, value)
+        made = cupy.ascontiguousarray(cupy.asarray(array), dtype=self.dtype)
+        return cuda.as_cuda_array(made, sync=False)
+
+    def refuse(self):
+        """Raise ValueError for the arguments' shapes."""
+        arrays = [np.broadcast_to(0.0, shape) for shape in self.shapes]
+        _refuse(self.function, self.expected, arrays)
+
+    def results(self, out, shapes):
+        """Arrays on the device for results of these shapes; those of rank 0 have one entry."""
+        self.out = out
+        self.foreign = False
+        self.shaped = shapes
+        *_, names = self.expected
+        if out is None:
+            self.owners = [self._fresh(shape) for shape in shapes]
+            return [
+                _entries(owner, shape) for owner, shape in zip(self.owners, shapes, strict=True)
+            ]
+        self.owners = _flat(out)
+        if len(self.owners) != len(shapes):
+            raise ValueError(
+                f"{self.function}: out has {len(self.owners)} arrays; expected {len(shapes)}: "
+                f"{', '.join(names)}"
+            )
+        arrays = [
+            self._destination(name, owner, shape)
+            for name, owner, shape in zip(names, self.owners, shapes, strict=True)
+        ]
+        places = [
+            owner if isinstance(owner, np.ndarray) else array
+            for owner, array in zip(self.owners, arrays, strict=True)
+        ]
+        for number, place in enumerate(places):
+            for other in range(number):
+                if _overlap(places[other], place):
+                    raise ValueError(
+                        f"{self.function}: {names[other]} and {names[number]} share memory"
+                    )
+        return arrays
+
+    def _fresh(self, shape):
+        """A new array of the caller's package."""
+        if self.library == "torch":
+            torch = sys.modules["torch"]
+            kind = torch.float32 if self.dtype == _FLOAT32 else torch.float64
+            return torch.empty(shape, dtype=kind, device=self.likeness.device)
+        if self.library in ("", "numba"):
+            return self.empty(shape or (1,))
+        return _through_cupy(self.function, "of the result", self.likeness).empty(shape, self.dtype)
+
+    def _destination(self, name, owner, shape):
+        """Where the kernels write what goes into an array of `out`."""
+        library = _library(owner)
+        if not library:
+            _require_destination(self.function, name, owner, shape, self.dtype)
+            return self.empty(shape or (1,))
+        self.foreign = self.foreign or library != self.library
+        array = _on_device(self.function, name, owner, library, self.library)
+        if array.shape != shape:
+            raise ValueError(
+                f"{self.function}: {name} has shape {_shape_text(array.shape)}; "
+                f"expected {_shape_text(shape)}"
+            )
+        if array.dtype != self.dtype or not array.is_c_contiguous():
+            raise TypeError(
+                f"{self.function}: {name} is {_described(owner)}; expected a C-contiguous array "
+                f"of {self.dtype}"
+            )
+        if any(_overlap(array, argument) for argument in self.arguments):
+            raise ValueError(f"{self.function}: {name} shares memory with an argument")
+        return _entries(owner, shape)
+
+    def delivered(self, results):
+        """The results, in the caller's arrays or in new ones of the caller's package."""
+        if self.texts:
+            failed = self.failures.copy_to_host(stream=self.stream)
+            self.stream.synchronize()
+            for text, code in zip(self.texts, failed, strict=True):
+                if code:
+                    raise np.linalg.LinAlgError(f"{self.function}: {text}")
+        if self.foreign:
+            self.stream.synchronize()
+        return [
+            self._delivered(owner, result, shape)
+            for owner, result, shape in zip(self.owners, results, self.shaped, strict=True)
+        ]
+
+    def _delivered(self, owner, result, shape):
+        if self.out is not None:
+            if not _library(owner):
+                owner[...] = self._host(result).reshape(owner.shape)
+            return owner
+        if self.library == "":
+            copy = self._host(result)
+            return copy if shape else copy[0]
+        if self.library == "numba" and not shape:
+            return owner.reshape(())
+        return sys.modules["jax"].dlpack.from_dlpack(owner) if self.library == "jax" else owner
+
+    def _host(self, array):
+        """A copy in the host's memory."""
+        copy = array.copy_to_host(stream=self.stream)
+        self.stream.synchronize()
+        return copy
+
+
+def _entries(owner, shape):
+    """An array on the device as the kernels take it."""
+    if hasattr(owner, "copy_to_host"):
+        return owner if shape else owner.reshape((1,))
+    return cuda.as_cuda_array(owner.reshape(shape or (1,)), sync=False)

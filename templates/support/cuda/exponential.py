@@ -1,0 +1,223 @@
+"""The exponential of jets, by scaling and squaring with a Padé approximant (Higham 2005).
+
+How often each matrix of a stack is halved is found on the device.
+"""
+
+# mypy: allow-untyped-defs
+
+import math
+
+import numpy as np
+from numba import cuda
+
+from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
+from derivatrix.templates.support.cuda.blas import gemm
+from derivatrix.templates.support.cuda.blocks import entries
+from derivatrix.templates.support.cuda.jets import (
+    empty_jet,
+    jet_combine,
+    jet_divide,
+    jet_multiply,
+    jet_scaled,
+    jets,
+    last_entries,
+)
+from derivatrix.templates.support.cuda.norms import largest_column, largest_size
+
+PADE_BOUND = 4.74
+"""The norm up to which the approximant of degree 13 suffices for derivatives too (Al-Mohy and
+Higham 2009, "Computing the Fréchet derivative of the matrix exponential")."""
+
+SQUARING_SIZE = 32
+"""The most rows of matrices that a block squares on its own, as often as it has to."""
+
+
+@kernel("float64[:, :, ::1], float64[:, ::1], float64, int32[::1]")
+def count_halvings(a, sums, bound, halvings):
+    """halvings[s] = how often a matrix is to be halved to get a norm of at most `bound`."""
+    for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
+        norm = largest_column(a[s], sums[s])
+        if cuda.threadIdx.x == 0:
+            halvings[s] = 0
+            if bound < norm < math.inf:
+                halvings[s] = math.ceil(math.log2(norm / bound))
+
+
+@device
+def log_norm_of_power(a, power, row, product):
+    """log2 of the 1-norm of abs(a) ** power, for all threads of a block."""
+    n = a.shape[0]
+    size = 0.0
+    cuda.syncthreads()
+    for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+        row[j] = 1.0
+    for _ in range(power):
+        cuda.syncthreads()
+        for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+            total = 0.0
+            for i in range(n):
+                total += row[i] * abs(a[i, j])
+            product[j] = total
+        cuda.syncthreads()
+        largest = largest_size(product, n)
+        for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+            row[j] = product[j] / largest if largest > 0 else 0.0
+        size += math.log2(largest) if largest > 0 else -math.inf
+    return size
+
+
+@kernel(
+    "float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], "
+    "float64[:, :, ::1], float64[:, :, ::1], int32[::1], int32[::1]"
+)
+def spare_halvings(a, fourth, sixth, eighth, tenth, work, halvings, spared):
+    """spared[s] = how many of its halvings a matrix can do without, for the approximant of degree
+    13; they are taken off. a: the halved matrix; then its powers; work (stack, 2, n).
+
+    What counts is how its powers grow, which is less than its norm says for a matrix far from
+    normal (Al-Mohy and Higham 2009, algorithm 6.1). The second bound, 2**-116.45 of what the power
+    27 is relative to the matrix, keeps rounding errors of the approximant small.
+    """
+    for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
+        sums, row = work[s, 0], work[s, 1]
+        first = max(
+            largest_column(fourth[s], sums) ** 0.25, largest_column(sixth[s], sums) ** (1 / 6)
+        )
+        second = max(
+            largest_column(eighth[s], sums) ** 0.125, largest_column(tenth[s], sums) ** 0.1
+        )
+        norm = largest_column(a[s], sums)
+        size = log_norm_of_power(a[s], 27, row, sums)
+        if cuda.threadIdx.x == 0:
+            growth = min(first, second)
+            count = halvings[s]
+            if growth * 2.0**count > PADE_BOUND:
+                count = math.floor(math.log2(PADE_BOUND / growth))
+            count = max(0, min(count, halvings[s]))
+            while count > 0 and size - math.log2(norm) + 26 * count > 116.45 - 53:
+                count -= 1
+            spared[s] = count
+            halvings[s] -= count
+        cuda.syncthreads()
+
+
+@kernel("float64[:, :, :, ::1], float64[:, :, :, ::1], int32[::1]")
+def square_often(x, other, times):
+    """Square the jets x (2**k, stack, n, n) times[s] times; `other` is overwritten."""
+    count, stack, n, _ = x.shape
+    for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
+        for time in range(times[s]):
+            for task in range(cuda.threadIdx.x, count * n * n, cuda.blockDim.x):
+                mask, entry = task // (n * n), task % (n * n)
+                i, j = entry // n, entry % n
+                total = 0.0
+                part = mask
+                while part >= 0:
+                    for k in range(n):
+                        if time % 2 == 0:
+                            total += x[part, s, i, k] * x[mask ^ part, s, k, j]
+                        else:
+                            total += other[part, s, i, k] * other[mask ^ part, s, k, j]
+                    part = (part - 1) & mask if part > 0 else -1
+                if time % 2 == 0:
+                    other[mask, s, i, j] = total
+                else:
+                    x[mask, s, i, j] = total
+            cuda.syncthreads()
+        if times[s] % 2 == 1:
+            for task in range(cuda.threadIdx.x, count * n * n, cuda.blockDim.x):
+                mask, entry = task // (n * n), task % (n * n)
+                x[mask, s, entry // n, entry % n] = other[mask, s, entry // n, entry % n]
+
+
+@kernel("float64[:, :, ::1], int32[::1], int64, float64[:, :, ::1]")
+def keep_where_more(a, times, done, out):
+    """out[s] = a[s] where times[s] is more than `done`."""
+    stack, n, _ = out.shape
+    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
+        s, entry = place // (n * n), place % (n * n)
+        if times[s] > done:
+            out[s, entry // n, entry % n] = a[s, entry // n, entry % n]
+
+
+def fetched(run, array):
+    """An array of the device as NumPy's; the host waits for it."""
+    result = array.copy_to_host(stream=run.stream)
+    run.stream.synchronize()
+    return result
+
+
+def jet_squarings(run, block, times):
+    """Square the jets of `block` (2**k, stack, n, n) in place, each as often as `times` says. For
+    matrices beyond small sizes the host has to know how often at most."""
+    count, stack, n, _ = block.shape
+    if n <= SQUARING_SIZE:
+        threads = power_of_two(count * n * n, THREADS)
+        run.launch(square_often, stack, threads, block, run.empty(block.shape, np.float64), times)
+        return
+    x = [run.part(block, entry) for entry in range(count)]
+    square = empty_jet(run, x)
+    for done in range(int(fetched(run, times).max(initial=0))):
+        jet_multiply(run, x, x, square)
+        for entry, target in zip(square, x, strict=True):
+            run.launch(keep_where_more, *entries(entry.size), entry, times, done, target)
+
+
+def halved(run, x):
+    """A jet halved so often that the approximant suffices, its powers 2, 4 and 6, and how often
+    each matrix was."""
+    stack, n, _ = x[0].shape
+    halvings, spared = run.empty((stack,), np.int32), run.empty((stack,), np.int32)
+    work = run.empty((stack, 2, n), np.float64)
+    threads = power_of_two(n, THREADS)
+    sums = run.empty((stack, n), np.float64)
+    run.launch(count_halvings, stack, threads, x[0], sums, PADE_BOUND, halvings)
+    small = jet_scaled(run, x, halvings, -1)
+    second = jet_multiply(run, small, small)
+    fourth = jet_multiply(run, second, second)
+    sixth = jet_multiply(run, fourth, second)
+    eighth, tenth = run.empty(x[0].shape, np.float64), run.empty(x[0].shape, np.float64)
+    gemm(run, 1.0, fourth[0], False, fourth[0], False, 0.0, eighth)
+    gemm(run, 1.0, fourth[0], False, sixth[0], False, 0.0, tenth)
+    powers = small[0], fourth[0], sixth[0], eighth, tenth
+    run.launch(spare_halvings, stack, threads, *powers, work, halvings, spared)
+    parts = (small, 1), (second, 2), (fourth, 4), (sixth, 6)
+    return [jet_scaled(run, part, spared, power) for part, power in parts], halvings
+
+
+def pade_weights():
+    """The coefficients of the numerator of the approximant of degree 13."""
+    weights = [1.0]
+    for j in range(1, 14):
+        weights.append(weights[-1] * (14 - j) / (j * (27 - j)))
+    return weights
+
+
+def jet_expm(run, x):
+    """The exponential of a jet."""
+    stack, n, _ = x[0].shape
+    (small, second, fourth, sixth), halvings = halved(run, x)
+    weights = pade_weights()
+    sums = []
+    for odd in range(2):
+        w = weights[odd::2]
+        high = jet_combine(run, 0.0, [(w[4], second), (w[5], fourth), (w[6], sixth)])
+        product = jet_multiply(run, sixth, high)
+        low = [(w[1], second), (w[2], fourth), (w[3], sixth), (1.0, product)]
+        sums.append(jet_combine(run, w[0], low))
+    even, odd = sums
+    uneven = jet_multiply(run, small, odd)
+    block = run.empty((len(x), stack, n, n), np.float64)
+    result = [run.part(block, entry) for entry in range(len(x))]
+    jet_combine(run, 0.0, [(1.0, even), (1.0, uneven)], result)
+    below = jet_combine(run, 0.0, [(1.0, even), (-1.0, uneven)])
+    jet_divide(run, result, below)
+    jet_squarings(run, block, halvings)
+    return result
+
+
+def expm(run, *arrays):
+    """out (stack, n, n) = the k-th derivative of the exponential at A, for arrays A, E_1, ...
+    E_k, out."""
+    double = run.in_double()
+    last_entries(double, jet_expm(double, jets(double, arrays[:-1])), 0, 0, arrays[-1])

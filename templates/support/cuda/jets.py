@@ -1,0 +1,182 @@
+"""Functions of a matrix together with their Fréchet derivatives, by arithmetic on jets.
+
+A jet of a stack of matrices is a list of 2**k arrays (stack, n, n) or None for zero: entry number
+S, a bit mask, is the coefficient of the product of the e_i with i in S, where e_i e_i = 0. For f of
+the jet A + e_1 E_1 + ... + e_k E_k the last entry is the k-th Fréchet derivative of f at A in the
+directions E_1 ... E_k (Mathias 1996, Higham and Relton 2014). Jets are float64, and so is the
+`run` that works on them.
+"""
+
+# mypy: allow-untyped-defs
+
+import math
+
+import numpy as np
+from numba import cuda
+
+from derivatrix.templates.support.cuda.base import kernel
+from derivatrix.templates.support.cuda.blas import gemm
+from derivatrix.templates.support.cuda.blocks import entries
+from derivatrix.templates.support.cuda.lu import lu_factor, lu_invertible, lu_solve_rows
+
+
+@kernel("real[:, :, ::1], float64[:, :, ::1]")
+def widen(a, out):
+    """out = a, in double precision."""
+    stack, rows, columns = a.shape
+    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
+        s, entry = place // (rows * columns), place % (rows * columns)
+        out[s, entry // columns, entry % columns] = a[s, entry // columns, entry % columns]
+
+
+@kernel("float64[:, :, ::1], int64, int64, real[:, :, ::1]")
+def part_of(a, top, left, out):
+    """out = what is from row `top` and column `left` on in each matrix."""
+    stack, rows, columns = out.shape
+    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
+        s, entry = place // (rows * columns), place % (rows * columns)
+        i, j = entry // columns, entry % columns
+        out[s, i, j] = a[s, top + i, left + j]
+
+
+@kernel(
+    "float64, float64, float64[:, :, ::1], float64, float64[:, :, ::1], float64, "
+    "float64[:, :, ::1], float64, float64[:, :, ::1], float64[:, :, ::1]"
+)
+def combine_four(diagonal, p, a, q, b, r, c, t, d, out):
+    """out = diagonal I + p a + q b + r c + t d, less what has the weight zero."""
+    stack, n, _ = out.shape
+    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
+        s, entry = place // (n * n), place % (n * n)
+        i, j = entry // n, entry % n
+        total = diagonal if i == j else 0.0
+        if p != 0:
+            total += p * a[s, i, j]
+        if q != 0:
+            total += q * b[s, i, j]
+        if r != 0:
+            total += r * c[s, i, j]
+        if t != 0:
+            total += t * d[s, i, j]
+        out[s, i, j] = total
+
+
+@kernel("float64[:, :, ::1], int32[::1], int64, float64[:, :, ::1]")
+def scale_by_powers(a, exponents, multiple, out):
+    """out[s] = a[s] 2**(multiple * exponents[s])."""
+    stack, n, _ = out.shape
+    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
+        s, entry = place // (n * n), place % (n * n)
+        i, j = entry // n, entry % n
+        out[s, i, j] = math.ldexp(a[s, i, j], multiple * exponents[s])
+
+
+def widened(run, a):
+    """An array in double precision: itself, or a copy."""
+    if a.dtype == np.float64:
+        return a
+    wide = run.empty(a.shape, np.float64)
+    run.launch(widen, *entries(a.size), a, wide)
+    return wide
+
+
+@kernel("float64[:, :, ::1]")
+def set_zero(out):
+    """out = 0."""
+    stack, rows, columns = out.shape
+    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
+        s, entry = place // (rows * columns), place % (rows * columns)
+        out[s, entry // columns, entry % columns] = 0.0
+
+
+def zeros(run, shape):
+    """An array of zeros, its shape (stack, rows, columns)."""
+    result = run.empty(shape)
+    run.launch(set_zero, *entries(result.size), result)
+    return result
+
+
+def jets(run, arrays):
+    """The jet of A, E_1, ... E_k, all (stack, n, n)."""
+    jet = [widened(run, arrays[0])]
+    for array in arrays[1:]:
+        jet = [*jet, widened(run, array), *([None] * (len(jet) - 1))]
+    return jet
+
+
+def empty_jet(run, jet):
+    """Arrays for the entries of a jet like this one."""
+    return [run.empty(jet[0].shape, np.float64) for _ in jet]
+
+
+def jet_combine(run, diagonal, terms, out=None):
+    """diagonal I + the sum of weight * jet for at most four pairs (weight, jet), in new arrays or
+    those of the jet `out`."""
+    result: list = []
+    for entry, _ in enumerate(terms[0][1]):
+        present = [(weight, jet[entry]) for weight, jet in terms if jet[entry] is not None]
+        if not present:
+            result.append(None)
+            continue
+        target = run.empty(present[0][1].shape, np.float64) if out is None else out[entry]
+        filled = [*present, *([(0.0, present[0][1])] * (4 - len(present)))]
+        numbers = [value for pair in filled for value in pair]
+        first = 0.0 if entry else diagonal
+        run.launch(combine_four, *entries(target.size), first, *numbers, target)
+        result.append(target)
+    return result
+
+
+def jet_scaled(run, x, exponents, multiple):
+    """x 2**(multiple * exponents), exponents (stack,) int32, in new arrays."""
+    result = []
+    for entry in x:
+        if entry is not None:
+            scaled = run.empty(entry.shape, np.float64)
+            run.launch(scale_by_powers, *entries(entry.size), entry, exponents, multiple, scaled)
+            entry = scaled
+        result.append(entry)
+    return result
+
+
+def subsets(mask):
+    """All subsets of a bit mask, itself first."""
+    part = mask
+    while part > 0:
+        yield part
+        part = (part - 1) & mask
+    yield 0
+
+
+def jet_multiply(run, x, y, out=None):
+    """The product of two jets, in new arrays or those of the jet `out`."""
+    result = []
+    for mask in range(len(x)):
+        pairs = [(x[part], y[mask ^ part]) for part in subsets(mask)]
+        pairs = [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
+        target = None
+        for number, (left, right) in enumerate(pairs):
+            if number == 0:
+                target = run.empty(left.shape, np.float64) if out is None else out[mask]
+            gemm(run, 1.0, left, False, right, False, float(number > 0), target)
+        result.append(target)
+    return result
+
+
+def jet_divide(run, y, x, failure=None):
+    """Replace y by y inv(x), and x[0] by its factors; y has all its entries. It fails where x has
+    no inverse, if that is looked at."""
+    pivots = run.empty(x[0].shape[:2], np.int32)
+    lu_factor(run, x[0], pivots)
+    if failure is not None:
+        lu_invertible(run, x[0], failure)
+    for mask in range(len(y)):
+        for part in subsets(mask):
+            if part > 0 and x[part] is not None:
+                gemm(run, -1.0, y[mask ^ part], False, x[part], False, 1.0, y[mask])
+        lu_solve_rows(run, x[0], pivots, y[mask], True)
+
+
+def last_entries(run, jet, top, left, out):
+    """out (stack, n, n) = what is from row `top` and column `left` on in the last entry."""
+    run.launch(part_of, *entries(out.size), jet[-1], top, left, out)

@@ -1,0 +1,223 @@
+"""cuBLAS and cuSOLVER through CuPy: each routine once, for stacks of row-major matrices.
+
+They have columns where we have rows, so they see every matrix transposed.
+"""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+from numba import cuda
+
+from derivatrix.templates.support.cuda.base import _cupy, imported, kernel
+from derivatrix.templates.support.cuda.blocks import SMALL, entries
+from derivatrix.templates.support.cuda.copies import copy_stack
+
+_cublas = imported("cupy.cuda", "cublas")  # as an attribute: CuPy finds the library for that
+_cusolver = imported("cupy.cuda", "cusolver")
+BATCHED = 256
+"""Stacks of matrices of no more rows are left to the batched routines."""
+
+
+def has_library(n):
+    """Whether matrices of this size are left to the libraries."""
+    return n > SMALL and _cublas is not None and _cusolver is not None
+
+
+def on_stream(run):
+    """CuPy's context in which work goes to the stream of a run."""
+    return _cupy.cuda.Stream.from_external(run.stream)
+
+
+def matrix_shape(array):
+    """Rows and columns of a matrix, or of each of a stack."""
+    return tuple(array.shape)[-2:]
+
+
+def address(array):
+    """Where the entries of an array begin."""
+    return array.__cuda_array_interface__["data"][0]
+
+
+def addresses(array):
+    """CuPy array of where each matrix of a stack begins."""
+    step = array.size // array.shape[0] * array.dtype.itemsize
+    start = address(array)
+    return _cupy.arange(start, start + step * array.shape[0], step, dtype=np.uintp)
+
+
+def routine_of(library, run, name):
+    """The routine for the precision of a run."""
+    return getattr(library, ("s" if run.dtype == np.float32 else "d") + name)
+
+
+def gemm_by_library(run, alpha, left, left_transposed, right, right_transposed, beta, target):
+    """`gemm` of factors that have 2 axes, or 3 for a stack."""
+    rows, columns = matrix_shape(target)
+    inner = matrix_shape(left)[0 if left_transposed else 1]
+    stack = target.shape[0] if target.ndim == 3 else 1
+    numbers = np.array([alpha, beta], run.dtype)
+    alpha_at = numbers.ctypes.data
+    steps = [array.shape[1] * array.shape[2] if array.ndim == 3 else 0 for array in (left, right)]
+    multiply = routine_of(_cublas, run, "gemmStridedBatched")
+    with on_stream(run):
+        multiply(
+            _cupy.cuda.device.get_cublas_handle(),
+            int(right_transposed),
+            int(left_transposed),
+            columns,
+            rows,
+            inner,
+            alpha_at,
+            address(right),
+            matrix_shape(right)[1],
+            steps[1],
+            address(left),
+            matrix_shape(left)[1],
+            steps[0],
+            alpha_at + numbers.itemsize,
+            address(target),
+            columns,
+            rows * columns,
+            stack,
+        )
+
+
+def triangular_by_library(run, a, b, by_rows, lower, transposed):
+    """Replace each row of `b` (stack, rows, n), or each column of `b` (stack, n, columns), by the
+    solution of equations with the triangles of `a` (stack, n, n)."""
+    stack, n, _ = a.shape
+    count = b.shape[1] if by_rows else b.shape[2]
+    if b.size == 0:
+        return
+    one = np.ones(1, run.dtype)
+    sizes = (n, count) if by_rows else (count, n)
+    side = _cublas.CUBLAS_SIDE_LEFT if by_rows else _cublas.CUBLAS_SIDE_RIGHT
+    fill = _cublas.CUBLAS_FILL_MODE_UPPER if lower else _cublas.CUBLAS_FILL_MODE_LOWER
+    turned = int(bool(transposed) != bool(by_rows))
+    settings = (side, fill, turned, _cublas.CUBLAS_DIAG_NON_UNIT, *sizes, one.ctypes.data)
+    with on_stream(run):
+        handle = _cupy.cuda.device.get_cublas_handle()
+        if stack == 1:
+            solve = routine_of(_cublas, run, "trsm")
+            solve(handle, *settings, address(a), n, address(b), sizes[0])
+        else:
+            solve = routine_of(_cublas, run, "trsmBatched")
+            matrices, sides = addresses(a), addresses(b)
+            solve(handle, *settings, matrices.data.ptr, n, sides.data.ptr, sizes[0], stack)
+
+
+def lu_by_library(run, lu, pivots):
+    """Factor each matrix of `lu` (stack, n, n) in place, `pivots` (stack, n)."""
+    stack, n = pivots.shape
+    if stack == 0:
+        return
+    with on_stream(run):
+        info = _cupy.empty(stack, np.int32)
+        if stack > 1 and n <= BATCHED:
+            factor = routine_of(_cublas, run, "getrfBatched")
+            matrices = addresses(lu)
+            handle = _cupy.cuda.device.get_cublas_handle()
+            factor(handle, n, matrices.data.ptr, n, address(pivots), info.data.ptr, stack)
+            return
+        handle = _cupy.cuda.device.get_cusolver_handle()
+        place, step = address(lu), n * n * lu.dtype.itemsize
+        work = _cupy.empty(
+            routine_of(_cusolver, run, "getrf_bufferSize")(handle, n, n, place, n), run.dtype
+        )
+        factor = routine_of(_cusolver, run, "getrf")
+        for s in range(stack):
+            exchanges = address(pivots) + s * n * pivots.dtype.itemsize
+            factor(handle, n, n, place + s * step, n, work.data.ptr, exchanges, info.data.ptr)
+
+
+def lu_rows_by_library(run, lu, pivots, b, transposed):
+    """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
+    stack, rows, n = b.shape
+    if b.size == 0:
+        return
+    turned = int(not transposed)
+    with on_stream(run):
+        if stack == 1:
+            info = _cupy.empty(1, np.int32)
+            solve = routine_of(_cusolver, run, "getrs")
+            handle = _cupy.cuda.device.get_cusolver_handle()
+            factors = address(lu), n, address(pivots)
+            solve(handle, turned, n, rows, *factors, address(b), n, info.data.ptr)
+        else:
+            told = np.empty(1, np.int32)
+            solve = routine_of(_cublas, run, "getrsBatched")
+            handle = _cupy.cuda.device.get_cublas_handle()
+            matrices, sides = addresses(lu), addresses(b)
+            factors = matrices.data.ptr, n, address(pivots)
+            solve(handle, turned, n, rows, *factors, sides.data.ptr, n, told.ctypes.data, stack)
+
+
+def cholesky_by_library(run, lower, failure):
+    """Factor each matrix of `lower` (stack, n, n) in place; the rest of it is overwritten."""
+    stack, n, _ = lower.shape
+    if stack == 0:
+        return
+    fill = _cublas.CUBLAS_FILL_MODE_UPPER
+    info = run.empty((stack,), np.int32)
+    with on_stream(run):
+        handle = _cupy.cuda.device.get_cusolver_handle()
+        if stack > 1 and n <= BATCHED:
+            factor = routine_of(_cusolver, run, "potrfBatched")
+            matrices = addresses(lower)
+            factor(handle, fill, n, matrices.data.ptr, n, address(info), stack)
+        else:
+            place, step = address(lower), n * n * lower.dtype.itemsize
+            size = routine_of(_cusolver, run, "potrf_bufferSize")(handle, fill, n, place, n)
+            work = _cupy.empty(size, run.dtype)
+            factor = routine_of(_cusolver, run, "potrf")
+            for s in range(stack):
+                told = address(info) + s * info.dtype.itemsize
+                factor(handle, fill, n, place + s * step, n, work.data.ptr, size, told)
+    run.launch(note_failures, *entries(stack), info, run.failures, failure)
+
+
+def qr_by_library(run, columns, basis):
+    """Factor matrices (p, k) by Householder's method: `columns` (stack, k, p), their columns, get
+    the upper triangle as its own lower one, `basis` the columns of the orthogonal factor."""
+    stack, k, p = columns.shape
+    if stack == 0:
+        return
+    places = address(columns), address(basis)
+    step = k * p * columns.dtype.itemsize
+    with on_stream(run):
+        handle = _cupy.cuda.device.get_cusolver_handle()
+        info = _cupy.empty(1, np.int32)
+        factors = _cupy.empty((stack, k), run.dtype)
+        at, each = factors.data.ptr, k * factors.dtype.itemsize
+        sizes = (
+            routine_of(_cusolver, run, "geqrf_bufferSize")(handle, p, k, places[0], p),
+            routine_of(_cusolver, run, "orgqr_bufferSize")(handle, p, k, k, places[1], p, at),
+        )
+        work = _cupy.empty(max(sizes), run.dtype)
+        rest = work.data.ptr, max(sizes), info.data.ptr
+        factor = routine_of(_cusolver, run, "geqrf")
+        for s in range(stack):
+            factor(handle, p, k, places[0] + s * step, p, at + s * each, *rest)
+        copy_stack(run, columns, basis)
+        form = routine_of(_cusolver, run, "orgqr")
+        for s in range(stack):
+            form(handle, p, k, k, places[1] + s * step, p, at + s * each, *rest)
+
+
+def fail(run, failure):
+    """Note a failure that the shapes show."""
+    run.launch(set_failure, 1, 1, run.failures, failure)
+
+
+@kernel("int32[::1], int64")
+def set_failure(failures, failure):
+    """Note a failure."""
+    failures[failure] = 1
+
+
+@kernel("int32[::1], int32[::1], int64")
+def note_failures(info, failures, failure):
+    """Note what a routine told about a stack of matrices."""
+    for s in range(cuda.grid(1), len(info), cuda.gridsize(1)):
+        if info[s] != 0:
+            failures[failure] = 1

@@ -1,0 +1,93 @@
+"""Newton's method for equations whose residual and Jacobian are computed on the device.
+
+The host decides on steps, one equation after the other: it needs the residual for that anyway.
+"""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+from numba import cuda
+
+from derivatrix.templates.support.cuda.libraries import fail
+from derivatrix.templates.support.cuda.lu import lu_factor, lu_solve_rows
+
+HALVINGS = 30
+"""How often a step is halved that does not make the residual smaller."""
+
+
+def newton(run, residual, jacobian, iterations, arguments, target, failure):
+    """target[s] = the root for arguments[0][s], ..., from the start arguments[0][s], for each s;
+    nan where none is found, which fails the check `failure` if that is not -1."""
+    found = True
+    for s in range(target.shape[0]):
+        given = [argument[s] for argument in arguments]
+        solved = one_root(run, residual, jacobian, iterations, given, target[s])
+        found = found and solved
+    if failure >= 0 and not found:
+        fail(run, failure)
+
+
+def one_root(run, residual, jacobian, iterations, given, target):
+    """The root for one index of the stacks. Whether it was found."""
+    shape = given[0].shape
+    start = given[0].copy_to_host(stream=run.stream) if shape else given[0]
+    run.stream.synchronize()
+    unknown = np.array(start, run.dtype).reshape(-1)
+    size = first = largest_residual(run, residual, given, unknown)
+    solved = size == 0
+    close = np.sqrt(np.finfo(run.dtype).eps)
+    for _ in range(iterations):
+        if solved:
+            break
+        step = newton_step(run, residual, jacobian, given, unknown)
+        if not np.isfinite(step).all():
+            break
+        scale = run.dtype.type(1)
+        for _ in range(HALVINGS):
+            point = unknown - scale * step
+            reached = largest_residual(run, residual, given, point)
+            if reached < size:
+                break
+            scale /= 2
+        if reached < size:
+            unknown, size = point, reached
+            solved = size == 0
+        else:
+            length = np.abs(unknown).max(initial=0)
+            solved = np.abs(step).max(initial=0) <= close * length or size <= close**2 * first
+            break
+    if not solved:
+        unknown[:] = np.nan
+    target.copy_to_device(unknown.reshape(target.shape), stream=run.stream)
+    run.stream.synchronize()
+    return bool(solved)
+
+
+def on_device(run, array):
+    """A vector of the host on the device."""
+    return cuda.to_device(array, stream=run.stream)
+
+
+def largest_residual(run, residual, given, unknown):
+    """The largest entry of the residual; nan if there is one."""
+    value = run.empty(unknown.shape)
+    residual(run, *given, on_device(run, unknown), value)
+    found = value.copy_to_host(stream=run.stream)
+    run.stream.synchronize()
+    return np.abs(found).max(initial=0)
+
+
+def newton_step(run, residual, jacobian, given, unknown):
+    """The solution of Jacobian times step = residual; not finite where there is none."""
+    count = unknown.size
+    point = on_device(run, unknown)
+    matrix = run.empty((1, count, count))
+    pivots = run.empty((1, count), np.int32)
+    step = run.empty((1, 1, count))
+    residual(run, *given, point, step.reshape((count,)))
+    jacobian(run, *given, point, matrix.reshape((count, count)))
+    lu_factor(run, matrix, pivots)
+    lu_solve_rows(run, matrix, pivots, step, False)
+    found = step.copy_to_host(stream=run.stream).reshape(count)
+    run.stream.synchronize()
+    return found

@@ -1,0 +1,144 @@
+"""How many threads work at a kernel, and what those do together that share a sum."""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+from numba import cuda
+
+from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
+
+BUSY = 1 << 17
+"""So many threads keep any device busy. Numbers of threads follow from sizes alone, so that results
+do not depend on the device."""
+
+
+@device
+def quotient(number, divisor):
+    """number // divisor of two numbers that are not negative and below 2**32. In 64 bits, or where
+    the compiler does not know the sign, a division takes several times as long."""
+    return np.int64(np.uint32(number) // np.uint32(divisor))
+
+
+@device
+def remainder(number, quotient, divisor):
+    """What is left of a division."""
+    return np.int64(np.uint32(number - quotient * divisor))
+
+
+@device
+def lane_sum(value, lanes, shared):
+    """The sum of `value` over each group of `lanes` threads, for all of them. Called by all threads
+    of a block; `shared`: an array of as many entries."""
+    thread = cuda.threadIdx.x
+    shared[thread] = value
+    cuda.syncthreads()
+    step = lanes // 2
+    while step > 0:
+        if thread % lanes < step:
+            shared[thread] += shared[thread + step]
+        cuda.syncthreads()
+        step //= 2
+    total = shared[thread - thread % lanes]
+    cuda.syncthreads()
+    return total
+
+
+@device
+def lane_maximum(value, lanes, shared):
+    """The largest `value` of each group of `lanes` threads, nan if one is; as `lane_sum`."""
+    thread = cuda.threadIdx.x
+    shared[thread] = value
+    cuda.syncthreads()
+    step = lanes // 2
+    while step > 0:
+        if thread % lanes < step:
+            other = shared[thread + step]
+            if other > shared[thread] or other != other:
+                shared[thread] = other
+        cuda.syncthreads()
+        step //= 2
+    largest = shared[thread - thread % lanes]
+    cuda.syncthreads()
+    return largest
+
+
+@kernel("real[::1]")
+def clear_entries(x):
+    """x = 0."""
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        x[i] = 0
+
+
+def clear(run, array):
+    """Set the entries of an array to zero."""
+    each(run, clear_entries, array.size, array.reshape(array.size))
+
+
+def each(run, kernel, points, *arguments):
+    """Launch a kernel with a thread for each of its points."""
+    each_tile(run, kernel, points, 128, *arguments)
+
+
+def require_number(count):
+    """Raise ValueError for more entries than kernels count."""
+    if count >= 1 << 32:
+        raise ValueError(
+            f"an array of {count} entries is computed at once; kernels for CUDA devices count to "
+            "4294967295: compute it in parts, or use the module for the target cpu"
+        )
+
+
+def each_tile(run, kernel, points, most, *arguments):
+    """Launch a kernel with a thread for each of its points, at `most` so many threads a block."""
+    require_number(points)
+    threads = power_of_two(points, most)
+    run.launch(kernel, min(-(-points // threads), 1 << 20), threads, *arguments)
+
+
+def shares(points, terms, along):
+    """By how many threads of a block (a power of two) and how many blocks the terms of a sum are
+    shared, for so many sums. along: whether neighbours in memory are terms."""
+    lanes = 1
+    while (
+        lanes < THREADS
+        and 4 * lanes <= terms
+        and points * lanes < BUSY * (4 if along and lanes < 32 else 1)
+        and (along or points * lanes < BUSY // 64)
+    ):
+        lanes *= 2
+    blocks = min(BUSY // (points * lanes), terms // (16 * lanes), 1024) if points else 1
+    return lanes, max(blocks, 1)
+
+
+def sums(run, kernel, finish, points, terms, along, count, *arguments):
+    """Launch a kernel that makes `count` sums of so many terms at each point; where several blocks
+    share the terms, `finish` adds their parts."""
+    require_number(points)
+    require_number(terms)
+    lanes, splits = shares(points, terms, along)
+    partial = run.empty((points * splits * count if splits > 1 else 0,))
+    _sums(run, kernel, points * splits, lanes, *arguments, lanes, splits, partial)
+    if splits > 1:
+        lanes = power_of_two(splits, THREADS)
+        _sums(run, finish, points, lanes, *arguments, lanes, splits, partial)
+
+
+def _sums(run, kernel, items, lanes, *arguments):
+    threads = max(lanes, power_of_two(items * lanes, THREADS))
+    blocks = -(-items * lanes // threads)
+    run.launch(kernel, min(blocks, 1 << 20), threads, *arguments)
+
+
+def row_by_row(points, terms):
+    """Whether so many rows of so many entries keep a device busy, each with threads of one block
+    only."""
+    return terms <= 8 * THREADS or points * THREADS >= BUSY
+
+
+def each_row(run, kernel, points, terms, *arguments):
+    """Launch a kernel with threads of a block for each row: one an entry in short rows, so that
+    neighbours read neighbouring entries, else one for four."""
+    require_number(points)
+    require_number(terms)
+    lanes = max(power_of_two(terms, 32), power_of_two((terms + 3) // 4, THREADS))
+    _sums(run, kernel, points, lanes, *arguments, lanes)

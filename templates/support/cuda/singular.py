@@ -1,0 +1,434 @@
+"""Singular values and vectors, and what is made of them: polar factor, nuclear norm.
+
+By Jacobi's method from one side (Hestenes 1958): the columns of the matrix, or its rows if these
+are fewer, are rotated two by two until they are orthogonal. Large matrices are cuSOLVER's.
+"""
+
+# mypy: allow-untyped-defs
+
+import math
+
+import numpy as np
+from numba import cuda
+
+from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
+from derivatrix.templates.support.cuda.blas import gemm
+from derivatrix.templates.support.cuda.blocks import SMALL, STEP, blocks_for, entries, larger
+from derivatrix.templates.support.cuda.jacobi import (
+    LEADING,
+    SWEEPS,
+    precision_of,
+    rotation_tangent,
+    round_pair,
+)
+from derivatrix.templates.support.cuda.libraries import has_library
+from derivatrix.templates.support.cuda.norms import largest_size
+from derivatrix.templates.support.cuda.spectral import singular_by_library
+
+FEW_MATRICES = 16
+PAIR_LANES = 8
+"""The threads that share a pair of columns."""
+
+
+@device
+def partial_products(x, y, lane, sums, place):
+    """Write to `sums` the part of a thread in the products x x, y y and x y of two vectors."""
+    a = x.dtype.type(0)
+    b = x.dtype.type(0)
+    c = x.dtype.type(0)
+    for i in range(lane, x.shape[0], PAIR_LANES):
+        a += x[i] * x[i]
+        b += y[i] * y[i]
+        c += x[i] * y[i]
+    sums[0, place] = a
+    sums[1, place] = b
+    sums[2, place] = c
+
+
+@device
+def rotate_vectors(x, y, cosine, sine, lane):
+    """Rotate a thread's part of two vectors."""
+    for i in range(lane, x.shape[0], PAIR_LANES):
+        a, b = x[i], y[i]
+        x[i] = cosine * a - sine * b
+        y[i] = sine * a + cosine * b
+
+
+@device
+def orthogonalise_pair(w, basis, wanted, first, second, lane, sums, precision, least):
+    """Rotate two rows of w, of which the threads of the pair have found products, so that they
+    are orthogonal; whether they were not."""
+    one = w.dtype.type(1)
+    start = cuda.threadIdx.x - lane
+    a = w.dtype.type(0)
+    b = w.dtype.type(0)
+    c = w.dtype.type(0)
+    for place in range(start, start + PAIR_LANES):
+        a += sums[0, place]
+        b += sums[1, place]
+        c += sums[2, place]
+    if not (a > least and b > least and abs(c) > precision * math.sqrt(a) * math.sqrt(b)):
+        return 0
+    tangent = rotation_tangent(b - a, c + c)
+    cosine = one / math.sqrt(one + tangent * tangent)
+    sine = tangent * cosine
+    rotate_vectors(w[first], w[second], cosine, sine, lane)
+    if wanted:
+        rotate_vectors(basis[first], basis[second], cosine, sine, lane)
+    return 1
+
+
+@device
+def orthogonalise_rows(w, basis, wanted, sums, precision, least):
+    """Rotate the rows of w two by two until they are orthogonal, those shorter than the root of
+    `least` aside, and the rows of `basis` with them if `wanted`. Whether the iteration converges.
+
+    sums: in shared memory, 3 numbers for each thread of the block.
+    """
+    count = w.shape[0]
+    half = (count + 1) // 2
+    lane, group = cuda.threadIdx.x % PAIR_LANES, cuda.threadIdx.x // PAIR_LANES
+    groups = cuda.blockDim.x // PAIR_LANES
+    sweep = 0
+    going = 1
+    while going > 0 and sweep < SWEEPS:
+        sweep += 1
+        found = 0
+        for turn in range(2 * half - 1):
+            for start in range(0, half, groups):
+                pair = min(start + group, half - 1)
+                first, second = round_pair(turn, pair, 2 * half)
+                active = start + group < half and second < count
+                if active:
+                    partial_products(w[first], w[second], lane, sums, cuda.threadIdx.x)
+                cuda.syncthreads()
+                if active:
+                    found |= orthogonalise_pair(
+                        w, basis, wanted, first, second, lane, sums, precision, least
+                    )
+                cuda.syncthreads()
+        going = cuda.syncthreads_or(found)
+    return going == 0
+
+
+@device
+def add_orthonormal_row(w, row):
+    """Make a row of w, which is zero, one of length 1 that is orthogonal to all others, which are
+    orthonormal or zero: what is left of the unit vector that is farthest from them."""
+    count, size = w.shape
+    chosen = 0
+    fewest = math.inf
+    for i in range(size):
+        total = 0.0
+        for j in range(count):
+            total += w[j, i] * w[j, i]
+        if total < fewest:
+            fewest = total
+            chosen = i
+    w[row, chosen] = 1
+    for _ in range(2):
+        for j in range(count):
+            if j != row:
+                product = w.dtype.type(0)
+                for i in range(size):
+                    product += w[j, i] * w[row, i]
+                for i in range(size):
+                    w[row, i] -= product * w[j, i]
+        total = w.dtype.type(0)
+        for i in range(size):
+            total += w[row, i] * w[row, i]
+        for i in range(size):
+            w[row, i] /= math.sqrt(total)
+
+
+@device
+def begin_rows(a, usable, factor, w, basis, wanted):
+    """w = the columns of a * factor, or its rows if these are fewer, or zero if that is not
+    `usable`; basis = the identity if
+    `wanted`."""
+    rows, columns = a.shape
+    count, size = w.shape
+    for task in range(cuda.threadIdx.x, count * size, cuda.blockDim.x):
+        j, i = task // size, task % size
+        w[j, i] = 0
+        if usable:
+            w[j, i] = factor * (a[i, j] if rows >= columns else a[j, i])
+    if wanted:
+        for task in range(cuda.threadIdx.x, count * count, cuda.blockDim.x):
+            j, i = task // count, task % count
+            basis[j, i] = 1 if i == j else 0
+
+
+@device
+def place_of(lengths, row):
+    """The place of a length among all, the largest first."""
+    place = 0
+    for i in range(len(lengths)):
+        if lengths[i] > lengths[row] or (lengths[i] == lengths[row] and i < row):
+            place += 1
+    return place
+
+
+@device
+def power_below(size):
+    """A power of two that, times `size`, is about 1; 1 for zero."""
+    _, exponent = math.frexp(size)
+    return math.ldexp(1.0, -min(max(exponent, -1000), 1000))
+
+
+@device
+def leading_sign(row):
+    """The sign of the first of the largest entries; those within rounding of each other count as
+    equally large."""
+    one = row.dtype.type(1)
+    largest = row.dtype.type(0)
+    for i in range(len(row)):
+        largest = max(largest, abs(row[i]))
+    least = row.dtype.type(LEADING) * largest
+    for i in range(len(row)):
+        if abs(row[i]) >= least:
+            return -one if row[i] < 0 else one
+    return one
+
+
+@device
+def finish_vectors(u_rows, v_rows, lengths, u, v):
+    """u, v = the left and right vectors as columns, ordered by their singular values."""
+    for j in range(cuda.threadIdx.x, len(lengths), cuda.blockDim.x):
+        place = place_of(lengths, j)
+        sign = leading_sign(u_rows[j])
+        for i in range(u.shape[0]):
+            u[i, place] = sign * u_rows[j, i]
+        for i in range(v.shape[0]):
+            v[i, place] = sign * v_rows[j, i]
+
+
+@device
+def normalise_rows(w, lengths, least):
+    """lengths[j] = the length of row j, by which it is divided; rows of no more than `least`
+    become zero."""
+    for j in range(cuda.threadIdx.x, w.shape[0], cuda.blockDim.x):
+        total = w.dtype.type(0)
+        for i in range(w.shape[1]):
+            total += w[j, i] * w[j, i]
+        length = math.sqrt(total)
+        lengths[j] = length
+        for i in range(w.shape[1]):
+            w[j, i] = w[j, i] / length if length > least else 0
+
+
+@device
+def decompose(a, u, s, v, w, basis, lengths, sums, wanted, precision, least):
+    """The singular values s of a matrix and, if `wanted`, its vectors u, v as columns, by the
+    threads of a block. Whether entries are finite and the iteration converges."""
+    rows, columns = a.shape
+    count = w.shape[0]
+    for j in range(cuda.threadIdx.x, count, cuda.blockDim.x):
+        largest = a.dtype.type(0)
+        for i in range(w.shape[1]):
+            largest = larger(abs(a[i, j] if rows >= columns else a[j, i]), largest)
+        lengths[j] = largest
+    cuda.syncthreads()
+    largest = largest_size(lengths, count)
+    usable = largest < math.inf
+    factor = power_below(largest) if usable and largest > 0 else 0.0
+    begin_rows(a, usable, factor, w, basis, wanted)
+    cuda.syncthreads()
+    done = orthogonalise_rows(w, basis, wanted, sums, precision, least)
+    normalise_rows(w, lengths, math.sqrt(least))
+    cuda.syncthreads()
+    for j in range(cuda.threadIdx.x, count, cuda.blockDim.x):
+        s[place_of(lengths, j)] = lengths[j] / factor if factor > 0 else 0
+    if wanted:
+        if cuda.threadIdx.x == 0:
+            for j in range(count):
+                if not lengths[j] > math.sqrt(least):
+                    add_orthonormal_row(w, j)
+        cuda.syncthreads()
+        if rows >= columns:
+            finish_vectors(w, basis, lengths, u, v)
+        else:
+            finish_vectors(basis, w, lengths, u, v)
+    cuda.syncthreads()
+    return done and usable
+
+
+@kernel(
+    "real[:, :, ::1], real[:, :, ::1], real[:, ::1], real[:, :, ::1], int64, float64, float64, "
+    "int32[::1], int64"
+)
+def small_singular(a, u, s, v, wanted, precision, least, failures, failure):
+    """s (stack, k) and, if `wanted`, u (stack, p, k) and v (stack, q, k) of matrices of SMALL rows
+    and columns at most, by a block for each."""
+    w_tile = cuda.shared.array((SMALL, STEP), s.dtype)
+    basis_tile = cuda.shared.array((SMALL, STEP), s.dtype)
+    lengths = cuda.shared.array(SMALL, s.dtype)
+    sums = cuda.shared.array((3, THREADS), s.dtype)
+    stack, p, q = a.shape
+    count = min(p, q)
+    w = w_tile[:count, : max(p, q)]
+    basis = basis_tile[:count, :count]
+    for place in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
+        t = place if wanted else 0
+        fine = decompose(
+            a[place],
+            u[t],
+            s[place],
+            v[t],
+            w,
+            basis,
+            lengths[:count],
+            sums,
+            wanted,
+            precision,
+            least,
+        )
+        if cuda.threadIdx.x == 0 and not fine:
+            failures[failure] = 1
+
+
+@kernel(
+    "real[:, :, ::1], real[:, :, ::1], real[:, ::1], real[:, :, ::1], real[:, :, ::1], "
+    "real[:, :, ::1], real[:, ::1], int64, float64, float64, int32[::1], int64"
+)
+def large_singular(a, u, s, v, w, basis, lengths, wanted, precision, least, failures, failure):
+    """As `small_singular`, with a workspace w (stack, k, max(p, q)), basis (stack, k, k) if
+    `wanted`, and lengths (stack, k)."""
+    sums = cuda.shared.array((3, THREADS), s.dtype)
+    for place in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
+        t = place if wanted else 0
+        fine = decompose(
+            a[place],
+            u[t],
+            s[place],
+            v[t],
+            w[place],
+            basis[t],
+            lengths[place],
+            sums,
+            wanted,
+            precision,
+            least,
+        )
+        if cuda.threadIdx.x == 0 and not fine:
+            failures[failure] = 1
+
+
+def jacobi_singular(run, a, u, s, v, wanted, failure):
+    """Launch Jacobi's method."""
+    stack, p, q = a.shape
+    k, size = min(p, q), max(p, q)
+    blocks = blocks_for(stack, 1) if k > 0 else 0
+    threads = max(power_of_two((k + 1) // 2 * PAIR_LANES, THREADS), PAIR_LANES)
+    precision = precision_of(s.dtype)
+    least = float(np.finfo(s.dtype).tiny) / precision
+    last = wanted, precision * math.sqrt(size), least, run.failures, failure
+    if size <= SMALL:
+        run.launch(small_singular, blocks, threads, a, u, s, v, *last)
+        return
+    work = run.empty((stack, k, size)), run.empty((stack if wanted else 1, k, k))
+    lengths = run.empty((stack, k))
+    run.launch(large_singular, blocks, threads, a, u, s, v, *work, lengths, *last)
+
+
+def is_library_faster(a):
+    """Whether cuSOLVER takes a stack: it has to take large matrices one by one."""
+    return a.shape[0] <= FEW_MATRICES and has_library(max(a.shape[1:]))
+
+
+def singular_vectors(run, a, u, s, v, failure):
+    """u (stack, p, k), s (stack, k), v (stack, q, k): A = U diag(s) V', descending, of each
+    column of U the first of the largest entries positive. It fails where an entry is not finite,
+    or the iteration does not converge."""
+    if is_library_faster(a):
+        singular_by_library(run, a, u, s, v, failure)
+    else:
+        jacobi_singular(run, a, u, s, v, 1, failure)
+
+
+def singular_values(run, a, s, failure):
+    """s (stack, k), descending. It fails as `singular_vectors`."""
+    if is_library_faster(a):
+        singular_by_library(run, a, None, s, None, failure)
+    else:
+        none = run.empty((1, 1, 1))
+        jacobi_singular(run, a, none, s, none, 0, failure)
+
+
+@kernel("real[:, ::1], real[::1]")
+def sum_rows(s, out):
+    """out (stack,) = the sum of each row."""
+    for place in range(cuda.grid(1), len(out), cuda.gridsize(1)):
+        total = out.dtype.type(0)
+        for i in range(s.shape[1]):
+            total += s[place, i]
+        out[place] = total
+
+
+def nuclear_norm(run, a, out, failure):
+    """out (stack,) = the sum of the singular values. It fails as `singular_vectors`."""
+    stack, p, q = a.shape
+    s = run.empty((stack, min(p, q)))
+    singular_values(run, a, s, failure)
+    run.launch(sum_rows, *entries(stack), s, out)
+
+
+def decomposition(run, a, failure):
+    """New arrays u, s, v of `singular_vectors`."""
+    stack, p, q = a.shape
+    k = min(p, q)
+    u, s, v = run.empty((stack, p, k)), run.empty((stack, k)), run.empty((stack, q, k))
+    singular_vectors(run, a, u, s, v, failure)
+    return u, s, v
+
+
+def polar_factor(run, a, out, failure):
+    """out (stack, p, q) = U V' for A = U diag(s) V'. It fails as `singular_vectors`."""
+    u, _, v = decomposition(run, a, failure)
+    gemm(run, 1.0, u, False, v, True, 0.0, out)
+
+
+@kernel(
+    "real[:, ::1], real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], float64, int32[::1], int64"
+)
+def divide_by_sums(s, left, right, inner, small, failures, failure):
+    """Divide row i of left (stack, k, q) and column i of right (stack, p, k) by s[i], and entry
+    i, j of inner (stack, k, k) by s[i] + s[j]. It fails where an s is zero up to rounding."""
+    stack, k = s.shape
+    for place in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
+        if cuda.threadIdx.x == 0 and not s[place, k - 1] > small * s[place, 0]:
+            failures[failure] = 1
+        for i in range(k):
+            size = s[place, i]
+            for j in range(cuda.threadIdx.x, left.shape[2], cuda.blockDim.x):
+                left[place, i, j] /= size
+            for j in range(cuda.threadIdx.x, right.shape[1], cuda.blockDim.x):
+                right[place, j, i] /= size
+            for j in range(cuda.threadIdx.x, k, cuda.blockDim.x):
+                inner[place, i, j] /= size + s[place, j]
+
+
+def solve_polar(run, a, c, out, failure):
+    """out (stack, p, q) = the Y with X W' Y + Y W' X = C, for X = `a` and its polar factor W. It
+    fails where X is not of full rank.
+
+    X = U diag(s) V' decouples the equation: s[i] + s[j] divides entry i, j of U' C V, and s what
+    of C is orthogonal to U or to V.
+    """
+    u, s, v = decomposition(run, a, failure)
+    (stack, p, k), q = u.shape, v.shape[1]
+    left, right = run.empty((stack, k, q)), run.empty((stack, p, k))
+    inner = run.empty((stack, k, k))
+    gemm(run, 1.0, u, True, c, False, 0.0, left)
+    gemm(run, 1.0, left, False, v, False, 0.0, inner)
+    gemm(run, 1.0, c, False, v, False, 0.0, right)
+    gemm(run, -1.0, u, False, inner, False, 1.0, right)
+    gemm(run, -1.0, inner, False, v, True, 1.0, left)
+    blocks = blocks_for(stack, 1) if k > 0 else 0
+    threads = power_of_two(max(p, q), THREADS)
+    small = 10 * k * precision_of(s.dtype)
+    sides = left, right, inner
+    run.launch(divide_by_sums, blocks, threads, s, *sides, small, run.failures, failure)
+    gemm(run, 1.0, inner, False, v, True, 1.0, left)
+    gemm(run, 1.0, u, False, left, False, 0.0, out)
+    gemm(run, 1.0, right, False, v, True, 1.0, out)

@@ -1,0 +1,84 @@
+"""Symmetric eigenvalues and singular values by cuSOLVER, through CuPy's functions."""
+
+# mypy: allow-untyped-defs
+
+import math
+
+from numba import cuda
+
+from derivatrix.templates.support.cuda.base import _cupy, kernel
+from derivatrix.templates.support.cuda.blocks import entries
+from derivatrix.templates.support.cuda.jacobi import column_sign
+from derivatrix.templates.support.cuda.libraries import BATCHED, on_stream
+
+
+@kernel("real[:, :, ::1], real[:, :, ::1], int32[::1], int64")
+def keep_finite(a, out, failures, failure):
+    """out = a; it fails where an entry is not finite, and is zero there: cuSOLVER may never return
+    from such matrices."""
+    stack, rows, columns = a.shape
+    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
+        s, entry = place // (rows * columns), place % (rows * columns)
+        value = a[s, entry // columns, entry % columns]
+        if not abs(value) < math.inf:
+            failures[failure] = 1
+            value = a.dtype.type(0)
+        out[s, entry // columns, entry % columns] = value
+
+
+@kernel("real[:, :, ::1], real[:, :, ::1], int64, int32[::1], int64")
+def sign_pairs(u, v, paired, failures, failure):
+    """Turn each column of u (stack, p, k), and that of v (stack, q, k) with it if `paired`, so that
+    the first of the largest entries in u is positive. It fails where one is nan."""
+    stack, rows, count = u.shape
+    for place in range(cuda.grid(1), stack * count, cuda.gridsize(1)):
+        s, j = place // count, place % count
+        sign = column_sign(u[s], rows, j)
+        for i in range(rows):
+            if u[s, i, j] != u[s, i, j]:
+                failures[failure] = 1
+            u[s, i, j] *= sign
+        if paired:
+            for i in range(v.shape[1]):
+                v[s, i, j] *= sign
+
+
+def finite_copy(run, a, failure):
+    """A new array of the same numbers, as CuPy's. It fails where one is not finite."""
+    usable = run.empty(a.shape)
+    run.launch(keep_finite, *entries(a.size), a, usable, run.failures, failure)
+    return _cupy.asarray(usable)
+
+
+def eigen_by_library(run, a, values, vectors, failure):
+    """`symmetric_eigen`; only values where `vectors` is None."""
+    stack, n = values.shape
+    if stack == 0:
+        return
+    with on_stream(run):
+        matrices = finite_copy(run, a, failure)
+        each = range(stack) if stack == 1 or n > BATCHED else [slice(None)]
+        for s in each:
+            if vectors is None:
+                _cupy.asarray(values)[s] = _cupy.linalg.eigvalsh(matrices[s])
+            else:
+                found = _cupy.linalg.eigh(matrices[s])
+                _cupy.asarray(values)[s], _cupy.asarray(vectors)[s] = found
+    if vectors is not None:
+        last = vectors, vectors, 0, run.failures, failure
+        run.launch(sign_pairs, *entries(stack * n), *last)
+
+
+def singular_by_library(run, a, u, s, v, failure):
+    """`singular_vectors`; only values where u and v are None."""
+    if s.size == 0:
+        return
+    with on_stream(run):
+        matrices = finite_copy(run, a, failure)
+        if u is None:
+            _cupy.asarray(s)[...] = _cupy.linalg.svd(matrices, compute_uv=False)
+            return
+        found = _cupy.linalg.svd(matrices, full_matrices=False)
+        _cupy.asarray(u)[...], _cupy.asarray(s)[...] = found[:2]
+        _cupy.asarray(v)[...] = found[2].swapaxes(1, 2)
+    run.launch(sign_pairs, *entries(s.size), u, v, 1, run.failures, failure)

@@ -1,0 +1,140 @@
+"""The sine, cosine and hyperbolic tangent of jets, through the exponential."""
+
+# mypy: allow-untyped-defs
+
+import numpy as np
+from numba import cuda
+
+from derivatrix.templates.support.cuda.base import THREADS, kernel, power_of_two
+from derivatrix.templates.support.cuda.blocks import entries
+from derivatrix.templates.support.cuda.exponential import (
+    count_halvings,
+    fetched,
+    jet_expm,
+    keep_where_more,
+)
+from derivatrix.templates.support.cuda.jets import (
+    jet_combine,
+    jet_divide,
+    jet_multiply,
+    jet_scaled,
+    jets,
+    last_entries,
+)
+from derivatrix.templates.support.cuda.norms import largest_column
+
+TANGENT_BOUND = 32.0
+"""The norm of a hyperbolic tangent beyond which a pole is close."""
+
+
+@kernel("float64[:, :, ::1], float64[:, :, ::1]")
+def rotation_argument(a, wide):
+    """wide (stack, 2 n, 2 n) = [[0, -A], [A, 0]]."""
+    stack, n, _ = a.shape
+    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
+        s, entry = place // (n * n), place % (n * n)
+        i, j = entry // n, entry % n
+        wide[s, i, j] = 0.0
+        wide[s, n + i, n + j] = 0.0
+        wide[s, i, n + j] = -a[s, i, j]
+        wide[s, n + i, j] = a[s, i, j]
+
+
+def rotations(run, x):
+    """The exponentials of the jets [[0, -A], [A, 0]], which are [[cos A, -sin A],
+    [sin A, cos A]]."""
+    stack, n, _ = x[0].shape
+    wide = []
+    for entry in x:
+        if entry is not None:
+            argument = run.empty((stack, 2 * n, 2 * n))
+            run.launch(rotation_argument, *entries(entry.size), entry, argument)
+            entry = argument
+        wide.append(entry)
+    return jet_expm(run, wide)
+
+
+def cosm(run, *arrays):
+    """out (stack, n, n) = the k-th derivative of the cosine at A, for arrays A, E_1, ... E_k,
+    out."""
+    double = run.in_double()
+    last_entries(double, rotations(double, jets(double, arrays[:-1])), 0, 0, arrays[-1])
+
+
+def sinm(run, *arrays):
+    """out (stack, n, n) = the k-th derivative of the sine at A, for arrays A, E_1, ... E_k,
+    out."""
+    double = run.in_double()
+    n = arrays[0].shape[1]
+    last_entries(double, rotations(double, jets(double, arrays[:-1])), n, 0, arrays[-1])
+
+
+NOTHING = 4000
+"""So many halvings leave nothing of a number."""
+
+
+@kernel(
+    "float64[:, :, ::1], float64[:, ::1], int32[::1], int64, int32[::1], int32[::1], int32[::1]"
+)
+def sort_doublings(a, sums, doublings, done, close, again, doubled):
+    """For matrices that have more doublings before them than `done`, close[s] = whether the norm
+    is that of a matrix close to a pole; again[s] = how often to halve the argument of the
+    exponential if so, and doubled[s] = 0 if not; both else leave nothing."""
+    for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
+        norm = largest_column(a[s], sums[s])
+        if cuda.threadIdx.x == 0:
+            more = doublings[s] > done
+            far = norm > TANGENT_BOUND
+            close[s] = 1 if more and far else 0
+            again[s] = doublings[s] - done - 1 if more and far else NOTHING
+            doubled[s] = 0 if more and not far else NOTHING
+
+
+def jet_ratio(run, y, failure):
+    """(exp(2 y) - I) inv(exp(2 y) + I). It fails where that has a pole."""
+    power = jet_expm(run, jet_combine(run, 0.0, [(2.0, y)]))
+    ratio = jet_combine(run, -1.0, [(1.0, power)])
+    jet_divide(run, ratio, jet_combine(run, 1.0, [(1.0, power)]), failure)
+    return ratio
+
+
+def keep_jet(run, jet, times, done, out):
+    """Replace those matrices of `out` whose `times` are more than `done` by those of `jet`."""
+    for entry, target in zip(jet, out, strict=True):
+        run.launch(keep_where_more, *entries(entry.size), entry, times, done, target)
+
+
+def jet_tanhm(run, x, failure):
+    """The hyperbolic tangent of a jet. It fails where that has a pole.
+
+    From a fraction of the argument on by tanh(2 y) = 2 tanh(y) / (1 + tanh(y)**2), which loses
+    nothing where exponentials are large and small at once; close to a pole of tanh(y), which
+    need not be one of tanh(2 y), by exponentials again. For that the host has to know what the
+    device finds.
+    """
+    stack, n, _ = x[0].shape
+    threads = power_of_two(n, THREADS)
+    sums = run.empty((stack, n))
+    doublings, close, again, doubled = (run.empty((stack,), np.int32) for _ in range(4))
+    run.launch(count_halvings, stack, threads, x[0], sums, 1.0, doublings)
+    out = jet_ratio(run, jet_scaled(run, x, doublings, -1), failure)
+    for done in range(int(fetched(run, doublings).max(initial=0))):
+        sorted_out = close, again, doubled
+        run.launch(sort_doublings, stack, threads, out[0], sums, doublings, done, *sorted_out)
+        part = jet_scaled(run, out, doubled, -1)
+        square = jet_combine(run, 1.0, [(1.0, jet_multiply(run, part, part))])
+        double = jet_combine(run, 0.0, [(2.0, part)])
+        jet_divide(run, double, square, failure)
+        keep_jet(run, double, doublings, done, out)
+        if fetched(run, close).any():
+            ratio = jet_ratio(run, jet_scaled(run, x, again, -1), failure)
+            keep_jet(run, ratio, close, 0, out)
+    return out
+
+
+def tanhm(run, *arrays):
+    """out (stack, n, n) = the k-th derivative of the hyperbolic tangent at A, for arrays A, E_1,
+    ... E_k, out, and last the failure: where A has an eigenvalue (j + 1/2) pi i, at a pole."""
+    *operands, out, failure = arrays
+    double = run.in_double()
+    last_entries(double, jet_tanhm(double, jets(double, operands), failure), 0, 0, out)
