@@ -18,10 +18,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numba
-import numpy
-import scipy
-
 from derivatrix.runtime.errors import LoadError
 from derivatrix.runtime.report import Report, table
 from derivatrix.runtime.simulated import has_device
@@ -94,7 +90,7 @@ def standing_reports(directory: str | os.PathLike[str]) -> dict[str, Report]:
 @cache
 def made_with() -> dict[str, str]:
     """What the outcome of a verification depends on, apart from the module."""
-    packages = {package.__name__: package.__version__ for package in (numba, numpy, scipy)}
+    packages = {name: version(name) for name in ("numba", "numpy", "scipy")}
     with suppress(PackageNotFoundError):  # only modules for CUDA devices need it
         packages["numba_cuda"] = version("numba-cuda")
     state = hashlib.blake2b(digest_size=16)

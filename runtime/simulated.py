@@ -17,7 +17,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-import scipy.special
+import scipy
 
 from derivatrix.runtime.errors import LoadError, VerificationError
 from derivatrix.runtime.load import load
@@ -32,15 +32,16 @@ _NUMPY = {
     **{name: getattr(np, name) for name in ("ceil", "copysign", "cos", "cosh", "exp", "expm1")},
     **{name: getattr(np, name) for name in ("floor", "fmod", "hypot", "ldexp", "log", "log1p")},
     **{name: getattr(np, name) for name in ("log2", "sin", "sinh", "sqrt", "tan", "tanh")},
-    "erf": scipy.special.erf,
-    "erfc": scipy.special.erfc,
-    "gamma": scipy.special.gamma,
-    "lgamma": scipy.special.gammaln,
     "pow": np.power,
 }
-DEVICE_MATH = SimpleNamespace(**{**vars(math), **_NUMPY})
-"""`math` as it is on a device: infinity or nan where Python raises, and results in the precision
-of the argument."""
+_SCIPY = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
+
+
+def device_math() -> SimpleNamespace:
+    """`math` as it is on a device: infinity or nan where Python raises, and results in the
+    precision of the argument."""
+    special = {name: getattr(scipy.special, other) for name, other in _SCIPY.items()}
+    return SimpleNamespace(**{**vars(math), **_NUMPY, **special})
 
 
 def simulating() -> bool:
@@ -68,7 +69,7 @@ def as_on_device(module: ModuleType) -> Iterator[None]:
         return
     changes = memory_as_on_device()
     if hasattr(module, "math"):
-        changes.append((module, "math", DEVICE_MATH))
+        changes.append((module, "math", device_math()))
     kept = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     try:
         for change in changes:

@@ -27,19 +27,10 @@ from derivatrix.compiler.emit.public_functions import (
     sharing,
 )
 from derivatrix.compiler.emit.sources import Sources
+from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
+from derivatrix.compiler.targets import cpu
 from derivatrix.runtime.errors import DeclarationError
-from derivatrix.templates.support.common import boundary, linear_map
-from derivatrix.templates.support.cpu import (
-    base,
-    blas,
-    crew,
-    lu,
-    newton,
-    operators,
-    parts,
-    workspace,
-)
 
 BOUNDARY = (
     "_ndarray",
@@ -59,6 +50,14 @@ BOUNDARY = (
 """What public functions refer to, apart from their kernels."""
 OPERATOR = ("_Operator", "_tri", "_packed")
 """What functions that return operators refer to besides."""
+NEWTON = (
+    "lu.lu_factor",
+    "lu.lu_invertible",
+    "lu.lu_solve_each_row",
+    "newton.largest",
+    "newton.close",
+)
+"""What solves an equation."""
 
 
 def emit(module: ModuleDescription) -> str:
@@ -91,28 +90,27 @@ def emit(module: ModuleDescription) -> str:
     lines += [line for _, text in shared for line in text.head]
     sources = _sources(plans, lines)
     if any(plan.parts is not None for plan in plans):
-        sources.add(parts, "_in_parts")
+        sources.add("cpu.parts._in_parts")
     if any(plan.parts is not None and plan.parts.columns is not None for plan in plans):
-        sources.add(parts, "_in_columns")
+        sources.add("cpu.parts._in_columns")
     if any(f.plan.rows is not None and f.plan.rows.phases for f in module.everything):
-        sources.add(parts, "_by_rows")
-        sources.add(parts, "border")
+        sources.add("cpu.parts._by_rows")
+        sources.add("cpu.parts.border")
     if any(function.plan.sums is not None for function in module.everything):
-        sources.add(parts, "_by_sums")
-        sources.add(parts, "add_onto")
+        sources.add("cpu.parts._by_sums")
+        sources.add("cpu.parts.add_onto")
         _add_work_arrays(sources)
     if shared:
-        sources.add(crew, "part_of")
-        sources.add(crew, "share")
-        sources.add(crew, "_Shared")
+        sources.add("cpu.crew.part_of")
+        sources.add("cpu.crew.share")
+        sources.add("cpu.crew._Shared")
     if equations:
-        for helper in (lu.lu_factor, lu.lu_invertible, lu.lu_solve_each_row, newton.largest):
-            sources.add_function(helper)
-        sources.add_function(newton.close)
+        for helper in NEWTON:
+            sources.add(f"cpu.{helper}")
         _add_work_arrays(sources)
     if operator:
         for name in OPERATOR:
-            sources.add(linear_map, name)
+            sources.add(f"common.linear_map.{name}")
     if tuples:
         sources.require("collections", "namedtuple")
     return (
@@ -170,36 +168,38 @@ def _sources(plans: Sequence[Plan], lines: Iterable[str]) -> Sources:
     imports."""
     sources = Sources()
     for name in BOUNDARY:
-        sources.add(boundary, name)
-    sources.add(base, "compiled")
-    sources.add(base, "require_arrays")
-    sources.add(base, "require_shapes")
+        sources.add(f"common.boundary.{name}")
+    sources.add("cpu.base.compiled")
+    sources.add("cpu.base.require_arrays")
+    sources.add("cpu.base.require_shapes")
     for plan in plans:
         for kernel in plan.kernels:
-            sources.add_function(kernel)
+            if isinstance(kernel, str):
+                sources.add(f"cpu.{kernel}")
+            else:
+                sources.add_function(kernel)
         for step in plan.steps:
             if isinstance(step, Gemm):
-                sources.add(blas, step.routine)
+                sources.add(f"cpu.blas.{step.routine}")
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:
         sources.require("math")
     if "shaped" in words:
-        sources.add(base, "shaped")
+        sources.add("cpu.base.shaped")
     if "work_arrays" in words:
         _add_work_arrays(sources)
     if "stream" in words:
-        sources.add(workspace, "stream")
-    for module in operators.MODULES:
-        for name in module.KERNELS.values():
-            if name in words:
-                sources.add(module, name)
+        sources.add("cpu.workspace.stream")
+    for path in cpu.SCALARS.values():
+        if kernel_name(path) in words:
+            sources.add(f"cpu.{path}")
     sources.require("numpy", alias="np")
     return sources
 
 
 def _add_work_arrays(sources: Sources) -> None:
-    sources.add(workspace, "work_arrays")
-    sources.add(workspace, "give_back")
+    sources.add("cpu.workspace.work_arrays")
+    sources.add("cpu.workspace.give_back")
 
 
 @cache

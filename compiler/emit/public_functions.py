@@ -20,8 +20,7 @@ from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Columns, Plan, Size, Sums
 from derivatrix.compiler.structured.text import operator_lines
-from derivatrix.templates.support.common import boundary
-from derivatrix.templates.support.cpu.parts import _SHARED
+from derivatrix.templates.support.common.limits import _LARGE, _SHARED
 
 WIDTH = 100
 HELD = 120_000
@@ -213,7 +212,7 @@ def _small(plan: Plan, sizes: _Sizes) -> Iterator[str]:
     """That all outputs have few entries, where there are several whose sizes are not known."""
     counts = [product(buffer.shape) for _, buffer in plan.outputs]
     if sum(not count.is_number for count in counts) > 1:
-        yield f"{sizes.text(sympy.Add(*counts))} <= {boundary._LARGE}"
+        yield f"{sizes.text(sympy.Add(*counts))} <= {_LARGE}"
 
 
 def parted(plan: Plan) -> str:

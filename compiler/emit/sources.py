@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import builtins
-import importlib
+import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from types import ModuleType
+from pathlib import Path
 
 from derivatrix.runtime.errors import UnsupportedError
+from derivatrix.templates import support
+
+SUPPORT = support.__name__
 
 
 @dataclass
@@ -22,38 +26,42 @@ class Sources:
     imports: set[tuple[str, str, str]] = field(default_factory=set)
     _origins: dict[str, str] = field(default_factory=dict)
 
+    def add(self, path: str) -> None:
+        """Add a function of the support, "target.file.function"."""
+        file, _, name = path.rpartition(".")
+        self._add(f"{SUPPORT}.{file}", name)
+
     def add_function(self, function: Callable) -> None:
-        """Add a function, or what Numba made of one."""
+        """Add a user's function, or what Numba made of one."""
         plain = getattr(function, "py_func", function)
         module = inspect.getmodule(plain)
         if module is None:
             raise UnsupportedError(f"the source of the kernel {plain.__name__} cannot be found")
-        self.add(module, plain.__name__)
+        self._add(module.__name__, plain.__name__)
 
-    def add(self, module: ModuleType, name: str) -> None:
-        """Add what `name` is in `module`, if it is defined there or imported."""
+    def _add(self, module: str, name: str) -> None:
+        """Add what `name` is in a module, if it is defined there or imported."""
         contents = _contents(module)
         if name in contents.imports:
             origin, original = contents.imports[name]
             if origin.startswith("derivatrix."):
-                self.add(importlib.import_module(origin), original)
+                self._add(origin, original)
             else:
                 self.imports.add((origin, original, name))
             return
         if name not in contents.definitions:
             return
         if name in self.texts:
-            if self._origins[name] != module.__name__:
+            if self._origins[name] != module:
                 raise UnsupportedError(
-                    f"two kernels are called {name}: in {self._origins[name]} "
-                    f"and in {module.__name__}"
+                    f"two kernels are called {name}: in {self._origins[name]} and in {module}"
                 )
             return
         text, needed = contents.definitions[name]
-        self._origins[name] = module.__name__
+        self._origins[name] = module
         for other in needed:
             if other != name:
-                self.add(module, other)
+                self._add(module, other)
         self.texts[name] = text
 
     def blocks(self) -> list[str]:
@@ -89,6 +97,13 @@ class Sources:
         return sorted(lines, key=lambda line: line.split()[1].split(".")[0] in ("numba", "numpy"))
 
 
+def is_defined(path: str) -> bool:
+    """Whether the support has a function, "target.file.function"."""
+    file, _, name = path.rpartition(".")
+    module = f"{SUPPORT}.{file}"
+    return importlib.util.find_spec(module) is not None and name in _contents(module).definitions
+
+
 @dataclass(frozen=True)
 class _Contents:
     """A module's top level: definitions (text, names used) and imports (module, name or "")."""
@@ -97,9 +112,18 @@ class _Contents:
     imports: dict[str, tuple[str, str]]
 
 
+def _source(module: str) -> str:
+    """The text of a module, which is not imported for it."""
+    if module in sys.modules:
+        return inspect.getsource(sys.modules[module])
+    found = importlib.util.find_spec(module)
+    assert found is not None and found.origin is not None
+    return Path(found.origin).read_text(encoding="utf-8")
+
+
 @cache
-def _contents(module: ModuleType) -> _Contents:
-    source = inspect.getsource(module)
+def _contents(module: str) -> _Contents:
+    source = _source(module)
     lines = source.splitlines()
     definitions: dict[str, tuple[str, tuple[str, ...]]] = {}
     imports: dict[str, tuple[str, str]] = {}

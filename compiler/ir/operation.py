@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from derivatrix.compiler.operations.unrolled import Unrolled
 
 Parameters = tuple[Hashable, ...]
+Kernel = str | Callable[..., bool | None]
+"""A helper kernel: "file.function" of the target's support, or a user's own function."""
+
+
+def kernel_name(kernel: Kernel) -> str:
+    """The name by which kernels call a helper kernel."""
+    return kernel.rpartition(".")[2] if isinstance(kernel, str) else kernel.__name__
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,8 @@ class Operation:
     numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression.
     unicode, latex: the formula as a format string of the arguments, as in "inv({0})"; several
         outputs: one for each.
-    kernel: a Python function that Numba compiles, computing the outputs; see `support.cpu`.
+    kernel: what computes the outputs: "file.function" in `templates/support/cpu`, or a Python
+        function of your own that Numba compiles.
     columns: the same for a stack of one axis which comes last in memory, of one argument and one
         output; None where there is no such kernel.
     failure: what is wrong with an argument for which the kernel returns False; "" where it cannot
@@ -105,8 +113,8 @@ class Operation:
     unicode: str | tuple[str, ...]
     latex: str | tuple[str, ...]
     transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
-    kernel: Callable[..., bool | None] | None = None
-    columns: Callable[..., None] | None = None
+    kernel: Kernel | None = None
+    columns: Kernel | None = None
     failure: str = ""
     reads: str = "whole"
     unrolled: Unrolled | None = None

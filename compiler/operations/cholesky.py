@@ -11,7 +11,6 @@ from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import symmetric_part
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.triangles import half_lower
-from derivatrix.templates.support.cpu import factors
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -32,7 +31,7 @@ CHOLESKY = register(
         numpy=lambda arguments, parameters, output: f"np.linalg.cholesky({arguments[0]})",
         unicode="chol({0})",
         latex=r"\operatorname{{chol}}({0})",
-        kernel=factors.lower_factor,
+        kernel="factors.lower_factor",
         reads="lower",
         unrolled=unrolled.cholesky,
         failure="the matrix is not positive definite",

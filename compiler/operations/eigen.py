@@ -19,7 +19,6 @@ from derivatrix.compiler.operations.matrices import (
 )
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.signs import SIGNS, signs
-from derivatrix.templates.support.cpu import eigen
 
 NOT_CONVERGED = "the eigenvalues did not converge, or an entry is not finite"
 NOT_REAL = "the eigenvalues are not all real, or the eigenvectors are linearly dependent"
@@ -60,7 +59,7 @@ EIGH = register(
         numpy=_numpy,
         unicode=("eigvalsh({0})", "eighV({0})"),
         latex=(r"\lambda({0})", r"V({0})"),
-        kernel=eigen.symmetric_eigen,
+        kernel="eigen.symmetric_eigen",
         failure=NOT_CONVERGED,
         facts=lambda arguments, output: COLUMNS if output else frozenset(),
         outputs=("eigenvalues", "eigenvectors"),
@@ -89,7 +88,7 @@ EIGVALSH = register(
         numpy=lambda arguments, *_: f"np.linalg.eigvalsh({arguments[0]})",
         unicode="eigvalsh({0})",
         latex=r"\lambda({0})",
-        kernel=eigen.symmetric_eigenvalues,
+        kernel="eigen.symmetric_eigenvalues",
         failure=NOT_CONVERGED,
         notation=("eigvalsh",),
         description="""The eigenvalues of a symmetric matrix, ascending.
@@ -161,7 +160,7 @@ EIG = register(
         numpy=_real_text,
         unicode=("eigvals({0})", "eigV({0})"),
         latex=(r"\lambda({0})", r"V({0})"),
-        kernel=eigen.real_eigenvectors,
+        kernel="eigen.real_eigenvectors",
         failure=NOT_REAL,
         domain=("real spectrum",),
         outputs=("eigenvalues", "eigenvectors"),
@@ -187,7 +186,7 @@ EIGVALS = register(
         numpy=lambda arguments, *_: _real_values_text(arguments[0]),
         unicode="eigvals({0})",
         latex=r"\lambda({0})",
-        kernel=eigen.real_eigenvalues,
+        kernel="eigen.real_eigenvalues",
         failure="an eigenvalue is not real",
         domain=("real spectrum",),
         notation=("eigvals",),

@@ -9,7 +9,6 @@ import numpy as np
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
 from derivatrix.compiler.ir.nodes import zeros
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.templates.support.cpu import columns, extrema
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -37,8 +36,8 @@ SHARES = register(
         ),
         unicode="∇max({0})",
         latex=r"\nabla\max({0})",
-        kernel=extrema.shares_of_maximum,
-        columns=columns.shares_of_column_maxima,
+        kernel="extrema.shares_of_maximum",
+        columns="columns.shares_of_column_maxima",
         description="""The derivative of the maximum: 1 at a vector's largest entry, 0 elsewhere.
 
 x: a vector, with leading stacked axes if any. Of k equally large entries each has 1/k. Its own
@@ -56,8 +55,8 @@ MAXIMUM = register(
         numpy=lambda arguments, *_: f"np.max({arguments[0]}, -1)",
         unicode="max({0})",
         latex=r"\max({0})",
-        kernel=extrema.row_maxima,
-        columns=columns.column_maxima,
+        kernel="extrema.row_maxima",
+        columns="columns.column_maxima",
         description="""The largest entry of a vector, with leading stacked axes if any.
 
 Where several entries are equally large there is no derivative; they share it evenly.""",

@@ -14,7 +14,6 @@ import sympy
 from derivatrix.compiler.ir.arrays import Array, apply, multiply
 from derivatrix.compiler.ir.nodes import einsum
 from derivatrix.compiler.ir.operation import Operation, Point, register
-from derivatrix.templates.support.cpu import gaps
 
 
 def _pairs(vector: Array, sign: int) -> Array:
@@ -65,7 +64,7 @@ GAPS = register(
         ),
         unicode="recipgaps({0})",
         latex=r"\left[\tfrac{{1}}{{x_j - x_i}}\right]_{{x = {0}}}",
-        kernel=gaps.reciprocal_gaps,
+        kernel="gaps.reciprocal_gaps",
         description="""The matrix with entries 1/(x[j] - x[i]), zero on the diagonal.
 
 x: a vector, with leading stacked axes if any. An entry is nan where x[i] and x[j] are equal up to
@@ -86,7 +85,7 @@ SUMS = register(
         ),
         unicode="recipsums({0})",
         latex=r"\left[\tfrac{{1}}{{x_i + x_j}}\right]_{{x = {0}}}",
-        kernel=gaps.reciprocal_sums,
+        kernel="gaps.reciprocal_sums",
         facts=lambda arguments, output: frozenset({"symmetric"}),
         description="""The matrix with entries 1/(x[i] + x[j]).
 

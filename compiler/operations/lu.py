@@ -11,7 +11,6 @@ from derivatrix.compiler.ir.operation import Operation, Parameters, Point, regis
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import each_matrix, lower_part, upper_part
 from derivatrix.compiler.operations.shapes import square
-from derivatrix.templates.support.cpu import factors
 
 
 def _factored(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -59,7 +58,7 @@ LU = register(
         numpy=_numpy,
         unicode=("luL({0})", "luU({0})"),
         latex=(r"\operatorname{{luL}}({0})", r"\operatorname{{luU}}({0})"),
-        kernel=factors.unpivoted_lu,
+        kernel="factors.unpivoted_lu",
         failure="a pivot is zero",
         facts=lambda arguments, output: frozenset({"upper"} if output else {"lower"}),
         domain=("dominant",),

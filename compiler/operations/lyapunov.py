@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import scipy.linalg
+import scipy
 import sympy
 
 from derivatrix.compiler.ir.arrays import Array, apply, scale
@@ -15,7 +15,6 @@ from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import each_matrix
 from derivatrix.compiler.operations.shapes import same, square
-from derivatrix.templates.support.cpu import stein
 
 
 def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, ...]]:
@@ -116,7 +115,7 @@ STEIN: Operation = register(
         numpy=lambda texts, *_: f"scipy.linalg.solve_discrete_lyapunov({', '.join(texts)})",
         unicode="dlyap({0}, {1})",
         latex=r"\operatorname{{dlyap}}({0}, {1})",
-        kernel=stein.discrete_lyapunov,
+        kernel="stein.discrete_lyapunov",
         failure=INVERSE_TO_EACH_OTHER,
         facts=_facts,
         notation=("dlyap",),

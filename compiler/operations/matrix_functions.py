@@ -12,16 +12,15 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from derivatrix.compiler.ir.arrays import Array, apply, subtract
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.nodes import Apply, Delta, Einsum, Factor, Node, einsum, is_zero
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Kernel, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.shapes import same, square
-from derivatrix.templates.support.cpu import exponential, logarithm, trigonometric
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 KEPT = frozenset({"symmetric", "lower", "upper", "diagonal"})
@@ -39,7 +38,7 @@ class MatrixFunction:
 
     name: str
     value: Callable[[np.ndarray], np.ndarray]
-    kernel: Callable[..., bool | None]
+    kernel: Kernel
     description: str
     failure: str = ""
     domain: str = ""
@@ -230,8 +229,8 @@ def _record(**fields: Any) -> Operation:
 
 EXPM: Operation = _record(
     name="expm",
-    value=scipy.linalg.expm,
-    kernel=exponential.expm,
+    value=lambda matrix: scipy.linalg.expm(matrix),
+    kernel="exponential.expm",
     definite=True,
     slope=lambda matrix: apply(EXPM, matrix),
     description="The exponential of a square matrix, I + A + A²/2 + ...",
@@ -240,7 +239,7 @@ EXPM: Operation = _record(
 LOGM: Operation = _record(
     name="logm",
     value=_logarithm,
-    kernel=logarithm.logm,
+    kernel="logarithm.logm",
     failure=NOT_PRINCIPAL,
     domain="spd",
     slope=lambda matrix: apply(INVERSE, matrix),
@@ -253,24 +252,24 @@ LOGM: Operation = _record(
 
 COSM: Operation = _record(
     name="cosm",
-    value=scipy.linalg.cosm,
-    kernel=trigonometric.cosm,
+    value=lambda matrix: scipy.linalg.cosm(matrix),
+    kernel="trigonometric.cosm",
     slope=lambda matrix: -apply(SINM, matrix),
     description="The cosine of a square matrix, I - A²/2 + A⁴/24 - ...",
 )
 
 SINM: Operation = _record(
     name="sinm",
-    value=scipy.linalg.sinm,
-    kernel=trigonometric.sinm,
+    value=lambda matrix: scipy.linalg.sinm(matrix),
+    kernel="trigonometric.sinm",
     slope=lambda matrix: apply(COSM, matrix),
     description="The sine of a square matrix, A - A³/6 + A⁵/120 - ...",
 )
 
 TANHM: Operation = _record(
     name="tanhm",
-    value=scipy.linalg.tanhm,
-    kernel=trigonometric.tanhm,
+    value=lambda matrix: scipy.linalg.tanhm(matrix),
+    kernel="trigonometric.tanhm",
     failure="an eigenvalue is a pole of tanh",
     slope=_slope_of_tanhm,
     description=(

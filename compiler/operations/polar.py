@@ -9,7 +9,6 @@ import numpy as np
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import same
-from derivatrix.templates.support.cpu import singular
 
 
 def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
@@ -36,7 +35,7 @@ POLAR = register(
         ),
         unicode="polar({0})",
         latex=r"\operatorname{{polar}}({0})",
-        kernel=singular.polar_factor,
+        kernel="singular.polar_factor",
         failure="the singular values did not converge, or an entry is not finite",
         notation=("polar",),
         description="""The orthogonal factor W = U Vᵀ of the polar decomposition, X = U diag(s) Vᵀ.
@@ -92,7 +91,7 @@ SOLVE_POLAR = register(
         ),
         unicode="solvepolar({0}, {1})",
         latex=r"\operatorname{{solvepolar}}({0}, {1})",
-        kernel=singular.solve_polar,
+        kernel="singular.solve_polar",
         failure="the matrix is not of full rank",
         description="""The Y with X Wᵀ Y + Y Wᵀ X = C, where W is the polar factor of X.
 

@@ -12,7 +12,6 @@ import numpy as np
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
 from derivatrix.compiler.ir.nodes import Delta, einsum, full
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.templates.support.cpu import products
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -50,7 +49,7 @@ OTHERS = register(
         ),
         unicode="∇prod({0})",
         latex=r"\nabla\prod({0})",
-        kernel=products.products_of_others,
+        kernel="products.products_of_others",
         description="""The derivative of the product of a vector's entries: the i-th entry is the
 product of all entries but the i-th.
 
@@ -68,7 +67,7 @@ PRODUCT = register(
         numpy=lambda arguments, *_: f"np.prod({arguments[0]}, -1)",
         unicode="prod({0})",
         latex=r"\prod({0})",
-        kernel=products.row_products,
+        kernel="products.row_products",
         description="The product of the entries of a vector, with leading stacked axes if any.",
     )
 )

@@ -8,7 +8,6 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.templates.support.cpu import factors
 
 
 def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
@@ -43,7 +42,7 @@ PINV = register(
         numpy=lambda arguments, *_: f"np.linalg.pinv({arguments[0]})",
         unicode="pinv({0})",
         latex=r"{0}^{{+}}",
-        kernel=factors.full_rank_pinv,
+        kernel="factors.full_rank_pinv",
         failure="the matrix is not of full rank",
         facts=lambda arguments, output: arguments[0] & {"symmetric", "spd", "psd"},
         notation=("pinv",),

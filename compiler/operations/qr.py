@@ -13,7 +13,6 @@ from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import COLUMNS
 from derivatrix.compiler.operations.triangles import half_lower
 from derivatrix.runtime.errors import ShapeError
-from derivatrix.templates.support.cpu import factors
 
 DIAGONAL_SIGNS = "np.sign(np.diagonal(r, axis1=-2, axis2=-1))"
 
@@ -63,7 +62,7 @@ QR = register(
         numpy=_numpy,
         unicode=("qrQ({0})", "qrR({0})"),
         latex=(r"\operatorname{{qrQ}}({0})", r"\operatorname{{qrR}}({0})"),
-        kernel=factors.thin_qr,
+        kernel="factors.thin_qr",
         failure="the columns are linearly dependent",
         facts=lambda arguments, output: frozenset({"upper"}) if output else COLUMNS,
         outputs=("Q", "R"),

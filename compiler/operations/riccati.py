@@ -8,7 +8,7 @@ equations").
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import scipy.linalg
+import scipy
 import sympy
 
 from derivatrix.compiler.ir.arrays import Array, apply, scale
@@ -19,7 +19,6 @@ from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.lyapunov import LYAPUNOV, STEIN
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.runtime.errors import ShapeError
-from derivatrix.templates.support.cpu import riccati
 
 
 def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, ...]]:
@@ -38,10 +37,16 @@ def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, .
 
 
 def _value(
-    solve: Callable[..., np.ndarray],
+    name: str,
 ) -> Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]:
-    every = np.vectorize(solve, otypes=[float], signature="(n,n),(n,m),(n,n),(m,m)->(n,n)")
-    return lambda arguments, parameters: (every(*arguments),)
+    """The value by the function of this name in `scipy.linalg`, for each index of the stack."""
+
+    def value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+        solve = getattr(scipy.linalg, name)
+        every = np.vectorize(solve, otypes=[float], signature="(n,n),(n,m),(n,n),(m,m)->(n,n)")
+        return (every(*arguments),)
+
+    return value
 
 
 def _symmetric_part(matrix: Array) -> Array:
@@ -92,12 +97,12 @@ CARE = register(
         name="solve_continuous_are",
         ranks=(2, 2, 2, 2),
         shapes=_shapes("solve_continuous_are"),
-        value=_value(scipy.linalg.solve_continuous_are),
+        value=_value("solve_continuous_are"),
         differential=_continuous,
         numpy=lambda texts, *_: f"scipy.linalg.solve_continuous_are({', '.join(texts)})",
         unicode="care({0}, {1}, {2}, {3})",
         latex=r"\operatorname{{care}}({0}, {1}, {2}, {3})",
-        kernel=riccati.continuous_riccati,
+        kernel="riccati.continuous_riccati",
         failure=FAILURE,
         facts=_facts,
         domain=("", "", "spd", "spd"),
@@ -116,12 +121,12 @@ DARE = register(
         name="solve_discrete_are",
         ranks=(2, 2, 2, 2),
         shapes=_shapes("solve_discrete_are"),
-        value=_value(scipy.linalg.solve_discrete_are),
+        value=_value("solve_discrete_are"),
         differential=_discrete,
         numpy=lambda texts, *_: f"scipy.linalg.solve_discrete_are({', '.join(texts)})",
         unicode="dare({0}, {1}, {2}, {3})",
         latex=r"\operatorname{{dare}}({0}, {1}, {2}, {3})",
-        kernel=riccati.discrete_riccati,
+        kernel="riccati.discrete_riccati",
         failure=FAILURE,
         facts=_facts,
         domain=("", "", "spd", "spd"),

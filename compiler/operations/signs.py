@@ -3,7 +3,7 @@ is positive. Entries within rounding of each other count as equally large."""
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.eigen import LEADING
+from derivatrix.templates.support.common.limits import LEADING
 
 _LEADS = f"np.abs({{0}}) >= {LEADING} * np.abs({{0}}).max(-2, keepdims=True)"
 SIGNS = f"np.sign(np.take_along_axis({{0}}, np.argmax({_LEADS}, -2, keepdims=True), -2))"

@@ -20,7 +20,6 @@ from derivatrix.compiler.operations.matrices import (
 )
 from derivatrix.compiler.operations.polar import POLAR
 from derivatrix.compiler.operations.signs import SIGNS, signs
-from derivatrix.templates.support.cpu import singular
 
 NOT_CONVERGED = "the singular values did not converge, or an entry is not finite"
 
@@ -91,7 +90,7 @@ SVD = register(
         numpy=_numpy,
         unicode=("svdU({0})", "svdvals({0})", "svdV({0})"),
         latex=(r"U({0})", r"\sigma({0})", r"V({0})"),
-        kernel=singular.singular_vectors,
+        kernel="singular.singular_vectors",
         failure=NOT_CONVERGED,
         facts=lambda arguments, output: COLUMNS if output != 1 else frozenset(),
         outputs=("U", "S", "V"),
@@ -119,7 +118,7 @@ SVDVALS = register(
         numpy=lambda arguments, *_: f"np.linalg.svd({arguments[0]}, compute_uv=False)",
         unicode="svdvals({0})",
         latex=r"\sigma({0})",
-        kernel=singular.singular_values,
+        kernel="singular.singular_values",
         failure=NOT_CONVERGED,
         notation=("svdvals",),
         description="""The singular values of a matrix, descending.
@@ -149,7 +148,7 @@ NUCLEAR = register(
         numpy=lambda arguments, *_: f"np.linalg.norm({arguments[0]}, 'nuc', axis=(-2, -1))",
         unicode="normnuc({0})",
         latex=r"\left\|{0}\right\|_*",
-        kernel=singular.nuclear_norm,
+        kernel="singular.nuclear_norm",
         failure=NOT_CONVERGED,
         notation=("normnuc",),
         description="""The nuclear norm of a matrix: the sum of its singular values.

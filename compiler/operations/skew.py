@@ -10,7 +10,6 @@ from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.operations import unrolled
 from derivatrix.runtime.errors import ShapeError
-from derivatrix.templates.support.cpu import skew
 
 THREE = sympy.Integer(3)
 
@@ -62,7 +61,7 @@ SKEW = register(
         numpy=lambda arguments, *_: f"np.cross(np.eye(3), np.expand_dims({arguments[0]}, -2))",
         unicode="skew({0})",
         latex=r"\operatorname{{skew}}({0})",
-        kernel=skew.skew,
+        kernel="skew.skew",
         unrolled=unrolled.skew,
         notation=("skew",),
         description="The matrix of the cross product: skew(w) @ v is the cross product of w and v, "
@@ -81,7 +80,7 @@ AXIAL = register(
         numpy=lambda arguments, *_: f"np.cross({arguments[0]}, np.eye(3)).sum(-2)",
         unicode="axial({0})",
         latex=r"\operatorname{{axial}}({0})",
-        kernel=skew.axial,
+        kernel="skew.axial",
         unrolled=unrolled.axial,
         notation=("axial",),
         description="The adjoint of skew: the vector a with a @ v = sum(A * skew(v)) for every v, "

@@ -1,11 +1,10 @@
 """softmax and logsumexp over the last axis, both without overflow."""
 
-import scipy.special
+import scipy
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
 from derivatrix.compiler.ir.operation import Operation, Point, register
 from derivatrix.compiler.operations import unrolled
-from derivatrix.templates.support.cpu import columns, rows
 
 
 def _softmax_differential(at: Point) -> tuple[Array, ...]:
@@ -30,8 +29,8 @@ SOFTMAX = register(
         numpy=lambda arguments, *_: f"scipy.special.softmax({arguments[0]}, axis=-1)",
         unicode="softmax({0})",
         latex=r"\operatorname{{softmax}}({0})",
-        kernel=rows.softmax,
-        columns=columns.softmax_columns,
+        kernel="rows.softmax",
+        columns="columns.softmax_columns",
         unrolled=unrolled.softmax,
     )
 )
@@ -46,8 +45,8 @@ LOGSUMEXP = register(
         numpy=lambda arguments, *_: f"scipy.special.logsumexp({arguments[0]}, axis=-1)",
         unicode="logsumexp({0})",
         latex=r"\operatorname{{logsumexp}}({0})",
-        kernel=rows.logsumexp,
-        columns=columns.logsumexp_columns,
+        kernel="rows.logsumexp",
+        columns="columns.logsumexp_columns",
         unrolled=unrolled.logsumexp,
     )
 )

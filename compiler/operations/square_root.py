@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
@@ -14,7 +14,6 @@ from derivatrix.compiler.operations.matrix_functions import (
 )
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.sylvester import SYLVESTER
-from derivatrix.templates.support.cpu import roots
 
 KEPT = frozenset({"symmetric", "lower", "upper", "diagonal"})
 
@@ -50,7 +49,7 @@ SQRTM = register(
         numpy=lambda arguments, *_: f"scipy.linalg.sqrtm({arguments[0]})",
         unicode="sqrtm({0})",
         latex=r"\operatorname{{sqrtm}}({0})",
-        kernel=roots.sqrtm,
+        kernel="roots.sqrtm",
         failure=NOT_PRINCIPAL,
         facts=_facts,
         domain=("spd",),

@@ -8,7 +8,6 @@ from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.operation import Operation, register
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.shapes import square
-from derivatrix.templates.support.cpu import factors
 
 HALF_LOWER = register(
     Operation(
@@ -23,7 +22,7 @@ HALF_LOWER = register(
         numpy=lambda arguments, *_: "((np.tril({0}) + np.tril({0}, -1)) / 2)".format(*arguments),
         unicode="Φ({0})",
         latex=r"\Phi({0})",
-        kernel=factors.half_lower,
+        kernel="factors.half_lower",
         reads="lower",
         unrolled=unrolled.half_lower,
         facts=lambda arguments, output: frozenset({"lower"}),

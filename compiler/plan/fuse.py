@@ -25,7 +25,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     renamed,
 )
-from derivatrix.templates.support.cpu import operators
+from derivatrix.compiler.targets import cpu
 
 
 def fuse(steps: Sequence[Step]) -> list[Step]:
@@ -213,7 +213,7 @@ def _around(
 
 def _dear(loop: Loop) -> bool:
     """Whether a loop computes functions that are vectorised, which is worth a loop of their own."""
-    return any(each.operator in operators.KERNELS for each in operations(loop))
+    return any(each.operator in cpu.SCALARS for each in operations(loop))
 
 
 def _sums_in_memory(*bodies: Sequence[Statement]) -> set[Buffer]:

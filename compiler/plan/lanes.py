@@ -32,7 +32,7 @@ from derivatrix.compiler.plan.steps import (
     Test,
 )
 from derivatrix.compiler.plan.straight import CHEAP
-from derivatrix.templates.support.cpu import circular, elementary, normal
+from derivatrix.compiler.targets import cpu
 
 LANES = 16
 """Samples side by side: some vectors full, and all that belongs to them in the nearest cache."""
@@ -42,9 +42,7 @@ VECTORS = frozenset(
     {
         *CHEAP,
         *("div", "sqrt", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"),
-        *circular.KERNELS,
-        *elementary.KERNELS,
-        *normal.KERNELS,
+        *cpu.VECTORISED,
     }
 )
 """Operators for which there are vector instructions, or functions made of these."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.plan.associate import is_inverse
-from derivatrix.templates.support.cpu import abreast, blas, cholesky, lu, sylvester, triangular
-
-Kernel = Callable[..., bool | None]
 
 
 @dataclass(frozen=True)
@@ -39,76 +37,76 @@ class Solver:
 
 
 LU = Solver(
-    lu.lu_factor,
+    "lu.lu_factor",
     True,
-    lu.lu_invertible,
+    "lu.lu_invertible",
     "the matrix is singular",
-    lu.lu_solve_rows,
-    lu.lu_solve_columns,
-    lu.lu_inverse,
-    {"det": lu.lu_det, "logdet": lu.lu_logdet, "logabsdet": lu.lu_logabsdet},
-    solve_few=lu.lu_solve_each_row,
+    "lu.lu_solve_rows",
+    "lu.lu_solve_columns",
+    "lu.lu_inverse",
+    {"det": "lu.lu_det", "logdet": "lu.lu_logdet", "logabsdet": "lu.lu_logabsdet"},
+    solve_few="lu.lu_solve_each_row",
 )
 CHOLESKY = Solver(
-    cholesky.cholesky_factor,
+    "cholesky.cholesky_factor",
     False,
     None,
     "the matrix is not positive definite",
-    cholesky.cholesky_solve_rows,
-    cholesky.cholesky_solve_columns,
-    cholesky.cholesky_inverse,
+    "cholesky.cholesky_solve_rows",
+    "cholesky.cholesky_solve_columns",
+    "cholesky.cholesky_inverse",
     {
-        "det": cholesky.cholesky_det,
-        "logdet": cholesky.cholesky_logdet,
-        "logabsdet": cholesky.cholesky_logdet,
+        "det": "cholesky.cholesky_det",
+        "logdet": "cholesky.cholesky_logdet",
+        "logabsdet": "cholesky.cholesky_logdet",
     },
     symmetric=True,
-    solve_few=cholesky.cholesky_solve_few_rows,
+    solve_few="cholesky.cholesky_solve_few_rows",
 )
 TRIANGULAR = {
     fact: Solver(
         None,
         False,
-        triangular.triangular_invertible,
+        "triangular.triangular_invertible",
         "the matrix is singular",
-        triangular.triangular_solve_rows,
-        triangular.triangular_solve_columns,
-        triangular.triangular_inverse,
+        "triangular.triangular_solve_rows",
+        "triangular.triangular_solve_columns",
+        "triangular.triangular_inverse",
         {
-            "det": triangular.triangular_det,
-            "logdet": triangular.triangular_logdet,
-            "logabsdet": triangular.triangular_logabsdet,
+            "det": "triangular.triangular_det",
+            "logdet": "triangular.triangular_logdet",
+            "logabsdet": "triangular.triangular_logabsdet",
         },
         flags=(fact == "lower",),
     )
     for fact in ("lower", "upper")
 }
 LU_ABREAST = Solver(
-    abreast.lu_factor_abreast,
+    "abreast.lu_factor_abreast",
     True,
-    abreast.lu_invertible_abreast,
+    "abreast.lu_invertible_abreast",
     LU.failure,
-    abreast.lu_solve_abreast,
-    abreast.lu_solve_abreast,
-    abreast.lu_inverse_abreast,
+    "abreast.lu_solve_abreast",
+    "abreast.lu_solve_abreast",
+    "abreast.lu_inverse_abreast",
     {
-        "det": abreast.lu_det_abreast,
-        "logdet": abreast.lu_logdet_abreast,
-        "logabsdet": abreast.lu_logabsdet_abreast,
+        "det": "abreast.lu_det_abreast",
+        "logdet": "abreast.lu_logdet_abreast",
+        "logabsdet": "abreast.lu_logabsdet_abreast",
     },
 )
 CHOLESKY_ABREAST = Solver(
-    abreast.cholesky_factor_abreast,
+    "abreast.cholesky_factor_abreast",
     False,
     None,
     CHOLESKY.failure,
-    abreast.cholesky_solve_abreast,
-    abreast.cholesky_solve_abreast,
-    abreast.cholesky_inverse_abreast,
+    "abreast.cholesky_solve_abreast",
+    "abreast.cholesky_solve_abreast",
+    "abreast.cholesky_inverse_abreast",
     {
-        "det": abreast.cholesky_det_abreast,
-        "logdet": abreast.cholesky_logdet_abreast,
-        "logabsdet": abreast.cholesky_logdet_abreast,
+        "det": "abreast.cholesky_det_abreast",
+        "logdet": "abreast.cholesky_logdet_abreast",
+        "logabsdet": "abreast.cholesky_logdet_abreast",
     },
     symmetric=True,
 )
@@ -168,16 +166,16 @@ def match_solve(einsum: ir.Einsum) -> Solve | None:
 
 def helper_names(roots: Iterable[ir.Node]) -> set[str]:
     """The names of the helper kernels that a plan of these nodes may call."""
-    kernels = [
-        abreast.samples_first,
-        abreast.samples_last,
-        blas.gram,
-        blas.spread_triangles,
-        blas.structured_gemm,
-        blas.symmetric_gemm,
-        blas.weighted_gram,
-        sylvester.schur,
-        sylvester.schur_sylvester,
+    kernels: list[Kernel] = [
+        "abreast.samples_first",
+        "abreast.samples_last",
+        "blas.gram",
+        "blas.spread_triangles",
+        "blas.structured_gemm",
+        "blas.symmetric_gemm",
+        "blas.weighted_gram",
+        "sylvester.schur",
+        "sylvester.schur_sylvester",
     ]
     for solver in (LU, LU_ABREAST, CHOLESKY, CHOLESKY_ABREAST, *TRIANGULAR.values()):
         kernels += [solver.solve_rows, solver.solve_columns, solver.inverse]
@@ -189,4 +187,4 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
             own = node.operation.kernel, node.operation.columns
             kernels += [kernel for kernel in own if kernel is not None]
     flags = ("LOWER", "UPPER", "WHOLE")
-    return {"gemm", "shaped", "work_arrays", *flags, *(kernel.__name__ for kernel in kernels)}
+    return {"gemm", "shaped", "work_arrays", *flags, *map(kernel_name, kernels)}

@@ -6,7 +6,8 @@ import keyword
 from collections.abc import Iterable
 from itertools import count
 
-from derivatrix.templates.support.cpu import operators
+from derivatrix.compiler.ir.operation import kernel_name
+from derivatrix.compiler.targets import cpu
 
 RESERVED = frozenset(
     {
@@ -15,7 +16,7 @@ RESERVED = frozenset(
         *("part", "parts", "row", "other"),
         *("words", "addresses", "length", "given", "failed", "step", "precision", "work"),
         *("share", "part_of", "add_onto", "border", "work_arrays", "give_back", "memory"),
-        *operators.KERNELS.values(),
+        *map(kernel_name, cpu.SCALARS.values()),
         *keyword.kwlist,
     }
 )

@@ -23,7 +23,7 @@ from derivatrix.compiler.plan.divided import (
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, Nest, Statement, Step
-from derivatrix.templates.support.cpu.parts import _WRITERS
+from derivatrix.templates.support.common.limits import _WRITERS
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.straight import CHEAP
 from derivatrix.compiler.plan.stream import ENTRIES, many, stream, streamed
-from derivatrix.templates.support.cpu.parts import _SHARED
+from derivatrix.templates.support.common.limits import _SHARED
 
 AGAIN = sympy.Rational(1, 4)
 """What an operation that every thread repeats counts."""

@@ -11,7 +11,7 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.operation import Equation
+from derivatrix.compiler.ir.operation import Equation, Kernel
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.failures import failure_text, written
 from derivatrix.compiler.plan.names import Names
@@ -38,8 +38,6 @@ from derivatrix.compiler.plan.uses import (
     turned,
 )
 from derivatrix.runtime.errors import UnsupportedError
-from derivatrix.templates.support.cpu import blas, sylvester
-from derivatrix.templates.support.cpu.abreast import samples_first, samples_last
 
 Pair = tuple[int, ir.Labels]
 Factorisation = tuple[linear.Solver, tuple[Operand, ...]]
@@ -90,7 +88,7 @@ class Scheduler:
         for leaf in arguments:
             if self._uses[leaf] and self._is_turned(leaf):
                 own = self._fresh(leaf.shape, _first_last(leaf.ndim))
-                self._turn(samples_last, leaf, self._views[leaf], own)
+                self._turn("abreast.samples_last", leaf, self._views[leaf], own)
                 self._views[leaf] = own
 
     def output(self, node: ir.Node, view: View) -> None:
@@ -98,7 +96,7 @@ class Scheduler:
         if self._is_turned(node):
             own = self._place(node)
             if own.ordered(_first_last(node.ndim)):
-                self._turn(samples_first, node, own, view)
+                self._turn("abreast.samples_first", node, own, view)
             else:
                 self._dense(node, view)
             return
@@ -109,7 +107,7 @@ class Scheduler:
         """Whether the samples come last in work memory, but first in arguments and outputs."""
         return node.ndim > 1 and self._samples in node.shape
 
-    def _turn(self, kernel: Callable[..., None], node: ir.Node, source: View, target: View) -> None:
+    def _turn(self, kernel: Kernel, node: ir.Node, source: View, target: View) -> None:
         entries = product(node.shape[1:])
         shapes = [
             (*node.shape[:1], entries) if view.natural else (entries, *node.shape[:1])
@@ -393,7 +391,7 @@ class Scheduler:
         operands = Operand(rows.buffer, samples.shape), Operand(along.buffer, weights.shape)
         target = Operand(view.buffer, node.shape)
         comment = self._described(node, view, accumulate)
-        self.steps.append(Call(comment, blas.weighted_gram, (*operands, accumulate, target)))
+        self.steps.append(Call(comment, "blas.weighted_gram", (*operands, accumulate, target)))
         return True
 
     def _pairs(self, node: ir.Node) -> list[Pair]:
@@ -443,7 +441,7 @@ class Scheduler:
                 _operand(found.buffer, product.shape, 1),
                 _operand(whole.buffer, whole.buffer.shape, 2),
             )
-            self._call("whole matrices of triangles", blas.spread_triangles, *operands)
+            self._call("whole matrices of triangles", "blas.spread_triangles", *operands)
             found = whole
         axes = tuple(places[axis] for axis in range(node.ndim))
         self._views[node] = View(found.buffer, axes, packed=tuple(first))
@@ -596,7 +594,7 @@ class Scheduler:
     def _call(
         self,
         comment: str,
-        kernel: Callable[..., bool | None],
+        kernel: Kernel,
         *arguments: Operand | bool,
         failure: str = "",
     ) -> None:
@@ -707,7 +705,7 @@ class Scheduler:
         forms = [operand for base in bases for operand in self._schur_form(base, node)]
         failure = failure_text(node, node.operation.failure)
         operands = (*forms, self._stacked(constant, 2), target)
-        self._call("solve", sylvester.schur_sylvester, *operands, *flags, failure=failure)
+        self._call("solve", "sylvester.schur_sylvester", *operands, *flags, failure=failure)
 
     def _schur_form(self, matrix: ir.Node, node: ir.Apply) -> tuple[Operand, Operand]:
         if matrix not in self._schur:
@@ -715,7 +713,7 @@ class Scheduler:
             form, vectors = (_operand(view.buffer, matrix.shape, 2) for view in views)
             failure = failure_text(node, f"no Schur form of {written(matrix)} was found")
             operands = (self._stacked(matrix, 2), form, vectors)
-            self._call("factorise", sylvester.schur, *operands, failure=failure)
+            self._call("factorise", "sylvester.schur", *operands, failure=failure)
             self._schur[matrix] = form, vectors
         return self._schur[matrix]
 

@@ -8,13 +8,15 @@ loop indices; values are `Scalar` trees. `str` of each is what `explain --stage 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import sympy
 from sympy.logic.boolalg import Boolean
+
+from derivatrix.compiler.ir.operation import Kernel, kernel_name
 
 
 @dataclass(frozen=True)
@@ -288,13 +290,13 @@ class Call:
     where it returns False; "" for a kernel that cannot fail."""
 
     comment: str
-    kernel: Callable[..., bool | None]
+    kernel: Kernel
     arguments: tuple[Operand | bool, ...]
     failure: str = ""
 
     def __str__(self) -> str:
         failure = f" or raise {self.failure!r}" if self.failure else ""
-        return f"call {self.kernel.__name__}({', '.join(map(str, self.arguments))}){failure}"
+        return f"call {kernel_name(self.kernel)}({', '.join(map(str, self.arguments))}){failure}"
 
 
 @dataclass(frozen=True)
@@ -513,7 +515,7 @@ class Plan:
         return tuple(step for step in self.steps if isinstance(step, Newton))
 
     @property
-    def kernels(self) -> tuple[Callable[..., bool | None], ...]:
+    def kernels(self) -> tuple[Kernel, ...]:
         """The helper kernels called, each once."""
         calls = (step.kernel for step in self.steps if isinstance(step, Call))
         return tuple(dict.fromkeys(calls))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import derivatrix.templates.support.cuda as kernels
 from derivatrix.compiler.emit.sources import Sources
-from derivatrix.runtime.simulated import DEVICE_MATH
+from derivatrix.runtime.simulated import device_math
 
 
 def modules() -> Iterator[types.ModuleType]:
@@ -36,5 +36,5 @@ def embedded(sources: Iterable[types.ModuleType]) -> types.ModuleType:
     linecache.cache[made.__file__] = len(text), None, text.splitlines(True), made.__file__
     sys.modules[made.__name__] = made
     exec(compile(text, made.__file__, "exec"), vars(made))
-    vars(made)["math"] = DEVICE_MATH
+    vars(made)["math"] = device_math()
     return made

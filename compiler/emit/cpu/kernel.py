@@ -10,6 +10,7 @@ import sympy
 
 from derivatrix.compiler.emit.statements import Statements, number
 from derivatrix.compiler.ir.dimensions import LENGTH
+from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.reads import operations
 from derivatrix.compiler.plan.steps import (
@@ -32,7 +33,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Team,
 )
-from derivatrix.templates.support.cpu import operators
+from derivatrix.compiler.targets import cpu
 
 FUNCTIONS = {
     "asin": "np.arcsin",
@@ -52,7 +53,7 @@ FUNCTIONS = {
     "abs": "abs",
     "gamma": "math.gamma",
     "lgamma": "math.lgamma",
-    **operators.KERNELS,
+    **{operator: kernel_name(path) for operator, path in cpu.SCALARS.items()},
 }
 """How Numba spells the operators of `steps.Operate`."""
 
@@ -211,8 +212,7 @@ def _counted(step: Step) -> bool:
     """Whether a step is compiled with the kernel and makes arrays."""
     if isinstance(step, Team):
         return any(map(_counted, step.steps))
-    options = getattr(step.kernel, "targetoptions", {}) if isinstance(step, Call) else {}
-    return options.get("inline") == "always" and options.get("_nrt", False)
+    return isinstance(step, Call) and step.kernel in cpu.MAKING_ARRAYS
 
 
 def _allowed(nests: Sequence[Nest]) -> str:
@@ -259,7 +259,7 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
             return StepText(step.comment, tuple(_gemm(step)))
         case Call(comment, kernel, arguments, failure):
             texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
-            return StepText(comment, _guarded(kernel.__name__, texts, failure, failing))
+            return StepText(comment, _guarded(kernel_name(kernel), texts, failure, failing))
         case Team(steps):
             texts = [line for each in steps for line in _step(each, output, failing).lines]
             return StepText("for each row", tuple(texts))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import ModuleType
 
 import sympy
 
@@ -18,8 +16,10 @@ from derivatrix.compiler.emit.cuda.stacks import in_one_order
 from derivatrix.compiler.emit.cuda.team_text import team_text
 from derivatrix.compiler.emit.cuda.teams import Phase, phases, reduced_rows
 from derivatrix.compiler.emit.cuda.tiles import tiled
+from derivatrix.compiler.emit.sources import is_defined
 from derivatrix.compiler.emit.statements import coefficient
 from derivatrix.compiler.ir.dimensions import LENGTH
+from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.reads import buffers
@@ -45,7 +45,6 @@ from derivatrix.compiler.plan.steps import (
     Team,
 )
 from derivatrix.runtime.errors import UnsupportedError
-from derivatrix.templates.support import cpu, cuda
 
 
 @dataclass
@@ -61,12 +60,12 @@ class DriverText:
 @dataclass
 class Device:
     """What the plans of a module become: kernels, host functions, what can fail (in order), and the
-    helper functions called, by the names of their modules."""
+    helper functions called, each "file.function"."""
 
     kernels: list[KernelText] = field(default_factory=list)
     drivers: list[DriverText] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
-    helpers: dict[tuple[str, str], None] = field(default_factory=dict)
+    helpers: dict[str, None] = field(default_factory=dict)
 
     def add(self, plan: Plan) -> None:
         """Add a plan, after those that it calls."""
@@ -101,19 +100,12 @@ def _fails(part: Step | Statement) -> bool:
     return isinstance(part, Require)
 
 
-def counterpart(kernel: Callable[..., bool | None]) -> tuple[str, str]:
-    """The module and the name of the host function that does for a device what a helper kernel
-    does. Raises UnsupportedError where there is none."""
-    plain = getattr(kernel, "py_func", kernel)
-    own, _, file = plain.__module__.rpartition(".")
-    name = f"{cuda.__name__}.{file}"
-    try:
-        module: ModuleType | None = importlib.import_module(name) if own == cpu.__name__ else None
-    except ModuleNotFoundError:
-        module = None
-    if module is None or not hasattr(module, plain.__name__):
-        raise UnsupportedError(f"there is no kernel for CUDA devices of {plain.__name__}")
-    return name, plain.__name__
+def counterpart(kernel: Kernel) -> str:
+    """The host function that does for a device what a helper kernel does, "file.function": it has
+    the same name. Raises UnsupportedError where there is none."""
+    if not isinstance(kernel, str) or not is_defined(f"cuda.{kernel}"):
+        raise UnsupportedError(f"there is no kernel for CUDA devices of {kernel_name(kernel)}")
+    return kernel
 
 
 class _Driver:
@@ -185,12 +177,12 @@ class _Driver:
                     yield from self._nest(copy)
                 yield from self._gemm(ordered)
             case Call(_, kernel, arguments, failure):
-                module, name = counterpart(kernel)
-                self._device.helpers[module, name] = None
+                path = counterpart(kernel)
+                self._device.helpers[path] = None
                 texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
                 if failure:
                     texts.append(str(check(self._device.checks, failure)))
-                yield f"{name}({', '.join(['run', *texts])})"
+                yield f"{kernel_name(path)}({', '.join(['run', *texts])})"
             case Team(steps):
                 yield from self._team(steps)
             case Choose(variants):
@@ -275,7 +267,7 @@ class _Driver:
         yield from (f"    {line}" for line in alone)
 
     def _use(self, file: str, name: str) -> None:
-        self._device.helpers[f"{cuda.__name__}.{file}", name] = None
+        self._device.helpers[f"{file}.{name}"] = None
 
     def _array(self, buffer: Buffer) -> str:
         return f"run.constant({buffer.name})" if buffer.name in self._constants else buffer.name

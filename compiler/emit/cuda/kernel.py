@@ -32,7 +32,7 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Test,
 )
-from derivatrix.templates.support.cuda import operators
+from derivatrix.compiler.targets import cuda
 
 SHARES = (("lanes", "int64"), ("splits", "int64"), ("partial", "real[::1]"))
 """What a kernel of sums takes besides, with Numba's types."""
@@ -64,7 +64,7 @@ RESERVED = frozenset(
         *("each", "each_tile", "sums", "each_row", "row_by_row", "clear"),
         *(name for name, _ in SHARES),
         *(f"{stem}_{number}" for stem in ("at", "rest", "row", "entry") for number in range(16)),
-        *(name.split(".")[0] for name in operators.KERNELS.values()),
+        *(name.split(".")[0] for name in cuda.SPELLED.values()),
     }
 )
 """What no array, size or scalar may be called, of a kernel or of the host function around it."""
@@ -91,7 +91,7 @@ class DeviceStatements(Statements):
     multiplied = True
 
     def __init__(self, checks: list[str]) -> None:
-        super().__init__(operators.KERNELS)
+        super().__init__(cuda.SPELLED)
         self._checks = checks
 
     def raised(self, failure: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,15 +20,16 @@ from derivatrix.compiler.emit.public_functions import (
     quoted,
 )
 from derivatrix.compiler.emit.sources import Sources
+from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Plan
-from derivatrix.templates.support.cuda import base, blocks, boundary, operators, rows, shares
+from derivatrix.compiler.targets import cuda
 
 NEEDED = ("_Call",)
 """What public functions refer to, apart from names of the module's own."""
 FUNCTIONS = (
-    *((shares, name) for name in ("lane_sum", "lane_maximum", "quotient", "remainder")),
-    (blocks, "larger"),
-    (rows, "log_of_sum"),
+    *(f"shares.{name}" for name in ("lane_sum", "lane_maximum", "quotient", "remainder")),
+    "blocks.larger",
+    "rows.log_of_sum",
 )
 """Functions of the device that kernels may call, apart from those of numbers."""
 
@@ -118,20 +118,16 @@ def _constants(plan: Plan) -> dict[str, np.ndarray]:
 def _sources(device: Device, lines: Iterable[str]) -> Sources:
     """The helpers that a module needs, and its imports."""
     sources = Sources()
-    sources.add(base, "kernel")
-    sources.add(base, "KERNELS")
+    sources.add("cuda.base.kernel")
+    sources.add("cuda.base.KERNELS")
     for name in NEEDED:
-        sources.add(boundary, name)
+        sources.add(f"cuda.boundary.{name}")
     words = {word for line in lines for word in re.findall(r"\w+", line)}
-    for owner, name in FUNCTIONS:
-        if name in words:
-            sources.add(owner, name)
-    for module, name in device.helpers:
-        sources.add(importlib.import_module(module), name)
-    for operator in operators.MODULES:
-        for name in operator.KERNELS.values():
-            if name in words:
-                sources.add(operator, name)
+    for path in (*FUNCTIONS, *cuda.SCALARS.values()):
+        if kernel_name(path) in words:
+            sources.add(f"cuda.{path}")
+    for path in device.helpers:
+        sources.add(f"cuda.{path}")
     if "math" in words:
         sources.require("math")
     sources.require("numba", "cuda")

@@ -26,8 +26,8 @@ from derivatrix.compiler.plan.steps import (
     Test,
 )
 from derivatrix.compiler.plan.text import CHAINS, COMPARISONS
+from derivatrix.compiler.targets import cuda
 from derivatrix.runtime.errors import UnsupportedError
-from derivatrix.templates.support.cuda import operators
 
 SIGNS = frozenset({"add", "mul", "neg", "div", "pow", "choose", "not", *CHAINS, *COMPARISONS})
 """Operators that need no function."""
@@ -106,7 +106,7 @@ class _Found:
                 self.buffers[buffer] = None
                 self.visit(indices)
             case Operate(operator, operands):
-                if operator not in SIGNS and operator not in operators.KERNELS:
+                if operator not in SIGNS and operator not in cuda.SPELLED:
                     raise UnsupportedError(f"there is no function for CUDA devices of {operator}")
                 self.visit(operands)
             case Start(name):

@@ -29,7 +29,6 @@ from derivatrix.compiler.plan.steps import (
     Team,
     renamed,
 )
-from derivatrix.templates.support.cpu import rows
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def phase(step: Step, fresh: Callable[[], str]) -> Phase | None:
         case Nest(_, (Loop(reduction=False),)):
             found = launches(step, frozenset(), fresh)
             return found[0] if len(found) == 1 else None
-        case Call(comment, rows.softmax | rows.logsumexp, (Operand() as one, Operand() as two)):
+        case Call(comment, "rows.softmax" | "rows.logsumexp", (Operand() as one, Operand() as two)):
             return _powers(comment, one, two)
     return None
 

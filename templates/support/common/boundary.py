@@ -12,13 +12,13 @@ import numpy as np
 from numba import njit
 from numba.core.errors import NumbaError
 
+from derivatrix.templates.support.common.limits import _LARGE
+
 _ndarray = np.ndarray
 _empty = np.empty
 _len = len
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
-_LARGE = 16384
-"""Entries of all results from which malloc may give their memory back to the system."""
 _UNREADY = (AttributeError, IndexError, NumbaError, TypeError, ValueError)
 """What a call raises whose arguments a kernel does not take as they are."""
 

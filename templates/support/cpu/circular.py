@@ -18,9 +18,6 @@ from derivatrix.templates.support.cpu.terms import (
     table_entry,
 )
 
-KERNELS = {name: f"fast_{name}" for name in ("sin", "cos", "tan")}
-"""Operator of a scalar (`plan.steps.Operate`) -> the name here of what computes it."""
-
 SINE_SERIES = (
     -0.16666666666666632,
     0.008333333333322413,

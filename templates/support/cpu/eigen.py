@@ -4,6 +4,7 @@
 
 import numpy as np
 
+from derivatrix.templates.support.common.limits import LEADING
 from derivatrix.templates.support.cpu.base import NO, UPPER, VECTORS, compiled
 from derivatrix.templates.support.cpu.lapack import (
     lapack_gecon,
@@ -13,7 +14,6 @@ from derivatrix.templates.support.cpu.lapack import (
 )
 
 ONE_NORM = np.uint8(ord("1"))
-LEADING = 0.99999
 
 
 @compiled()

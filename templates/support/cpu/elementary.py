@@ -14,11 +14,6 @@ from derivatrix.templates.support.cpu.terms import (
     polynomial_value,
 )
 
-KERNELS = {
-    name: f"fast_{name}" for name in ("exp", "expm1", "log", "log1p", "sinh", "cosh", "tanh")
-}
-"""Operator of a scalar (`plan.steps.Operate`) -> the name here of what computes it."""
-
 EXP_SERIES = (
     0.5000000000000013,
     0.166666666666667,

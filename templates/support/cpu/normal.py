@@ -10,9 +10,6 @@ from derivatrix.templates.support.cpu.terms import (
     polynomial_value,
 )
 
-KERNELS = {"erf": "fast_erf", "erfc": "fast_erfc"}
-"""Operator of a scalar (`plan.steps.Operate`) -> the name here of what computes it."""
-
 ERF_SERIES = (
     0.12837916709551256,
     -0.3761263890318352,

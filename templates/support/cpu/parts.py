@@ -5,6 +5,7 @@
 import numpy as np
 from numba import config
 
+from derivatrix.templates.support.common.limits import _SHARED, _WRITERS
 from derivatrix.templates.support.cpu.base import compiled
 from derivatrix.templates.support.cpu.crew import _CREW
 
@@ -20,10 +21,6 @@ _COLUMNS = 72
 """How many samples are computed at a time at least where they come last in memory."""
 _AGAIN = 8
 """How many times the work that each part repeats a part has to do besides."""
-_SHARED = 500_000
-"""The work that is worth another thread."""
-_WRITERS = 4
-"""How many threads are enough to write as fast as the memory takes it."""
 
 
 def _in_parts(kernel, shared, sliced, blocks):

@@ -4,9 +4,6 @@
 
 from numba.extending import intrinsic
 
-KERNELS = {"where": "where"}
-"""Operator of a scalar (`plan.steps.Operate`) -> the name here of what computes it."""
-
 
 @intrinsic
 def where(context, condition, chosen, otherwise):

@@ -16,14 +16,6 @@ from numba.extending import get_cython_function_address, intrinsic
 
 from derivatrix.templates.support.cpu.base import LLVM, compiled
 
-KERNELS = {
-    "digamma": "scipy_psi",
-    "erfinv": "scipy_erfinv",
-    "zeta": "zeta",
-    **{f"bessel{kind}{order}": f"scipy_{kind}{order}" for kind in "jyik" for order in "01v"},
-}
-"""Operator of a scalar (`plan.steps.Operate`) -> the name here of what computes it."""
-
 BERNOULLI = (
     1 / 12,
     -1 / 720,

@@ -11,13 +11,6 @@ import math
 
 from derivatrix.templates.support.cuda.base import device
 
-KERNELS = {
-    f"bessel{kind}{order}": f"bessel_{kind}{'' if order == 'v' else order}"
-    for kind in "jyik"
-    for order in "01v"
-}
-"""Operator of a scalar (`plan.steps.Operate`) -> the name here of what computes it."""
-
 FAR = 30.0
 """Beyond that, and beyond the square of the order, asymptotic expansions are used."""
 ROUND = 1e-17

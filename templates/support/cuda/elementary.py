@@ -6,41 +6,6 @@ import math
 
 from derivatrix.templates.support.cuda.base import device
 
-KERNELS = {
-    "exp": "math.exp",
-    "expm1": "math.expm1",
-    "log": "math.log",
-    "log1p": "math.log1p",
-    "sqrt": "math.sqrt",
-    "sin": "math.sin",
-    "cos": "math.cos",
-    "tan": "math.tan",
-    "asin": "math.asin",
-    "acos": "math.acos",
-    "atan": "math.atan",
-    "atan2": "math.atan2",
-    "sinh": "math.sinh",
-    "cosh": "math.cosh",
-    "tanh": "math.tanh",
-    "asinh": "math.asinh",
-    "acosh": "math.acosh",
-    "atanh": "math.atanh",
-    "erf": "math.erf",
-    "erfc": "math.erfc",
-    "gamma": "math.gamma",
-    "lgamma": "math.lgamma",
-    "floor": "math.floor",
-    "ceil": "math.ceil",
-    "abs": "abs",
-    "sign": "real_sign",
-    "mod": "real_mod",
-    "maximum": "real_maximum",
-    "minimum": "real_minimum",
-    "where": "cuda.selp",
-}
-"""Operator of a scalar (`plan.steps.Operate`) -> what kernels call. Functions of `math` do not
-raise on the device: they return infinity or nan, and single precision for single precision."""
-
 
 @device
 def real_sign(x):

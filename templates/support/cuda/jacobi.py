@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
+from derivatrix.templates.support.common.limits import LEADING
 from derivatrix.templates.support.cuda.base import device
 
-LEADING = 0.99999
 SWEEPS = 60
 """The most sweeps over all pairs; ten are many."""
 

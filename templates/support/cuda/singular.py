@@ -11,11 +11,11 @@ import math
 import numpy as np
 from numba import cuda
 
+from derivatrix.templates.support.common.limits import LEADING
 from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
 from derivatrix.templates.support.cuda.blas import gemm
 from derivatrix.templates.support.cuda.blocks import SMALL, STEP, blocks_for, entries, larger
 from derivatrix.templates.support.cuda.jacobi import (
-    LEADING,
     SWEEPS,
     precision_of,
     rotation_tangent,

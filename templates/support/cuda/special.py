@@ -6,9 +6,6 @@ import math
 
 from derivatrix.templates.support.cuda.base import device
 
-KERNELS = {"digamma": "digamma", "erfinv": "erfinv", "zeta": "zeta"}
-"""Operator of a scalar (`plan.steps.Operate`) -> the name here of what computes it."""
-
 BERNOULLI = (
     1 / 12,
     -1 / 720,

@@ -1,0 +1,1 @@
+"""What a target has: which functions of `templates/support` compute what."""

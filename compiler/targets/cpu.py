@@ -1,0 +1,26 @@
+"""The CPU: which functions of `templates/support/cpu` compute what, as "file.function"."""
+
+VECTORISED = {
+    **{name: f"circular.fast_{name}" for name in ("sin", "cos", "tan")},
+    **{name: f"elementary.fast_{name}" for name in ("exp", "expm1", "log", "log1p")},
+    **{name: f"elementary.fast_{name}" for name in ("sinh", "cosh", "tanh")},
+    **{name: f"normal.fast_{name}" for name in ("erf", "erfc")},
+}
+"""Operator of a scalar (`plan.steps.Operate`) -> its function, made of vector instructions."""
+
+BESSEL = {
+    f"bessel{kind}{order}": f"special.scipy_{kind}{order}" for kind in "jyik" for order in "01v"
+}
+SCALARS = {
+    **VECTORISED,
+    **BESSEL,
+    "where": "selection.where",
+    "digamma": "special.scipy_psi",
+    "erfinv": "special.scipy_erfinv",
+    "zeta": "special.zeta",
+}
+"""Operator of a scalar -> its function, for those that have one here."""
+
+MAKING_ARRAYS = frozenset({"riccati.continuous_riccati", "riccati.discrete_riccati"})
+"""Functions compiled within the kernel that calls them which make arrays of Numba's: the kernel
+has to count references."""
