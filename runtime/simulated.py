@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -20,12 +19,13 @@ import numpy as np
 import scipy
 
 from derivatrix.runtime.errors import LoadError, VerificationError
-from derivatrix.runtime.load import load
 from derivatrix.runtime.report import Report
 from derivatrix.runtime.workers import Crash, Workers
 
 PLACE = "Numba's simulator of a device"
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
+VERIFIED = "derivatrix.runtime.verify:verified"
+"""What the process that simulates a device runs."""
 _NUMPY = {
     **{name: getattr(np, f"arc{name[1:]}") for name in ("acos", "asin", "atan", "atan2")},
     **{name: getattr(np, f"arc{name[1:]}") for name in ("acosh", "asinh", "atanh")},
@@ -126,7 +126,7 @@ def verify_simulated(module: ModuleType, sizes: Mapping[str, int], seed: int) ->
         raise LoadError(f"{module.__name__}: a module without a file cannot be verified")
     argument = {"path": os.fspath(path), "sizes": dict(sizes), "seed": seed}
     with Workers(1, ENVIRONMENT) as workers:
-        (answer,) = workers.map(f"{__name__}:verified", [argument], lambda at_work, done: None)
+        (answer,) = workers.map(VERIFIED, [argument], lambda at_work, done: None)
     if isinstance(answer, Exception):
         raise answer
     if isinstance(answer, Crash):
@@ -135,11 +135,3 @@ def verify_simulated(module: ModuleType, sizes: Mapping[str, int], seed: int) ->
             error.add_note(answer.trace)
         raise error
     return Report.from_dict(answer)
-
-
-def verified(argument: Mapping[str, Any]) -> dict[str, Any]:
-    """What the process does."""
-    from derivatrix.runtime.verify import verify
-
-    module = load(Path(argument["path"]))
-    return verify(module, sizes=argument["sizes"], seed=argument["seed"]).to_dict()

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from derivatrix.runtime import checks, measure, operators, simulated
+from derivatrix.runtime.load import load
 from derivatrix.runtime.measure import Measurement
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
 from derivatrix.runtime.report import MODULE, Report, Row
@@ -117,3 +120,9 @@ def _functions(surface: Surface) -> Row:
 
 def _failure(check: str, note: str) -> Row:
     return Row(check, MODULE, "", "", np.inf, 0.0, False, note)
+
+
+def verified(argument: Mapping[str, Any]) -> dict[str, Any]:
+    """The report of a module for devices as plain data; a process that simulates one runs this."""
+    module = load(Path(argument["path"]))
+    return verify(module, sizes=argument["sizes"], seed=argument["seed"]).to_dict()

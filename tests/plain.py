@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +18,11 @@ from derivatrix.compiler.emit.cpu.threads import rows_texts
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
+from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.plan.divided import PARTS
 from derivatrix.compiler.plan.steps import Plan
-from derivatrix.templates.support.cpu import operators
+from derivatrix.compiler.targets import cpu
+from derivatrix.templates.support import cpu as support
 from derivatrix.templates.support.cpu.parts import border
 from tests.points import draw_all
 
@@ -67,6 +70,14 @@ def function(operator: str) -> Callable[..., float]:
     return getattr(np, name, None) or getattr(scipy.special, name)
 
 
+def helper(kernel: Kernel) -> Callable[..., bool | None]:
+    """The function that a plan's helper kernel is."""
+    if not isinstance(kernel, str):
+        return kernel
+    file, name = kernel.split(".")
+    return getattr(importlib.import_module(f"{support.__name__}.{file}"), name)
+
+
 def plain_kernel(
     made: Plan, called: list[str], text: KernelText | None = None
 ) -> Callable[..., None]:
@@ -84,8 +95,8 @@ def plain_kernel(
     scope["shaped"] = np.reshape
     scope["border"] = border.py_func
     scope.update(made.constants)
-    scope.update((kernel.__name__, kernel) for kernel in made.kernels)
-    scope.update((name, function(operator)) for operator, name in operators.KERNELS.items())
+    scope.update((kernel_name(kernel), helper(kernel)) for kernel in made.kernels)
+    scope.update((kernel_name(path), function(each)) for each, path in cpu.SCALARS.items())
     scope.update((variant.name, plain_kernel(variant, called)) for variant in made.variants)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     return partial(scope["kernel"])

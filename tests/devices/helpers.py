@@ -29,7 +29,7 @@ def embedded(sources: Iterable[types.ModuleType]) -> types.ModuleType:
             plain = getattr(value, "py_func", value)
             made_here = getattr(plain, "__module__", "") == module.__name__
             if made_here and (inspect.isfunction(plain) or inspect.isclass(plain)):
-                collected.add(module, name)
+                collected.add(f"cuda.{module.__name__.rpartition('.')[2]}.{name}")
     text = "\n".join([*collected.import_lines(), *collected.blocks()])
     made = types.ModuleType("embedded_kernels")
     made.__file__ = "<embedded kernels>"

@@ -12,13 +12,14 @@ import scipy.linalg
 import scipy.special
 from numba import cuda
 
-from derivatrix.templates.support.cuda import bessel, elementary, special
+from derivatrix.compiler.targets import cuda as targets
 from tests.devices.helpers import embedded, modules
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4}
-KERNELS = embedded(module for module in modules() if not module.__name__.endswith("operators"))
+KERNELS = embedded(modules())
 KERNELS.THREADS = 8
+ELEMENTARY = targets.SPELLED.keys() - targets.SPECIAL.keys() - targets.BESSEL.keys()
 
 
 class Device:
@@ -367,18 +368,18 @@ def elementwise(text, count, *arrays):
     return out
 
 
-@pytest.mark.parametrize("operator", sorted(elementary.KERNELS))
+@pytest.mark.parametrize("operator", sorted(ELEMENTARY))
 def test_elementary(device, operator):
     x, y = (part.ravel().astype(device.dtype) for part in np.meshgrid(POINTS, POINTS))
     two = operator in ("atan2", "mod", "maximum", "minimum")
     arrays = (x, y) if two else (x,)
-    text = f"{elementary.KERNELS[operator]}({'x, y' if two else 'x'})"
+    text = f"{targets.SPELLED[operator]}({'x, y' if two else 'x'})"
     found = elementwise(text, len(x), *arrays)
     expected = NUMPY.get(operator, getattr(np, operator, None))(*arrays)
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("operator", sorted({**special.KERNELS, **bessel.KERNELS}))
+@pytest.mark.parametrize("operator", sorted({**targets.SPECIAL, **targets.BESSEL}))
 def test_special(operator):
     x = np.array([1e-3, 0.2, 0.7, 0.999, 1.5, 3.0, 7.5, 12.0, 29.0, 31.0, 90.0])
     orders = np.array([2.0, 3.0, 4.5, 2.0, 7.0, 2.0, 2.0, 1.5, 12.0, 3.0, 10.0])
@@ -386,7 +387,7 @@ def test_special(operator):
         x = np.append(x[:4], -x[:4])
     if operator in ("digamma", "zeta"):
         x, orders = np.append(x, -0.3), np.append(orders, 2.0)
-    name = {**special.KERNELS, **bessel.KERNELS}[operator]
+    name = targets.SPELLED[operator]
     if operator in ("digamma", "erfinv", "zeta"):
         scipy_name = {"digamma": "psi"}.get(operator, operator)
     else:
