@@ -34,6 +34,7 @@ from derivatrix.templates.support.cpu import (
     triangular,
     workspace,
 )
+from tests.plain import helper
 
 SPECIAL = sorted(
     kernel_name(path) for path in SCALARS.values() if path.startswith("special.scipy_")
@@ -539,8 +540,8 @@ def test_columns_are_as_rows(name: str, precision: tuple[type, float]) -> None:
         (core,) = record.shapes([(sympy.Integer(length),)], ())
         out = np.full((len(x), *map(int, core)), nan, real)
         turned = np.full(out.T.shape, nan, real)
-        record.kernel(given, out)
-        record.columns(given.T.copy(), turned)
+        helper(record.kernel)(given, out)
+        helper(record.columns)(given.T.copy(), turned)
         np.testing.assert_allclose(turned.T, out, rtol=tolerance)
 
 
@@ -706,7 +707,7 @@ def test_records_kernel(precision: tuple[type, float], name: str) -> None:
             expected = record.value([array.astype(float) for array in arguments], ())
             results = [np.full(array.shape, np.nan, real) for array in expected]
             assert record.kernel is not None
-            assert record.kernel(*arguments, *results) in (None, True)
+            assert helper(record.kernel)(*arguments, *results) in (None, True)
             for result, value in zip(results, expected, strict=True):
                 np.testing.assert_allclose(result, value, rtol=tolerance, atol=tolerance)
             for before, after in zip(kept, arguments, strict=True):
@@ -721,5 +722,5 @@ def test_kernels_that_fail(precision: tuple[type, float], name: str) -> None:
     results = [np.empty(part.shape, precision[0]) for part in record.value(arguments, ())]
     arguments[0][1, 0, 0] = np.nan
     assert record.kernel is not None
-    done = record.kernel(*arguments, *results)
+    done = helper(record.kernel)(*arguments, *results)
     assert not done or np.isnan(results[0][1]).any()
