@@ -180,7 +180,7 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
     BuildError where the file cannot be written, and what `generate` raises.
     """
     generated = generate(require_function(function, "compile"), target)
-    path = cache_directory() / generated.digest[:16] / f"{generated.name}.py"
+    path = cache_directory() / generated.digest / f"{generated.name}.py"
     source = generated.text.encode()
     try:
         path.parent.mkdir(exist_ok=True)

@@ -11,6 +11,7 @@ from importlib.resources.abc import Traversable
 
 from derivatrix import __version__
 from derivatrix.compiler import device
+from derivatrix.compiler.content import content
 from derivatrix.compiler.derivatives import Derivatives, Key
 from derivatrix.compiler.descriptions import (
     FunctionDescription,
@@ -266,18 +267,17 @@ def _conventions(function: Function, target: str) -> list[str]:
 
 def digest(function: Function, target: str = "cpu") -> str:
     """What the module's text depends on: the declaration, the target and this compiler."""
-    parts = [
+    parts = (
         __version__,
         target,
         _toolchain(),
         function.name,
-        *(leaf.key for leaf in function.inputs),
-        function.expression.key,
-        *function.wrt,
-        "batch",
-        *function.batch,
-    ]
-    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+        function.inputs,
+        function.expression,
+        function.wrt,
+        function.batch,
+    )
+    return hashlib.blake2b(content(parts).encode(), digest_size=16).hexdigest()
 
 
 @cache

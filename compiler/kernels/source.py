@@ -28,11 +28,17 @@ class Sources:
         module = inspect.getmodule(plain)
         if module is None:
             raise UnsupportedError(f"the source of the kernel {plain.__name__} cannot be found")
+        found = getattr(module, plain.__name__, None)
+        if getattr(found, "py_func", found) is not plain:
+            raise UnsupportedError(
+                f"the kernel {plain.__qualname__} is not what {module.__name__} has by the name "
+                f"{plain.__name__}; a kernel is defined at the top level of its file"
+            )
         self.add(module, plain.__name__)
 
     def add(self, module: ModuleType, name: str) -> None:
         """Add what `name` is in `module`, if it is defined there or imported."""
-        contents = _contents(module)
+        contents = _contents(inspect.getsource(module))
         if name in contents.imports:
             origin, original = contents.imports[name]
             if origin.startswith("derivatrix."):
@@ -98,8 +104,7 @@ class _Contents:
 
 
 @cache
-def _contents(module: ModuleType) -> _Contents:
-    source = inspect.getsource(module)
+def _contents(source: str) -> _Contents:
     lines = source.splitlines()
     definitions: dict[str, tuple[str, tuple[str, ...]]] = {}
     imports: dict[str, tuple[str, str]] = {}
