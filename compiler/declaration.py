@@ -398,7 +398,9 @@ def scaled(number: sympy.Expr, texts: Sequence[str]) -> str:
     sign = "-" if over.could_extract_minus_sign() else ""
     over = -over if sign else over
     factors = [_number(over)] * (over != 1 or not texts) + list(texts)
-    text = sign + joined(factors)
+    text = joined(factors)
+    if sign or under != 1:
+        text = sign + held(text, PRODUCT)
     return text if under == 1 else f"{text} / {held(_number(under), POWER)}"
 
 

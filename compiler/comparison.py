@@ -1,0 +1,136 @@
+"""Before a build is verified: two values of each declaration that have nothing in common.
+
+One is that of the module's DECLARATION, the text with which verification compares the module; the
+other that of the interpreter of the intermediate representation, sample by sample. A derivative
+that is declared as a function of its own (`Function.derivative`) is compared with differences of
+the function that it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from types import ModuleType
+
+import numpy as np
+
+from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.function import Function
+from derivatrix.compiler.ir import Node
+from derivatrix.compiler.pipeline import interface
+from derivatrix.runtime import sampling
+from derivatrix.runtime.differences import differentiate
+from derivatrix.runtime.errors import VerificationError
+from derivatrix.runtime.reference import OutOfDomain, Text
+from derivatrix.runtime.surface import Arrays, Point, Surface
+
+CHOICES = 2
+"""How many choices of sizes are tried."""
+DRAWN = 12
+"""How many points are drawn at each of them, until one is in the domain."""
+ALLOWED = 1e-7
+"""How far apart values may be, in parts of the largest entry: two ways to compute them, not one."""
+
+
+def require_agreement(function: Function) -> None:
+    """Raise VerificationError where the declaration's text, or what a derivative comes from, has
+    another value than the declared expression."""
+    surface = _surface(function)
+    text = Text(function.declaration)
+    for point, expected in _points(function, surface):
+        declared = text({**point.sizes, **point.values}, expected.shape)
+        names = "the text of the declaration", "the interpreter's value"
+        _require_close(function, point, names, declared, expected)
+        _require_derivative(function, surface, point)
+
+
+def _require_derivative(function: Function, surface: Surface, point: Point) -> None:
+    """Compare a derivative at one sample with differences of what it is the derivative of, and
+    that too, if it is a derivative itself."""
+    before, name = function.origin
+    if before is None:
+        return
+    values = _sample(function, point.values, 0)
+    tangent = _sample(function, point.tangents, 0)[name]
+    step = sampling.project(surface.input(name).structure, tangent)
+
+    def line(distance: float) -> tuple[np.ndarray, ...]:
+        moved = {**values, name: np.asarray(values[name] + distance * step)}
+        return (_interpreted(before.expression, moved, point),)
+
+    (estimate,) = differentiate(line, line(0.0), float(np.linalg.norm(step)))
+    derivative = _interpreted(function.expression, values, point)
+    along = np.tensordot(derivative, step, step.ndim)
+    error = float(estimate.error.max(initial=0.0))
+    names = f"differences of {before.name} by {name}", "the derivative"
+    _require_close(function, point, names, estimate.derivative, along, 10 * error)
+    _require_derivative(before, surface, point)
+
+
+def _require_close(
+    function: Function,
+    point: Point,
+    names: tuple[str, str],
+    one: np.ndarray,
+    other: np.ndarray,
+    error: float = 0.0,
+) -> None:
+    apart = float(np.abs(one - other).max(initial=0.0))
+    size = float(np.abs(one).max(initial=0.0))
+    if not apart <= error + ALLOWED * max(size, 1.0):
+        raise VerificationError(
+            f"{function.name}: {names[0]} and {names[1]} differ by {apart:.3g} where the largest "
+            f"entry is {size:.3g} ({point.label}); a rule of the compiler, or of an operation of "
+            "your own, is wrong"
+        )
+
+
+def _surface(function: Function) -> Surface:
+    module = ModuleType(function.name)
+    facts = interface(function)
+    vars(module).update(facts, DECLARATION=function.declaration, FORMULAS={}, DIGEST="")
+    return Surface(module)
+
+
+def _points(function: Function, surface: Surface) -> Iterator[tuple[Point, np.ndarray]]:
+    """Points where the declared expression has a value, one at each choice of sizes, with that."""
+    text = Text(function.declaration)
+    for number, sizes in enumerate(sampling.assignments(surface, {})[:CHOICES]):
+        random = np.random.default_rng([0, number])
+        for point in islice(sampling.draws(surface, sizes, random), DRAWN):
+            shape = surface.shape("value", "", sizes)
+            try:
+                text({**point.sizes, **point.values}, shape)
+                expected = _value(function, point.values, point)
+            except OutOfDomain:
+                continue
+            yield point, expected
+            break
+
+
+def _value(function: Function, values: Arrays, point: Point) -> np.ndarray:
+    """The interpreter's value, one sample after the other."""
+    if not function.batch:
+        return _interpreted(function.expression, values, point)
+    samples = range(point.sizes["batch"])
+    expression = function.expression
+    return np.stack(
+        [_interpreted(expression, _sample(function, values, i), point) for i in samples]
+    )
+
+
+def _sample(function: Function, values: Arrays, number: int) -> Arrays:
+    return {
+        name: value[number] if name in function.batch else value for name, value in values.items()
+    }
+
+
+def _interpreted(node: Node, values: Arrays, point: Point) -> np.ndarray:
+    try:
+        with np.errstate(all="ignore"):
+            value = evaluate(node, values, point.sizes)
+    except (ArithmeticError, IndexError, ValueError) as error:  # LinAlgError is a ValueError
+        raise OutOfDomain(str(error)) from error
+    if not np.isfinite(value).all():
+        raise OutOfDomain("the value is not finite")
+    return value
