@@ -4,7 +4,10 @@ kernels come about by, do not pass a build."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -13,9 +16,12 @@ import sympy
 from hypothesis import strategies as st
 
 import derivatrix as dx
+from derivatrix.compiler import facts
+from derivatrix.compiler import simplify as simplifying
 from derivatrix.compiler.declaration import declaration
 from derivatrix.compiler.dimensions import evaluate as number
 from derivatrix.compiler.evaluate import evaluate
+from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.ir import (
     Apply,
     Constant,
@@ -35,10 +41,14 @@ from derivatrix.compiler.ir import (
     slot,
     zeros,
 )
-from derivatrix.compiler.operations import OPERATIONS
+from derivatrix.compiler.operations import OPERATIONS, commuting, root
 from derivatrix.runtime.reference import OutOfDomain, Text
 from tests.points import SIZES, draw
 from tests.strategies import expressions, leaf_values, nodes
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+CACHES = (facts.facts, commuting._origins, root.root_operation)
 
 n, m, k = dx.dims("n m k")
 HALF = sympy.expand(n * (n + 1) / 2)
@@ -168,3 +178,175 @@ def test_the_text_of_a_node_is_its_value(node: Node) -> None:
     generator = np.random.default_rng(0)
     values = {leaf.name: draw(leaf, generator, SIZES) for leaf in leaves([node])}
     agrees(node, values, SIZES)
+
+
+# Faults planted in what kernels come about by
+
+
+def wrong_facts(part: str, *found: str) -> Plant:
+    """Say of the nodes of a kind that they are what they are not."""
+    return lambda monkeypatch: monkeypatch.setattr(facts, part, lambda node: frozenset(found))
+
+
+def wrong_structure(structure: str, *found: str) -> Plant:
+    return lambda monkeypatch: monkeypatch.setitem(facts.IMPLIED, structure, frozenset(found))
+
+
+def wrong_record(name: str, **fields: Any) -> Plant:
+    """Plant other fields in the record of an operation."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        for field, value in fields.items():
+            monkeypatch.setitem(vars(OPERATIONS[name]), field, value)
+
+    return plant
+
+
+def wrong_rule(rules: str, rule: Callable[[Any], Any]) -> Plant:
+    """Add a rule to the simplifier's."""
+    return lambda monkeypatch: monkeypatch.setattr(
+        simplifying, rules, (rule, *getattr(simplifying, rules))
+    )
+
+
+def wrong_form(place: ModuleType, name: str, change: Callable[[Any], Any]) -> Plant:
+    """Change what a function of a normal form returns."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        right = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *given, **options: change(right(*given, **options)))
+
+    return plant
+
+
+def exchanged(factors: list[Any]) -> list[Any]:
+    """The axes of the first matrix among the factors exchanged."""
+    for position, (node, labels) in enumerate(factors):
+        if node.ndim == 2 and isinstance(node, Leaf):
+            return [*factors[:position], (node, labels[::-1]), *factors[position + 1 :]]
+    return factors
+
+
+def forgets_thirds(product: Any) -> Any:
+    return product.scaled(sympy.Rational(1, 3)) if product.coefficient == 3 else None
+
+
+def sine_is_cosine(node: Map) -> Node | None:
+    return Map(sympy.cos(slot(0)), node.arguments) if node.expression == sympy.sin(slot(0)) else None
+
+
+def determinant_is_logarithm(node: Apply) -> Node | None:
+    if node.operation is not OPERATIONS["det"]:
+        return None
+    return Apply(OPERATIONS["logabsdet"], node.arguments, node.stack)
+
+
+def transposed_sum(tree: Any) -> Any:
+    return tree if tree.rank != 2 else algebra.transpose(tree)
+
+
+Z, D = dx.matrix("Z", 2, 2), dx.matrix("D", 2, 2)
+G, I = dx.matrix("G", 2, 2, "invertible"), dx.eye(2)
+z, u = dx.scalar("z"), dx.scalar("u")
+SYMMETRIC = frozenset({"symmetric"})
+
+FAULTS: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
+    "every matrix is symmetric": (
+        wrong_structure("general", "symmetric"),
+        lambda: dx.function("f", [Z, D], Z.T @ D),
+    ),
+    "an inverse is symmetric": (
+        wrong_record("inv", facts=lambda arguments, output: SYMMETRIC),
+        lambda: dx.function("f", [G, D], dx.inv(G).T @ D),
+    ),
+    "an inverse is lower": (
+        wrong_record("inv", facts=lambda arguments, output: frozenset({"lower"})),
+        lambda: dx.function("f", [G], dx.triu(dx.inv(G))),
+    ),
+    "what is entry by entry is symmetric": (
+        wrong_facts("_map", "symmetric"),
+        lambda: dx.function("f", [Z, D], dx.tanh(Z).T @ D),
+    ),
+    "a product is symmetric": (
+        wrong_facts("_einsum", "symmetric"),
+        lambda: dx.function("f", [Z, D], dx.inv(3 * I + (Z @ D).T @ (Z @ D)) @ (Z @ D).T),
+    ),
+    "a sum is lower": (
+        wrong_facts("_sum", "lower"),
+        lambda: dx.function("f", [Z], dx.tril(Z + I)),
+    ),
+    "an invertible matrix is orthogonal": (
+        wrong_structure("invertible", "orthogonal"),
+        lambda: dx.function("f", [G], dx.inv(G)),
+    ),
+    "three is one": (wrong_rule("RULES", forgets_thirds), lambda: dx.function("f", [Z], 3 * Z)),
+    "a sine is a cosine": (
+        wrong_rule("MAP_RULES", sine_is_cosine),
+        lambda: dx.function("f", [Z], dx.sin(Z)),
+    ),
+    "a determinant is a logarithm": (
+        wrong_rule("APPLY_RULES", determinant_is_logarithm),
+        lambda: dx.function("f", [G], dx.det(G)),
+    ),
+    "three is one in a derivative": (
+        wrong_rule("RULES", forgets_thirds),
+        lambda: dx.function("f", [Z], dx.sum(Z**3)).derivative("Z"),
+    ),
+    "three is one in a second derivative": (
+        wrong_rule("RULES", forgets_thirds),
+        lambda: dx.function("f", [Z], dx.sum(Z**3) + dx.sum(Z**2)).derivative("Z", "Z"),
+    ),
+    "three is one in a batched derivative": (
+        wrong_rule("RULES", forgets_thirds),
+        lambda: dx.function("f", [Z, D], (Z @ D) ** 3, batch=[Z]).derivative("Z"),
+    ),
+    "a sine is a cosine in a minimum": (
+        wrong_rule("MAP_RULES", sine_is_cosine),
+        lambda: dx.function(
+            "f", [z], dx.argmin(u**2 - dx.cos(u) / 4 + u * z, u, 0)
+        ),
+    ),
+    "a sine is a cosine in a root": (
+        wrong_rule("MAP_RULES", sine_is_cosine),
+        lambda: dx.function("f", [z], dx.root(3 * u + dx.sin(u) - z, u, 0)),
+    ),
+    "products are turned": (
+        wrong_form(simplifying, "canonical_labels", exchanged),
+        lambda: dx.function("f", [Z, D], Z @ D),
+    ),
+    "terms are lost": (
+        wrong_form(simplifying._Simplifier, "_flat", lambda terms: terms[:2]),
+        lambda: dx.function("f", [Z, D], Z + D @ Z + D.T),
+    ),
+    "coefficients are lost": (
+        wrong_form(simplifying, "_split", lambda parts: (parts[0], abs(parts[1]))),
+        lambda: dx.function("f", [Z, D], Z - D),
+    ),
+    "sums of formulas are turned": (
+        wrong_form(algebra, "add", transposed_sum),
+        lambda: dx.function("f", [Z, D], Z + D),
+    ),
+    "chains of formulas are turned": (
+        wrong_form(algebra, "matmul", transposed_sum),
+        lambda: dx.function("f", [Z, D], Z @ D),
+    ),
+}
+
+
+@pytest.mark.parametrize(("plant", "declared"), FAULTS.values(), ids=FAULTS)
+def test_a_planted_fault_is_refused(
+    plant: Plant,
+    declared: Callable[[], dx.Function],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for cached in CACHES:
+        cached.cache_clear()
+    try:
+        plant(monkeypatch)
+        with pytest.raises(dx.VerificationError):
+            dx.build(declared(), tmp_path / "generated", jobs=1)
+        assert not (tmp_path / "generated").exists()
+    finally:
+        for cached in CACHES:
+            cached.cache_clear()

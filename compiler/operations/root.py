@@ -154,7 +154,8 @@ class _Root:
 
     def text(self, style: str) -> str:
         from derivatrix.compiler.formulas import render
+        from derivatrix.compiler.simplify import simplify
 
-        shown = render(self.declared, style).replace("{", "{{").replace("}", "}}")
+        shown = render(simplify([self.declared])[0], style).replace("{", "{{").replace("}", "}}")
         name = r"\operatorname{{root}}" if style == "latex" else "root"
         return f"{name}({shown})"
