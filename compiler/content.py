@@ -10,6 +10,7 @@ digest of the compiler's files, stand in for what is in them.
 from __future__ import annotations
 
 import ast
+import copyreg
 import dataclasses
 import hashlib
 import linecache
@@ -157,8 +158,9 @@ class _Reader:
 
     def _reduced(self, value: object) -> Iterator[str]:
         """As it would be pickled."""
+        reduce = copyreg.dispatch_table.get(type(value), lambda value: value.__reduce_ex__(2))
         try:
-            reduced = value.__reduce_ex__(2)
+            reduced = reduce(value)
         except TypeError as error:
             raise DeclarationError(
                 f"{type(value).__name__} objects have no contents that can be read ({error}); an "
