@@ -24,10 +24,14 @@ from derivatrix.runtime.errors import VerificationError
 from derivatrix.runtime.reference import OutOfDomain, Text
 from derivatrix.runtime.surface import Arrays, Point, Surface
 
+Array = np.ndarray
+
 CHOICES = 2
-"""How many choices of sizes are tried."""
+"""At how many choices of sizes the values are compared."""
 DRAWN = 12
 """How many points are drawn at each of them, until one is in the domain."""
+MOVED = 1e-10
+"""By which part of themselves inputs are changed, to see whether a value depends on rounding."""
 ALLOWED = 1e-7
 """How far apart values may be, in parts of the largest entry: two ways to compute them, not one."""
 
@@ -36,9 +40,7 @@ def require_agreement(function: Function) -> None:
     """Raise VerificationError where the declaration's text, or what a derivative comes from, has
     another value than the declared expression."""
     surface = _surface(function)
-    text = Text(function.declaration)
-    for point, expected in _points(function, surface):
-        declared = text({**point.sizes, **point.values}, expected.shape)
+    for point, declared, expected in islice(_points(function, surface), CHOICES):
         names = "the text of the declaration", "the interpreter's value"
         _require_close(function, point, names, declared, expected)
         _require_derivative(function, surface, point)
@@ -92,20 +94,30 @@ def _surface(function: Function) -> Surface:
     return Surface(module)
 
 
-def _points(function: Function, surface: Surface) -> Iterator[tuple[Point, np.ndarray]]:
-    """Points where the declared expression has a value, one at each choice of sizes, with that."""
-    text = Text(function.declaration)
-    for number, sizes in enumerate(sampling.assignments(surface, {})[:CHOICES]):
+def _points(function: Function, surface: Surface) -> Iterator[tuple[Point, Array, Array]]:
+    """Points in the domain, one at each of some choices of sizes, with the text's value and the
+    interpreter's."""
+    for number, sizes in enumerate(sampling.assignments(surface, {})):
         random = np.random.default_rng([0, number])
         for point in islice(sampling.draws(surface, sizes, random), DRAWN):
-            shape = surface.shape("value", "", sizes)
             try:
-                text({**point.sizes, **point.values}, shape)
+                declared = _telling(surface, Text(function.declaration), point)
                 expected = _value(function, point.values, point)
             except OutOfDomain:
                 continue
-            yield point, expected
+            yield point, declared, expected
             break
+
+
+def _telling(surface: Surface, text: Text, point: Point) -> Array:
+    """The text's value at a point; OutOfDomain where rounding errors would be a part of it."""
+    shape = surface.shape("value", "", point.sizes)
+    value = text({**point.sizes, **point.values}, shape)
+    moved = {name: np.asarray(array * (1 + MOVED)) for name, array in point.values.items()}
+    apart = np.abs(text({**point.sizes, **moved}, shape) - value).max(initial=0.0)
+    if apart > ALLOWED * np.abs(value).max(initial=1.0):
+        raise OutOfDomain("the value is not determined by the point")
+    return value
 
 
 def _value(function: Function, values: Arrays, point: Point) -> np.ndarray:

@@ -314,6 +314,14 @@ FAULTS: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
         wrong_form(simplifying, "canonical_labels", exchanged),
         lambda: dx.function("f", [Z, D], Z @ D),
     ),
+    "products are turned in a derivative": (
+        wrong_form(simplifying, "canonical_labels", exchanged),
+        lambda: dx.function("f", [Z, D], dx.sum((Z @ D) ** 2)).derivative("Z"),
+    ),
+    "an operation's text is another's": (
+        wrong_record("det", numpy=lambda arguments, *_: f"(2 * np.linalg.det({arguments[0]}))"),
+        lambda: dx.function("f", [G], dx.det(G)),
+    ),
     "terms are lost": (
         wrong_form(simplifying._Simplifier, "_flat", lambda terms: terms[:2]),
         lambda: dx.function("f", [Z, D], Z + D @ Z + D.T),
