@@ -248,6 +248,7 @@ def transposed_sum(tree: Any) -> Any:
 Z, D = dx.matrix("Z", 2, 2), dx.matrix("D", 2, 2)
 G, I = dx.matrix("G", 2, 2, "invertible"), dx.eye(2)
 z, u = dx.scalar("z"), dx.scalar("u")
+h, C = dx.vector("h", 3), dx.matrix("C", 3, 3)
 SYMMETRIC = frozenset({"symmetric"})
 
 FAULTS: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
@@ -261,7 +262,15 @@ FAULTS: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
     ),
     "an inverse is lower": (
         wrong_record("inv", facts=lambda arguments, output: frozenset({"lower"})),
-        lambda: dx.function("f", [G], dx.triu(dx.inv(G))),
+        lambda: dx.function("f", [G], dx.tril(dx.inv(G))),
+    ),
+    "a cross product's matrix is symmetric": (
+        wrong_record("skew", facts=lambda arguments, output: SYMMETRIC),
+        lambda: dx.function("f", [h, C], dx.skew(h).T * C, wrt=[C]),
+    ),
+    "half of a triangle is symmetric": (
+        wrong_record("half_lower", facts=lambda arguments, output: SYMMETRIC),
+        lambda: dx.function("f", [Z, D], dx.half_lower(Z).T * D + D.T, wrt=[D]),
     ),
     "what is entry by entry is symmetric": (
         wrong_facts("_map", "symmetric"),
@@ -329,6 +338,14 @@ FAULTS: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
     "coefficients are lost": (
         wrong_form(simplifying, "_split", lambda parts: (parts[0], abs(parts[1]))),
         lambda: dx.function("f", [Z, D], Z - D),
+    ),
+    "coefficients are lost in a derivative": (
+        wrong_form(simplifying, "_split", lambda parts: (parts[0], abs(parts[1]))),
+        lambda: dx.function("f", [Z, D], dx.sum(Z**3 - D * D * Z), wrt=[Z]).derivative("Z"),
+    ),
+    "terms are lost in a derivative": (
+        wrong_form(simplifying._Simplifier, "_flat", lambda terms: terms[:2]),
+        lambda: dx.function("f", [Z, D], dx.sum(Z**3 + D * Z + D * D * Z)).derivative("Z"),
     ),
     "sums of formulas are turned": (
         wrong_form(algebra, "add", transposed_sum),
