@@ -31,16 +31,15 @@ NAMED = frozenset({"derivatrix", "numpy", "scipy", "sympy", "numba", *sys.stdlib
 
 
 class Keyed:
-    """What has a text of its own that tells it from everything else: its `key`."""
+    """What has a text of its own that tells it from everything else: its attribute `key`."""
 
     __slots__ = ()
-    key: str
 
 
 def content(value: object) -> str:
     """The text of what nodes of the intermediate representation are made of."""
     if isinstance(value, Keyed):
-        return value.key
+        return str(value.key)  # type: ignore[attr-defined]
     if isinstance(value, str):
         return repr(value)
     if isinstance(value, tuple):
@@ -86,7 +85,7 @@ class _Reader:
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
             return f"{type(value).__name__} {value!r}"
         if isinstance(value, Keyed) and not dataclasses.is_dataclass(value):
-            return value.key
+            return content(value)
         if isinstance(value, sympy.Basic):
             return _symbolic(value)
         if not isinstance(value, (tuple, CodeType)):  # constants, which may be shared or not
@@ -205,7 +204,9 @@ def _sources(text: str, file: str) -> dict[CodeType, str]:
     texts: dict[int, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
-            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+            first = min(
+                [node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))]
+            )
             body = "\n".join(lines[first - 1 : node.end_lineno])
             texts[first] = max(texts.get(first, ""), body, key=len)
     codes = [code for code in _codes(compiled) if code.co_firstlineno in texts]

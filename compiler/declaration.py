@@ -8,7 +8,6 @@ and ones that select are indices.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +36,17 @@ from derivatrix.compiler.ir import (
     Triangle,
     topological,
 )
+from derivatrix.compiler.spelling import (
+    ATOM,
+    POWER,
+    PRODUCT,
+    SUM,
+    arranged,
+    held,
+    is_matmul,
+    joined,
+    scaled,
+)
 
 DEPTH = 10
 """Texts are cut into parts with names where nodes lie deeper than this."""
@@ -44,10 +54,10 @@ DEPTH = 10
 SLOT = re.compile(r"\b_(\d+)\b")
 """The placeholder of a function's argument."""
 
-LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
+ENTRIES = 24
+"""A literal array with more entries has a name."""
 
-ANY, SUM, PRODUCT, POWER, ATOM = range(5)
-"""How tightly a text holds together, as in Python."""
+LETTERS = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
 
 
 class Written(NamedTuple):
@@ -89,7 +99,8 @@ class _Writer:
         for node in self.order:
             heights[node] = 1 + max((heights[child] for child in node.children), default=0)
             self.written[node] = self.node(node)
-            named = self.uses[node] > 1 or heights[node] > DEPTH
+            large = isinstance(node, Constant) and node.array.size > ENTRIES
+            named = self.uses[node] > 1 or heights[node] > DEPTH or large
             if named and node is not self.root and not isinstance(node, (Leaf, Structural)):
                 name = self.name()
                 self.parts.append(f"{name} := {self.exact(node)}")
@@ -262,7 +273,7 @@ class _Writer:
                 return f"np.sum({texts[0]}{axis})"
             if labels[0] == labels[0][:1] * 2:
                 return f"np.trace({texts[0]})"
-        if len(factors) == 2 and is_matmul(*labels, output):
+        if len(factors) == 2 and is_matmul(labels[0], labels[1], output):
             return f"{held(texts[0], PRODUCT)} @ {held(texts[1], POWER)}"
         letters: dict[int, str] = {}
         for label in (*output, *(label for own in labels for label in own)):
@@ -305,7 +316,7 @@ class _Writer:
         if not isinstance(node, (Select, Pick, Merge, Pack)) or len(set(labels)) < len(labels):
             return None
         first, *inner = labels
-        for taken in ([inner] if isinstance(node, (Select, Pick)) else [[first], inner]):
+        for taken in [inner] if isinstance(node, (Select, Pick)) else [[first], inner]:
             holders = [other for other in others if set(taken) & set(other.labels)]
             once = len(holders) == 1 and sorted(
                 label for label in holders[0].labels if label in taken
@@ -366,81 +377,3 @@ def _references(node: Node) -> list[Node]:
             pairs = zip(marks, node.arguments, strict=True)
             return [argument for mark, (argument, _) in pairs for _ in range(text.count(mark))]
     return []
-
-
-def is_matmul(left: Labels, right: Labels, output: Sequence[int]) -> bool:
-    """Whether `@` contracts two factors: over the last axis of one and the last but one of the
-    other, or the only one; stacked axes first, in both or in one."""
-    inner = right[-2:][0]
-    if left[-1] != inner or inner in output:
-        return False
-    stack = max(left[:-2], right[:-2], key=len)
-    stacked = all(own in ((), stack) for own in (left[:-2], right[:-2]))
-    return stacked and (*stack, *left[-2:-1], *right[-2:][1:]) == tuple(output)
-
-
-def arranged(text: str, places: Sequence[int | None]) -> str:
-    """The axes of an array in another order, with new ones of length 1 where there is None."""
-    kept = [place for place in places if place is not None]
-    if kept == [1, 0]:
-        text = f"{held(text, ATOM)}.T"
-    elif kept != sorted(kept):
-        text = f"np.transpose({text}, {tuple(kept)})"
-    if len(kept) < len(places):
-        shown = ", ".join("None" if place is None else ":" for place in places)
-        text = f"{held(text, ATOM)}[{shown}]"
-    return text
-
-
-def scaled(number: sympy.Expr, texts: Sequence[str]) -> str:
-    """A number times arrays."""
-    over, under = sympy.fraction(number)
-    sign = "-" if over.could_extract_minus_sign() else ""
-    over = -over if sign else over
-    factors = [_number(over)] * (over != 1 or not texts) + list(texts)
-    text = joined(factors)
-    if sign or under != 1:
-        text = sign + held(text, PRODUCT)
-    return text if under == 1 else f"{text} / {held(_number(under), POWER)}"
-
-
-def _number(number: sympy.Expr) -> str:
-    return repr(float(number)) if number.is_Float else scalars.numpy_text(number)
-
-
-def joined(factors: Sequence[str]) -> str:
-    """The product of arrays, entry by entry."""
-    first, *rest = factors
-    return " * ".join([held(first, PRODUCT) if rest else first, *(held(f, POWER) for f in rest)])
-
-
-def _is_expression(text: str) -> bool:
-    try:
-        ast.parse(text, mode="eval")
-    except SyntaxError:
-        return False
-    return True
-
-
-LEVELS = {
-    ast.Add: SUM,
-    ast.Sub: SUM,
-    ast.Pow: POWER,
-}
-
-
-def held(text: str, least: int) -> str:
-    """The text, in parentheses unless it holds together as tightly as `least`."""
-    tree = ast.parse(text, mode="eval").body
-    match tree:
-        case ast.BinOp():
-            level = LEVELS.get(type(tree.op), PRODUCT)
-        case ast.UnaryOp():
-            level = PRODUCT
-        case ast.Call() | ast.Name() | ast.Attribute() | ast.Subscript() | ast.Constant():
-            level = ATOM
-        case _:
-            level = ANY
-    if text.startswith("(") and _is_expression(text[1:-1]):
-        level = ATOM
-    return text if level >= least else f"({text})"

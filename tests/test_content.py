@@ -26,11 +26,12 @@ from derivatrix.compiler.pipeline import digest, generate
 n = dx.dims("n")
 B, P, Q = dx.matrix("B", n, n), dx.matrix("P", n, n), dx.matrix("Q", n, n)
 s, t, u = dx.scalar("s"), dx.scalar("t"), dx.scalar("u")
-M, I = B + 3 * dx.eye(n), dx.eye(n)
+M, start = B + 3 * dx.eye(n), dx.eye(n)
 SMALL = np.random.default_rng(0).normal(size=(3, 3)) / 10
 
-square, cube = dx.root(P @ P - M, P, I), dx.root(P @ P @ P - M, P, I)
-half, third = dx.fixed_point((P + M) / 2 - P @ P / 8, P, I), dx.fixed_point(M / 3 + P / 9, P, I)
+square, cube = dx.root(P @ P - M, P, start), dx.root(P @ P @ P - M, P, start)
+half = dx.fixed_point((P + M) / 2 - P @ P / 8, P, start)
+third = dx.fixed_point(M / 3 + P / 9, P, start)
 least, other = (dx.argmin(u**4 / 4 + c * u**2 / 2 - s * u, u, s) for c in (1, 2))
 careful, silent = (dx.root(t + t**3 - s, t, s, failure) for failure in ("error", "nan"))
 inner = dx.root(t + t**3 - s, t, s)
@@ -164,7 +165,9 @@ def test_what_changes_between_sessions(tmp_path: Path) -> None:
 
 def made(factor: float, numbers: tuple[float, ...] = (1.0,)) -> Operation:
     """An operation that exists for a number, as a user's factory would make it."""
-    return replace(OPERATIONS["prod"], value=lambda arrays, parameters: (factor * arrays[0].prod(-1),))
+    return replace(
+        OPERATIONS["prod"], value=lambda arrays, parameters: (factor * arrays[0].prod(-1),)
+    )
 
 
 def helper(x: float) -> float:
@@ -255,7 +258,7 @@ def test_what_a_function_holds_counts(holding: Callable[[object], object]) -> No
 
 
 def test_sources_and_bytecode() -> None:
-    one, two = lambda x: x + 1, lambda x: x + 2  # noqa: E731
+    one, two = lambda x: x + 1, lambda x: x + 2
     assert content_digest(one) != content_digest(two)
     texts = {content_digest(eval(f"lambda x: x + {number}")) for number in (1, 1.0, 2, "'1'")}
     assert len(texts) == 4
@@ -273,6 +276,6 @@ def test_numbers_of_sympy_are_exact() -> None:
 
 
 def test_what_cannot_be_read_is_refused() -> None:
-    with open(os.devnull) as file:
-        with pytest.raises(dx.DeclarationError, match="TextIOWrapper objects have no contents"):
-            content_digest(closure(file))
+    refused = pytest.raises(dx.DeclarationError, match="TextIOWrapper objects have no contents")
+    with open(os.devnull) as file, refused:
+        content_digest(closure(file))

@@ -62,7 +62,9 @@ def agrees(node: Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int
     except OutOfDomain:
         assert not np.isfinite(expected).all()
         return
-    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max(initial=1))
+    np.testing.assert_allclose(
+        found, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max(initial=1)
+    )
 
 
 @hypothesis.settings(max_examples=150, deadline=None)
@@ -102,7 +104,17 @@ NODES: dict[str, Node] = {
     **{
         f"{type(node).__name__} {number}": node
         for number, node in enumerate(
-            (Delta(n), SELECTED, TURNED, THIRD, Triangle(n, m), Triangle(n, m, 2), PICKED, MERGED, PACKED)
+            (
+                Delta(n),
+                SELECTED,
+                TURNED,
+                THIRD,
+                Triangle(n, m),
+                Triangle(n, m, 2),
+                PICKED,
+                MERGED,
+                PACKED,
+            )
         )
     },
     "taken": einsum([(X, "ij"), (SELECTED, "ki"), (TURNED, "lj")], "lk"),
@@ -232,7 +244,9 @@ def forgets_thirds(product: Any) -> Any:
 
 
 def sine_is_cosine(node: Map) -> Node | None:
-    return Map(sympy.cos(slot(0)), node.arguments) if node.expression == sympy.sin(slot(0)) else None
+    return (
+        Map(sympy.cos(slot(0)), node.arguments) if node.expression == sympy.sin(slot(0)) else None
+    )
 
 
 def determinant_is_logarithm(node: Apply) -> Node | None:
@@ -246,7 +260,7 @@ def transposed_sum(tree: Any) -> Any:
 
 
 Z, D = dx.matrix("Z", 2, 2), dx.matrix("D", 2, 2)
-G, I = dx.matrix("G", 2, 2, "invertible"), dx.eye(2)
+G, unit = dx.matrix("G", 2, 2, "invertible"), dx.eye(2)
 z, u = dx.scalar("z"), dx.scalar("u")
 h, C = dx.vector("h", 3), dx.matrix("C", 3, 3)
 SYMMETRIC = frozenset({"symmetric"})
@@ -278,11 +292,11 @@ FAULTS: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
     ),
     "a product is symmetric": (
         wrong_facts("_einsum", "symmetric"),
-        lambda: dx.function("f", [Z, D], dx.inv(3 * I + (Z @ D).T @ (Z @ D)) @ (Z @ D).T),
+        lambda: dx.function("f", [Z, D], dx.inv(3 * unit + (Z @ D).T @ (Z @ D)) @ (Z @ D).T),
     ),
     "a sum is lower": (
         wrong_facts("_sum", "lower"),
-        lambda: dx.function("f", [Z], dx.tril(Z + I)),
+        lambda: dx.function("f", [Z], dx.tril(Z + unit)),
     ),
     "an invertible matrix is orthogonal": (
         wrong_structure("invertible", "orthogonal"),
@@ -311,9 +325,7 @@ FAULTS: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
     ),
     "a sine is a cosine in a minimum": (
         wrong_rule("MAP_RULES", sine_is_cosine),
-        lambda: dx.function(
-            "f", [z], dx.argmin(u**2 - dx.cos(u) / 4 + u * z, u, 0)
-        ),
+        lambda: dx.function("f", [z], dx.argmin(u**2 - dx.cos(u) / 4 + u * z, u, 0)),
     ),
     "a sine is a cosine in a root": (
         wrong_rule("MAP_RULES", sine_is_cosine),

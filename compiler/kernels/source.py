@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -24,17 +25,17 @@ class Sources:
 
     def add_function(self, function: Callable) -> None:
         """Add a function, or what Numba made of one."""
-        plain = getattr(function, "py_func", function)
-        module = inspect.getmodule(plain)
+        plain: Any = getattr(function, "py_func", function)
+        name, module = plain.__name__, inspect.getmodule(plain)
         if module is None:
-            raise UnsupportedError(f"the source of the kernel {plain.__name__} cannot be found")
-        found = getattr(module, plain.__name__, None)
-        if getattr(found, "py_func", found) is not plain:
+            raise UnsupportedError(f"the source of the kernel {name} cannot be found")
+        found = getattr(module, name, None)
+        if plain is not getattr(found, "py_func", found):
             raise UnsupportedError(
                 f"the kernel {plain.__qualname__} is not what {module.__name__} has by the name "
-                f"{plain.__name__}; a kernel is defined at the top level of its file"
+                f"{name}; a kernel is defined at the top level of its file"
             )
-        self.add(module, plain.__name__)
+        self.add(module, name)
 
     def add(self, module: ModuleType, name: str) -> None:
         """Add what `name` is in `module`, if it is defined there or imported."""
