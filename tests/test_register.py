@@ -96,7 +96,8 @@ def fill_twice(x, out):
 @pytest.mark.parametrize("kernel", [kernels_of_one_name(3.0), lambda x, out: None])
 def test_a_kernel_is_at_the_top_of_its_file(kernel):
     assert fill_twice is not kernel
-    record = replace(OPERATIONS["softmax"], name="twice", kernel=kernel, columns=None, rules=())
+    changed = {"name": "twice", "kernel": kernel, "columns": None, "unrolled": None}
+    record = replace(OPERATIONS["softmax"], **changed)
     x = dx.vector("x", 3)
     with pytest.raises(dx.UnsupportedError, match="top level of its file"):
         dx.compile(dx.function("f", [x], calling(record)(x)))
