@@ -130,7 +130,10 @@ class Operation(Keyed):
     def key(self) -> str:
         """What it is, as a text: its name, and a digest of all fields and of what its functions
         do. Raises DeclarationError where a function refers to what cannot be read."""
-        return f"{self.name}.{content_digest(self)}"
+        try:
+            return f"{self.name}.{content_digest(self)}"
+        except DeclarationError as error:
+            raise DeclarationError(f"{self.name}: {error}") from error
 
     def formula(self, style: str, output: int) -> str:
         """The format string of an output, for the style "unicode" or "latex"."""
