@@ -44,6 +44,8 @@ def content(value: object) -> str:
         return repr(value)
     if isinstance(value, tuple):
         return f"({','.join(map(content, value))})"
+    if type(value) is int:  # equal to SymPy's integer, and of one text
+        return str(value)
     if isinstance(value, sympy.Basic):
         return _symbolic(value)
     return _Reader().text(value)
