@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import reprlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 from derivatrix.compiler.arrays import Array
 from derivatrix.compiler.cache import cache_directory
+from derivatrix.compiler.comparison import require_agreement
 from derivatrix.compiler.function import Function, require_function
 from derivatrix.compiler.functionfile import require_unique
 from derivatrix.compiler.ownership import CERTIFICATE, MARK, PACKAGE, own_files, published
@@ -180,7 +182,7 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
     BuildError where the file cannot be written, and what `generate` raises.
     """
     generated = generate(require_function(function, "compile"), target)
-    path = cache_directory() / generated.digest[:16] / f"{generated.name}.py"
+    path = cache_directory() / generated.digest / f"{generated.name}.py"
     source = generated.text.encode()
     try:
         path.parent.mkdir(exist_ok=True)
@@ -321,6 +323,9 @@ class _Steps:
         have none. Raises VerificationError with every failure."""
         files = [staging / f"{module.name}.py" for module in modules]
         new = [path for path in files if path.stem not in standing]
+        fresh = [module.name not in standing for module in modules]
+        for function, _ in itertools.compress(self.work, fresh):
+            require_agreement(function)
         self.done += len(files) - len(new)
         found = {
             report.function: report for report in verify_files(new, self.workers, self._announce)

@@ -14,6 +14,7 @@ from typing import Any
 import sympy
 
 from derivatrix.compiler import spectral
+from derivatrix.compiler.declaration import declaration
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import LENGTH, Shape, readings
 from derivatrix.compiler.facts import facts
@@ -219,11 +220,11 @@ class Derivatives:
 
     @property
     def declaration(self) -> str:
-        """The declared expression as NumPy text, not simplified, with the batch axis."""
+        """The declared expression as NumPy text, as it was written, with the batch axis."""
         expression = self.function.expression
         if self.function.batch:
             expression = self._with_batch(expression, summed=False)
-        return render(expression, "numpy", sizes=self._size_texts())
+        return declaration(expression, self._size_texts())
 
     def formula(self, kind: str, wrt: Any, style: str) -> str:
         """The formula of one result; see `Function.formula`."""

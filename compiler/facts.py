@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from derivatrix.compiler.content import content
 from derivatrix.compiler.ir import (
     Apply,
     Constant,
@@ -111,7 +112,7 @@ def _spelling(term: Node, transposed: bool) -> object:
         axes[-2:] = axes[:-3:-1]
     if isinstance(term, Einsum):
         renames = dict(enumerate(axes))
-        return str(term.coefficient), tuple(_multiset(term, renames))
+        return content(term.coefficient), tuple(_multiset(term, renames))
     return "1", ((term.key, tuple(axes)),)
 
 

@@ -33,7 +33,8 @@ class Function:
 
     name: a Python identifier; inputs: its leaves, in the order of the arguments; wrt: the names
     of those to differentiate by; batch: the names of those that gain a leading batch axis;
-    expression: the node of the result, without the batch axis.
+    expression: the node of the result, without the batch axis; derived: for a derivative, the
+    function that was declared, and the inputs by which it was differentiated.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Function:
         expression: Node,
         wrt: tuple[str, ...],
         batch: tuple[str, ...],
+        derived: tuple[Function, tuple[str, ...]] | None = None,
     ) -> None:
         self.name = name
         self.inputs = inputs
         self.expression = expression
         self.wrt = wrt
         self.batch = batch
+        self._derived = derived
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{leaf.name}: {shape_text(leaf.shape)}" for leaf in self.inputs)
@@ -89,7 +92,15 @@ class Function:
         names = [part for each in wrt for part in _names(self.name, "derivative", [each], self.wrt)]
         node = self.derivatives.repeated(names)
         title = "_".join([self.name, *names])
-        return Function(title, self.inputs, node, self.wrt, self.batch)
+        return Function(title, self.inputs, node, self.wrt, self.batch, (self, tuple(names)))
+
+    @property
+    def origin(self) -> tuple[Function | None, str]:
+        """For a derivative, the function that it is the derivative of and by which input."""
+        if self._derived is None:
+            return None, ""
+        first, (*names, last) = self._derived
+        return (first.derivative(*names) if names else first), last
 
     @property
     def requirements(self) -> tuple[str, ...]:

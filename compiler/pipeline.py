@@ -11,6 +11,7 @@ from importlib.resources.abc import Traversable
 
 from derivatrix import __version__
 from derivatrix.compiler import device
+from derivatrix.compiler.content import content
 from derivatrix.compiler.derivatives import Derivatives, Key
 from derivatrix.compiler.descriptions import (
     FunctionDescription,
@@ -110,30 +111,36 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
         for kind in derivatives.kinds
     ]
     operator = _operator(derivatives) if target == "cpu" else None
-    formulas = _formulas(derivatives)
     return ModuleDescription(
         name=function.name,
         docstring=_docstring(function, target, operator.structured if operator else None),
         facts={
-            "INPUTS": tuple(_input(function, position) for position in range(len(function.inputs))),
-            "OUTPUT": {
-                "shape": tuple(index(size) for size in function.expression.shape),
-                "batched": bool(function.batch),
-            },
-            "WRT": function.wrt,
-            "REQUIREMENTS": function.requirements,
-            "FUNCTIONS": derivatives.kinds,
+            **interface(function),
             "OPERATOR": operator.function.name if operator else "",
             "PARTS": _ranks(operator.function.plan) if operator else (),
             "TARGET": target,
             "DECLARATION": function.declaration,
-            "FORMULAS": formulas,
+            "FORMULAS": _formulas(derivatives),
             "DIGEST": digest(function, target),
         },
         functions=functions,
         operator=operator,
         requirements=function.requirements,
     )
+
+
+def interface(function: Function) -> dict[str, object]:
+    """What a module says of its function's inputs and output."""
+    return {
+        "INPUTS": tuple(_input(function, position) for position in range(len(function.inputs))),
+        "OUTPUT": {
+            "shape": tuple(index(size) for size in function.expression.shape),
+            "batched": bool(function.batch),
+        },
+        "WRT": function.wrt,
+        "REQUIREMENTS": function.requirements,
+        "FUNCTIONS": function.kinds,
+    }
 
 
 def _ranks(plan: Plan) -> tuple[int, ...]:
@@ -266,18 +273,17 @@ def _conventions(function: Function, target: str) -> list[str]:
 
 def digest(function: Function, target: str = "cpu") -> str:
     """What the module's text depends on: the declaration, the target and this compiler."""
-    parts = [
+    parts = (
         __version__,
         target,
         _toolchain(),
         function.name,
-        *(leaf.key for leaf in function.inputs),
-        function.expression.key,
-        *function.wrt,
-        "batch",
-        *function.batch,
-    ]
-    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+        function.inputs,
+        function.expression,
+        function.wrt,
+        function.batch,
+    )
+    return hashlib.blake2b(content(parts).encode(), digest_size=16).hexdigest()
 
 
 @cache

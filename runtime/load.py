@@ -122,7 +122,7 @@ def _load_file(path: Path) -> ModuleType:
     if absent:
         raise LoadError(_refusal(str(path), absent))
     where = path.resolve()
-    identity = hashlib.blake2b(str(where).encode() + b"\0" + source, digest_size=6)
+    identity = hashlib.blake2b(str(where).encode() + b"\0" + source, digest_size=16)
     name = f"{path.stem}_{identity.hexdigest()}"
     if name in sys.modules:
         return sys.modules[name]

@@ -18,6 +18,7 @@ from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.ir import Leaf, Node
 from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.runtime.reference import Text
 from tests.identities import IDENTITIES, Identity
 from tests.plain import run_plain
 from tests.points import draw, draw_all
@@ -110,6 +111,8 @@ def check_value(setting: Setting, text: str) -> None:
     expected = setting.oracle(text)
     declared = evaluate(setting.function.expression, setting.values, setting.sizes)
     close(declared, expected, 1e-9)
+    written = Text(setting.function.declaration)
+    close(written({**setting.sizes, **setting.values}, expected.shape), expected, 1e-9)
     close(setting.all("value")[()], expected, 1e-9)
 
 

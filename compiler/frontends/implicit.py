@@ -11,7 +11,6 @@ from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import shape_text
 from derivatrix.compiler.ir import Leaf, Node, full, leaves
 from derivatrix.compiler.operations.root import root_operation
-from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.substitute import substitute
 from derivatrix.compiler.transpose import transpose
 from derivatrix.runtime.errors import DeclarationError, ShapeError
@@ -64,8 +63,8 @@ def argmin(objective: Any, unknown: Array, start: Any, on_failure: str = "error"
             f"argmin: the objective is a scalar, not of shape {shape_text(scalar.node.shape)}"
         )
     tangent = Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent")
-    slope = simplify(differential([scalar.node], {leaf: tangent}))[0]
-    gradient = simplify(transpose(slope, [tangent], full(1)))[0]
+    (slope,) = differential([scalar.node], {leaf: tangent})
+    (gradient,) = transpose(slope, [tangent], full(1))
     return root(Array(gradient), unknown, start, on_failure)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -24,15 +25,21 @@ class Sources:
 
     def add_function(self, function: Callable) -> None:
         """Add a function, or what Numba made of one."""
-        plain = getattr(function, "py_func", function)
-        module = inspect.getmodule(plain)
+        plain: Any = getattr(function, "py_func", function)
+        name, module = plain.__name__, inspect.getmodule(plain)
         if module is None:
-            raise UnsupportedError(f"the source of the kernel {plain.__name__} cannot be found")
-        self.add(module, plain.__name__)
+            raise UnsupportedError(f"the source of the kernel {name} cannot be found")
+        found = getattr(module, name, None)
+        if plain is not getattr(found, "py_func", found):
+            raise UnsupportedError(
+                f"the kernel {plain.__qualname__} is not what {module.__name__} has by the name "
+                f"{name}; a kernel is defined at the top level of its file"
+            )
+        self.add(module, name)
 
     def add(self, module: ModuleType, name: str) -> None:
         """Add what `name` is in `module`, if it is defined there or imported."""
-        contents = _contents(module)
+        contents = _contents(inspect.getsource(module))
         if name in contents.imports:
             origin, original = contents.imports[name]
             if origin.startswith("derivatrix."):
@@ -98,8 +105,7 @@ class _Contents:
 
 
 @cache
-def _contents(module: ModuleType) -> _Contents:
-    source = inspect.getsource(module)
+def _contents(source: str) -> _Contents:
     lines = source.splitlines()
     definitions: dict[str, tuple[str, tuple[str, ...]]] = {}
     imports: dict[str, tuple[str, str]] = {}

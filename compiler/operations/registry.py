@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from derivatrix.compiler.content import Keyed, content_digest
 from derivatrix.compiler.dimensions import Dimension, Shape
 from derivatrix.runtime.errors import DeclarationError
 
@@ -57,7 +59,7 @@ class Equation:
 
 
 @dataclass(frozen=True, eq=False)
-class Operation:
+class Operation(Keyed):
     """One operation.
 
     name: its name in `derivatrix`, as in NumPy or SciPy.
@@ -123,6 +125,15 @@ class Operation:
     description: str = ""
     equation: Equation | None = None
     rules: tuple[Callable[[Apply], Node | None], ...] = ()
+
+    @cached_property
+    def key(self) -> str:
+        """What it is, as a text: its name, and a digest of all fields and of what its functions
+        do. Raises DeclarationError where a function refers to what cannot be read."""
+        try:
+            return f"{self.name}.{content_digest(self)}"
+        except DeclarationError as error:
+            raise DeclarationError(f"{self.name}: {error}") from error
 
     def formula(self, style: str, output: int) -> str:
         """The format string of an output, for the style "unicode" or "latex"."""

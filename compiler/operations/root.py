@@ -137,10 +137,10 @@ class _Root:
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
         """SciPy's root finder, for each index of the leading axes."""
+        from derivatrix.compiler.declaration import declaration
         from derivatrix.compiler.derivatives import size_texts
-        from derivatrix.compiler.formulas import render
 
-        residual = render(self.declared, "numpy", sizes=size_texts(self.given))
+        residual = declaration(self.declared, size_texts(self.given))
         names = ", ".join(leaf.name for leaf in self.given)
         letters = iter("abcdefghijklmnopqrstuvwxyz")
         axes = ["(" + ",".join(next(letters) for _ in leaf.shape) + ")" for leaf in self.given]
@@ -154,7 +154,8 @@ class _Root:
 
     def text(self, style: str) -> str:
         from derivatrix.compiler.formulas import render
+        from derivatrix.compiler.simplify import simplify
 
-        shown = render(self.declared, style).replace("{", "{{").replace("}", "}}")
+        shown = render(simplify([self.declared])[0], style).replace("{", "{{").replace("}", "}}")
         name = r"\operatorname{{root}}" if style == "latex" else "root"
         return f"{name}({shown})"

@@ -122,7 +122,7 @@ class Scheduler:
 
     def _where(self, node: ir.Node) -> View | None:
         if isinstance(node, ir.Constant) and node.ndim and node not in self._views:
-            name = f"constant_{node.key[1:9]}"
+            name = f"constant_{node.key[1:]}"
             self.constants[name] = node.array
             self._views[node] = View(Buffer(name, node.shape, "constant"), tuple(range(node.ndim)))
         return self._views.get(node)
@@ -652,7 +652,7 @@ class Scheduler:
             self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
             for argument, labels in node.arguments
         ]
-        key = f"{equation.residual.key[1:9]}{'' if equation.fails else '_or_nan'}"
+        key = node.operation.key.replace(".", "_")
         inputs = [*equation.given, equation.unknown]
         residual, jacobian = (
             self._plan(f"{kind}_{key}", inputs, [("out", kernel)])
