@@ -1,8 +1,8 @@
 """The callers of a process's kernels, and the threads that help them.
 
-As many threads compute at a time as Numba has: whoever calls while others do gets fewer helpers, and
-BLAS fewer threads of its own, down to none. OpenBLAS's threads wait for each other without giving
-up their processors; where these are fewer than threads, that takes longer than all the work.
+One caller has the helpers; whoever calls meanwhile works alone, and BLAS has the threads that
+callers leave. OpenBLAS's threads wait for each other without giving up their processors: where these are
+fewer than threads, that takes longer than all the work.
 """
 
 # mypy: allow-untyped-defs
@@ -93,11 +93,17 @@ class _Crew:
     """
 
     def __init__(self):
+        self.known = False
+        self.begin()
+
+    def begin(self):
+        """There is no thread but this one, as in a process that was forked."""
         self.words, self.alone = np.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
         self.alone[BUSY] = 1
         self.helpers, self.callers = [], set()
-        self.helped = self.closed = self.found = self.given = None
-        self.changed, self.known = Condition(), False
+        self.helped = self.closed = None
+        self.found = self.given = 0
+        self.changed = Condition()
 
     def share(self, shared, threads, parts, length, real, arguments):
         """Whether a part failed of what `shared` does in parts, by so many threads at most."""
@@ -164,7 +170,7 @@ class _Crew:
         atexit.register(self.stop)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
-                before=self.close, after_in_parent=self.open, after_in_child=self.forget
+                before=self.close, after_in_parent=self.open, after_in_child=self.begin
             )
 
     def close(self):
@@ -185,11 +191,6 @@ class _Crew:
         self.close()
         while self.helpers:
             self.helpers.pop().stop()
-
-    def forget(self):
-        """No thread but this one is in a process that was forked."""
-        self.__init__()
-        self.known = True
 
 
 _POOL = "_derivatrix_crew_1"
