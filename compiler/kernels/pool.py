@@ -1,8 +1,8 @@
 """The callers of a process's kernels, and the threads that help them.
 
 One caller has the helpers; whoever calls meanwhile works alone, and BLAS has the threads that
-callers leave. OpenBLAS's threads wait for each other without giving up their processors: where these are
-fewer than threads, that takes longer than all the work.
+callers leave. OpenBLAS's threads wait for each other without giving up their processors: where
+these are fewer than threads, that takes longer than all the work.
 """
 
 # mypy: allow-untyped-defs
