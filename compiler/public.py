@@ -162,6 +162,7 @@ def function_text(
         last = columns.kernel if columns else plan
         kernels.append((f"{last.name}_shared", f"{sharing(last)}_ready"))
     little = _little(plan.sums, sizes) if plan.sums else few
+    conditions = [*required, *_small(plan, sizes), *([little] if little else [])]
     return FunctionText(
         name=function.name,
         summary=function.summary,
@@ -169,8 +170,8 @@ def function_text(
         signature=", ".join([*parameters, "*", f"{out}=None"]),
         out=out,
         quick=QuickText(
-            sizes=sizes.needed([*shapes, little, *required]),
-            few=" and ".join([*required, *_small(plan, sizes), *([little] if little else [])]),
+            sizes=sizes.needed([*shapes, *conditions]),
+            few=" and ".join(conditions),
             before=before,
             ready=ready(plan),
             kernels=tuple(kernels),
