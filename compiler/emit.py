@@ -24,12 +24,14 @@ from derivatrix.compiler.kernels import (
     newton,
     operators,
     parts,
+    pool,
     workspace,
 )
 from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.printer import KernelText, kernel_text, newton_text
 from derivatrix.compiler.public import (
+    calls_blas,
     expected_text,
     function_text,
     literal,
@@ -102,6 +104,8 @@ def emit(module: ModuleDescription) -> str:
         sources.add(parts, "_by_sums")
         sources.add(parts, "add_onto")
         _add_work_arrays(sources)
+    if any(map(calls_blas, usual)):
+        sources.add(pool, "_CREW")
     if shared:
         sources.add(crew, "part_of")
         sources.add(crew, "share")

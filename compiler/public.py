@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 import sympy
 
@@ -16,11 +17,12 @@ from derivatrix.compiler.descriptions import (
 )
 from derivatrix.compiler.dimensions import LENGTH
 from derivatrix.compiler.indices import index, tuple_text
-from derivatrix.compiler.kernels import boundary
+from derivatrix.compiler.kernels import base, boundary
 from derivatrix.compiler.kernels.parts import _SHARED
+from derivatrix.compiler.kernels.source import Sources
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.steps import Columns, Plan, Size, Sums
+from derivatrix.compiler.plan.steps import Columns, Gemm, Newton, Plan, Size, Sums
 from derivatrix.compiler.structured.text import operator_lines
 
 WIDTH = 100
@@ -160,6 +162,7 @@ def function_text(
         last = columns.kernel if columns else plan
         kernels.append((f"{last.name}_shared", f"{sharing(last)}_ready"))
     little = _little(plan.sums, sizes) if plan.sums else few
+    conditions = [*required, *_small(plan, sizes), *([little] if little else [])]
     return FunctionText(
         name=function.name,
         summary=function.summary,
@@ -167,8 +170,8 @@ def function_text(
         signature=", ".join([*parameters, "*", f"{out}=None"]),
         out=out,
         quick=QuickText(
-            sizes=sizes.needed([*shapes, little, *required]),
-            few=" and ".join([*required, *_small(plan, sizes), *([little] if little else [])]),
+            sizes=sizes.needed([*shapes, *conditions]),
+            few=" and ".join(conditions),
             before=before,
             ready=ready(plan),
             kernels=tuple(kernels),
@@ -210,10 +213,31 @@ def sharing(plan: Plan) -> str:
 
 
 def _small(plan: Plan, sizes: _Sizes) -> Iterator[str]:
-    """That all outputs have few entries, where there are several whose sizes are not known."""
+    """That all outputs have few entries, where there are several whose sizes are not known; where
+    BLAS is called, all arguments and outputs together."""
     counts = [product(buffer.shape) for _, buffer in plan.outputs]
-    if sum(not count.is_number for count in counts) > 1:
+    blas = calls_blas(plan)
+    if blas:
+        counts += [product(argument.shape) for argument in plan.arguments]
+    if sum(not count.is_number for count in counts) > (0 if blas else 1):
         yield f"{sizes.text(sympy.Add(*counts))} <= {boundary._LARGE}"
+
+
+def calls_blas(plan: Plan) -> bool:
+    """Whether a kernel calls BLAS or LAPACK."""
+    plans = (plan, *plan.inner)
+    steps = [step for each in plans for step in each.steps]
+    return any(isinstance(step, Gemm | Newton) for step in steps) or any(
+        _registers(kernel) for each in plans for kernel in each.kernels
+    )
+
+
+@cache
+def _registers(kernel: Callable) -> bool:
+    """Whether a helper kernel needs a routine of BLAS or LAPACK."""
+    sources = Sources()
+    sources.add_function(kernel)
+    return base.register.__name__ in sources.texts
 
 
 def parted(plan: Plan) -> str:
@@ -232,7 +256,7 @@ def _shared(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, str]:
         few = f"{gain} < {plan.rows.enough}"
         if plan.rows.phases:
             return few, f"{parted(plan)}({gain}, {passed})"
-        return few, f"{plan.rows.plans[0].name}({passed})"
+        return few, _alone(plan, plan.rows.plans[0], passed)
     if plan.sums is None:
         return "", ""
     sums = plan.sums
@@ -264,7 +288,7 @@ def _by_columns(plan: Plan, sizes: _Sizes, passed: str) -> str:
         given = f"1 + {samples} // {FEW}, {samples}, {passed}"
     else:
         return ""
-    return f"{unsuited} or {name}_ready(_CREW.words, {name}.addresses, {given})"
+    return f"{unsuited} or {name}_ready(_CREW.alone, {name}.addresses, {given})"
 
 
 def _unsuited(columns: Columns, sizes: _Sizes) -> str:
@@ -274,10 +298,17 @@ def _unsuited(columns: Columns, sizes: _Sizes) -> str:
     return f"{samples} < {columns.least} or {entries} > {most}"
 
 
+def _alone(plan: Plan, kernel: Plan, passed: str) -> str:
+    """The call of a kernel of a plan that is for one thread: counted where it calls BLAS."""
+    if calls_blas(plan):
+        return f"_CREW.run({kernel.name}, {passed})"
+    return f"{kernel.name}({passed})"
+
+
 def _call(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, ...]:
     """The call of the kernel, or of what has threads share it where that gains."""
     few, among = _shared(plan, sizes, passed)
-    alone = f"{plan.name}({passed})"
+    alone = _alone(plan, plan, passed)
     if not few:
         return (alone,)
     choice = (f"if {few}:", f"    {alone}", "else:", f"    {among}")

@@ -15,13 +15,13 @@ from numba import njit
 from derivatrix.compiler.kernels.crew import (
     NEXT,
     WORDS,
-    _Crew,
     _Shared,
     atomic_add,
     help_others,
     part_of,
     share,
 )
+from derivatrix.compiler.kernels.pool import _Crew
 
 
 @njit(nogil=True)
