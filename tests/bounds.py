@@ -21,7 +21,7 @@ import derivatrix as dx
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function
 from derivatrix.runtime.workers import Crash, Workers
-from tests import test_abreast, test_root
+from tests import test_abreast, test_packed, test_root
 from tests.cases import CASES
 from tests.identities import IDENTITIES
 
@@ -51,6 +51,7 @@ ROOTS = (test_root.MATRIX_ROOT, test_root.SAMPLE, test_root.FIXED, test_root.LEA
 DECLARED: dict[str, Function] = {
     **{each.name: each for each in (*CASES, *ROOTS)},
     **{f"abreast {name}": each for name, each in test_abreast.FUNCTIONS.items()},
+    "packed": test_packed.PACKED["weighted"],
 }
 DECLARED |= OTHERS
 NAMES = (*IDENTITY, *DECLARED)
@@ -76,13 +77,12 @@ class Task:
 @dataclass
 class Found:
     """calls: how many there were; refused: those that raised ValueError or LinAlgError; large:
-    those left out; failures: a text each; reached: the functions in the kernels' text."""
+    those left out; failures: a text each."""
 
     calls: int = 0
     refused: int = 0
     large: int = 0
     failures: list[str] = field(default_factory=list)
-    reached: list[str] = field(default_factory=list)
 
 
 def function_of(task: Task) -> Function:

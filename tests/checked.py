@@ -35,7 +35,7 @@ MOST_FAILURES = 3
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
     """What is found for a task, in a process of its own."""
-    task = Task(**{k: tuple(v) if isinstance(v, list) else v for k, v in request.items()})
+    task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
     text = module_text(function, plans)
@@ -46,17 +46,50 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     path.write_text(text, encoding="utf-8")
     module = guarded(load(path))
     every = [called for plan in plans for called in calls(module, plan)]
-    same = {(getattr(module, each.plan.name), each.shared): each for each in every}
-    kernels = [*same.values()]
-    found = Found(reached=sorted(reached(text, [each.plan.name for each in kernels])))
-    check = Check(module, task, found)
+    kernels = {(getattr(module, each.plan.name), each.shared): each for each in every}
+    check = Check(module, task)
     identity = IDENTITY.get(task.name, Identity("", "", "", ""))
     for sizes in sizes_of(function, task):
         with np.errstate(all="ignore"):
             values = Setting(identity, function, sizes).values
-            for kernel, real in itertools.product(kernels, task.types):
+            for kernel, real in itertools.product(kernels.values(), task.types):
                 check(kernel, values, sizes, real)
-    return vars(found)
+    return vars(check.found)
+
+
+def task_of(request: Mapping[str, Any]) -> Task:
+    """A task, from what JSON made of it."""
+    return Task(**{k: tuple(v) if isinstance(v, list) else v for k, v in request.items()})
+
+
+def reached(request: Mapping[str, Any]) -> list[str]:
+    """The functions that the kernels of a task call, at any remove."""
+    task = task_of(request)
+    function = function_of(task)
+    plans = [*plans_of(function, task.kinds)]
+    used = {
+        name: {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        for node in ast.parse(module_text(function, plans)).body
+        for name in defined(node)
+    }
+    found: set[str] = set()
+    kernels = [each.name for plan in plans for each in (plan, *plan.inner)]
+    names = [f"{name}{part}" for name in kernels for part in ("", "_shared", "_blocks")]
+    while names:
+        name = names.pop()
+        if name in used and name not in found:
+            found.add(name)
+            names += used[name]
+    return sorted(found)
+
+
+def defined(node: ast.stmt) -> list[str]:
+    """The names that a statement gives."""
+    if isinstance(node, ast.FunctionDef):
+        return [node.name]
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return []
 
 
 def plans_of(function: Function, kinds: Sequence[str]) -> Iterator[Plan]:
@@ -141,8 +174,8 @@ def calls(module: ModuleType, plan: Plan) -> Iterator[Called]:
 class Check:
     """Calls kernels, each time with the ends of all arrays watched, then with their beginnings."""
 
-    def __init__(self, module: ModuleType, task: Task, found: Found) -> None:
-        self.module, self.found, self.without = module, found, set(task.without)
+    def __init__(self, module: ModuleType, task: Task) -> None:
+        self.module, self.found, self.without = module, Found(), set(task.without)
         self.place = os.open(task.place, os.O_WRONLY | os.O_CREAT)
         self.failures: dict[str, int] = {}
 
@@ -236,28 +269,3 @@ def lengths(shape: Sequence[sympy.Expr], sizes: Mapping[str, int]) -> tuple[int,
     names = {symbol.name for size in shape for symbol in size.free_symbols}
     known = {name: sizes.get(name, sizes["batch"]) for name in names}
     return tuple(int(evaluate(size, known)) for size in shape)
-
-
-def reached(text: str, kernels: Sequence[str]) -> set[str]:
-    """The functions of a module's text that its kernels call, at any remove."""
-    used = {
-        name: {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        for node in ast.parse(text).body
-        for name in _defined(node)
-    }
-    found: set[str] = set()
-    names = [f"{name}{part}" for name in kernels for part in ("", "_shared", "_blocks")]
-    while names:
-        name = names.pop()
-        if name in used and name not in found:
-            found.add(name)
-            names += used[name]
-    return found
-
-
-def _defined(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.FunctionDef):
-        return [node.name]
-    if isinstance(node, ast.Assign):
-        return [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return []

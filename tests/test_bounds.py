@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from derivatrix.compiler.kernels import base
 from derivatrix.runtime.workers import Workers
-from tests.bounds import Task, check, environment
+from tests.bounds import TYPES, Task, check, environment
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded on Linux only")
+KERNELS = Path(base.__file__).parent
+pytestmark = [
+    pytest.mark.xdist_group("bounds"),
+    pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded on Linux only"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -20,40 +27,48 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 
 
 SIZES = (0, 1, 2, 3, 7, 17, 33, 40)
+DOUBLE, SINGLE = ((real,) for real in TYPES)
 SAMPLE = [
-    Task("square", kinds=("vjp",), sizes=(*SIZES, 130, 300)),
-    Task("classifier", kinds=("vjp",), sizes=(*SIZES, 70)),
-    Task("inverse", kinds=("vjp",), sizes=(*SIZES, 70, 130, 300)),
-    Task("solve(A,B) by A", kinds=("vjp",), sizes=(*SIZES, 130)),
-    Task("nll", kinds=("vjp",), sizes=(*SIZES, 70, 130, 300)),
-    Task("logdet(X'*diag(w)*X) by X w", kinds=("value",), sizes=(*SIZES, 300)),
-    Task("abreast positive", kinds=("vjp",), sizes=SIZES),
-    Task("abreast determinant", kinds=("vjp",), sizes=SIZES),
-    Task("abreast softmax", kinds=("vjp",), sizes=SIZES),
-    Task("abreast logarithm", kinds=("value",), sizes=SIZES),
-    Task("abreast logarithms", kinds=("value",), sizes=SIZES),
-    Task("abreast extrema", kinds=("vjp",), sizes=SIZES),
-    Task("maxima", kinds=("vjp",), sizes=SIZES),
-    Task("triangular determinants", kinds=("value",), sizes=(*SIZES, 70)),
-    Task("tr(care(A,B,eye,R)) by A B R", kinds=("vjp",), sizes=SIZES),
-    Task("dare(A,B,Q,R) by A B Q R", kinds=("vjp",), sizes=SIZES),
-    Task("normF(logm(inv(A)*B))^2 by B", kinds=("vjp",), sizes=SIZES),
-    Task("sum(exp(eigvals(X))) by X", kinds=("vjp",), sizes=SIZES),
-    Task("sum(tanhm(S).^2) by S", kinds=("vjp",), sizes=SIZES),
-    Task("sinm(X) by X", kinds=("vjp",), sizes=SIZES),
-    Task("cosm(X) by X", kinds=("value",), sizes=SIZES),
-    Task("sqrtm(X) by X", kinds=("vjp",), sizes=SIZES),
-    Task("svdU(X).^2 by X", kinds=("vjp",), sizes=SIZES),
-    Task("normnuc(X*A)^2 by X", kinds=("vjp",), sizes=SIZES),
-    Task("polar(X) by X", kinds=("vjp",), sizes=SIZES),
-    Task("pinv(X) by X", kinds=("vjp",), sizes=SIZES),
-    Task("sum(log(diagvec(qrR(A*X)))) by X", kinds=("vjp",), sizes=SIZES),
-    Task("luL(S) by S", kinds=("vjp",), sizes=(*SIZES, 70)),
-    Task("-sum(softmax(eigvalsh(S)).*log(softmax(eigvalsh(S)))) by S", kinds=("vjp",), sizes=SIZES),
-    Task("expm(skew(w))*v by w v", kinds=("vjp",), sizes=SIZES),
-    Task("prod(A*x + 1)*x by A x", kinds=("vjp",), sizes=SIZES),
-    Task("matrix_root", kinds=("value",), sizes=SIZES),
+    Task(name, kinds=(kind,), sizes=(*SIZES, *large), types=types)
+    for name, kind, types, *large in (
+        ("square", "vjp", TYPES, 130, 300),
+        ("classifier", "vjp", TYPES, 70),
+        ("inverse", "vjp", TYPES, 70, 130, 300),
+        ("solve(A,B) by A", "vjp", SINGLE, 130),
+        ("nll", "vjp", TYPES, 70, 130, 300),
+        ("logdet(X'*diag(w)*X) by X w", "value", DOUBLE, 300),
+        ("cholesky", "value", SINGLE, 70, 300),
+        ("packed", "value", DOUBLE),
+        ("abreast positive", "vjp", SINGLE),
+        ("abreast determinant", "vjp", DOUBLE),
+        ("abreast softmax", "vjp", SINGLE),
+        ("abreast logarithm", "value", DOUBLE),
+        ("abreast logarithms", "value", SINGLE),
+        ("abreast extrema", "vjp", DOUBLE),
+        ("maxima", "vjp", SINGLE),
+        ("triangular determinants", "value", DOUBLE, 70),
+        ("tr(care(A,B,eye,R)) by A B R", "vjp", DOUBLE),
+        ("dare(A,B,Q,R) by A B Q R", "vjp", SINGLE),
+        ("normF(logm(inv(A)*B))^2 by B", "vjp", DOUBLE),
+        ("sum(exp(eigvals(X))) by X", "vjp", SINGLE),
+        ("sum(tanhm(S).^2) by S", "vjp", DOUBLE),
+        ("sinm(X) by X", "vjp", SINGLE),
+        ("cosm(X) by X", "value", DOUBLE),
+        ("sqrtm(X) by X", "vjp", SINGLE),
+        ("svdU(X).^2 by X", "vjp", DOUBLE),
+        ("normnuc(X*A)^2 by X", "vjp", SINGLE),
+        ("polar(X) by X", "vjp", DOUBLE),
+        ("pinv(X) by X", "vjp", SINGLE),
+        ("sum(log(diagvec(qrR(A*X)))) by X", "vjp", DOUBLE),
+        ("luL(S) by S", "vjp", SINGLE, 70),
+        ("-sum(softmax(eigvalsh(S)).*log(softmax(eigvalsh(S)))) by S", "vjp", DOUBLE),
+        ("expm(skew(w))*v by w v", "vjp", SINGLE),
+        ("prod(A*x + 1)*x by A x", "vjp", DOUBLE),
+        ("matrix_root", "value", SINGLE),
+    )
 ]
+"""Of each helper something, in one precision at least. The large sizes are those of panels, tiles
+and of several threads."""
 
 
 @pytest.mark.parametrize("task", SAMPLE, ids=lambda task: task.name)
@@ -61,6 +76,24 @@ def test_sample(workers: Workers, task: Task) -> None:
     found = check(workers, task)
     assert not found.failures
     assert found.calls > found.refused
+
+
+def test_the_sample_calls_every_helper_that_has_arrays(workers: Workers) -> None:
+    answers = workers.map("tests.checked:reached", [vars(task) for task in SAMPLE], lambda *_: None)
+    called = {name for names in answers for name in names}
+    missing = {
+        f"{path.stem}.{node.name}"
+        for path in KERNELS.glob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef) and has_arrays(node) and node.name not in called
+    }
+    assert missing == {"crew.help_others"}  # threads call it, all the time
+
+
+def has_arrays(function: ast.FunctionDef) -> bool:
+    """Whether a function of a helper is compiled, and is given more than numbers."""
+    compiled = any("compiled(" in ast.unparse(each) for each in function.decorator_list)
+    return compiled and any(isinstance(node, ast.Subscript) for node in ast.walk(function))
 
 
 LEFT = "    give_back(memory)\n"
@@ -126,3 +159,11 @@ def test_a_wrong_step_between_rows_for_blas_is_found(workers: Workers) -> None:
     planted = (("largest(builder.sdiv(step, size), columns)", "builder.add(columns, one)"),)
     task = Task("square", kinds=("value",), sizes=(17,), types=("float64",), planted=planted)
     assert OUTSIDE in check(workers, task).failures[0]
+
+
+def test_a_part_that_fails_is_found(workers: Workers) -> None:
+    """Though the usual kernel is called then, which does not."""
+    loop = "    for start in range(first, last, step):"
+    planted = ((loop, f"    sum_0[len(sum_0)] = 0\n{loop}"),)
+    task = Task("classifier", kinds=("vjp",), sizes=(3,), types=("float64",), planted=planted)
+    assert "a part failed" in check(workers, task).failures[0]
