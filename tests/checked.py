@@ -117,17 +117,17 @@ def module_text(function: Function, plans: Sequence[Plan]) -> str:
 
 
 def sizes_of(function: Function, task: Task) -> Iterator[dict[str, int]]:
-    """The sizes: for each number all that number, and about that number; with each batch."""
-    leaves = [function.batched(leaf) for leaf in function.inputs]
-    symbols = {s.name for leaf in leaves for size in leaf.shape for s in size.free_symbols}
+    """The sizes: for each number all that number, and about that number; with each batch. Those for
+    which the result would have an axis of a negative length are left out."""
+    shapes = [function.batched(leaf).shape for leaf in function.inputs]
+    symbols = {s.name for shape in shapes for size in shape for s in size.free_symbols} - {"batch"}
     batches = BATCHES if function.batch else (1,)
-    skews = [{}, SKEWED] if len(symbols - {"batch"}) > 1 else [{}]
-    for size, skew, batch in itertools.product(
-        task.sizes if symbols - {"batch"} else (1,), skews, batches
-    ):
-        yield {"batch": batch} | {
-            name: max(0, size + skew.get(name, 0)) for name in sorted(symbols - {"batch"})
-        }
+    skews = [{}, SKEWED] if len(symbols) > 1 else [{}]
+    for number, skew, batch in itertools.product(task.sizes if symbols else (1,), skews, batches):
+        sizes = {name: max(0, number + skew.get(name, 0)) for name in sorted(symbols)}
+        sizes["batch"] = batch
+        if all(evaluate(size, sizes) >= 0 for size in function.expression.shape):
+            yield sizes
 
 
 @dataclass(frozen=True)
