@@ -22,7 +22,7 @@ from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.function import Function
 from derivatrix.runtime.workers import Crash, Workers
 from tests import test_abreast, test_packed, test_root
-from tests.cases import CASES
+from tests.cases import CASES, EVALUATED
 from tests.identities import IDENTITIES
 
 BATCHES = (0, 1, 5)
@@ -49,7 +49,7 @@ OTHERS = {
 IDENTITY = {f"{each.text} by {each.wrt}": each for each in IDENTITIES}
 ROOTS = (test_root.MATRIX_ROOT, test_root.SAMPLE, test_root.FIXED, test_root.LEAST)
 DECLARED: dict[str, Function] = {
-    **{each.name: each for each in (*CASES, *ROOTS)},
+    **{each.name: each for each in (*CASES, *EVALUATED, *ROOTS)},
     **{f"abreast {name}": each for name, each in test_abreast.FUNCTIONS.items()},
     "packed": test_packed.PACKED["weighted"],
 }

@@ -11,6 +11,7 @@ import ctypes
 import math
 import mmap
 from collections.abc import Sequence
+from threading import Lock
 from types import ModuleType
 
 import numpy as np
@@ -51,15 +52,15 @@ class Guard:
     def __init__(self) -> None:
         self._begin = _library.mmap(None, ROOM, _NOTHING, _RESERVED, -1, 0)
         self._end = self._begin + APART
+        self._lock = Lock()
         self.side = END
-        self.made = 0
-        """How many arrays compiled code has made."""
 
     def take(self, size: int) -> int:
         """The address of a new block of so many bytes."""
         pages = max(1, -(-size // PAGE)) * PAGE
-        first, self._end = self._end, self._end + pages + APART
-        if self._end > self._begin + ROOM or _library.mprotect(first, pages, _BOTH):
+        with self._lock:
+            first, self._end = self._end, self._end + pages + APART
+        if first + pages > self._begin + ROOM or _library.mprotect(first, pages, _BOTH):
             raise MemoryError("there is no room for one more guarded array")
         ctypes.memset(first, FILLS[self.side], pages)
         return first if self.side == START else first + pages - size
@@ -81,7 +82,6 @@ guard = Guard()
 
 @ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t)
 def _take(size):
-    guard.made += 1
     return guard.take(size)
 
 
