@@ -163,7 +163,9 @@ class Called:
 
 
 def calls(module: ModuleType, plan: Plan) -> Iterator[Called]:
-    """All kernels of a plan that can be called, each once."""
+    """All kernels of a plan that can be called, but where they are another one's, too."""
+    if getattr(module, plan.name).__name__ != plan.name:
+        return
     alone = plan.rows.plans[:1] if plan.rows and plan.rows.alone else ()
     for each in (plan, *plan.inner, *alone):
         yield Called(each)
