@@ -32,8 +32,8 @@ SCOPE = {"np": np, "scipy": scipy, "la": scipy.linalg, "sp": scipy.special, "inv
 
 PLACES = {
     "small": lambda array: 0.2 * array,
-    "dominant": lambda array: 0.3 * array + 2 * np.eye(len(array)),
-    "spread": lambda array: 0.1 * array + np.diag(np.arange(1.0, len(array) + 1)),
+    "dominant": lambda array: 0.3 * array + 2 * np.eye(array.shape[-1]),
+    "spread": lambda array: 0.1 * array + np.diag(np.arange(1.0, array.shape[-1] + 1)),
 }
 """Where points are drawn that no structure of an input says: a small matrix, one whose diagonal
 dominates, one with real eigenvalues far apart."""

@@ -28,6 +28,7 @@ from derivatrix.compiler.evaluate import evaluate_all
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.plan import Plan, plan, sums, threaded_plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest, Reuse
+from derivatrix.compiler.statements import coefficient
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from tests.plain import run_plain
 
@@ -579,3 +580,12 @@ def test_text_does_not_depend_on_hash_seeds() -> None:
     first = text("1")
     assert "value_kernel" in first
     assert text("2") == first
+
+
+@pytest.mark.parametrize("power", [-1, -2, -3])
+def test_a_number_divided_by_a_power_of_a_size_of_zero_is_infinite(power: int) -> None:
+    """In kernels, that raise nothing."""
+    text = coefficient(dims("n") ** power + 3 * (dims("n") + 1) ** power)
+    compiled = numba.njit(error_model="numpy")(eval(f"lambda n: {text}"))
+    assert compiled(0) == np.inf
+    assert compiled(2) == 2.0**power + 3 * 3.0**power
