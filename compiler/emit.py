@@ -115,7 +115,7 @@ def emit(module: ModuleDescription) -> str:
             sources.add(linear_map, name)
     if tuples:
         sources.require("collections", "namedtuple")
-    text = (
+    written = (
         environment()
         .get_template("module.py.jinja")
         .render(
@@ -138,8 +138,8 @@ def emit(module: ModuleDescription) -> str:
             module=module.name,
         )
     )
-    check_names(module, text, sources.texts)
-    return text
+    check_names(module, written, sources.texts)
+    return written
 
 
 def _caller(plan: Plan, columns: bool) -> str:

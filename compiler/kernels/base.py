@@ -90,7 +90,7 @@ def compiled(counted=False, **options):
     counted, as Numba has to where it makes some; to count those to its arguments alone takes longer
     than many a kernel. Raises ImportError where Numba is told not to compile.
     """
-    if config.DISABLE_JIT:
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
         raise ImportError(
             "NUMBA_DISABLE_JIT is set, and the kernels of derivatrix do not run as plain Python; "
             "unset it"
