@@ -227,7 +227,7 @@ def check_names(
     body = [each for each in ast.parse(text).body if getattr(each, "name", "") not in helpers]
     imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
     made = {name for each in body if each not in imports for name in _bound(each)}
-    made -= {*module.facts, *public, *taken}
+    made -= {*module.facts, *public, *taken, *helpers}
     read = {*made, *helpers, *(name for each in imports for name in _bound(each))}
     for function in body:
         if not isinstance(function, ast.FunctionDef):
