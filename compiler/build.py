@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from derivatrix.compiler.arrays import Array
-from derivatrix.compiler.cache import cache_directory
+from derivatrix.compiler.cache import module_directory
 from derivatrix.compiler.comparison import require_agreement
 from derivatrix.compiler.function import Function, require_function
 from derivatrix.compiler.functionfile import require_unique
@@ -40,12 +40,14 @@ IMPORTED = (
     "collections",
     "contextlib",
     "copy",
+    "hashlib",
     "importlib",
     "itertools",
     "math",
     "numba",
     "numpy",
     "os",
+    "pickle",
     "queue",
     "re",
     "scipy",
@@ -177,15 +179,16 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
     """The function's generated module, loaded from a file in the cache directory.
 
     The directory is $DERIVATRIX_CACHE, or the user's cache directory, or a temporary one where
-    that cannot be written. The same function gives the same module object again. A module is not
-    verified here: see `derivatrix.verify`. Raises DeclarationError for what is no function,
-    BuildError where the file cannot be written, and what `generate` raises.
+    that cannot be written, or other users can write to it. The same function gives the same module
+    object again. A module is not verified here: see `derivatrix.verify`. Raises DeclarationError
+    for what is no function, BuildError where the file cannot be written, and what `generate`
+    raises.
     """
     generated = generate(require_function(function, "compile"), target)
-    path = cache_directory() / generated.digest / f"{generated.name}.py"
-    source = generated.text.encode()
+    name, source = f"{generated.name}.py", generated.text.encode()
+    path = Path(name)
     try:
-        path.parent.mkdir(exist_ok=True)
+        path = module_directory(generated.digest) / name
         if not path.is_file() or path.read_bytes() != source:
             replace(path, source)
     except OSError as error:

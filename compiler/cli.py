@@ -81,6 +81,7 @@ def _mortal() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a terminal sends it to each process of a command
     end_workers()
     abandon()
     visible = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which progress bars hide

@@ -10,6 +10,7 @@ import sympy
 
 from derivatrix.compiler import scalars
 from derivatrix.compiler.dimensions import shape_text
+from derivatrix.compiler.kernels.boundary import _says_more
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -29,6 +30,15 @@ def real_number(value: Any) -> sympy.Expr:
             "expressions hold finite constants only"
         )
     return scalars.number(value)
+
+
+def require_plain(value: object) -> None:
+    """Raise UnsupportedError for an array, or lists of some, whose class says more than numbers."""
+    if isinstance(value, np.matrix) or _says_more(value):
+        raise UnsupportedError(
+            f"a constant array of type {type(value).__name__} says more than its numbers (a mask, "
+            "a unit, another product); give the numbers alone, as of np.asarray"
+        )
 
 
 def real_array(value: object) -> np.ndarray:

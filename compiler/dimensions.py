@@ -1,12 +1,11 @@
 """Dimensions: integers and integer polynomials in named sizes, as SymPy expressions."""
 
-import builtins
-import keyword
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import sympy
 
+from derivatrix.compiler.identifiers import require_variable
 from derivatrix.runtime.errors import DeclarationError
 
 Dimension: TypeAlias = sympy.Expr
@@ -25,25 +24,14 @@ def dims(names: str) -> tuple[sympy.Symbol, ...] | sympy.Symbol:
         raise DeclarationError(
             f'dims({names!r}): expected a text of at least one name, as in dims("n m")'
         )
-    symbols = tuple(_named(part, "dims()") for part in parts)
+    symbols = tuple(symbol(require_variable(part, "a size")) for part in parts)
     return symbols if len(symbols) > 1 else symbols[0]
-
-
-def _named(name: str, context: str) -> sympy.Symbol:
-    """The size called `name`, a name that generated modules can have."""
-    if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name):
-        raise DeclarationError(
-            f"{context}: {name!r} is no identifier, or a keyword or builtin of Python"
-        )
-    if name in ("np", "scipy"):
-        raise DeclarationError(f"{context}: the name {name!r} is taken; choose another")
-    return symbol(name)
 
 
 def dimension(value: object, context: str = "dimension") -> Dimension:
     """`value` (an int, a symbol, or arithmetic of them) as a canonical dimension."""
     if isinstance(value, str):
-        value = _named(value, context)
+        value = symbol(require_variable(value, f"a size ({context})"))
     if isinstance(value, bool) or hasattr(type(value), "_sympy_"):  # that is how arrays mix
         raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
     try:
@@ -54,7 +42,8 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
         ) from error
     if not isinstance(expression, sympy.Expr):
         raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
-    renames = {s: symbol(s.name) for s in expression.free_symbols if s != symbol(s.name)}
+    others = [s for s in expression.free_symbols if s != symbol(s.name)]
+    renames = {s: symbol(require_variable(s.name, f"a size ({context})")) for s in others}
     expression = sympy.expand(expression.xreplace(renames))
     lesser = {part: sympy.Dummy() for part in expression.atoms(sympy.Min)}
     if not expression.xreplace(lesser).is_polynomial():

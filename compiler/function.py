@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
 import reprlib
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +12,7 @@ import sympy
 from derivatrix.compiler import dimensions
 from derivatrix.compiler.arrays import Array, asarray
 from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.identifiers import require_name, require_variable
 from derivatrix.compiler.ir import Apply, Einsum, Leaf, Map, Node, Select, full, topological
 from derivatrix.compiler.ir import leaves as leaves_below
 from derivatrix.compiler.plan.scalars import require_kernel
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from derivatrix.compiler.derivatives import Derivatives
 
 BATCH = dimensions.symbol("batch")
-RESERVED = ("out", "cotangent", "tangent", "np", "scipy", "numba", "math", "batch")
+RESERVED = ("out", "cotangent", "tangent", "numba", "math", "batch")
 
 
 class Function:
@@ -91,7 +89,7 @@ class Function:
             raise DeclarationError(f"{self.name}: derivative by what? Name one or more inputs")
         names = [part for each in wrt for part in _names(self.name, "derivative", [each], self.wrt)]
         node = self.derivatives.repeated(names)
-        title = "_".join([self.name, *names])
+        title = require_name("_".join([self.name, *names]), "a derivative")
         return Function(title, self.inputs, node, self.wrt, self.batch, (self, tuple(names)))
 
     @property
@@ -186,6 +184,8 @@ def function(
         given = asarray(expr).node
         leaves = tuple(_input(name, value, given) for value in _sequence(name, "inputs", inputs))
         _check_inputs(name, leaves)
+        for size in sorted(_used(leaves, given), key=str):
+            require_variable(str(size), "a size")
         expression = _resolve(name, given, leaves)
         _check_scalar_functions(expression)
     except DerivatrixError as error:
@@ -219,19 +219,6 @@ def require_function(value: object, place: str) -> Function:
             "function; declare one with `derivatrix.function(name, inputs, expression)`"
         )
     return value
-
-
-def require_name(name: object, what: str) -> None:
-    """Raise DeclarationError unless `name` is usable as a Python name of its own."""
-    if not isinstance(name, str) or not name.isidentifier():
-        raise DeclarationError(f"the name of {what} must be a Python identifier, not {name!r}")
-    plain = unicodedata.normalize("NFKC", name)
-    if plain != name:
-        raise DeclarationError(f"Python reads {name!r} as {plain!r}; write the name of {what} so")
-    if keyword.iskeyword(name) or (keyword.issoftkeyword(name) and name != "_"):
-        raise DeclarationError(f"{name!r} is a Python keyword; choose another name for {what}")
-    if hasattr(builtins, name):
-        raise DeclarationError(f"{name!r} shadows a Python builtin; choose another name for {what}")
 
 
 def _sequence(name: str, what: str, values: Any) -> list[Any]:
@@ -270,7 +257,7 @@ def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
     seen: set[str] = set()
     symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
     for leaf in leaves:
-        require_name(leaf.name, "an input")
+        require_variable(leaf.name, "an input")
         if leaf.name in RESERVED or leaf.name.startswith(("tangent_", "out_")):
             raise DeclarationError(f"{name}: the input name {leaf.name!r} is taken; choose another")
         if leaf.name in seen:
@@ -349,7 +336,18 @@ def _names(name: str, what: str, values: Sequence[Any], names: Sequence[str]) ->
 def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stacked: bool) -> None:
     """Every dimension must be readable off an input's shape."""
     readable = set(dimensions.readings([leaf.shape for leaf in leaves]))
-    used: set[sympy.Basic] = set()
+    used = _used((), expression)
+    for symbol in sorted(used - readable, key=str):
+        raise DeclarationError(
+            f"{name}: the dimension {symbol} cannot be read off the shape of any input"
+        )
+    if stacked and BATCH in used:
+        raise DeclarationError(f"{name}: with batch=, no dimension may be called 'batch'")
+
+
+def _used(leaves: Sequence[Leaf], expression: Node) -> set[sympy.Basic]:
+    """The sizes in the shapes of inputs, and wherever an expression has some."""
+    used = {symbol for leaf in leaves for symbol in _symbols(leaf.shape)}
     for node in topological([expression]):
         used |= _symbols(node.shape)
         if isinstance(node, Einsum):
@@ -358,12 +356,7 @@ def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stack
             used |= _symbols(node.stack)
         if isinstance(node, Select):
             used |= _symbols((node.start,))
-    for symbol in sorted(used - readable, key=str):
-        raise DeclarationError(
-            f"{name}: the dimension {symbol} cannot be read off the shape of any input"
-        )
-    if stacked and BATCH in used:
-        raise DeclarationError(f"{name}: with batch=, no dimension may be called 'batch'")
+    return used
 
 
 def _symbols(expressions: Shape) -> set[sympy.Basic]:

@@ -85,7 +85,8 @@ class QuickText:
     """A call with nothing before the kernel but what it takes to have arrays for the results.
 
     sizes: lines that read them from the arguments; few: the condition under which there is so
-    little to do that it pays, "" for always. before: true if the kernel is to be called, "" for
+    little to do that it pays, "" for always; plain: that the arrays of `out` are NumPy's own.
+    before: true if the kernel is to be called, "" for
     always. ready: the name of the kernel that refuses what it is not compiled for; passed: what it
     is called with. kernels: the names of those for which there is such a one, and its name.
     unpacked: the arrays of `out`, to be assigned to.
@@ -93,6 +94,7 @@ class QuickText:
 
     sizes: tuple[str, ...]
     few: str
+    plain: str
     before: str
     ready: str
     kernels: tuple[tuple[str, str], ...]
@@ -171,7 +173,13 @@ def function_text(
         out=out,
         quick=QuickText(
             sizes=sizes.needed([*shapes, *conditions]),
-            few=" and ".join(conditions),
+            few=" and ".join(
+                [
+                    *_plain(argument.name for argument in plan.arguments if argument.shape),
+                    *conditions,
+                ]
+            ),
+            plain="".join(_plain(locals_)),
             before=before,
             ready=ready(plan),
             kernels=tuple(kernels),
@@ -200,6 +208,12 @@ def function_text(
         delivered=_result(function.result, title, results, tuples),
         run=names.exact("run"),
     )
+
+
+def _plain(names: Iterable[str]) -> Iterator[str]:
+    """That arrays are of no class of their own: Numba takes a masked array for its numbers."""
+    if types := [f"type({name})" for name in names]:
+        yield f"{' is '.join(types)} is _ndarray"
 
 
 def ready(plan: Plan) -> str:

@@ -141,7 +141,7 @@ def _execute(name: str, path: Path, source: bytes) -> ModuleType:
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
     except ImportError as error:
         del sys.modules[name]
-        raise LoadError(f"{path}: needs a package that is not here: {error}") from error
+        raise LoadError(f"{path}: cannot be imported: {error}") from error
     except Exception as error:
         del sys.modules[name]
         raise _raised(str(path), error) from error

@@ -9,6 +9,7 @@ import sympy
 from derivatrix.compiler import arrays, dimensions, ir
 from derivatrix.compiler.arrays import Array, asarray
 from derivatrix.compiler.dimensions import Shape, dims, shape_text
+from derivatrix.compiler.identifiers import require_identifier
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
 SQUARE_STRUCTURES = (
@@ -29,8 +30,7 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
     domain: "positive", "nonneg", "simplex" (positive numbers that sum to one along the last
     axis), "invertible". Raises DeclarationError.
     """
-    if not isinstance(name, str) or not name.isidentifier():
-        raise DeclarationError(f"an input's name is a Python identifier, not {name!r}")
+    require_identifier(name, "an input")
     if shape and isinstance(shape[-1], str) and shape[-1] in ir.STRUCTURES:
         structure, shape = shape[-1], shape[:-1]
     if structure not in ir.STRUCTURES:

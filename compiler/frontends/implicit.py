@@ -9,6 +9,7 @@ import sympy
 from derivatrix.compiler.arrays import Array, apply, asarray, subtract
 from derivatrix.compiler.differentiate import differential
 from derivatrix.compiler.dimensions import shape_text
+from derivatrix.compiler.identifiers import require_variable
 from derivatrix.compiler.ir import Leaf, Node, full, leaves
 from derivatrix.compiler.operations.root import root_operation
 from derivatrix.compiler.substitute import substitute
@@ -78,6 +79,7 @@ def _unknown(name: str, expression: Array, unknown: Any) -> tuple[Array, Leaf]:
         raise DeclarationError(
             f'{name}: the unknown is a symbolic input such as dx.matrix("P", n, n), not {unknown!r}'
         )
+    require_variable(leaf.name, "an unknown")
     symbols: dict[Node, Node] = {
         other: leaf
         for other in leaves([expression.node])

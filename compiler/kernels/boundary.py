@@ -50,8 +50,29 @@ def _described(value):
     return f"{kind} of dtype {value.dtype}" if isinstance(value, np.ndarray | np.generic) else kind
 
 
+_PLAIN = (np.ndarray, np.matrix, np.memmap)
+
+
+def _says_more(value):
+    """Whether a value has more to it than numbers, which would be lost: a mask, or a unit."""
+    if isinstance(value, list | tuple):
+        return any(map(_says_more, value))
+    if isinstance(value, np.ndarray):
+        return type(value) not in _PLAIN
+    return any(hasattr(value, name) for name in ("mask", "unit", "units"))
+
+
+def _require_plain(function, name, value):
+    if _says_more(value):
+        raise TypeError(
+            f"{function}: argument {name} is {_described(value)}, which says more than its "
+            "numbers; pass the numbers alone, as of np.asarray"
+        )
+
+
 def _number_array(function, name, value):
     """`value` as an array of real numbers."""
+    _require_plain(function, name, value)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -172,6 +193,7 @@ def _destinations(function, expected, out, shapes, real, arguments):
 
 def _require_destination(function, name, array, shape, real):
     """Raise unless results of this shape and type can be put into `array`."""
+    _require_plain(function, name, array)
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{function}: {name} is {_described(array)}; expected an array")
     if array.shape != shape:

@@ -16,6 +16,7 @@ import numpy as np
 
 from derivatrix.compiler.content import Keyed, content_digest
 from derivatrix.compiler.dimensions import Dimension, Shape
+from derivatrix.compiler.identifiers import require_identifier
 from derivatrix.runtime.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -147,9 +148,12 @@ OPERATIONS: dict[str, Operation] = {}
 def register(operation: Operation) -> Operation:
     """Add an operation: from now on it is `derivatrix.<name>`, and known to every stage.
 
-    Raises DeclarationError when what is given is no Operation, or another has its name."""
+    Raises DeclarationError when what is given is no Operation, it is called what is no
+    identifier, or another has its name."""
     if not isinstance(operation, Operation):
         raise DeclarationError(f"register takes an Operation, not {type(operation).__name__}")
+    for name in (operation.name, *operation.outputs):
+        require_identifier(name, "an operation or output")
     if operation.name in OPERATIONS:
         raise DeclarationError(
             f"an operation is called {operation.name!r} already; choose another name"

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import keyword
+import pkgutil
 from collections.abc import Iterable
 from itertools import count
 
-from derivatrix.compiler.kernels import operators
+from derivatrix.compiler import kernels
+
+
+def _helper_names() -> set[str]:
+    """What the helper kernels define and import at the top level of their modules."""
+    found = pkgutil.iter_modules(kernels.__path__, f"{kernels.__name__}.")
+    modules = [importlib.import_module(each.name) for each in found if not each.ispkg]
+    return {name for module in modules for name in vars(module)}
+
 
 RESERVED = frozenset(
     {
+        *_helper_names(),
         *("np", "math", "real", "range", "abs", "int", "float"),
-        *("require_arrays", "require_shapes", "stream"),
         *("part", "parts", "row", "other"),
         *("words", "addresses", "length", "given", "failed", "step", "precision", "work"),
-        *("share", "part_of", "add_onto", "border", "work_arrays", "give_back", "memory"),
-        *operators.KERNELS.values(),
+        "memory",
         *keyword.kwlist,
     }
 )
