@@ -13,6 +13,19 @@ Dimension: TypeAlias = sympy.Expr
 Shape: TypeAlias = tuple[Dimension, ...]
 
 
+class Wrapped(sympy.Function):
+    """A number modulo a size; 0 where the size is 0."""
+
+    is_integer = True
+    is_nonnegative = True
+
+    @classmethod
+    def eval(cls, number: sympy.Expr, size: sympy.Expr) -> sympy.Expr | None:
+        if number.is_Integer and size.is_Integer:
+            return number % size if size else size
+        return None
+
+
 def symbol(name: str) -> sympy.Symbol:
     """The size called `name`; two symbols of one name are one size."""
     return sympy.Symbol(name, integer=True, positive=True)
@@ -56,7 +69,7 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
         raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
     renames = {s: symbol(s.name) for s in expression.free_symbols if s != symbol(s.name)}
     expression = sympy.expand(expression.xreplace(renames))
-    lesser = {part: sympy.Dummy() for part in expression.atoms(sympy.Min)}
+    lesser = {part: sympy.Dummy() for part in expression.atoms(sympy.Min, Wrapped)}
     if not expression.xreplace(lesser).is_polynomial():
         raise DeclarationError(f"{context}: {value} is no polynomial in dimensions")
     literal = expression.is_number and not (expression.is_Integer and expression >= 0)

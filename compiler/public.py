@@ -15,7 +15,7 @@ from derivatrix.compiler.descriptions import (
     Result,
 )
 from derivatrix.compiler.dimensions import LENGTH
-from derivatrix.compiler.indices import index, tuple_text
+from derivatrix.compiler.indices import condition_text, index, tuple_text
 from derivatrix.compiler.kernels import boundary
 from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.plan.names import Names
@@ -168,7 +168,7 @@ def function_text(
         out=out,
         quick=QuickText(
             sizes=sizes.needed([*shapes, little, *required]),
-            few=" and ".join([*required, *_small(plan, sizes), *([little] if little else [])]),
+            few=" and ".join([*(f"({each})" for each in required), *_small(plan, sizes), *([little] if little else [])]),
             before=before,
             ready=ready(plan),
             kernels=tuple(kernels),
@@ -182,7 +182,7 @@ def function_text(
         dtype=_real(plan),
         lengths=sizes.lengths,
         sizes=sizes.lines,
-        conditions=" or ".join([*sizes.conditions, *(f"not {each}" for each in required)]),
+        conditions=" or ".join([*sizes.conditions, *(f"not ({each})" for each in required)]),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=tuple_text(shapes),
         call=_call(plan, sizes, passed),
@@ -393,7 +393,7 @@ class _Sizes:
 
     def condition(self, text: str) -> str:
         """A condition on sizes, in the local names."""
-        return re.sub(r"[^\W\d]\w*", lambda match: self.local[match[0]], text)
+        return condition_text(text, self.local)
 
 
 def _real(plan: Plan) -> str:
