@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import sympy
+from sympy.printing.latex import LatexPrinter
 
 from derivatrix.runtime.errors import DeclarationError
 
@@ -24,6 +25,10 @@ class Wrapped(sympy.Function):
         if number.is_Integer and size.is_Integer:
             return number % size if size else size
         return None
+
+    def _latex(self, printer: LatexPrinter) -> str:
+        number, size = map(printer.doprint, self.args)
+        return rf"({number} \bmod {size})"
 
 
 def symbol(name: str) -> sympy.Symbol:
