@@ -220,15 +220,10 @@ class Derivatives:
     @property
     def declaration(self) -> str:
         """The declared expression as NumPy text, not simplified, with the batch axis."""
-        return render(self.declared, "numpy", sizes=self._size_texts())
-
-    @property
-    def declared(self) -> Node:
-        """The declared expression, not simplified, with the batch axis."""
         expression = self.function.expression
         if self.function.batch:
-            return self._with_batch(expression, summed=False)
-        return expression
+            expression = self._with_batch(expression, summed=False)
+        return render(expression, "numpy", sizes=self._size_texts())
 
     def formula(self, kind: str, wrt: Any, style: str) -> str:
         """The formula of one result; see `Function.formula`."""

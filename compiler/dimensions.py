@@ -2,6 +2,7 @@
 
 import builtins
 import keyword
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -90,8 +91,13 @@ def shape_text(shape: Shape) -> str:
 
 
 def evaluate(expression: sympy.Expr, sizes: Mapping[str, int]) -> float | int:
-    """The number that a coefficient or dimension stands for at the given sizes."""
-    value = expression.xreplace({s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols})
+    """The number that a coefficient or dimension stands for at the given sizes; inf or nan where
+    it is divided by 0, as in NumPy."""
+    known = {s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols}
+    value = expression.xreplace(known)
+    if value.is_finite is False:
+        above = float(sympy.fraction(expression)[0].xreplace(known))
+        return math.copysign(math.inf, above) if above else math.nan
     return int(value) if value.is_Integer else float(value)
 
 

@@ -95,8 +95,8 @@ class Function:
     @cached_property
     def requirements(self) -> tuple[str, ...]:
         """Conditions on the dimensions that slices, indices, divisors and operations ask for, as
-        Python texts: "n >= 2", "n >= k", "n >= 1 or m == 0"."""
-        return requirements(self.derivatives.declared)
+        Python texts: "n >= 2", "n >= k", "n % 2 == 0"."""
+        return requirements(self.expression)
 
     @property
     def declaration(self) -> str:

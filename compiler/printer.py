@@ -168,14 +168,12 @@ def _shapes_checked(plan: Plan, owner: str) -> list[str]:
 def _sizes_checked(plan: Plan, owner: str, requirements: Sequence[str]) -> list[str]:
     """The check of conditions on sizes when it is called."""
     local = {size.name: size.local for size in plan.sizes}
-    return [
-        line
-        for requirement in requirements
-        for line in (
-            f"if not ({condition_text(requirement, local)}):",
-            f"    raise ValueError({f'{owner}: the arrays are too small; it needs {requirement}'!r})",
-        )
-    ]
+    lines = []
+    for requirement in requirements:
+        message = f"{owner}: an argument of a kernel is too small; it needs {requirement}"
+        lines.append(f"if not {condition_text(requirement, local)}:")
+        lines.append(f"    raise ValueError({message!r})")
+    return lines
 
 
 def size_names(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:

@@ -168,7 +168,7 @@ def function_text(
         out=out,
         quick=QuickText(
             sizes=sizes.needed([*shapes, little, *required]),
-            few=" and ".join([*(f"({each})" for each in required), *_small(plan, sizes), *([little] if little else [])]),
+            few=" and ".join([*required, *_small(plan, sizes), *([little] if little else [])]),
             before=before,
             ready=ready(plan),
             kernels=tuple(kernels),
@@ -182,7 +182,7 @@ def function_text(
         dtype=_real(plan),
         lengths=sizes.lengths,
         sizes=sizes.lines,
-        conditions=" or ".join([*sizes.conditions, *(f"not ({each})" for each in required)]),
+        conditions=" or ".join([*sizes.conditions, *(f"not {each}" for each in required)]),
         results=tuple(map(ResultText, locals_, shapes)),
         shapes=tuple_text(shapes),
         call=_call(plan, sizes, passed),

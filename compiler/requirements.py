@@ -1,14 +1,13 @@
 """The conditions on sizes without which an expression has no value.
 
 An index needs an axis that is long enough, a slice one that it lies within, the largest entry an
-entry. Sizes may be 0; an operation asks nothing where its stacked axes leave nothing to compute.
+entry. Sizes may be 0.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 import sympy
 
@@ -18,52 +17,36 @@ from derivatrix.compiler.ir import Apply, Einsum, Node, Pick, Select, topologica
 from derivatrix.runtime.errors import DeclarationError
 
 
-class Bound(NamedTuple):
-    """A polynomial in sizes that must not be negative, unless one of the sizes `unless` is 0."""
-
-    least: sympy.Expr
-    unless: tuple[sympy.Expr, ...] = ()
-
-
 def requirements(expression: Node) -> tuple[str, ...]:
-    """The conditions as Python texts: "n >= 2", "n >= k", "n >= 1 or m == 0", "n % 2 == 0".
+    """The conditions as Python texts: "n >= 2", "n >= k", "n % 2 == 0".
 
     Raises DeclarationError where no sizes fulfil one of them."""
-    found = [bound for each in _bounds(expression, ()) for bound in _simple(each)]
-    always = {bound.least for bound in found if not bound.unless}
-    for bound in found:
-        if bound.least.is_negative:
-            raise DeclarationError("an array is empty that must have entries: sizes are too small")
+    found = list(dict.fromkeys(part for each in _bounds(expression) for part in _simple(each)))
+    if any(bound.is_negative for bound in found):
+        raise DeclarationError("an array has no entries where one is needed")
     least = _least_sizes(found)
     texts = [f"{size} >= {number}" for size, number in sorted(least.items(), key=str)]
-    for bound in dict.fromkeys(found):
-        unless = [size for size in bound.unless if not _holds(size - 1, least)]
-        if not _holds(bound.least, least) and not (unless and bound.least in always):
-            empty = [f"{index(size)} == 0" for size in unless]
-            texts.append(" or ".join([_condition(bound.least), *empty]))
-    return tuple(dict.fromkeys([*texts, *_divisible(expression)]))
+    texts += [_condition(bound) for bound in found if not _holds(bound, least)]
+    return (*texts, *dict.fromkeys(_divisible(expression)))
 
 
-def _bounds(root: Node, stack: tuple[sympy.Expr, ...]) -> Iterator[Bound]:
-    """What the nodes below `root` ask for; stack: the axes along which this is done."""
+def _bounds(root: Node) -> Iterator[sympy.Expr]:
+    """Polynomials in sizes that must not be negative, for the nodes below `root`."""
     for node in topological([root]):
         if isinstance(node, Select):
             first, count = node.start, node.shape[0]
             last = first + node.step * (count - 1)
             low, high = (first, last) if node.step > 0 else (last, first)
-            for bound in (low, node.shape[1] - 1 - high, count):
-                yield Bound(bound)
+            yield from (low, node.shape[1] - 1 - high, count)
         elif isinstance(node, Pick) and node.table:
-            yield Bound(node.shape[1] - 1 - max(node.table))
+            yield node.shape[1] - 1 - max(node.table)
         elif isinstance(node, Einsum):
-            yield from map(Bound, _divisors(node.coefficient))
+            yield from _divisors(node.coefficient)
         elif isinstance(node, Apply):
-            inside = (*stack, *node.stack)
             cores = [argument.shape[len(labels) :] for argument, labels in node.arguments]
-            for bound in node.operation.requires(cores):
-                yield Bound(bound, inside)
+            yield from node.operation.requires(cores)
             if node.operation.equation is not None:
-                yield from _bounds(node.operation.equation.residual, inside)
+                yield from _bounds(node.operation.equation.residual)
 
 
 def _divisors(coefficient: sympy.Expr) -> Iterator[sympy.Expr]:
@@ -83,37 +66,30 @@ def _natural(size: sympy.Expr) -> sympy.Expr:
     )
 
 
-def _simple(bound: Bound) -> Iterator[Bound]:
+def _simple(bound: sympy.Expr) -> Iterator[sympy.Expr]:
     """The bounds that say the same without least sizes, as far as that can be; none where it
     always holds."""
-    least = sympy.expand(_natural(bound.least))
-    unless = tuple(map(_natural, bound.unless))
-    if least.is_nonnegative or sympy.S.Zero in unless:
+    bound = sympy.expand(_natural(bound))
+    if bound.is_nonnegative:
         return
-    for part in sorted(least.atoms(sympy.Min, Wrapped), key=sympy.default_sort_key):
+    for part in sorted(bound.atoms(sympy.Min, Wrapped), key=sympy.default_sort_key):
         limits = (sympy.S.Zero, part.args[1]) if isinstance(part, Wrapped) else part.args
-        others = [sympy.expand(least.xreplace({part: limit})) for limit in limits]
-        if least.coeff(part).is_negative:
+        others = [sympy.expand(bound.xreplace({part: limit})) for limit in limits]
+        if bound.coeff(part).is_negative:
             if any(other.is_nonnegative for other in others):
                 return
         elif isinstance(part, sympy.Min):
             for other in others:
-                yield from _simple(Bound(other, unless))
+                yield from _simple(other)
             return
-    yield Bound(least, tuple(dict.fromkeys(size for size in unless if not size.is_positive)))
+    yield bound
 
 
-def _least_sizes(bounds: Sequence[Bound]) -> dict[sympy.Symbol, int]:
+def _least_sizes(bounds: Iterable[sympy.Expr]) -> dict[sympy.Symbol, int]:
     """The least of each size that has one."""
     least: dict[sympy.Symbol, int] = {}
-    count = -1
-    while count < len(least):
-        count = len(least)
-        for bound in bounds:
-            known = all(_holds(size - 1, least) for size in bound.unless)
-            if known and (single := _least_size(bound.least)) is not None:
-                size, number = single
-                least[size] = max(number, least.get(size, 0))
+    for size, number in filter(None, map(_least_size, bounds)):
+        least[size] = max(number, least.get(size, 0))
     return least
 
 
@@ -150,7 +126,8 @@ def _divisible(expression: Node) -> Iterator[str]:
         for size in node.shape:
             whole, divisor = sympy.together(size).as_numer_denom()
             if divisor.is_Integer and divisor > 1 and not _always_whole(whole, int(divisor)):
-                yield f"({index(sympy.expand(whole))}) % {divisor} == 0"
+                text = index(sympy.expand(whole))
+                yield f"{text if whole.is_Symbol else f'({text})'} % {divisor} == 0"
 
 
 def _always_whole(dividend: sympy.Expr, divisor: int) -> bool:

@@ -7,20 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from derivatrix.compiler.arrays import Array, apply, multiply, sum_over
-from derivatrix.compiler.dimensions import Dimension, Shape
 from derivatrix.compiler.ir import zeros
 from derivatrix.compiler.kernels import columns, extrema
 from derivatrix.compiler.operations.registry import Operation, Parameters, Point, register
+from derivatrix.compiler.operations.shapes import an_entry
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
     """The tangent at the largest entry; of several equal ones, the mean of their tangents."""
     return (sum_over(multiply(apply(SHARES, at.arguments[0]), at.tangents[0])),)
-
-
-def _an_entry(cores: Sequence[Shape]) -> tuple[Dimension, ...]:
-    """Of no entries none is the largest."""
-    return (cores[0][0] - 1,)
 
 
 def _shares(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
@@ -34,7 +29,7 @@ SHARES = register(
         name="shares_of_maximum",
         ranks=(1,),
         shapes=lambda cores, parameters: (cores[0],),
-        requires=_an_entry,
+        requires=an_entry,
         value=_shares,
         differential=lambda at: (Array(zeros(at.result.node.shape)),),
         numpy=lambda arguments, *_: (
@@ -58,7 +53,7 @@ MAXIMUM = register(
         name="max",
         ranks=(1,),
         shapes=lambda cores, parameters: ((),),
-        requires=_an_entry,
+        requires=an_entry,
         value=lambda arguments, parameters: (np.asarray(arguments[0].max(-1)),),
         differential=_differential,
         numpy=lambda arguments, *_: f"np.max({arguments[0]}, -1)",

@@ -85,8 +85,7 @@ class Operation:
     domain: for each argument the structure its points need when it is an input ("" for any).
     prepare: what its public function does with the arrays it is given before all else, as taking
         the symmetric part; may raise ShapeError.
-    requires: core shapes -> the dimensions (differences of sizes) that must not be negative
-        where there is anything to compute: where no stacked axis is of length 0.
+    requires: core shapes -> the dimensions (differences of sizes) that must not be negative.
     outputs: the names of the outputs, where there are several.
     notation: how the text notation calls it, one name for each output; "" or nothing where it
         has no name of its own there.
