@@ -58,7 +58,7 @@ BOUNDARY = (
     "_remember",
 )
 """What public functions refer to, apart from their kernels."""
-OPERATOR = ("_Operator", "_tri", "_packed")
+OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
 """What functions that return operators refer to besides."""
 
 
