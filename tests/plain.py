@@ -83,6 +83,7 @@ def plain_kernel(
     scope["stream"] = np.ndarray.__setitem__
     scope["shaped"] = np.reshape
     scope["border"] = border.py_func
+    scope["float"] = np.float64  # which Numba divides by as NumPy does
     scope.update(made.constants)
     scope.update((kernel.__name__, kernel) for kernel in made.kernels)
     scope.update((name, function(operator)) for operator, name in operators.KERNELS.items())

@@ -19,7 +19,7 @@ def _differential(at: Point) -> tuple[Array, ...]:
 
 
 def _shares(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
-    largest = arguments[0] == arguments[0].max(-1, keepdims=True)
+    largest = arguments[0] == arguments[0].max(-1, keepdims=True, initial=-np.inf)
     with np.errstate(invalid="ignore"):
         return (largest / largest.sum(-1, keepdims=True),)
 
