@@ -127,7 +127,7 @@ def run_plain(
                 part(*_cut([*inputs, *again], flags, begin, end))
         elif made.rows is not None:
             _run_rows(made, values, inputs, again, called)
-        elif made.sums is not None:
+        elif made.sums is not None and len(inputs[made.sums.sliced.index(True)]):
             _run_sums(made, values, inputs, again, called)
         else:
             return called
