@@ -4,6 +4,7 @@ sizes, which public functions and kernels check."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from derivatrix.compiler.evaluate import evaluate, evaluate_all
 from derivatrix.compiler.function import Function
 from derivatrix.compiler.ir import Leaf
 from derivatrix.compiler.operations.registry import OPERATIONS, Operation
-from derivatrix.compiler.pipeline import kernel_plan
+from derivatrix.compiler.pipeline import generate, kernel_plan
 from derivatrix.runtime.errors import DeclarationError
 from tests.plain import run_plain
 from tests.points import draw, draw_all
@@ -219,6 +220,14 @@ def test_conditions_of_equations() -> None:
 def test_what_no_sizes_fulfil_is_refused() -> None:
     with pytest.raises(DeclarationError, match="f: an array has no entries where one is needed"):
         dx.function("f", [x], dx.max(dx.zeros(0)) * x)
+
+
+def test_modules_for_devices_have_the_same_conditions() -> None:
+    text = generate(dx.function("f", [x], dx.max(x) * x), "cuda").text
+    assert "REQUIREMENTS = ('n >= 1',)" in text
+    for kind in ("value", "vjp", "jvp", "jacobian"):
+        public = text.split(f"def {kind}(")[1].split("\ndef ")[0]
+        assert re.search(r"if .*not n >= 1:", public)
 
 
 # Compiled modules, in a process of their own: what goes wrong there may end it
