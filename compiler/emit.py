@@ -60,7 +60,7 @@ BOUNDARY = (
     "_remember",
 )
 """What public functions refer to, apart from their kernels."""
-OPERATOR = ("_Operator", "_tri", "_packed")
+OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
 """What functions that return operators refer to besides."""
 
 
@@ -272,7 +272,8 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
         for plan, summary in _summaries(function):
             order = f"One order of multiplication for `{function.name}`."
             texts = [kernel_text(each, module.name, order, plan) for each in plan.variants]
-            texts.append(kernel_text(plan, module.name, summary))
+            required = module.requirements if plan is function.plan else ()
+            texts.append(kernel_text(plan, module.name, summary, requirements=required))
             work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
             if plan.rows is not None:
                 texts += rows_texts(plan, module.name)

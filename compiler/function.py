@@ -16,6 +16,7 @@ from derivatrix.compiler.identifiers import require_name, require_variable
 from derivatrix.compiler.ir import Apply, Einsum, Leaf, Map, Node, Select, full, topological
 from derivatrix.compiler.ir import leaves as leaves_below
 from derivatrix.compiler.plan.scalars import require_kernel
+from derivatrix.compiler.requirements import requirements
 from derivatrix.compiler.substitute import substitute
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
 
@@ -100,26 +101,11 @@ class Function:
         first, (*names, last) = self._derived
         return (first.derivative(*names) if names else first), last
 
-    @property
+    @cached_property
     def requirements(self) -> tuple[str, ...]:
         """Conditions on the dimensions that slices, indices, divisors and operations ask for, as
-        Python texts: "n >= 2", "n >= k"."""
-        bounds: dict[sympy.Expr, None] = {}
-        for node in topological([self.expression]):
-            if isinstance(node, Select):
-                first, count = node.start, node.shape[0]
-                last = first + node.step * (count - 1)
-                low, high = (first, last) if node.step > 0 else (last, first)
-                for bound in (low, node.shape[1] - 1 - high, count):
-                    bounds[sympy.expand(bound)] = None
-            if isinstance(node, Einsum):
-                divisor = sympy.factor(sympy.fraction(node.coefficient)[1])
-                parts = [part.as_base_exp()[0] for part in sympy.Mul.make_args(divisor)]
-                bounds.update((part - 1, None) for part in parts if part.is_polynomial())
-            if isinstance(node, Apply):
-                cores = [argument.shape[len(labels) :] for argument, labels in node.arguments]
-                bounds.update((bound, None) for bound in node.operation.requires(cores))
-        return _conditions([bound for bound in bounds if not bound.is_nonnegative])
+        Python texts: "n >= 2", "n >= k", "n % 2 == 0"."""
+        return requirements(self.expression)
 
     @property
     def declaration(self) -> str:
@@ -143,24 +129,6 @@ class Function:
         if leaf.name not in self.batch:
             return leaf
         return Leaf(leaf.name, (BATCH, *leaf.shape), leaf.structure, leaf.role)
-
-
-def _conditions(bounds: Sequence[sympy.Expr]) -> tuple[str, ...]:
-    """Polynomials that must not be negative, as conditions; of several least sizes the largest."""
-    least: dict[str, int] = {}
-    others = []
-    for bound in bounds:
-        symbols = list(bound.free_symbols)
-        rest = sympy.expand(symbols[0] - bound) if len(symbols) == 1 else None
-        if rest is not None and rest.is_Integer:
-            name = symbols[0].name
-            least[name] = max(int(rest), least.get(name, 1))
-        else:
-            terms = sympy.Add.make_args(bound)
-            added = [term for term in terms if not term.could_extract_minus_sign()]
-            taken = [-term for term in terms if term.could_extract_minus_sign()]
-            others.append(f"{sympy.Add(*added)} >= {sympy.Add(*taken)}")
-    return (*(f"{name} >= {size}" for name, size in sorted(least.items()) if size > 1), *others)
 
 
 def function(
@@ -200,7 +168,12 @@ def function(
     stacked = _names(name, "batch", batch, names)
     _check_dimensions(name, leaves, expression, bool(stacked))
     ordered = tuple(chosen)
-    return Function(name, leaves, expression, ordered, tuple(n for n in names if n in stacked))
+    made = Function(name, leaves, expression, ordered, tuple(n for n in names if n in stacked))
+    try:
+        _ = made.requirements
+    except DeclarationError as error:
+        raise DeclarationError(f"{name}: {error}") from error
+    return made
 
 
 def derive(function: Function) -> Derivatives:

@@ -231,7 +231,7 @@ def _docstring(function: Function, target: str, found: Structured | None) -> str
 KERNEL_CONVENTIONS = {
     "cpu": (
         "the kernels take C-contiguous arrays of one type, float64 or float32, and numbers for "
-        "rank 0; they fill the arrays given last, return nothing and check no shapes",
+        "rank 0; they fill the arrays given last, return nothing and refuse wrong shapes",
     ),
     "cuda": (
         "arrays of NumPy are copied to the device and results back; arrays on the device (CuPy, "

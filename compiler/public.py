@@ -16,7 +16,7 @@ from derivatrix.compiler.descriptions import (
     Result,
 )
 from derivatrix.compiler.dimensions import LENGTH
-from derivatrix.compiler.indices import index, tuple_text
+from derivatrix.compiler.indices import condition_text, index, tuple_text
 from derivatrix.compiler.kernels import base, boundary
 from derivatrix.compiler.kernels.parts import _SHARED
 from derivatrix.compiler.kernels.source import Sources
@@ -438,7 +438,7 @@ class _Sizes:
 
     def condition(self, text: str) -> str:
         """A condition on sizes, in the local names."""
-        return re.sub(r"[^\W\d]\w*", lambda match: self.local[match[0]], text)
+        return condition_text(text, self.local)
 
 
 def _real(plan: Plan) -> str:

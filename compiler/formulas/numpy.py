@@ -97,8 +97,9 @@ class NumPy:
     def size(self, size: Dimension) -> str:
         """A dimension as an integer expression."""
         over, under = sympy.together(size).as_numer_denom()
-        text = re.sub(r"[^\W\d]\w*", lambda name: self.sizes.get(name[0], name[0]), str(over))
-        text = re.sub(r"Min\(([^()]*)\)", r"np.min([\1])", text)
+        text = re.sub(r"Min\(([^()]*)\)", r"np.min([\1])", str(over))
+        text = re.sub(r"Wrapped\(([^(),]*), ([^()]*)\)", r"(\1 % np.max([\2, 1]))", text)
+        text = re.sub(r"[^\W\d]\w*", lambda name: self.sizes.get(name[0], name[0]), text)
         return text if under == 1 else f"({text}) // {under}"
 
     def shape(self, shape: Shape) -> str:

@@ -172,6 +172,7 @@ class Unicode:
         """A polynomial in dimensions."""
         text = re.sub(r"floor\(([^()]*)\)", r"⌊\1⌋", str(size))
         text = re.sub(r"Mod\(([^(),]*), ([^(),]*)\)", r"\1 mod \2", text)
+        text = re.sub(r"Wrapped\(([^(),]*), ([^()]*)\)", r"(\1 mod \2)", text)
         return text.replace("**", "^").replace("*", " ").replace("-", self.minus)
 
     def unit(self, position: Dimension) -> str:

@@ -39,7 +39,9 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
         )
     axes = sizes(shape, f"{name}: shape")
     if sympy.S.Zero in axes:
-        raise DeclarationError(f"{name}: shape {shape_text(axes)} is empty; sizes are at least 1")
+        raise DeclarationError(
+            f"{name}: shape {shape_text(axes)} is empty; literal sizes are at least 1"
+        )
     if structure in SQUARE_STRUCTURES and (len(axes) < 2 or axes[-1] != axes[-2]):
         raise ShapeError(f"{name}: {structure} needs a square matrix, not {shape_text(axes)}")
     if structure == "simplex" and not axes:

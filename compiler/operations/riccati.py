@@ -40,7 +40,10 @@ def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, .
 def _value(
     solve: Callable[..., np.ndarray],
 ) -> Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]:
-    every = np.vectorize(solve, otypes=[float], signature="(n,n),(n,m),(n,n),(m,m)->(n,n)")
+    def solved(*matrices: np.ndarray) -> np.ndarray:
+        return solve(*matrices) if matrices[0].size else np.zeros((0, 0))  # SciPy's takes none
+
+    every = np.vectorize(solved, otypes=[float], signature="(n,n),(n,m),(n,n),(m,m)->(n,n)")
     return lambda arguments, parameters: (every(*arguments),)
 
 
