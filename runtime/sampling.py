@@ -65,6 +65,32 @@ def large(surface: Surface) -> dict[str, int] | None:
     return None
 
 
+def enlarged(surface: Surface, size: int) -> list[dict[str, int]]:
+    """Assignments with every size at least `size`, and with one of them, the others small."""
+    names = list(surface.size_names)
+    least = _least(surface.module)
+    orders = [_distinct(_descending(names), size, least)]
+    if len(names) > 1:
+        for name in names:
+            rest = [other for other in names if other != name]
+            orders.append({name: max(size, least.get(name, 1)), **_distinct(rest, 3, least)})
+    found = [{name: sizes[name] for name in names} for sizes in orders]
+    return [sizes for sizes in found if _fits(surface, sizes)]
+
+
+def ones(surface: Surface, given: Mapping[str, int]) -> list[dict[str, int]]:
+    """Assignments with every size 1 that is not given, and with one of them, as far as they fit."""
+    names = list(surface.size_names)
+    free = [name for name in names if name not in given]
+    small = assignments(surface, given)[0]
+    found: list[dict[str, int]] = []
+    for chosen in (free, *([name] for name in free)):
+        sizes = {**small, **dict.fromkeys(chosen, 1)}
+        if chosen and sizes not in found and _fits(surface, sizes):
+            found.append(sizes)
+    return found
+
+
 def _least(module: ModuleType) -> Mapping[str, int]:
     """The least sizes among the module's conditions on sizes, such as "n >= 2"."""
     found = [re.fullmatch(r"(\w+) >= (\d+)", text) for text in _requirements(module)]
@@ -343,7 +369,10 @@ PROJECTED = ("symmetric", "spd", "lower", "upper", "diagonal")
 
 def directions(structure: str, shape: Shape, most: int, random: Random) -> np.ndarray:
     """Directions that keep the structure, stacked: a basis if it has at most `most` members,
-    otherwise some of its members and a few dense directions of length 1, all at random."""
+    otherwise some of its members and a few dense directions of length 1, all at random. With
+    `most` 0 there is one direction, a dense one."""
+    if not most:
+        return _dense(structure, shape, random)[None]
     free = np.argwhere(_freedom(structure, shape))
     dense = [_dense(structure, shape, random) for _ in range(4 if len(free) > most else 0)]
     if dense:
