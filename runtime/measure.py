@@ -33,6 +33,8 @@ NUDGE = 2.0**-45
 """The relative change of entries that the value's condition is told by."""
 STEADY = 1e-9
 """How much of itself a value may move by that."""
+WAVERING = 1e-7
+"""How much of itself a derivative may move by that."""
 BENT = 2.0**-20
 """The step at which differences to both sides are compared, to notice a kink."""
 
@@ -184,21 +186,26 @@ def special(surface: Surface, declared: Text, point: Point, seed: int) -> Measur
 
 
 def _wobble(surface: Surface, declared: Text, point: Point, value: np.ndarray) -> float:
-    random = np.random.default_rng(0)
-    moved = {
-        entry.name: point.values[entry.name]
-        + sampling.project(
-            entry.structure,
-            NUDGE
-            * np.abs(point.values[entry.name])
-            * sampling.weights(point.values[entry.name].shape, random),
-        )
-        for entry in surface.inputs
-    }
+    moved = sampling.nudged(surface, point, NUDGE)
     try:
-        return largest(evaluate(surface, declared, replace(point, values=moved)) - value)
+        return largest(evaluate(surface, declared, moved) - value)
     except OutOfDomain:
         return np.inf
+
+
+def wavers(surface: Surface, point: Point, kind: str) -> bool:
+    """Whether a function of the module returns different numbers at two points, both as near to
+    this one as rounding. What is so at the point alone does not count."""
+    try:
+        one, other = (
+            surface.results(kind, sampling.nudged(surface, point, NUDGE, seed)) for seed in (1, 2)
+        )
+    except CallError:
+        return True
+    return any(
+        not largest(other[key] - array) <= WAVERING * max(largest(array), 1.0)
+        for key, array in one.items()
+    )
 
 
 def _settled(

@@ -41,10 +41,10 @@ ENTRIES = 1_000_000
 DENSE = 20_000_000
 """The same of a result where every size is the least large one."""
 SLOW = 0.5
-"""Seconds: a function that takes longer is not called at larger sizes, nor is the declaration at
+"""Seconds of a processor: a function that takes longer is not called at larger sizes, nor is the declaration at
 any."""
 PATIENCE = 20.0
-"""Seconds that the search may take; the smallest sizes come first."""
+"""Seconds of a processor that the search may take; the smallest sizes come first."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Run:
 
     sizes: dict[str, int]
     kinds: tuple[str, ...]
-    marks: frozenset[int]
+    marks: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Search:
 
     def __init__(self, module: ModuleType, seed: int) -> None:
         path = getattr(module, "__file__", None)
+        self._surface = Surface(module)
         self._workers = Workers(1, ENVIRONMENT)
         self._thread = ThreadPoolExecutor(1)
         self._answer: Future[list[Any]] | None = None
@@ -92,15 +93,23 @@ class Search:
         self._thread.shutdown()
 
     def result(self) -> Survey:
-        """The survey; without sizes, and with a note that says why, where there can be none."""
+        """The survey; of the usual sizes, and with a note that says why, where there is none."""
         if self._answer is None:
-            return Survey((), Reach(note="a module without a file: which lines ran is not known"))
+            return self._usual("the module has no file")
         (answer,) = self._answer.result()
         if isinstance(answer, Exception | Crash):
-            reason = answer.reason if isinstance(answer, Crash) else str(answer)
-            return Survey((), Reach(note=f"which lines ran is not known: {reason}"))
-        runs = (Run(entry["sizes"], tuple(entry["kinds"]), frozenset()) for entry in answer["runs"])
+            return self._usual(answer.reason if isinstance(answer, Crash) else str(answer))
+        runs = (Run(entry["sizes"], tuple(entry["kinds"])) for entry in answer["runs"])
         return Survey(tuple(runs), Reach.from_dict(answer["reach"]))
+
+
+    def _usual(self, reason: str) -> Survey:
+        surface = self._surface
+        runs = [
+            Run(sizes, tuple(k for k in surface.kinds if entries(surface, k, sizes) <= ENTRIES))
+            for sizes in (sampling.enlarged(surface, LARGE)[:1] if surface.size_names else [])
+        ]
+        return Survey(tuple(runs), Reach(note=f"which lines ran is not known: {reason}"))
 
 
 def surveyed(argument: Mapping[str, Any]) -> dict[str, Any]:

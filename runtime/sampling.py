@@ -9,6 +9,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -203,6 +204,17 @@ def _point(
 def weights(shape: Shape, random: Random) -> np.ndarray:
     """Numbers of either sign with sizes in [0.5, 1.5]: none is small enough to hide an error."""
     return np.asarray(random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape))
+
+
+def nudged(surface: Surface, point: Point, part: float, seed: int = 0) -> Point:
+    """The point with every entry moved by about this part of itself."""
+    random = np.random.default_rng(seed)
+    values = {}
+    for entry in surface.inputs:
+        array = point.values[entry.name]
+        step = part * np.abs(array) * weights(array.shape, random)
+        values[entry.name] = np.asarray(array + project(entry.structure, step))
+    return replace(point, values=values)
 
 
 def _draw(place: str, shape: Shape, random: Random, spread: float) -> np.ndarray:

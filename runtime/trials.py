@@ -37,8 +37,6 @@ UNSTEADY = (checks.check_value, checks.check_repeat, checks.check_out)
 UNMARKED = "modules for devices are verified at small sizes; which lines ran is not known"
 SPECIAL = "special points"
 """The label of rows that special points passed."""
-HARMLESS = ("LinAlgError", "ValueError")
-"""What a function may raise where the declaration has no value."""
 
 Rows = tuple[list[Row], str]
 Check = Callable[[Trial], None]
@@ -117,9 +115,12 @@ def _special(surface: Surface, declared: Text, point: Point, seed: int) -> list[
         measurement = measure.special(surface, declared, point, seed)
     except OutOfDomain:
         return _undefined(surface, point)
-    trial = Trial(surface, measurement, special=True)
-    wanted = (*EVERYWHERE, checks.check_slopes) if measurement.steady else UNSTEADY
-    return _rows(trial, wanted)[0]
+    unsteady = not measurement.steady or measure.wavers(surface, point, "jvp")
+    kinds = surface.kinds
+    if "hvp" in kinds and (unsteady or measure.wavers(surface, point, "hvp")):
+        kinds = tuple(kind for kind in kinds if kind not in ("hessian", "hvp"))
+    trial = Trial(surface, measurement, kinds, special=True)
+    return _rows(trial, UNSTEADY if unsteady else (*EVERYWHERE, checks.check_slopes))[0]
 
 
 def _undefined(surface: Surface, point: Point) -> list[Row]:
@@ -130,8 +131,7 @@ def _undefined(surface: Surface, point: Point) -> list[Row]:
         try:
             surface.results(kind, point)
         except CallError as error:
-            raised = type(error.__cause__).__name__ if error.__cause__ else ""
-            if raised not in HARMLESS:
+            if not checks.undefined(error):
                 rows.append(
                     Row("call", kind, "", point.label, float("inf"), 0.0, False, str(error))
                 )
