@@ -427,7 +427,8 @@ def _print_table(reports: Sequence[Report]) -> None:
 
 
 def _summary(report: Report) -> tuple[str | Text, ...]:
-    """Name, counts (of branches: reached, of all), the worst failure or else the worst derivative, and the result."""
+    """Name, counts (of branches those reached, of all), the worst failure or else the worst
+    derivative, and the result."""
     differences = [row for row in report.rows if row.check == "differences"]
     ordered = [*report.failures, *sorted(differences, key=lambda row: row.error, reverse=True)]
     points = len({row.point for row in report.rows if row.point})

@@ -93,10 +93,7 @@ class _Marker(ast.NodeTransformer):
 def _constants(tree: ast.Module, module: ModuleType) -> tuple[int, ...]:
     """The whole numbers that the module compares something with, sorted."""
     parts = [
-        part
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Compare)
-        for part in ast.walk(node)
+        part for node in ast.walk(tree) if isinstance(node, ast.Compare) for part in ast.walk(node)
     ]
     values = [
         part.value if isinstance(part, ast.Constant) else getattr(module, part.id, None)

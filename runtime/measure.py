@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from derivatrix.runtime import sampling
-from derivatrix.runtime.differences import Estimate, Line, differentiate
+from derivatrix.runtime.differences import STEPS, Estimate, Line, differentiate
 from derivatrix.runtime.reference import OutOfDomain, Text
 from derivatrix.runtime.surface import Arrays, CallError, Input, Point, Sizes, Surface
 
@@ -29,6 +29,8 @@ REPRESENTABLE = 1e30
 """What values and derivatives should stay below, so that float32 can hold them."""
 
 
+FEW = 3
+"""How many steps of differences are tried at large sizes."""
 NUDGE = 2.0**-45
 """The relative change of entries that the value's condition is told by."""
 STEADY = 1e-9
@@ -87,7 +89,8 @@ class Measurement:
     @property
     def gradient_size(self) -> float:
         """The size of what second differences are computed from."""
-        slopes = [largest(part.derivative) for part in self.first.values()]
+        parts = self.first.values() or (self.along,)
+        slopes = [largest(part.derivative) for part in parts]
         return max(largest(self.value), *slopes)
 
     @property
@@ -168,11 +171,46 @@ def large(surface: Surface, declared: Text, seed: int) -> list[Measurement]:
 
 
 def wide(surface: Surface, declared: Text, sizes: Sizes, seed: int) -> Measurement:
-    """A point with these sizes, large ones, with differences along one direction of each input.
+    """A point with these sizes, large ones, with differences along the tangents alone.
 
     Raises OutOfDomain when there is no point with a finite real value."""
-    found = _settled(surface, declared, sizes, [seed, *sizes.values(), 2], 0)
-    return replace(found, wobble=_wobble(surface, declared, found.point, found.value))
+    random = np.random.default_rng([seed, *sizes.values()])
+    found: Measurement | None = None
+    reason = ""
+    for point in itertools.islice(sampling.draws(surface, sizes, random), ENOUGH):
+        try:
+            value = evaluate(surface, declared, point)
+        except OutOfDomain as error:
+            reason = str(error)
+            continue
+        measured = _directional(surface, declared, point, value)
+        if found is None or measured.first_error < found.first_error:
+            found = measured
+        if found.first_error <= STEADY and found.steady:
+            break
+    if found is None:
+        raise OutOfDomain(reason)
+    return found
+
+
+def _directional(surface: Surface, declared: Text, point: Point, value: np.ndarray) -> Measurement:
+    tangents = {
+        entry.name: sampling.project(entry.structure, point.tangents[entry.name])
+        for entry in surface.wrt
+    }
+
+    def values(moved: Point) -> tuple[np.ndarray, ...]:
+        return (evaluate(surface, declared, moved),)
+
+    (along,) = _along(values, (value,), point, tangents, most=FEW)
+    second: dict[str, Estimate] = {}
+    gradient = _gradient(surface, point)
+    if gradient is not None:
+        parts = _along(partial(_slopes, surface), gradient, point, tangents, most=FEW)
+        second = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}
+    single = _single(surface, declared, point, value)
+    wobble = _wobble(surface, declared, point, value)
+    return Measurement(point, value, {}, {}, {}, along, {}, second, single, wobble)
 
 
 def special(surface: Surface, declared: Text, point: Point, seed: int) -> Measurement:
@@ -228,7 +266,7 @@ def _settled(
             return measurement
         if best is None or measurement.error < best.error:
             best = measurement
-        if measured == (ENOUGH if best.error <= ACCURATE or not most else MEASURED):
+        if measured == (ENOUGH if best.error <= ACCURATE else MEASURED):
             return best
     if best is None:
         raise OutOfDomain(reason)
@@ -309,7 +347,8 @@ def _along(
     centre: tuple[np.ndarray, ...],
     point: Point,
     steps: Mapping[str, np.ndarray],
-    kinks: bool,
+    kinks: bool = False,
+    most: int = len(STEPS),
 ) -> tuple[Estimate, ...]:
     """The differences of a function of points; `steps` moves some inputs, every sample of a
     batch alike if it has no batch axis. kinks: whether what differs to the two sides of the point
@@ -322,7 +361,7 @@ def _along(
         return function(replace(point, values={**point.values, **moved}))
 
     length = np.sqrt(sum(float(np.sum(step**2)) for step in steps.values()))
-    found = differentiate(line, centre, length)
+    found = differentiate(line, centre, length, most)
     return _sided(line, centre, BENT / length, found) if kinks else found
 
 

@@ -36,9 +36,13 @@ def check_operators(trial: Trial) -> None:
 def check_products(trial: Trial) -> None:
     """The operators times the tangents against the JVP or the HVP."""
     surface = trial.surface
-    kind, product = ("hessian", "hvp") if surface.operator == "hessian_operator" else (
-        "jacobian",
-        "jvp",
+    kind, product = (
+        ("hessian", "hvp")
+        if surface.operator == "hessian_operator"
+        else (
+            "jacobian",
+            "jvp",
+        )
     )
     if not surface.operator or product not in trial.kept:
         return

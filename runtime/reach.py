@@ -29,7 +29,7 @@ ENVIRONMENT = {"NUMBA_OPT": "0"}
 """The copy is compiled in half the time without LLVM's optimisation."""
 
 LADDER = tuple(sorted({2**k + 1 for k in range(2, 20)} | {3 * 2**k + 1 for k in range(2, 9)}))
-"""Sizes to try besides those around the module's own constants: odd, so that blocks leave a rest."""
+"""Sizes to try besides those around the module's constants: odd, so that blocks leave a rest."""
 MOST_CONSTANT = 1100
 """The largest constant that may be a threshold of one size."""
 LARGE = 65
@@ -40,9 +40,10 @@ ENTRIES = 1_000_000
 """The most entries that the arguments and results of a call may have."""
 DENSE = 20_000_000
 """The same of a result where every size is the least large one."""
-SLOW = 0.5
-"""Seconds of a processor: a function that takes longer is not called at larger sizes, nor is the declaration at
-any."""
+SLOW = 0.2
+"""Seconds of a processor: a function that takes longer is not called at larger sizes."""
+DECLARED = 0.1
+"""The same of the declaration, whose differences are taken there."""
 PATIENCE = 20.0
 """Seconds of a processor that the search may take; the smallest sizes come first."""
 
@@ -101,7 +102,6 @@ class Search:
             return self._usual(answer.reason if isinstance(answer, Crash) else str(answer))
         runs = (Run(entry["sizes"], tuple(entry["kinds"])) for entry in answer["runs"])
         return Survey(tuple(runs), Reach.from_dict(answer["reach"]))
-
 
     def _usual(self, reason: str) -> Survey:
         surface = self._surface
@@ -191,7 +191,7 @@ class _Runner:
                 self.declared({**sizes, **point.values}, shape)
             except (OutOfDomain, BrokenText):
                 continue
-            if time.process_time() - began > SLOW:
+            if time.process_time() - began > DECLARED:
                 self.slow[""] = self._work(sizes)
                 return None
             return point
@@ -258,8 +258,9 @@ def _chosen(runs: Sequence[Run], small: set[int], names: Sequence[str]) -> list[
             chosen.append(run)
             reached.update(run.marks)
 
-    large = [run for run in runs if LARGE <= min(run.sizes.values())]
-    large = [run for run in large if max(run.sizes.values()) <= AFFORDABLE + len(names)] or large[:1]
+    large = [run for run in runs if min(run.sizes.values()) >= LARGE]
+    most = AFFORDABLE + len(names)
+    large = [run for run in large if max(run.sizes.values()) <= most] or large[:1]
     if large:
         take(large[-1])
         take(max(large, key=lambda run: len(run.kinds)))  # the first of those with the most

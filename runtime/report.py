@@ -75,12 +75,12 @@ class Reach:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Reach:
         """What `to_dict` gave; raises KeyError, TypeError or ValueError for other data."""
-        counts = (_checked(record[name], int) for name in ("reached", "total"))
+        reached, total = (_checked(record[name], int) for name in ("reached", "total"))
         missed = tuple(
             (_checked(name, str), tuple(_checked(line, int) for line in lines))
             for name, lines in _checked(record["missed"], dict).items()
         )
-        return cls(*counts, missed, _checked(record["note"], str))
+        return cls(reached, total, missed, _checked(record["note"], str))
 
 
 @dataclass(frozen=True)

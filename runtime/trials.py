@@ -116,7 +116,7 @@ def _special(surface: Surface, declared: Text, point: Point, seed: int) -> list[
     except OutOfDomain:
         return _undefined(surface, point)
     unsteady = not measurement.steady or measure.wavers(surface, point, "jvp")
-    kinds = surface.kinds
+    kinds: tuple[str, ...] = surface.kinds
     if "hvp" in kinds and (unsteady or measure.wavers(surface, point, "hvp")):
         kinds = tuple(kind for kind in kinds if kind not in ("hessian", "hvp"))
     trial = Trial(surface, measurement, kinds, special=True)

@@ -119,7 +119,8 @@ def planted(module: ModuleType, kind: str, fault: Fault) -> Iterator[None]:
 
     def wrong(*arguments: Any, out: Any = None) -> Any:
         result = function(*arguments, out=out)
-        arrays = dict(zip([e.name for e in surface.inputs], map(np.asarray, arguments)))
+        names = [entry.name for entry in surface.inputs]
+        arrays = dict(zip(names, map(np.asarray, arguments), strict=False))
         key = b"".join(array.tobytes() for array in map(np.asarray, arguments))
         call = Call(arrays, out, calls.get(key, 0))
         calls[key] = call.number + 1
