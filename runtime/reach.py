@@ -50,7 +50,8 @@ PATIENCE = 20.0
 
 @dataclass(frozen=True)
 class Run:
-    """An assignment of sizes: the kinds that can be called there, and the marks they make."""
+    """An assignment of sizes: the kinds that can be called there (and the operator, if it can be),
+    and the marks they make."""
 
     sizes: dict[str, int]
     kinds: tuple[str, ...]
@@ -143,6 +144,8 @@ class _Runner:
         self.seed = seed
         self.surface = Surface(copy.module)
         self.declared = Text(copy.module.DECLARATION)
+        operator = (self.surface.operator,) if self.surface.operator else ()
+        self.kinds = (*self.surface.kinds, *operator)
         self.slow: dict[str, int] = {}
 
     def small(self) -> set[int]:
@@ -154,7 +157,7 @@ class _Runner:
         points += [self._point(larger)] if larger is not None else []
         for point in (*points, *special.points(surface, {}, self.seed)):
             if point is not None:
-                self._call(point, surface.kinds)
+                self._call(point, self.kinds)
         return set(self.copy.taken())
 
     def tried(self, candidates: Iterable[dict[str, int]]) -> Iterable[Run]:
@@ -174,7 +177,7 @@ class _Runner:
         dense = DENSE if LARGE <= least < 1.1 * LARGE else ENTRIES
         return tuple(
             kind
-            for kind in self.surface.kinds
+            for kind in self.kinds
             if entries(self.surface, kind, sizes) <= dense
             and entries(self.surface, kind, sizes) < self.slow.get(kind, math.inf)
         )
@@ -213,24 +216,23 @@ class _Runner:
             if seconds > SLOW:
                 self.slow[kind] = entries(self.surface, kind, point.sizes)
             ran.append(kind)
-        if self.surface.operator.removesuffix("_operator") in ran:
-            self._operator(point)
         return tuple(ran)
-
-    def _operator(self, point: Point) -> None:
-        try:
-            self.surface.operators(point)
-        except CallError:
-            return
 
     def _seconds(self, kind: str, point: Point) -> float:
         began = time.process_time()
-        self.surface.results(kind, point)
+        if kind == self.surface.operator:
+            self.surface.operators(point)
+        else:
+            self.surface.results(kind, point)
         return time.process_time() - began
 
 
 def entries(surface: Surface, kind: str, sizes: Sizes) -> int:
-    """The entries of the largest array that a call takes or returns."""
+    """The entries of the largest array that a call takes or returns. An operator's are few where
+    its parts are matrices at most, else about those of the dense array."""
+    if kind == surface.operator:
+        few = max(surface.parts, default=0) <= 2
+        kind = "value" if few else kind.removesuffix("_operator")
     results = [math.prod(surface.shape(kind, key, sizes)) for key in surface.keys(kind)]
     return max(*results, *(math.prod(entry.full(sizes)) for entry in surface.inputs), 0)
 

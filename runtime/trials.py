@@ -28,7 +28,7 @@ ONCE = (
 )
 ON_CPU = (checks.check_kernels, operators.check_operators)
 """What modules for the CPU have besides: kernels to be called directly, and operators."""
-WIDE = (*EVERYWHERE, checks.check_slopes, checks.check_float32, operators.check_products)
+WIDE = (*EVERYWHERE, checks.check_slopes, checks.check_float32)
 DENSE = (checks.check_products, checks.check_repeat)
 """For results with so many entries that little more than one of them is to be in memory."""
 UNSTEADY = (checks.check_value, checks.check_repeat, checks.check_out)
@@ -80,10 +80,12 @@ def _wide(surface: Surface, declared: Text, run: Run, seed: int) -> Iterator[Row
         measurement = measure.wide(surface, declared, run.sizes, seed)
     except OutOfDomain:
         return
-    most = {kind: reach.entries(surface, kind, run.sizes) for kind in run.kinds}
-    usual = [kind for kind in run.kinds if most[kind] <= reach.ENTRIES]
-    yield _rows(Trial(surface, measurement, usual), WIDE)
-    for kind in run.kinds:
+    kinds = [kind for kind in run.kinds if kind != surface.operator]
+    most = {kind: reach.entries(surface, kind, run.sizes) for kind in kinds}
+    usual = [kind for kind in kinds if most[kind] <= reach.ENTRIES]
+    products = (operators.check_products,) * (surface.operator in run.kinds)
+    yield _rows(Trial(surface, measurement, usual), (*WIDE, *products))
+    for kind in kinds:
         if kind not in usual:
             others = [other for other in usual if other in ("jvp", "vjp", "hvp", "gradient")]
             yield _rows(Trial(surface, measurement, [kind, *others]), DENSE)

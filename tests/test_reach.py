@@ -136,8 +136,13 @@ def reach_specials(surface):
     return trials._specials(surface, Text(surface.module.DECLARATION), {}, 0)
 
 
-@pytest.mark.parametrize("structure", ["general", "symmetric", "spd", "lower", "diagonal"])
-@pytest.mark.parametrize("domain", ["", "positive", "nonneg"])
+@pytest.mark.parametrize(
+    ("structure", "domain"),
+    [
+        *(("general", domain) for domain in ("", "positive", "nonneg", "fraction")),
+        *((structure, "") for structure in ("symmetric", "spd", "lower", "diagonal")),
+    ],
+)
 def test_special_points_are_inside(structure, domain):
     module = fakes.square()
     (given,) = module.INPUTS
@@ -149,7 +154,9 @@ def test_special_points_are_inside(structure, domain):
         assert special._inside(surface.inputs[0], point.values["X"])
         assert np.array_equal(sampling.project(structure, point.values["X"]), point.values["X"])
     labels = " ".join(point.label for point in found)
-    assert ("zeros" in labels) == (domain != "positive" and structure in ("general", "symmetric"))
+    assert ("zeros" in labels) == (
+        domain in ("", "nonneg") and structure in ("general", "symmetric")
+    )
 
 
 def test_reach_survives_a_certificate():
