@@ -177,16 +177,18 @@ def wide(surface: Surface, declared: Text, sizes: Sizes, seed: int) -> Measureme
     random = np.random.default_rng([seed, *sizes.values()])
     found: Measurement | None = None
     reason = ""
-    for point in itertools.islice(sampling.draws(surface, sizes, random), ENOUGH):
+    measured_points = 0
+    for point in itertools.islice(sampling.draws(surface, sizes, random), DRAWN):
         try:
             value = evaluate(surface, declared, point)
         except OutOfDomain as error:
             reason = str(error)
             continue
         measured = _directional(surface, declared, point, value)
+        measured_points += 1
         if found is None or measured.first_error < found.first_error:
             found = measured
-        if found.first_error <= STEADY and found.steady:
+        if (found.first_error <= STEADY and found.steady) or measured_points == ENOUGH:
             break
     if found is None:
         raise OutOfDomain(reason)

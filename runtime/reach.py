@@ -155,7 +155,7 @@ class _Runner:
         points = [self._point(entry) for entry in sizes]
         larger = sampling.large(surface)
         points += [self._point(larger)] if larger is not None else []
-        for point in (*points, *special.points(surface, {}, self.seed)):
+        for point in (*points, *special.points(surface, self.declared, {}, self.seed)):
             if point is not None:
                 self._call(point, self.kinds)
         return set(self.copy.taken())
@@ -187,7 +187,9 @@ class _Runner:
         if self._work(sizes) >= self.slow.get("", math.inf):
             return None
         random = np.random.default_rng([self.seed, *sizes.values()])
-        for _, point in zip(range(8), sampling.draws(self.surface, sizes, random), strict=False):
+        for _, point in zip(
+            range(special.DRAWN), sampling.draws(self.surface, sizes, random), strict=False
+        ):
             began = time.process_time()
             try:
                 shape = self.surface.shape("value", "", sizes)

@@ -3,37 +3,54 @@ entries, as far as the inputs' structures and domains have them."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from derivatrix.runtime import sampling
+from derivatrix.runtime.reference import OutOfDomain, Text
 from derivatrix.runtime.surface import Input, Point, Sizes, Surface
 
 Random = np.random.Generator
 
 
-def points(surface: Surface, given: Mapping[str, int], seed: int) -> Iterator[Point]:
+DRAWN = 20
+"""The most points drawn until the declaration has a value at one: enough to try every place."""
+
+
+def points(
+    surface: Surface, declared: Text, given: Mapping[str, int], seed: int
+) -> Iterator[Point]:
     """Special points with small sizes; `given` fixes some. The same seed gives the same points."""
     random = np.random.default_rng([seed, 7])
     for sizes in sampling.ones(surface, given):
-        yield _random(surface, sizes, random)
-        yield from _filled(surface, sizes, "zeros", random)
+        point = usual(surface, declared, sizes, random)
+        yield replace(point, label=f"random, {point.label}")
+        yield from _filled(surface, point, "zeros")
     for sizes in sampling.assignments(surface, given)[:1]:
+        point = usual(surface, declared, sizes, random)
         for name in FILLS:
-            yield from _filled(surface, sizes, name, random)
+            yield from _filled(surface, point, name)
 
 
-def _random(surface: Surface, sizes: Sizes, random: Random) -> Point:
-    point = next(sampling.draws(surface, sizes, random))
-    return replace(point, label=f"random, {point.label}")
+def usual(surface: Surface, declared: Text, sizes: Sizes, random: Random) -> Point:
+    """The first point drawn where the declaration has a value; the first of all if there is none
+    soon."""
+    found = list(itertools.islice(sampling.draws(surface, sizes, random), DRAWN))
+    shape = surface.shape("value", "", sizes)
+    for point in found:
+        with suppress(OutOfDomain):
+            declared({**sizes, **point.values}, shape)
+            return point
+    return found[0]
 
 
-def _filled(surface: Surface, sizes: Sizes, name: str, random: Random) -> Iterator[Point]:
+def _filled(surface: Surface, point: Point, name: str) -> Iterator[Point]:
     """Points where one input is special, and one where all are that can be."""
-    point = next(sampling.draws(surface, sizes, random))
     special = {}
     for entry in surface.inputs:
         array = sampling.project(entry.structure, FILLS[name](point.values[entry.name]))

@@ -95,7 +95,7 @@ def _specials(surface: Surface, declared: Text, sizes: Mapping[str, int], seed: 
     """The rows at special points: of those passed, the one with the largest error."""
     worst: dict[tuple[str, str, str], Row] = {}
     failed: list[Row] = []
-    for point in special.points(surface, sizes, seed):
+    for point in special.points(surface, declared, sizes, seed):
         for row in _special(surface, declared, point, seed):
             key = (row.check, row.function, row.input)
             if not row.passed:

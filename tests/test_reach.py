@@ -7,8 +7,9 @@ import pytest
 
 import derivatrix as dx
 from derivatrix import runtime
-from derivatrix.runtime import reach, sampling, special
+from derivatrix.runtime import reach, sampling, special, trials
 from derivatrix.runtime.marks import MARK, Copy
+from derivatrix.runtime.reference import Text
 from derivatrix.runtime.report import Reach, Report, Row
 from derivatrix.runtime.surface import Surface
 from tests import fakes
@@ -130,9 +131,6 @@ def test_kinks_and_poles_are_no_faults():
 
 
 def reach_specials(surface):
-    from derivatrix.runtime import trials
-    from derivatrix.runtime.reference import Text
-
     return trials._specials(surface, Text(surface.module.DECLARATION), {}, 0)
 
 
@@ -148,7 +146,7 @@ def test_special_points_are_inside(structure, domain):
     (given,) = module.INPUTS
     module.INPUTS = ({**given, "structure": structure, "domain": domain},)
     surface = Surface(module)
-    found = list(special.points(surface, {}, 0))
+    found = list(special.points(surface, Text("X @ X"), {}, 0))
     assert {1} < {point.sizes["n"] for point in found}
     for point in found:
         assert special._inside(surface.inputs[0], point.values["X"])
