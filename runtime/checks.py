@@ -53,7 +53,10 @@ class Trial:
             kind: {key: array.copy() for key, array in arrays.items()}
             for kind, arrays in self.results.items()
         }
-        self.floor = max(largest(measurement.value), measurement.gradient_size, float(special))
+        self.floor = max(largest(measurement.value), measurement.gradient_size)
+        if special:  # products of two large entries may cancel
+            entries = [largest(array) for array in self.point.values.values()]
+            self.floor = max(self.floor, 1.0, *(entry**2 for entry in entries))
         self.rounding = ROUNDING * self.floor
 
     def call(
