@@ -15,6 +15,7 @@ import sympy
 from derivatrix.compiler import dimensions
 from derivatrix.compiler.arrays import Array, asarray
 from derivatrix.compiler.dimensions import Shape, shape_text
+from derivatrix.compiler.indices import index
 from derivatrix.compiler.ir import Apply, Einsum, Leaf, Map, Node, Select, full, topological
 from derivatrix.compiler.ir import leaves as leaves_below
 from derivatrix.compiler.plan.scalars import require_kernel
@@ -110,7 +111,8 @@ class Function:
             if isinstance(node, Apply):
                 cores = [argument.shape[len(labels) :] for argument, labels in node.arguments]
                 bounds.update((bound, None) for bound in node.operation.requires(cores))
-        return _conditions([bound for bound in bounds if not bound.is_nonnegative])
+        parts = [part for bound in bounds for part in _split(bound)]
+        return _conditions([part for part in dict.fromkeys(parts) if not part.is_nonnegative])
 
     @property
     def declaration(self) -> str:
@@ -136,6 +138,17 @@ class Function:
         return Leaf(leaf.name, (BATCH, *leaf.shape), leaf.structure, leaf.role)
 
 
+def _split(bound: sympy.Expr) -> list[sympy.Expr]:
+    """A bound that must not be negative, with each size for the least of several."""
+    for least in bound.atoms(sympy.Min):
+        bounds = [sympy.expand(bound.xreplace({least: size})) for size in least.args]
+        if bound.coeff(least).is_positive:
+            return [part for own in bounds for part in _split(own)]
+        if any(own.is_nonnegative for own in bounds):
+            return []
+    return [bound]
+
+
 def _conditions(bounds: Sequence[sympy.Expr]) -> tuple[str, ...]:
     """Polynomials that must not be negative, as conditions; of several least sizes the largest."""
     least: dict[str, int] = {}
@@ -150,7 +163,7 @@ def _conditions(bounds: Sequence[sympy.Expr]) -> tuple[str, ...]:
             terms = sympy.Add.make_args(bound)
             added = [term for term in terms if not term.could_extract_minus_sign()]
             taken = [-term for term in terms if term.could_extract_minus_sign()]
-            others.append(f"{sympy.Add(*added)} >= {sympy.Add(*taken)}")
+            others.append(f"{index(sympy.Add(*added))} >= {index(sympy.Add(*taken))}")
     return (*(f"{name} >= {size}" for name, size in sorted(least.items()) if size > 1), *others)
 
 

@@ -393,7 +393,7 @@ class _Sizes:
 
     def condition(self, text: str) -> str:
         """A condition on sizes, in the local names."""
-        return re.sub(r"[^\W\d]\w*", lambda match: self.local[match[0]], text)
+        return re.sub(r"[^\W\d]\w*", lambda word: self.local.get(word[0], word[0]), text)
 
 
 def _real(plan: Plan) -> str:
