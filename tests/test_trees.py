@@ -1,0 +1,275 @@
+"""Every rewriting of a formula leaves its value, whatever kinds of trees it is built of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import scipy
+import scipy.special
+import sympy
+
+from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.formulas import algebra, indexing, layout, sharing
+from derivatrix.compiler.formulas import tree as kinds
+from derivatrix.compiler.formulas.algebra import parts
+from derivatrix.compiler.formulas.arrays import arranged
+from derivatrix.compiler.formulas.divisors import split_divisors
+from derivatrix.compiler.formulas.numpy import AxisSum, NumPy, Solve
+from derivatrix.compiler.formulas.rewrite import children, mapped, occurrences, replaced
+from derivatrix.compiler.formulas.steps import turned
+from derivatrix.compiler.formulas.tree import Name, Tree
+from tests.tree_makers import (
+    MAKERS,
+    NOTATION_ONLY,
+    NUMPY_ONLY,
+    PLACES,
+    SIZES,
+    Maker,
+    all_kinds,
+)
+from tests.trees import Reader
+
+PRINTED = (Solve, AxisSum)
+KINDS = [kind for kind in MAKERS if kind not in PRINTED]
+SEEDS = 25
+ONE = sympy.S.One
+LARGEST = 1e4
+
+NORMAL: dict[type[Tree], Callable[..., Tree]] = {
+    kinds.Add: lambda t: algebra.add(t.terms, t.rank),
+    kinds.Choice: lambda t: algebra.choice(t.condition, t.yes, t.no),
+    kinds.Diag: lambda t: algebra.diag(t.body),
+    kinds.Diagonal: lambda t: algebra.diagonal(t.body),
+    kinds.Function: lambda t: algebra.function(t.function, t.arguments),
+    kinds.Hadamard: lambda t: algebra.hadamard(t.factors, t.rank),
+    kinds.Indexed: lambda t: indexing.entry_of(t.body, t.indices),
+    kinds.Logic: lambda t: algebra.logic(t.word, t.parts),
+    kinds.Matmul: lambda t: algebra.matmul(*t.factors),
+    kinds.Norm: lambda t: algebra.norm(t.body),
+    kinds.Over: lambda t: indexing.summed_over(
+        dict(zip(t.over, t.sizes, strict=True)), t.body
+    ),
+    kinds.Padded: lambda t: parts.padded(t.body, t.ranges),
+    kinds.Part: lambda t: algebra.part(t.body, t.ranges),
+    kinds.Positive: lambda t: algebra.positive(t.body),
+    kinds.Power: lambda t: algebra.power(t.body, t.exponent),
+    kinds.Raise: lambda t: algebra.raised(t.body, t.exponent),
+    kinds.Relation: lambda t: algebra.relation(t.symbol, t.left, t.right),
+    kinds.Scale: lambda t: algebra.scale(t.coefficient, t.scalars, t.body),
+    kinds.Spread: lambda t: algebra.spread(t.body, t.along, t.shape),
+    kinds.Total: lambda t: algebra.total(t.body),
+    kinds.Trace: lambda t: algebra.trace(t.body),
+    kinds.Transpose: lambda t: algebra.transpose(t.body),
+    kinds.Triangle: lambda t: algebra.triangle(t.body, t.lower, t.offset),
+}
+"""The constructors of normal forms, with what a tree of each kind holds."""
+
+
+def normal(tree: Tree) -> Tree:
+    """The tree as the constructors build it, from the leaves up."""
+    if kinds.is_row(tree):
+        return kinds.Transpose(normal(tree.body))
+    if isinstance(tree, kinds.Block):
+        cells = [kinds.Padded(normal(cell.body), cell.ranges) for cell in tree.cells]
+        found = layout.grid(cells)
+        assert found is not None
+        return found
+    inner = mapped(tree, normal)
+    make = NORMAL.get(type(inner))
+    return make(inner) if make else inner
+
+
+def read(reader: Reader, tree: Tree) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(reader.value(tree, PLACES))
+
+
+class Sample(NamedTuple):
+    """A tree, its shape and value, and what made it."""
+
+    tree: Tree
+    shape: Shape
+    value: np.ndarray
+    make: Maker
+
+    def read(self, tree: Tree) -> np.ndarray:
+        return read(self.make.reader(), tree)
+
+
+def samples(
+    kind: type[Tree], without: tuple[type[Tree], ...] = PRINTED, count: int = SEEDS
+) -> Iterator[Sample]:
+    """Random trees with a root of this kind, of values that rounding does not matter for."""
+    found = 0
+    for seed in range(100 * count):
+        make = Maker(seed, without)
+        tree, shape = make.rooted(kind)
+        reader = make.reader()
+        try:
+            value = read(reader, tree)
+        except np.linalg.LinAlgError:
+            continue
+        if np.isfinite(value).all() and np.abs(value).max() < LARGEST and well(reader, tree):
+            found += 1
+            yield Sample(tree, shape, value, make)
+        if found == count:
+            return
+    assert found >= count / 2
+
+
+def well(reader: Reader, tree: Tree) -> bool:
+    """Whether no part of a tree is so large that rounding matters."""
+    if isinstance(tree, (kinds.Over, kinds.Differential)):
+        return True
+    for own in children(tree):
+        value = read(reader, own)
+        if not np.isfinite(value).all() or np.abs(value).max(initial=0) > LARGEST:
+            return False
+        if not well(reader, own):
+            return False
+    return True
+
+
+def same(value: object, expected: np.ndarray, tree: Tree) -> None:
+    """Equal arrays, of the same shape but for scalars that stand for arrays."""
+    array = np.asarray(value)
+    assert array.shape in (expected.shape, ()), tree
+    size = np.abs(expected).max(initial=1)
+    np.testing.assert_allclose(
+        np.broadcast_to(array, expected.shape), expected, rtol=1e-5, atol=1e-6 * size,
+        err_msg=str(tree),
+    )  # fmt: skip
+
+
+def test_every_kind_is_made_and_read() -> None:
+    assert set(all_kinds()) == set(MAKERS)
+    for kind in all_kinds():
+        assert hasattr(Reader, f"of_{kind.__name__.lower()}")
+
+
+def test_every_place_holds_many_kinds() -> None:
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for kind in MAKERS:
+        for seed in range(150):
+            for tree in occurrences([Maker(seed).rooted(kind, 2)[0]]):
+                for part in fields(tree):
+                    value = getattr(tree, part.name)
+                    flat = value if isinstance(value, tuple) else (value,)
+                    names = [type(own).__name__ for own in flat if isinstance(own, Tree)]
+                    found[type(tree).__name__, part.name].update(names)
+    places = {place: names for place, names in found.items() if names}
+    few = {place for place, names in places.items() if len(names) < 12}
+    assert few <= {("Block", "cells")}, few
+
+
+def each_kind(test: Callable[[type[Tree]], None]) -> Callable[[type[Tree]], None]:
+    return pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)(test)
+
+
+@each_kind
+def test_normal_forms(kind: type[Tree]) -> None:
+    for own in samples(kind):
+        make = NORMAL.get(kind)
+        if make is not None and not kinds.is_row(own.tree):
+            same(own.read(make(own.tree)), own.value, own.tree)
+        same(own.read(normal(own.tree)), own.value, own.tree)
+
+
+@each_kind
+def test_transposition(kind: type[Tree]) -> None:
+    for own in samples(kind):
+        for tree in (own.tree, normal(own.tree)):
+            if tree.rank == 2:
+                same(own.read(algebra.transpose(tree)), own.value.T, tree)
+                same(own.read(arranged(tree, (1, None, 0))), own.value.T[:, None], tree)
+
+
+@each_kind
+def test_reductions(kind: type[Tree]) -> None:
+    """What is built around a tree of any kind."""
+    for own in samples(kind):
+        other = own.make.tree(own.shape, 1)
+        product = np.asarray(np.sum(own.value * own.read(other)))
+        for tree in (own.tree, normal(own.tree)):
+            if tree.rank not in (1, 2):
+                continue
+            same(own.read(algebra.contracted(tree, other)), product, tree)
+            same(own.read(algebra.contracted(other, tree)), product, tree)
+            same(own.read(algebra.total(tree)), np.asarray(own.value.sum()), tree)
+            same(own.read(algebra.norm(tree)), np.asarray(np.linalg.norm(own.value)), tree)
+            if tree.rank == 1:
+                same(own.read(algebra.diag(tree)), np.diag(own.value), tree)
+            elif own.value.shape[0] == own.value.shape[1]:
+                same(own.read(algebra.trace(tree)), np.asarray(np.trace(own.value)), tree)
+                same(own.read(algebra.diagonal(tree)), np.diagonal(own.value), tree)
+                same(own.read(algebra.power(tree, 2)), own.value @ own.value, tree)
+
+
+@each_kind
+def test_replacing(kind: type[Tree]) -> None:
+    """A part with a name in its place, in every place where it stands."""
+    for own in samples(kind):
+        inner = [part for part in occurrences([own.tree]) if not part.letters and part.rank < 3]
+        for part in inner:
+            if kinds.is_row(part) or isinstance(part, kinds.Padded) or part is own.tree:
+                continue
+            name = Name(part.rank, "part", "part")
+            reader = Reader({**own.make.values, "part": own.read(part)}, SIZES)
+            if any(isinstance(other, kinds.Differential) for other in occurrences([own.tree])):
+                continue
+            same(read(reader, replaced(own.tree, {part: name})), own.value, own.tree)
+
+
+@each_kind
+def test_layout(kind: type[Tree]) -> None:
+    """Put into zeros: as blocks, and as a product with selections."""
+    for own in samples(kind):
+        for tree in (own.tree, normal(own.tree)):
+            if tree.rank in (1, 2):
+                size = sympy.Integer(7)
+                ranges = [(ONE, count, 1, size) for count in own.shape]
+                widths = [(1, 6 - length) for length in own.value.shape]
+                expected = np.pad(own.value, widths)
+                for padded in (kinds.Padded(tree, tuple(ranges)), parts.padded(tree, ranges)):
+                    same(own.read(padded), expected, tree)
+                    if isinstance(padded, kinds.Padded):
+                        same(own.read(layout.surrounded(padded)), expected, tree)
+                        chain = parts.selections(padded)
+                        same(own.read(kinds.Matmul(tuple(chain))), expected, tree)
+                        same(own.read(algebra.matmul(*chain)), expected, tree)
+
+
+@each_kind
+def test_indicators_and_products_with_ones(kind: type[Tree]) -> None:
+    for own in samples(kind):
+        table = sharing.plain_indicators([own.tree])
+        same(own.read(replaced(own.tree, table)), own.value, own.tree)
+        same(own.read(indexing.chained(own.tree)), own.value, own.tree)
+
+
+def evaluated(own: Sample, tree: Tree) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        text = NumPy().text(tree)
+        return eval(text, {"np": np, "scipy": scipy, **own.make.values, **SIZES})
+
+
+@each_kind
+def test_numpy_texts(kind: type[Tree]) -> None:
+    if kind not in NOTATION_ONLY:
+        for own in samples(kind, (*NOTATION_ONLY, *PRINTED)):
+            tree = normal(own.tree)
+            same(evaluated(own, tree), own.value, tree)
+
+
+@pytest.mark.parametrize("kind", PRINTED)
+def test_numpy_texts_of_what_only_they_have(kind: type[Tree]) -> None:
+    for seed in range(SEEDS):
+        make = Maker(seed, NOTATION_ONLY)
+        tree, shape = make.rooted(kind, 1)
+        own = Sample(tree, shape, read(make.reader(), tree), make)
+        same(evaluated(own, tree), own.value, tree)
