@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -13,17 +14,19 @@ import scipy
 import scipy.special
 import sympy
 
-from derivatrix.compiler.dimensions import Shape
+from derivatrix.compiler.dimensions import Shape, evaluate
 from derivatrix.compiler.formulas import algebra, indexing, layout, sharing
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.algebra import parts
 from derivatrix.compiler.formulas.arrays import arranged
-from derivatrix.compiler.formulas.divisors import split_divisors
+from derivatrix.compiler.formulas.build import Definition
+from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.numpy import AxisSum, NumPy, Solve
 from derivatrix.compiler.formulas.rewrite import children, mapped, occurrences, replaced
 from derivatrix.compiler.formulas.steps import turned
 from derivatrix.compiler.formulas.tree import Name, Tree
 from tests.tree_makers import (
+    FOUR,
     MAKERS,
     NOTATION_ONLY,
     NUMPY_ONLY,
@@ -31,6 +34,8 @@ from tests.tree_makers import (
     SIZES,
     Maker,
     all_kinds,
+    m,
+    n,
 )
 from tests.trees import Reader
 
@@ -273,3 +278,149 @@ def test_numpy_texts_of_what_only_they_have(kind: type[Tree]) -> None:
         tree, shape = make.rooted(kind, 1)
         own = Sample(tree, shape, read(make.reader(), tree), make)
         same(evaluated(own, tree), own.value, tree)
+
+
+def repeating(seed: int) -> tuple[Maker, list[Tree]]:
+    """A few trees of one shape and rank, products and sums of one pool of trees of any kind."""
+    make = Maker(seed, (*NUMPY_ONLY, kinds.Differential))
+    choose = make.random.choice
+    shape = choose([(), (n,), (n, m), (n, n)])
+    inner = {own: [make.tree(own, 1) for _ in range(2)] for own in pool_shapes(shape)}
+
+    def chain() -> Tree:
+        axes = [*shape[:1], *(choose([n, m]) for _ in range(make.random.randint(1, 2))), *shape[1:]]
+        if not shape:
+            row = kinds.Transpose(choose(inner[axes[0],]))
+            middle = [choose(inner[pair]) for pair in itertools.pairwise(axes)]
+            return algebra.matmul(row, *middle, choose(inner[axes[-1],]))
+        factors = [choose(inner[pair]) for pair in itertools.pairwise(axes)]
+        if len(shape) == 1:
+            factors.append(choose(inner[axes[-1],]))
+        elif make.random.random() < 0.3:
+            place = make.random.randint(1, len(axes) - 1)
+            column, row = choose(inner[axes[place - 1],]), choose(inner[axes[place],])
+            factors[place - 1 : place] = [column, kinds.Transpose(row)]
+        return algebra.matmul(*factors)
+
+    def term() -> Tree:
+        coefficient = choose([ONE, ONE, -ONE, sympy.Integer(2), -sympy.Rational(1, 2)])
+        scalars = [choose(inner[()]) for _ in range(make.random.randint(0, 2))]
+        if make.random.random() < 0.3:
+            scalars.append(algebra.raised(choose(inner[()]), kinds.Number(-ONE)))
+        if make.random.random() < 0.6:
+            return algebra.scale(coefficient, scalars, chain())
+        body = [choose(inner[shape]) for _ in range(make.random.randint(1, 3))]
+        return algebra.scale(coefficient, scalars, algebra.hadamard(body, len(shape)))
+
+    def total() -> Tree:
+        terms: list[Tree] = []
+        for _ in range(make.random.randint(2, 5)):
+            new = term()
+            if new not in terms and algebra.scale(-ONE, [], new) not in terms:
+                terms.append(new)
+        return algebra.add(terms, len(shape), shape)
+
+    return make, [total(), total()]
+
+
+def pool_shapes(shape: Shape) -> list[Shape]:
+    return list(dict.fromkeys([(), (n,), (m,), (n, n), (n, m), (m, n), (m, m), shape]))
+
+
+def finite(make: Maker, trees: Sequence[Tree]) -> list[np.ndarray] | None:
+    """The values of trees; None where rounding matters for one."""
+    reader = make.reader()
+    try:
+        values = [read(reader, tree) for tree in trees]
+        good = all(well(reader, tree) for tree in trees)
+    except np.linalg.LinAlgError:
+        return None
+    small = all(bool((np.abs(value) < LARGEST).all()) for value in values)
+    return values if good and small else None
+
+
+def test_factoring() -> None:
+    """Common factors taken out of a sum: of scalars, entry by entry and of chains."""
+    changed = 0
+    for seed in range(400):
+        make, trees = repeating(seed)
+        values = finite(make, trees)
+        for tree, value in zip(trees, values or (), strict=bool(values)):
+            if isinstance(tree, kinds.Add):
+                found = algebra.factored(tree)
+                changed += found != tree
+                same(read(make.reader(), found), value, tree)
+                if tree.rank == 2:
+                    same(read(make.reader(), algebra.transpose(found)), value.T, tree)
+    assert changed > 100
+
+
+def test_sharing() -> None:
+    """What trees repeat, in definitions, in the order in which these need each other."""
+    defined = 0
+    for seed in range(400):
+        make, (tree, other) = repeating(seed)
+        values = finite(make, [tree, other])
+        if values is None:
+            continue
+        first = Definition(Name(tree.rank, "t9", "t9"), tree, (None,) * tree.rank)
+        whole = algebra.add([first.name, other, tree], tree.rank)
+        expected = 2 * values[0] + values[1]
+        names = iter(range(1, 100))
+
+        def name(rank: int, letter: str, names: Iterator[int] = names) -> Name:
+            number = next(names)
+            return Name(rank, f"T{number}", f"t{number}")
+
+        formula = sharing.shared(whole, [first], name)
+        for root, definitions in (formula, sharing.numbered(*formula)):
+            known = dict(make.values)
+            for part in definitions:
+                known[part.name.python] = read(Reader(known, SIZES), part.tree)
+            same(read(Reader(known, SIZES), root), expected, whole)
+            defined += len(definitions) - 1
+    assert defined > 200
+
+
+def test_contraction() -> None:
+    """Products with labels, as matrix notation."""
+    written = 0
+    for seed in range(1500):
+        make = Maker(seed, (*NUMPY_ONLY, kinds.Differential))
+        sizes = (n, m, n, FOUR)
+        items = []
+        for _ in range(make.random.randint(1, 4)):
+            labels = tuple(make.random.randrange(4) for _ in range(make.random.randint(0, 2)))
+            shape = tuple(sizes[label] for label in labels)
+            items.append((make.tree(shape, make.random.randint(0, 2)), labels))
+        output = tuple(make.random.sample(range(4), make.random.randint(0, 2)))
+        values = finite(make, [tree for tree, _ in items])
+        if values is None:
+            continue
+        found = contract(items, output, sizes)
+        if found is None:
+            continue
+        written += 1
+        ones = [np.ones(evaluate(sizes[label], SIZES)) for label in output]
+        operands = [
+            operand
+            for value, labels in [
+                *zip(values, (labels for _, labels in items), strict=True),
+                *zip(ones, ((label,) for label in output), strict=True),
+            ]
+            for operand in (value, list(labels))
+        ]
+        same(read(make.reader(), found), np.einsum(*operands, list(output)), found)
+    assert written > 500
+
+
+def test_turning_traces() -> None:
+    """The trace of a product, turned to start as the line before."""
+    for seed in range(200):
+        make = Maker(seed, (*PRINTED, *NOTATION_ONLY))
+        factors = [make.tree(shape, 1) for shape in ((n, m), (m, FOUR), (FOUR, n))]
+        trees = [kinds.Trace(kinds.Matmul((*factors[i:], *factors[:i]))) for i in range(3)]
+        values = finite(make, trees)
+        for tree in trees if values else ():
+            for previous in trees:
+                same(read(make.reader(), turned(tree, previous)), np.asarray(values[0]), tree)

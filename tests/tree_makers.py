@@ -57,6 +57,9 @@ class Maker:
         """Evaluates the trees made so far; differentials are those along `direction`."""
         generator = np.random.default_rng(0)
         direction = {name: generator.normal(size=v.shape) for name, v in self.values.items()}
+        for own in direction:
+            if own.endswith("_s"):
+                direction[own] = direction[own] + direction[own].T
         return Reader(self.values, SIZES, (), direction)
 
     def rooted(self, kind: type[Tree], depth: int = 3) -> tuple[Tree, Shape]:
