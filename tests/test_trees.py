@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +22,12 @@ from derivatrix.compiler.formulas.algebra import parts
 from derivatrix.compiler.formulas.arrays import arranged
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.latex import LATEX
 from derivatrix.compiler.formulas.numpy import AxisSum, NumPy, Solve
 from derivatrix.compiler.formulas.rewrite import children, mapped, occurrences, replaced
 from derivatrix.compiler.formulas.steps import turned
 from derivatrix.compiler.formulas.tree import Name, Tree
+from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
 from tests.tree_makers import (
     FOUR,
     MAKERS,
@@ -56,9 +59,7 @@ NORMAL: dict[type[Tree], Callable[..., Tree]] = {
     kinds.Logic: lambda t: algebra.logic(t.word, t.parts),
     kinds.Matmul: lambda t: algebra.matmul(*t.factors),
     kinds.Norm: lambda t: algebra.norm(t.body),
-    kinds.Over: lambda t: indexing.summed_over(
-        dict(zip(t.over, t.sizes, strict=True)), t.body
-    ),
+    kinds.Over: lambda t: indexing.summed_over(dict(zip(t.over, t.sizes, strict=True)), t.body),
     kinds.Padded: lambda t: parts.padded(t.body, t.ranges),
     kinds.Part: lambda t: algebra.part(t.body, t.ranges),
     kinds.Positive: lambda t: algebra.positive(t.body),
@@ -424,3 +425,90 @@ def test_turning_traces() -> None:
         for tree in trees if values else ():
             for previous in trees:
                 same(read(make.reader(), turned(tree, previous)), np.asarray(values[0]), tree)
+
+
+FEW = [
+    kinds.Name(rank, base, f"{base}{rank}")
+    for rank, bases in enumerate(("st", "xy", "XY"))
+    for base in bases
+]
+"""Names of scalars, vectors and square matrices."""
+
+
+def combined(trees: Sequence[Tree], random: Random) -> Iterator[Tree]:
+    """What the constructors make of trees, each in each place."""
+    number = {text: kinds.Number(sympy.Rational(text)) for text in ("-1", "2", "-1/2", "1/2")}
+    scalars = [tree for tree in trees if not tree.rank]
+    matrices = [tree for tree in trees if tree.rank == 2]
+    vectors = [tree for tree in trees if tree.rank == 1]
+    for one in trees:
+        for exponent in number.values():
+            yield algebra.raised(one, exponent)
+        for coefficient in (-ONE, sympy.Integer(2), sympy.Rational(-3, 2)):
+            yield algebra.scale(coefficient, [], one)
+        yield algebra.function(sympy.exp, [one])
+        yield algebra.function(sympy.Abs, [one])
+        yield algebra.positive(one)
+        yield algebra.scale(ONE, [random.choice(scalars)], one)
+        alike = [tree for tree in trees if tree.rank == one.rank and tree != one]
+        for other in [
+            random.choice([s for s in scalars if s != one]),
+            *random.sample(alike, min(6, len(alike))),
+        ]:
+            yield algebra.add([one, other], one.rank)
+            yield algebra.add([one, algebra.scale(-ONE, [], other)], one.rank)
+            yield algebra.hadamard([one, other], one.rank)
+            yield algebra.raised(one, other)
+            holds = algebra.relation(random.choice([">", ">=", "<=", "<", "=="]), one, other)
+            yield holds
+            yield algebra.logic("not", [holds])
+            yield algebra.logic(random.choice(["and", "or"]), [holds, algebra.positive(other)])
+            yield algebra.choice(holds, one, other)
+            yield algebra.choice(holds, *random.choice([BOTH, BOTH[::-1]]))
+    for one in matrices:
+        yield algebra.transpose(one)
+        yield algebra.power(one, random.choice([-1, 2]))
+        other = random.choice(matrices)
+        yield algebra.matmul(one, other)
+        yield algebra.matmul(one, random.choice(vectors))
+        yield algebra.trace(one)
+        yield kinds.Kronecker(one, kinds.Name(2, "Z", "Z"))
+        yield kinds.Indexed(one, (sympy.S.Zero, None))
+        yield algebra.part(one, (None, ONE))
+    for one in vectors:
+        yield algebra.diag(one)
+        yield algebra.matmul(one, kinds.Transpose(random.choice(vectors)))
+        yield algebra.matmul(kinds.Transpose(one), random.choice(vectors))
+        yield kinds.Over(
+            ("k",), algebra.scale(ONE, [kinds.Indexed(one, (K,))], random.choice(vectors)), (n,)
+        )
+
+
+BOTH = kinds.Number(ONE), kinds.Number(sympy.S.Zero)
+K = sympy.Symbol("k", integer=True)
+
+
+@pytest.mark.parametrize("printer", [UNICODE, LATEX], ids=["unicode", "latex"])
+def test_one_text_has_one_meaning(printer: Unicode) -> None:
+    """Trees that are written alike are equal: no bracket and no sign is missing."""
+    random = Random(0)
+    generator = np.random.default_rng(0)
+    values = {own.python: generator.normal(size=(3,) * own.rank) for own in FEW}
+    reader = Reader({**values, "Z": generator.normal(size=(1, 1))}, SIZES)
+    first = list(dict.fromkeys([*FEW, *combined(FEW, random)]))
+    second = dict.fromkeys([*first, *combined(random.sample(first, 80) + list(FEW), random)])
+    meanings: dict[tuple[str, int], tuple[Tree, np.ndarray]] = {}
+    alike = 0
+    for tree in second:
+        try:
+            value = read(reader, tree)
+        except np.linalg.LinAlgError:
+            continue
+        if not np.isfinite(value).all():
+            continue
+        text = printer.text(tree)
+        other, expected = meanings.setdefault((text, tree.rank), (tree, value))
+        if other != tree:
+            alike += 1
+            np.testing.assert_allclose(value, expected, err_msg=f"{text}: {tree} and {other}")
+    assert len(meanings) > 1000

@@ -12,7 +12,6 @@ from derivatrix.compiler.dimensions import Shape, dims, evaluate
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.layout import grid
 from derivatrix.compiler.formulas.numpy import AxisSum, Solve
-from derivatrix.compiler.formulas.rewrite import children
 from derivatrix.compiler.formulas.tree import Tree
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.registry import Operation
@@ -297,7 +296,9 @@ def function(make: Maker, shape: Shape, depth: int) -> Tree:
 def relation(make: Maker, shape: Shape, depth: int) -> Tree:
     parts = [make.tree(shape, depth), make.entrywise(shape, depth)]
     make.random.shuffle(parts)
-    return kinds.Relation(len(shape), make.random.choice([">", ">=", "<", "<=", "==", "!="]), *parts)
+    return kinds.Relation(
+        len(shape), make.random.choice([">", ">=", "<", "<=", "==", "!="]), *parts
+    )
 
 
 def logic(make: Maker, shape: Shape, depth: int) -> Tree:
@@ -476,7 +477,9 @@ MAKERS: dict[type[Tree], Make] = {
     kinds.Power: power,
     kinds.Matmul: matmul,
     kinds.Diag: lambda make, shape, depth: (
-        kinds.Diag(make.tree(shape[:1], depth)) if len(shape) == 2 and shape[0] == shape[1] else None
+        kinds.Diag(make.tree(shape[:1], depth))
+        if len(shape) == 2 and shape[0] == shape[1]
+        else None
     ),
     kinds.Diagonal: lambda make, shape, depth: (
         kinds.Diagonal(make.tree(shape * 2, depth)) if len(shape) == 1 else None

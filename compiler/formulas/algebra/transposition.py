@@ -42,7 +42,6 @@ from derivatrix.compiler.formulas.tree import (
     is_row,
 )
 
-
 ENTRYWISE = (Add, Choice, Function, Hadamard, Logic, Positive, Raise, Relation)
 """Kinds whose entries depend on the same entries of their parts, all of them, or on scalars."""
 
