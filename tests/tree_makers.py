@@ -51,6 +51,8 @@ class Maker:
         self.values: dict[str, np.ndarray] = {}
         self.makers = {kind: make for kind, make in MAKERS.items() if kind not in without}
         self.letters = list(PLACES)
+        self.inside: type[Tree] | None = None
+        self.level = -1
 
     def reader(self) -> Reader:
         """Evaluates the trees made so far; differentials are those along `direction`."""
@@ -61,8 +63,12 @@ class Maker:
                 direction[own] = direction[own] + direction[own].T
         return Reader(self.values, SIZES, (), direction)
 
-    def rooted(self, kind: type[Tree], depth: int = 3) -> tuple[Tree, Shape]:
-        """A tree of a kind, and its shape, any that it can have."""
+    def rooted(
+        self, kind: type[Tree], depth: int = 3, inside: type[Tree] | None = None
+    ) -> tuple[Tree, Shape]:
+        """A tree of a kind, and its shape, any that it can have. `inside`: what its parts mostly
+        are, where their shapes allow."""
+        self.inside, self.level = inside, depth - 1
         while True:
             shape = self.shape()
             found = self.makers[kind](self, shape, depth - 1)
@@ -73,6 +79,8 @@ class Maker:
         """A tree of a shape."""
         while depth > 0:
             kind = self.random.choice(list(self.makers))
+            if self.inside and depth == self.level and self.random.random() < 0.6:
+                kind = self.inside
             found = self.makers[kind](self, shape, depth - 1)
             if found is not None:
                 return found
@@ -273,7 +281,15 @@ def hadamard(make: Maker, shape: Shape, depth: int) -> Tree | None:
 
 def add(make: Maker, shape: Shape, depth: int) -> Tree:
     terms = [make.entrywise(shape, depth) for _ in range(make.random.randint(1, 2))]
-    return kinds.Add(len(shape), (make.tree(shape, depth), *terms))
+    terms.insert(0, make.tree(shape, depth))
+    if make.random.random() < 0.2:
+        terms = [scaled(-ONE, term) for term in terms]
+    return kinds.Add(len(shape), tuple(terms))
+
+
+def scaled(coefficient: sympy.Expr, tree: Tree) -> Tree:
+    scalars, body = ((), tree) if tree.rank else ((tree,), None)
+    return kinds.Scale(coefficient, scalars, body)
 
 
 def spread(make: Maker, shape: Shape, depth: int) -> Tree | None:

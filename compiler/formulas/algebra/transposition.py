@@ -78,9 +78,9 @@ def transpose(tree: Tree) -> Tree:
             return tree
     if getattr(tree, "symmetric", False):
         return tree
-    if isinstance(tree, Indexed) and getattr(tree.body, "symmetric", False):
-        if tree.indices[-2:] == (None, None):
-            return tree
+    last = isinstance(tree, Indexed) and tree.indices[-2:] == (None, None)
+    if isinstance(tree, Indexed) and last and getattr(tree.body, "symmetric", False):
+        return tree
     pushed = _pushed(tree)
     return pushed if pushed is not None else Transpose(tree)
 
@@ -96,7 +96,8 @@ def _pushed(tree: Tree) -> Tree | None:
     if not isinstance(tree, ENTRYWISE):
         return None
     result = _normal(mapped(tree, _turned))
-    return result if order.transposes(result) <= order.transposes(Transpose(tree)) else None
+    few = order.transposes(result) <= order.transposes(Transpose(tree))
+    return result if few and result.rank == 2 else None
 
 
 def _normal(tree: Tree) -> Tree:
