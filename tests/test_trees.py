@@ -378,6 +378,15 @@ def test_rows_after_a_common_column() -> None:
     same(read(reader, algebra.transpose(found)), read(reader, tree).T, tree)
 
 
+def test_entries_of_transposes() -> None:
+    make = Maker(0)
+    tree = kinds.Transpose(make.tree((n, m), 0))
+    value = read(make.reader(), tree)
+    for indices in ((ONE, sympy.S.Zero), (ONE, None), (None, sympy.Integer(2))):
+        place = tuple(slice(None) if index is None else int(index) for index in indices)
+        same(read(make.reader(), indexing.entry_of(tree, indices)), value[place], tree)
+
+
 def test_diagonal_matrices_are_added_as_one() -> None:
     make = Maker(0)
     vectors = [make.tree((n,), 0) for _ in range(4)]
@@ -503,6 +512,7 @@ def combined(trees: Sequence[Tree], random: Random) -> Iterator[Tree]:
         yield algebra.power(one, random.choice([-1, 2]))
         other = random.choice(matrices)
         yield algebra.matmul(one, other)
+        yield from (algebra.matmul(one, kinds.Transpose(own)) for own in FEW[-2:])
         yield algebra.matmul(one, random.choice(vectors))
         yield algebra.trace(one)
         yield kinds.Kronecker(one, kinds.Name(2, "Z", "Z"))
