@@ -423,7 +423,9 @@ class Unicode:
         if exponent == Number(sympy.S.Half):
             return self.root(tree.body)
         base = self.text(tree.body, ATOM)
-        power = self.text(exponent).removeprefix("(").removesuffix(")")
+        power = self.text(exponent)
+        if isinstance(exponent, Number):
+            power = power.removeprefix("(").removesuffix(")")
         if tree.rank:
             return self.entrywise_power(base, power), POWER
         return self.superscript(base, power), POWER
