@@ -81,6 +81,7 @@ def _mortal() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a terminal sends it to each process of a command
     end_workers()
     abandon()
     visible = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which progress bars hide
@@ -412,7 +413,8 @@ def _heading(text: str) -> None:
 
 def _print_table(reports: Sequence[Report]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in ("module", "checks", "points", "largest error", "allowed", "where", "result"):
+    headers = ("module", "checks", "points", "branches", "largest error", "allowed", "where")
+    for header in (*headers, "result"):
         table.add_column(header, no_wrap=True)
     for report in reports:
         table.add_row(*_summary(report))
@@ -426,7 +428,8 @@ def _print_table(reports: Sequence[Report]) -> None:
 
 
 def _summary(report: Report) -> tuple[str | Text, ...]:
-    """Name, counts, the worst failure or else the worst derivative, and the result."""
+    """Name, counts (of branches those reached, of all), the worst failure or else the worst
+    derivative, and the result."""
     differences = [row for row in report.rows if row.check == "differences"]
     ordered = [*report.failures, *sorted(differences, key=lambda row: row.error, reverse=True)]
     points = len({row.point for row in report.rows if row.point})
@@ -436,7 +439,9 @@ def _summary(report: Report) -> tuple[str | Text, ...]:
         worst = ordered[0]
         where = " ".join(filter(None, (worst.check, worst.function, worst.input)))
         numbers = (f"{worst.error:.1e}", f"{worst.tolerance:.1e}", where)
-    return (report.function, str(len(report.rows)), str(points), *numbers, result)
+    reach = report.reach
+    branches = f"{reach.reached} of {reach.total}" if reach.total else ""
+    return (report.function, str(len(report.rows)), str(points), branches, *numbers, result)
 
 
 def _certify(directory: str, reports: Sequence[Report]) -> None:

@@ -55,7 +55,7 @@ def read_certificate(directory: str | os.PathLike[str]) -> dict[str, Any]:
         raise LoadError(
             f"{path}: no certificate ({error.strerror}); write one with `derivatrix verify`"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LoadError(f"{path}: not a certificate: {error}") from error
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise LoadError(f"{path}: not a certificate of this version; write it again")
@@ -63,9 +63,10 @@ def read_certificate(directory: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def certified(directory: str | os.PathLike[str]) -> dict[str, str]:
-    """The DIGEST that the certificate vouches for, by module name, of the modules that passed."""
-    modules = read_certificate(directory)["modules"]
-    return {entry["function"]: entry["digest"] for entry in modules if entry["passed"]}
+    """The DIGEST that the certificate vouches for, by module name, of the modules that passed.
+    Raises LoadError when there is none to be read."""
+    _, reports = _reports(directory)
+    return {report.function: report.digest for report in reports if report.passed}
 
 
 def standing_reports(directory: str | os.PathLike[str]) -> dict[str, Report]:
@@ -74,17 +75,26 @@ def standing_reports(directory: str | os.PathLike[str]) -> dict[str, Report]:
     that are here, and on a device if there is one. None where there is no certificate, or one that
     is damaged."""
     try:
-        record = read_certificate(directory)
-        if record["made_with"] != made_with():
-            return {}
-        reports = [Report.from_dict(entry) for entry in record["modules"]]
-    except (LoadError, KeyError, TypeError, ValueError):
+        record, reports = _reports(directory)
+    except LoadError:
+        return {}
+    if record.get("made_with") != made_with():
         return {}
     return {
         report.function: report
         for report in reports
         if report.passed and not (report.place and has_device())
     }
+
+
+def _reports(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Report]]:
+    """What the certificate holds, and the reports in it."""
+    record = read_certificate(directory)
+    try:
+        return record, [Report.from_dict(entry) for entry in record["modules"]]
+    except (KeyError, TypeError, ValueError) as error:
+        path = Path(directory) / JSON
+        raise LoadError(f"{path}: damaged; write it again with `derivatrix verify`") from error
 
 
 @cache

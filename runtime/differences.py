@@ -33,17 +33,18 @@ class Estimate:
 
 
 def differentiate(
-    line: Line, centre: tuple[np.ndarray, ...], length: float
+    line: Line, centre: tuple[np.ndarray, ...], length: float, most: int = len(STEPS)
 ) -> tuple[Estimate, ...]:
     """The derivatives at 0 of the arrays that `line` returns, `centre` being its values there.
 
-    `length` is how far the line goes for a unit of its argument. For every array the step is
-    chosen where the formulas of step h and h/2 differ least: their difference is the error. Where
-    that is not exact, the error is at least the difference from what the next best step gives.
+    `length` is how far the line goes for a unit of its argument, `most` how many steps are tried.
+    For every array the step is chosen where the formulas of step h and h/2 differ least: their
+    difference is the error. Where that is not exact, the error is at least the difference from
+    what the next best step gives.
     """
     nothing = [Estimate(np.zeros_like(value), np.full_like(value, np.inf)) for value in centre]
     best, second = nothing, nothing
-    for number, step in enumerate(STEPS):
+    for number, step in enumerate(STEPS[:most]):
         try:
             estimates = _estimates(line, centre, step / length)
         except OutOfDomain:

@@ -122,7 +122,7 @@ def _load_file(path: Path) -> ModuleType:
     if absent:
         raise LoadError(_refusal(str(path), absent))
     where = path.resolve()
-    identity = hashlib.blake2b(str(where).encode() + b"\0" + source, digest_size=6)
+    identity = hashlib.blake2b(str(where).encode() + b"\0" + source, digest_size=16)
     name = f"{path.stem}_{identity.hexdigest()}"
     if name in sys.modules:
         return sys.modules[name]
@@ -141,7 +141,7 @@ def _execute(name: str, path: Path, source: bytes) -> ModuleType:
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
     except ImportError as error:
         del sys.modules[name]
-        raise LoadError(f"{path}: needs a package that is not here: {error}") from error
+        raise LoadError(f"{path}: cannot be imported: {error}") from error
     except Exception as error:
         del sys.modules[name]
         raise _raised(str(path), error) from error

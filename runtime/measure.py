@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from derivatrix.runtime import sampling
-from derivatrix.runtime.differences import Estimate, differentiate
+from derivatrix.runtime.differences import STEPS, Estimate, Line, differentiate
 from derivatrix.runtime.reference import OutOfDomain, Text
 from derivatrix.runtime.surface import Arrays, CallError, Input, Point, Sizes, Surface
 
@@ -29,6 +29,18 @@ REPRESENTABLE = 1e30
 """What values and derivatives should stay below, so that float32 can hold them."""
 
 
+FEW = 3
+"""How many steps of differences are tried at large sizes."""
+NUDGE = 2.0**-45
+"""The relative change of entries that the value's condition is told by."""
+STEADY = 1e-9
+"""How much of itself a value may move by that."""
+WAVERING = 1e-7
+"""How much of itself a derivative may move by that."""
+BENT = 2.0**-20
+"""The step at which differences to both sides are compared, to notice a kink."""
+
+
 @dataclass(frozen=True)
 class Measurement:
     """The declared value and the differences at a point.
@@ -42,6 +54,8 @@ class Measurement:
     second_along: for each `wrt` input X, those of the gradient by X along the tangents.
     The last two are empty where there is no gradient that can be called.
     single: whether the declaration has nearly that value in float32 too.
+    wobble: how far the declared value moves where the inputs do by a little more than rounding;
+    infinite where it stops being defined. Known at special points and at large sizes only.
     """
 
     point: Point
@@ -53,6 +67,12 @@ class Measurement:
     second: dict[str, Estimate]
     second_along: dict[str, Estimate]
     single: bool
+    wobble: float = 0.0
+
+    @property
+    def steady(self) -> bool:
+        """Whether the declared value is that of the points around, but for rounding."""
+        return self.wobble <= STEADY * (largest(self.value) or 1.0)
 
     @property
     def error(self) -> float:
@@ -69,7 +89,8 @@ class Measurement:
     @property
     def gradient_size(self) -> float:
         """The size of what second differences are computed from."""
-        slopes = [largest(part.derivative) for part in self.first.values()]
+        parts = self.first.values() or (self.along,)
+        slopes = [largest(part.derivative) for part in parts]
         return max(largest(self.value), *slopes)
 
     @property
@@ -149,6 +170,84 @@ def large(surface: Surface, declared: Text, seed: int) -> list[Measurement]:
     return [_numbered(measurement, 3)] if measurement.first_error <= ACCURATE else []
 
 
+def wide(surface: Surface, declared: Text, sizes: Sizes, seed: int) -> Measurement:
+    """A point with these sizes, large ones, with differences along the tangents alone.
+
+    Raises OutOfDomain when there is no point with a finite real value."""
+    random = np.random.default_rng([seed, *sizes.values()])
+    found: Measurement | None = None
+    reason = ""
+    measured_points = 0
+    for point in itertools.islice(sampling.draws(surface, sizes, random), DRAWN):
+        try:
+            value = evaluate(surface, declared, point)
+        except OutOfDomain as error:
+            reason = str(error)
+            continue
+        measured = _directional(surface, declared, point, value)
+        measured_points += 1
+        if found is None or measured.first_error < found.first_error:
+            found = measured
+        if (found.first_error <= STEADY and found.steady) or measured_points == ENOUGH:
+            break
+    if found is None:
+        raise OutOfDomain(reason)
+    return found
+
+
+def _directional(surface: Surface, declared: Text, point: Point, value: np.ndarray) -> Measurement:
+    tangents = {
+        entry.name: sampling.project(entry.structure, point.tangents[entry.name])
+        for entry in surface.wrt
+    }
+
+    def values(moved: Point) -> tuple[np.ndarray, ...]:
+        return (evaluate(surface, declared, moved),)
+
+    (along,) = _along(values, (value,), point, tangents, most=FEW)
+    second: dict[str, Estimate] = {}
+    gradient = _gradient(surface, point)
+    if gradient is not None:
+        parts = _along(partial(_slopes, surface), gradient, point, tangents, most=FEW)
+        second = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}
+    single = _single(surface, declared, point, value)
+    wobble = _wobble(surface, declared, point, value)
+    return Measurement(point, value, {}, {}, {}, along, {}, second, single, wobble)
+
+
+def special(surface: Surface, declared: Text, point: Point, seed: int) -> Measurement:
+    """The same at a special point. The errors of its differences are large where there is a kink.
+
+    Raises OutOfDomain where the declaration has no finite real value."""
+    value = evaluate(surface, declared, point)
+    random = np.random.default_rng([seed, 3])
+    found = _measure(surface, declared, point, value, 0, random, kinks=True)
+    return replace(found, wobble=_wobble(surface, declared, point, value))
+
+
+def _wobble(surface: Surface, declared: Text, point: Point, value: np.ndarray) -> float:
+    moved = sampling.nudged(surface, point, NUDGE)
+    try:
+        return largest(evaluate(surface, declared, moved) - value)
+    except OutOfDomain:
+        return np.inf
+
+
+def wavers(surface: Surface, point: Point, kind: str) -> bool:
+    """Whether a function of the module returns different numbers at two points, both as near to
+    this one as rounding. What is so at the point alone does not count."""
+    try:
+        one, other = (
+            surface.results(kind, sampling.nudged(surface, point, NUDGE, seed)) for seed in (1, 2)
+        )
+    except CallError:
+        return True
+    return any(
+        not largest(other[key] - array) <= WAVERING * max(largest(array), 1.0)
+        for key, array in one.items()
+    )
+
+
 def _settled(
     surface: Surface, declared: Text, sizes: Sizes, seed: list[int], most: int
 ) -> Measurement:
@@ -189,7 +288,9 @@ def _measure(
     value: np.ndarray,
     most: int,
     random: np.random.Generator,
+    kinks: bool = False,
 ) -> Measurement:
+    along_steps = partial(_along, kinks=kinks)
     stacks = {
         entry.name: sampling.directions(entry.structure, entry.core(point.sizes), most, random)
         for entry in surface.wrt
@@ -207,20 +308,20 @@ def _measure(
         return (evaluate(surface, declared, moved),)
 
     first = {
-        name: _stacked([_along(values, (value,), point, {name: step})[0] for step in stack])
+        name: _stacked([along_steps(values, (value,), point, {name: step})[0] for step in stack])
         for name, stack in stacks.items()
     }
-    (along,) = _along(values, (value,), point, tangents)
+    (along,) = along_steps(values, (value,), point, tangents)
     second: dict[str, Estimate] = {}
     second_along: dict[str, Estimate] = {}
     gradient = _gradient(surface, point)
     if gradient is not None:
         slopes = partial(_slopes, surface)
         for name, stack in turned.items():
-            columns = [_along(slopes, gradient, point, {name: step}) for step in stack]
+            columns = [along_steps(slopes, gradient, point, {name: step}) for step in stack]
             for entry, parts in zip(surface.wrt, zip(*columns, strict=True), strict=True):
                 second[f"{entry.name}, {name}"] = _stacked(parts)
-        parts = _along(slopes, gradient, point, tangents)
+        parts = along_steps(slopes, gradient, point, tangents)
         second_along = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}
     single = _single(surface, declared, point, value)
     return Measurement(point, value, stacks, turned, first, along, second, second_along, single)
@@ -248,9 +349,12 @@ def _along(
     centre: tuple[np.ndarray, ...],
     point: Point,
     steps: Mapping[str, np.ndarray],
+    kinks: bool = False,
+    most: int = len(STEPS),
 ) -> tuple[Estimate, ...]:
     """The differences of a function of points; `steps` moves some inputs, every sample of a
-    batch alike if it has no batch axis."""
+    batch alike if it has no batch axis. kinks: whether what differs to the two sides of the point
+    counts as an error."""
 
     def line(distance: float) -> tuple[np.ndarray, ...]:
         moved = {
@@ -259,7 +363,23 @@ def _along(
         return function(replace(point, values={**point.values, **moved}))
 
     length = np.sqrt(sum(float(np.sum(step**2)) for step in steps.values()))
-    return differentiate(line, centre, length)
+    found = differentiate(line, centre, length, most)
+    return _sided(line, centre, BENT / length, found) if kinks else found
+
+
+def _sided(
+    line: Line, centre: tuple[np.ndarray, ...], step: float, found: tuple[Estimate, ...]
+) -> tuple[Estimate, ...]:
+    """The estimates with the differences of the two sides' slopes in their errors."""
+    try:
+        sides = line(step), line(-step)
+    except OutOfDomain:
+        return tuple(replace(part, error=np.full_like(part.error, np.inf)) for part in found)
+    parts = zip(found, centre, *sides, strict=True)
+    return tuple(
+        replace(part, error=part.error + np.abs(ahead - 2 * value + behind) / step)
+        for part, value, ahead, behind in parts
+    )
 
 
 def _stacked(parts: Sequence[Estimate]) -> Estimate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,34 @@ def check_operators(trial: Trial) -> None:
         return
     for key, array in trial.kept.get(kind, {}).items():
         _Check(trial, kind, key, operators[key], array).run()
+
+
+def check_products(trial: Trial) -> None:
+    """The operators times the tangents against the JVP or the HVP."""
+    surface = trial.surface
+    kind, product = (
+        ("hessian", "hvp")
+        if surface.operator == "hessian_operator"
+        else (
+            "jacobian",
+            "jvp",
+        )
+    )
+    if not surface.operator or product not in trial.kept:
+        return
+    try:
+        operators = surface.operators(trial.point)
+        for key, expected in trial.kept[product].items():
+            parts = [
+                attempt(partial(operators[name].__matmul__, trial.point.tangents[last]))
+                for name, last in ((name, name.split(", ")[-1]) for name in operators)
+                if key in ("", name.split(", ")[0])
+            ]
+            actual = np.asarray(sum(parts)).reshape(expected.shape)
+            size = scale(expected, trial.floor)
+            trial.compare("operator", kind, key, actual, expected, 1e-9 * size, size)
+    except CallError as error:
+        trial.fail("operator", kind, "", str(error))
 
 
 class _Check:

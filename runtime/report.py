@@ -47,14 +47,52 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How many of the branches of a module's kernels the points of verification reached, of how
+    many, and the lines of the others by the names of their functions. A note says why nothing is
+    known, or what was left out."""
+
+    reached: int = 0
+    total: int = 0
+    missed: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    note: str = ""
+
+    def __str__(self) -> str:
+        if not self.total:
+            return self.note
+        text = f"reached {self.reached} of {self.total} branches"
+        return f"{text}; {self.note}" if self.note else text
+
+    @property
+    def lines(self) -> list[str]:
+        """A line of text for each function with lines that no point reached."""
+        return [f"{name}: {', '.join(map(str, lines))}" for name, lines in self.missed]
+
+    def to_dict(self) -> dict[str, Any]:
+        missed = {name: list(lines) for name, lines in self.missed}
+        return {"reached": self.reached, "total": self.total, "missed": missed, "note": self.note}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Reach:
+        """What `to_dict` gave; raises KeyError, TypeError or ValueError for other data."""
+        reached, total = (_checked(record[name], int) for name in ("reached", "total"))
+        missed = tuple(
+            (_checked(name, str), tuple(_checked(line, int) for line in lines))
+            for name, lines in _checked(record["missed"], dict).items()
+        )
+        return cls(reached, total, missed, _checked(record["note"], str))
+
+
+@dataclass(frozen=True)
 class Report:
     """The rows of one module. `function` is its name, `digest` its DIGEST; `place` says where its
-    kernels ran, if not where they are meant to."""
+    kernels ran, if not where they are meant to; `reach` what of them ran."""
 
     function: str
     digest: str
     rows: tuple[Row, ...]
     place: str = ""
+    reach: Reach = Reach()
 
     @property
     def passed(self) -> bool:
@@ -75,6 +113,9 @@ class Report:
         lines = [f"{self.function}: {verdict}{f' in {self.place}' if self.place else ''}"]
         lines += [f"  {point}" for point in points]
         lines += ["", table(_cells(self.rows)), "", LEGEND]
+        lines += ["", str(self.reach)] if str(self.reach) else []
+        if self.reach.missed:
+            lines += ["lines that no point reached:", *(f"  {text}" for text in self.reach.lines)]
         if not self.passed:
             lines += ["", *map(describe, self.failures[:10]), "", *self._advice()]
         return "\n".join(lines)
@@ -90,6 +131,7 @@ class Report:
             "digest": self.digest,
             "passed": self.passed,
             "place": self.place,
+            "reach": self.reach.to_dict(),
             "rows": rows,
         }
 
@@ -100,7 +142,7 @@ class Report:
         rows = tuple(_row(entry) for entry in record["rows"])
         names = ("function", "digest", "place")
         function, digest, place = (_checked(record[name], str) for name in names)
-        return cls(function, digest, rows, place)
+        return cls(function, digest, rows, place, Reach.from_dict(record["reach"]))
 
     def raise_for_failure(self) -> None:
         """Raise VerificationError, with the worst rows, unless the module has passed."""

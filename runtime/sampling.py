@@ -9,6 +9,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -63,6 +64,32 @@ def large(surface: Surface) -> dict[str, int] | None:
         if _fits(surface, sizes) and _entries(surface, sizes) <= LARGE_ENTRIES:
             return sizes
     return None
+
+
+def enlarged(surface: Surface, size: int) -> list[dict[str, int]]:
+    """Assignments with every size at least `size`, and with one of them, the others small."""
+    names = list(surface.size_names)
+    least = _least(surface.module)
+    orders = [_distinct(_descending(names), size, least)]
+    if len(names) > 1:
+        for name in names:
+            rest = [other for other in names if other != name]
+            orders.append({name: max(size, least.get(name, 1)), **_distinct(rest, 3, least)})
+    found = [{name: sizes[name] for name in names} for sizes in orders]
+    return [sizes for sizes in found if _fits(surface, sizes)]
+
+
+def ones(surface: Surface, given: Mapping[str, int]) -> list[dict[str, int]]:
+    """Assignments with every size 1 that is not given, and with one of them, as far as they fit."""
+    names = list(surface.size_names)
+    free = [name for name in names if name not in given]
+    small = assignments(surface, given)[0]
+    found: list[dict[str, int]] = []
+    for chosen in (free, *([name] for name in free)):
+        sizes = {**small, **dict.fromkeys(chosen, 1)}
+        if chosen and sizes not in found and _fits(surface, sizes):
+            found.append(sizes)
+    return found
 
 
 def _least(module: ModuleType) -> Mapping[str, int]:
@@ -177,6 +204,17 @@ def _point(
 def weights(shape: Shape, random: Random) -> np.ndarray:
     """Numbers of either sign with sizes in [0.5, 1.5]: none is small enough to hide an error."""
     return np.asarray(random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape))
+
+
+def nudged(surface: Surface, point: Point, part: float, seed: int = 0) -> Point:
+    """The point with every entry moved by about this part of itself."""
+    random = np.random.default_rng(seed)
+    values = {}
+    for entry in surface.inputs:
+        array = point.values[entry.name]
+        step = part * np.abs(array) * weights(array.shape, random)
+        values[entry.name] = np.asarray(array + project(entry.structure, step))
+    return replace(point, values=values)
 
 
 def _draw(place: str, shape: Shape, random: Random, spread: float) -> np.ndarray:
@@ -343,7 +381,10 @@ PROJECTED = ("symmetric", "spd", "lower", "upper", "diagonal")
 
 def directions(structure: str, shape: Shape, most: int, random: Random) -> np.ndarray:
     """Directions that keep the structure, stacked: a basis if it has at most `most` members,
-    otherwise some of its members and a few dense directions of length 1, all at random."""
+    otherwise some of its members and a few dense directions of length 1, all at random. With
+    `most` 0 there is one direction, a dense one."""
+    if not most:
+        return _dense(structure, shape, random)[None]
     free = np.argwhere(_freedom(structure, shape))
     dense = [_dense(structure, shape, random) for _ in range(4 if len(free) > most else 0)]
     if dense:

@@ -8,38 +8,20 @@ central differences are the judge of every derivative.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from derivatrix.runtime import checks, measure, operators, simulated
+from derivatrix.runtime import simulated, trials
 from derivatrix.runtime.load import load
-from derivatrix.runtime.measure import Measurement
-from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
-from derivatrix.runtime.report import MODULE, Report, Row
+from derivatrix.runtime.reach import Search
+from derivatrix.runtime.reference import BrokenText, OutOfDomain
+from derivatrix.runtime.report import MODULE, Reach, Report, Row
 from derivatrix.runtime.surface import Surface
-
-EVERYWHERE = (
-    checks.check_value,
-    checks.check_differences,
-    checks.check_adjoint,
-    checks.check_products,
-    checks.check_symmetry,
-    checks.check_structure,
-    checks.check_repeat,
-    checks.check_out,
-)
-SMALL = (checks.check_formulas,)
-"""Left out where sizes are larger: a formula's text need not be a fast way to compute it."""
-ONCE = (
-    checks.check_float32,
-    checks.check_layout,
-)
-ON_CPU = (checks.check_kernels, operators.check_operators)
-"""What modules for the CPU have besides: kernels to be called directly, and operators."""
 
 ADVICE = (
     'give the inputs a structure or domain where the function is defined ("positive", "spd", '
@@ -74,38 +56,25 @@ def verify(
         return simulated.verify_simulated(module, sizes or {}, seed)
     place = simulated.PLACE if surface.target == "cuda" and simulated.simulating() else ""
     rows = [_functions(surface)]
-    with warnings.catch_warnings(), simulated.as_on_device(module):
+    reach = Reach(note=trials.UNMARKED if surface.target == "cuda" else "")
+    with warnings.catch_warnings(), simulated.as_on_device(module), ExitStack() as stack:
         warnings.simplefilter("ignore", RuntimeWarning)
+        search = None
+        if not sizes and surface.target == "cpu":
+            search = stack.enter_context(Search(module, seed))
         try:
-            for number, (measurement, extra) in enumerate(
-                _trials(surface, sizes or {}, seed, bool(place))
-            ):
+            for trial, label in trials.made(surface, sizes or {}, seed, bool(place), search):
                 if progress is not None:
-                    progress(f"{surface.name}: {measurement.point.label}")
-                trial = checks.Trial(surface, measurement)
-                once = () if number else ONCE + (ON_CPU if surface.target == "cpu" else ())
-                for check in (*EVERYWHERE, *extra, *once):
-                    check(trial)
-                rows += trial.rows
+                    progress(f"{surface.name}: {label}")
+                rows += trial
         except BrokenText as error:
             rows.append(_failure("declaration", str(error)))
         except OutOfDomain as error:
             note = f"no point was found where the declaration has a value ({error}); {ADVICE}"
             rows.append(_failure("point", note))
-    return Report(surface.name, module.DIGEST, tuple(rows), place)
-
-
-Extra = tuple[Callable[[checks.Trial], None], ...]
-
-
-def _trials(
-    surface: Surface, sizes: Mapping[str, int], seed: int, slow: bool
-) -> Iterator[tuple[Measurement, Extra]]:
-    declared = Text(surface.module.DECLARATION)
-    for measurement in measure.small(surface, declared, sizes, seed):
-        yield measurement, SMALL
-    for measurement in [] if sizes or slow else measure.large(surface, declared, seed):
-        yield measurement, ()
+        if search is not None:
+            reach = search.result().reach
+    return Report(surface.name, module.DIGEST, tuple(rows), place, reach)
 
 
 def _functions(surface: Surface) -> Row:

@@ -38,7 +38,7 @@ def remove_stale_kernels(folder):
     cached = [*folder.glob("__pycache__/*.nb?")]
     if any(path.stat().st_mtime < changed for path in cached):
         for path in cached:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def pytest_collection_modifyitems(config, items):

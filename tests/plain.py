@@ -94,6 +94,7 @@ def plain_kernel(
     scope["stream"] = np.ndarray.__setitem__
     scope["shaped"] = np.reshape
     scope["border"] = border.py_func
+    scope["float"] = np.float64  # which Numba divides by as NumPy does
     scope.update(made.constants)
     scope.update((kernel_name(kernel), helper(kernel)) for kernel in made.kernels)
     scope.update((kernel_name(path), function(each)) for each, path in cpu.SCALARS.items())
@@ -137,7 +138,7 @@ def run_plain(
                 part(*_cut([*inputs, *again], flags, begin, end))
         elif made.rows is not None:
             _run_rows(made, values, inputs, again, called)
-        elif made.sums is not None:
+        elif made.sums is not None and len(inputs[made.sums.sliced.index(True)]):
             _run_sums(made, values, inputs, again, called)
         else:
             return called

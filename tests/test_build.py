@@ -207,6 +207,13 @@ def edited(name, old, new):
     return change
 
 
+def overwritten(text):
+    def change(directory):
+        (directory / "certificate.json").write_text(text, encoding="utf-8")
+
+    return change
+
+
 def test_a_module_that_is_certified_is_not_verified_again(built, tmp_path, monkeypatch):
     assert built.verified == ("double",)
     assert build_again(built, tmp_path, monkeypatch, lambda directory: None) == ()
@@ -224,8 +231,11 @@ def test_a_module_that_is_certified_is_not_verified_again(built, tmp_path, monke
         edited("certificate.json", '"function": "double"', '"function": "triple"'),
         edited("certificate.json", '"error": 0.0', '"error": "none"'),
         edited("certificate.json", ' "made_with"', ' "made"'),
+        edited("certificate.json", '"modules": [', '"modules": [3, '),
         lambda directory: (directory / "certificate.json").unlink(),
         lambda directory: (directory / "double.py").unlink(),
+        *(overwritten(text) for text in ("", "{", '{"format": 1, "pa', "[]", "null", '"x"', "{}")),
+        *(overwritten(text) for text in ("\0\ufffd", "[" * 100_000, '{"format": 1, "modules": 3}')),
     ],
 )
 def test_other_modules_are(built, tmp_path, monkeypatch, change):
@@ -354,6 +364,16 @@ def test_hand_written_files_are_not_overwritten(tmp_path, name):
     with pytest.raises(dx.BuildError, match=rf"did not write {name}.*Nothing was written"):
         dx.build([triple, double], tmp_path)
     assert snapshot(tmp_path) == {name: b"# mine\n"}
+
+
+@pytest.mark.parametrize("text", ['{"mine": 1}', "[1, 2]"])
+def test_json_of_others_beside_a_package_is_not_overwritten(built, tmp_path, monkeypatch, text):
+    trust(monkeypatch, built)
+    dx.build([double], tmp_path, verify=False)
+    (tmp_path / "certificate.json").write_text(text)
+    with pytest.raises(dx.BuildError, match=r"did not write certificate\.json"):
+        dx.build([double], tmp_path)
+    assert (tmp_path / "certificate.json").read_text() == text
 
 
 def test_a_failed_verification_leaves_everything_as_it_was(tmp_path, monkeypatch):
@@ -539,14 +559,14 @@ def zeros(text: str) -> str:
 @pytest.mark.parametrize("damage", [cut, conflict, licence, empty, zeros, str.swapcase])
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_damaged_files_of_derivatrix_are_replaced(built, tmp_path, monkeypatch, name, damage):
-    """But what derivatrix cannot know for its own is left alone."""
+    """But what derivatrix cannot know for its own is left alone; a certificate for programs is
+    known by that for people."""
     trust(monkeypatch, built)
     copy = tmp_path / "copy"
     shutil.copytree(built.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
     path = copy / name
     path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
-    foreign = damage is str.swapcase or (name.endswith(".json") and damage in (conflict, licence))
-    if foreign:
+    if damage is str.swapcase and not name.endswith(".json"):
         before = snapshot(copy)
         with pytest.raises(dx.BuildError, match=f"did not write {name}"):
             dx.build([double], copy)

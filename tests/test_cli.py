@@ -434,6 +434,75 @@ def lives(process):
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
+ENDS = {
+    "import os; os._exit(0)": 1,
+    "import os; os._exit(3)": 3,
+    "import sys; sys.exit(0)": 1,
+    "raise SystemExit(0)": 1,
+    "import os, sys; os.execv(sys.executable, [sys.executable, '-c', ''])": 1,
+    "import ctypes; ctypes.CDLL(None).exit(0)": 1,
+    "import atexit, os; atexit.register(os._exit, 0); 1 / 0": 1,
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": 1,
+    "import os; os.close(1)": 120,
+}
+"""Last lines of files, and the exit status of what runs them."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes of POSIX")
+@pytest.mark.parametrize("line", ENDS)
+def test_a_file_that_ends_its_process_is_an_error(run, tmp_path, line):
+    (tmp_path / "functions.py").write_text(f"{FUNCTIONS}\n{line}\n")
+    command = ("-m", "derivatrix", "explain", "functions.py", "--stage", "declare")
+    done = python(tmp_path, *command)
+    assert done.returncode == ENDS[line]
+    assert done.stderr.splitlines()[-1].startswith(("derivatrix: ", "OSError: "))
+
+
+@pytest.mark.parametrize("command", ["build", "check"])
+def test_no_command_ends_well_without_its_work(run, tmp_path, command):
+    (tmp_path / "functions.py").write_text(f"{FUNCTIONS}\nimport os\nos._exit(0)\n")
+    done = python(tmp_path, "-m", "derivatrix", command, "functions.py", "-o", "out")
+    assert done.returncode == 1 and not (tmp_path / "out").exists()
+    assert "ended with status 0 before the command was done" in done.stderr
+
+
+def test_a_module_that_ends_its_process_is_not_verified(run, tmp_path):
+    assert run("build", "functions.py:double", "-o", "out", "--no-verify").exit_code == 0
+    module = tmp_path / "out" / "double.py"
+    module.write_text(module.read_text(encoding="utf-8") + "\nos._exit(0)\n", encoding="utf-8")
+    done = python(tmp_path, "-m", "derivatrix", "verify", "out")
+    assert done.returncode == 1
+    assert "ended with status 0 before the command was done" in done.stderr
+
+
+WAITING = """
+import os, time
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc about processes")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_the_process_of_a_command_ends_with_it(tmp_path, number):
+    (tmp_path / "functions.py").write_text(WAITING)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "derivatrix", "explain", "functions.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    other = process.stdout.readline().strip()
+    assert lives(other) and other != str(process.pid)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == -number
+    assert errors == "\nderivatrix: interrupted\n"
+    assert not lives(other)
+
+
 def test_only_what_changed_is_verified_again(run, tmp_path, monkeypatch):
     verified = []
 

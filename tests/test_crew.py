@@ -15,13 +15,13 @@ from numba import njit
 from derivatrix.templates.support.cpu.crew import (
     NEXT,
     WORDS,
-    _Crew,
     _Shared,
     atomic_add,
     help_others,
     part_of,
     share,
 )
+from derivatrix.templates.support.cpu.pool import _Crew
 
 
 @njit(nogil=True)

@@ -388,6 +388,23 @@ def test_sizes_that_qr_asks_for() -> None:
         evaluate(dx.qr(A).Q.node, {"A": np.ones((2, 3))}, {"p": 2, "k": 3})
 
 
+def test_entries_of_singular_values_need_sizes() -> None:
+    """There are min(n, m) singular values: of symbolic sizes, each must suffice."""
+    n, m, k = dx.dims("n m k")
+    X, y = dx.matrix("X", n, m), dx.vector("y", k)
+    values = dx.svdvals(X)
+    assert dx.function("f", [X], values[:3]).requirements == ("m >= 3", "n >= 3")
+    assert dx.function("f", [X], X[: values.shape[0]] @ X[:2].T).requirements == ("n >= 2",)
+    both = dx.function("f", [X, y], dx.concatenate([values, y])[-3])
+    assert both.requirements == ("k + m >= 3", "k + n >= 3")
+    module = dx.compile(dx.function("two_norms", [X], values[0] + values[1]))
+    matrix = np.random.default_rng(0).normal(size=(4, 3))
+    expected = np.linalg.svd(matrix, compute_uv=False)[:2].sum()
+    np.testing.assert_allclose(module.value(matrix), expected)
+    with pytest.raises(ValueError, match="it needs n >= 2"):
+        module.value(np.ones((1, 3)))
+
+
 W = dx.matrix("W", 2, 3)
 BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: dx.cholesky(W), ShapeError, r"cholesky needs a square matrix, not shape \(2, 3\)"),

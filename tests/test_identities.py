@@ -18,6 +18,7 @@ from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
 from derivatrix.compiler.ir.nodes import Leaf, Node
+from derivatrix.runtime.reference import Text
 from tests.identities import IDENTITIES, Identity
 from tests.plain import run_plain
 from tests.points import draw, draw_all
@@ -31,8 +32,8 @@ SCOPE = {"np": np, "scipy": scipy, "la": scipy.linalg, "sp": scipy.special, "inv
 
 PLACES = {
     "small": lambda array: 0.2 * array,
-    "dominant": lambda array: 0.3 * array + 2 * np.eye(len(array)),
-    "spread": lambda array: 0.1 * array + np.diag(np.arange(1.0, len(array) + 1)),
+    "dominant": lambda array: 0.3 * array + 2 * np.eye(array.shape[-1]),
+    "spread": lambda array: 0.1 * array + np.diag(np.arange(1.0, array.shape[-1] + 1)),
 }
 """Where points are drawn that no structure of an input says: a small matrix, one whose diagonal
 dominates, one with real eigenvalues far apart."""
@@ -110,6 +111,8 @@ def check_value(setting: Setting, text: str) -> None:
     expected = setting.oracle(text)
     declared = evaluate(setting.function.expression, setting.values, setting.sizes)
     close(declared, expected, 1e-9)
+    written = Text(setting.function.declaration)
+    close(written({**setting.sizes, **setting.values}, expected.shape), expected, 1e-9)
     close(setting.all("value")[()], expected, 1e-9)
 
 

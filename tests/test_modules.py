@@ -356,3 +356,58 @@ def test_value_and_gradient_returns_the_gradients_type() -> None:
     text = generate(dx.function("quadratic", [A, b], b @ A @ b)).text
     assert "_named(ValueAndGradient, (value, _named(Gradient, (" in text
     assert "ValueAndGradientRow" not in text
+
+
+class Metres(np.ndarray):
+    """Numbers with a unit."""
+
+
+class Duck:
+    """An array of some other package, with a unit."""
+
+    unit = "m"
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones(3)
+
+
+MORE = {
+    "masked": np.ma.array(np.ones(3), mask=[0, 1, 0]),
+    "without a mask": np.ma.array(np.ones(3)),
+    "masked within a list": [1.0, np.ma.masked, 1.0],
+    "subclass": np.ones(3).view(Metres),
+    "duck": Duck(),
+}
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_arrays_that_say_more_than_their_numbers_are_refused(kind):
+    """Also where the kernel is compiled for arrays: Numba takes a subclass for its numbers."""
+    n = dx.dims("n")
+    v, s = dx.vector("v", n), dx.scalar("s")
+    module = dx.compile(dx.function("says_more", [v, s], s * v * v))
+    plain = np.ones(3)
+    module.value(plain, 2.0)
+    module.vjp(plain, 2.0, plain)
+    for call in (
+        lambda: module.value(MORE[kind], 2.0),
+        lambda: module.vjp(plain, 2.0, MORE[kind]),
+        lambda: module.value(plain, 2.0, out=MORE[kind]),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"says more than its numbers|out has 3"):
+            call()
+    with pytest.raises(TypeError):
+        dx.constant(MORE[kind])
+    with pytest.raises(TypeError):
+        v * MORE[kind]
+
+
+def test_scalars_and_constants_say_numbers_alone():
+    n = dx.dims("n")
+    v, s = dx.vector("v", n), dx.scalar("s")
+    module = dx.compile(dx.function("says_more", [v, s], s * v * v))
+    with pytest.raises(TypeError, match="argument s is MaskedConstant"):
+        module.value(np.ones(3), np.ma.masked)
+    with pytest.raises(dx.UnsupportedError, match="another product"):
+        dx.constant(np.matrix([[1.0]]))
+    assert module.value(np.ones(3).view(np.memmap), 2.0).tolist() == [2, 2, 2]

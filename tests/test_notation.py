@@ -401,3 +401,12 @@ def test_every_operation_has_a_rule() -> None:
     """Every name of the table is one that something computes."""
     for name in functions.ROWS:
         assert callable(functions.rule(name).function)
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 10_000 + "*x", "9" * 400, "1e999*x", "x^" + "9" * 5000, "x[1" + "0" * 5000 + "]"]
+)
+def test_numbers_that_are_too_large(text):
+    with pytest.raises(NotationError, match="no finite number of float64") as raised:
+        dx.parse(text, x="n")
+    assert len(str(raised.value)) < 1000

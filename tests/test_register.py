@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.frontends.operations import calling
 from derivatrix.compiler.operations import OPERATIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
@@ -77,3 +78,26 @@ def test_what_cannot_be_registered_is_refused():
         dx.register(replace(OPERATIONS["inv"], description=""))
     with pytest.raises(dx.DeclarationError, match="function"):
         dx.register(lambda x: x)
+
+
+def kernels_of_one_name(factor):
+    """A kernel made in a function, of the name of one of this file."""
+
+    def fill_twice(x, out):
+        out[:] = factor * x
+
+    return fill_twice
+
+
+def fill_twice(x, out):
+    out[:] = 2 * x
+
+
+@pytest.mark.parametrize("kernel", [kernels_of_one_name(3.0), lambda x, out: None])
+def test_a_kernel_is_at_the_top_of_its_file(kernel):
+    assert fill_twice is not kernel
+    changed = {"name": "twice", "kernel": kernel, "columns": None, "unrolled": None}
+    record = replace(OPERATIONS["softmax"], **changed)
+    x = dx.vector("x", 3)
+    with pytest.raises(dx.UnsupportedError, match="top level of its file"):
+        dx.compile(dx.function("f", [x], calling(record)(x)))

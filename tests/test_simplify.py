@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix import svdvals
-from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir import canonical, dimensions, scalar_functions
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import (
     Delta,
     Einsum,
+    Leaf,
     Map,
     Merge,
     Node,
@@ -223,3 +224,30 @@ def test_equal_products_are_one_node() -> None:
     one, other = simplify([dx.trace(M @ M @ M @ H).node, dx.trace(M @ H @ M @ M).node])
     assert one is other
     assert simplify([(M @ H - (H @ M.T).T).node])[0] is dx.zeros(3, 3).node
+
+
+def test_many_alike_parts_of_a_product_take_few_steps(monkeypatch) -> None:
+    """(xᵀ A x)⁹: one search for each part, not one for each order of the parts; and the same
+    labels whatever they were before."""
+    steps = []
+    refine = canonical._Search.refine
+
+    def counted(self, colours):
+        steps.append(colours)
+        return refine(self, colours)
+
+    monkeypatch.setattr(canonical._Search, "refine", counted)
+    n = dimensions.symbol("n")
+    vector, matrix = Leaf("x", (n,)), Leaf("A", (n, n))
+    factors = []
+    for part in range(9):
+        i, j = 2 * part, 2 * part + 1
+        factors += [(vector, (i,)), (matrix, (i, j)), (vector, (j,))]
+    found = canonical.canonical_labels(factors, 0, (n,) * 18)
+    assert len(steps) < 30
+    generator = np.random.default_rng(0)
+    for _ in range(5):
+        new = [int(label) for label in generator.permutation(18)]
+        moved = [(node, tuple(new[label] for label in labels)) for node, labels in factors]
+        shuffled = [moved[position] for position in generator.permutation(27)]
+        assert canonical.canonical_labels(shuffled, 0, (n,) * 18) == found

@@ -1,6 +1,7 @@
 """A NumPy interpreter of formula trees, so that what is printed for reading can be checked."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -10,6 +11,7 @@ from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.algebra.factoring import UNIT
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.notation import Notation
+from derivatrix.compiler.formulas.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import Tree, is_row
 from derivatrix.compiler.ir import dimensions, scalar_functions
@@ -129,6 +131,25 @@ class Reader:
 
     def of_picked(self, tree: kinds.Picked, at: Mapping[str, int]) -> Any:
         return np.eye(self.size(tree.size))[list(tree.table)]
+
+    def of_merged(self, tree: kinds.Merged, at: Mapping[str, int]) -> Any:
+        outer, inner = self.size(tree.outer), self.size(tree.inner)
+        whole = np.eye(outer * inner).reshape(-1, outer, inner)
+        return whole[np.tri(outer).ravel() > 0] if tree.packed else whole
+
+    def of_contraction(self, tree: kinds.Contraction, at: Mapping[str, int]) -> Any:
+        return np.einsum(tree.subscripts, *self.all(tree.operands, at))
+
+    def of_arranged(self, tree: kinds.Arranged, at: Mapping[str, int]) -> Any:
+        kept = [axis for axis in tree.places if axis is not None]
+        new = [place for place, axis in enumerate(tree.places) if axis is None]
+        return np.expand_dims(np.transpose(self.value(tree.body, at), kept), new)
+
+    def of_solve(self, tree: Solve, at: Mapping[str, int]) -> Any:
+        return np.linalg.solve(self.value(tree.matrix, at), self.value(tree.right, at))
+
+    def of_axissum(self, tree: AxisSum, at: Mapping[str, int]) -> Any:
+        return np.sum(self.value(tree.body, at), axis=tree.axis)
 
     def places(self, taken: Any) -> Any:
         start, count, step, _ = taken
@@ -282,7 +303,7 @@ class Reader:
         if tree.word == "not":
             return 1.0 * ~parts[0]
         join = np.logical_and if tree.word == "and" else np.logical_or
-        return 1.0 * join.reduce(parts)
+        return 1.0 * reduce(join, parts)
 
     def of_choice(self, tree: kinds.Choice, at: Mapping[str, int]) -> Any:
         condition, yes, no = self.all([tree.condition, tree.yes, tree.no], at)

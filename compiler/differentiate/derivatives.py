@@ -21,6 +21,7 @@ from derivatrix.compiler.formulas.names import latex_name, unicode_name
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, Shape, readings
 from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
+from derivatrix.compiler.ir.numpy_text import numpy_text
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
@@ -219,11 +220,11 @@ class Derivatives:
 
     @property
     def declaration(self) -> str:
-        """The declared expression as NumPy text, not simplified, with the batch axis."""
+        """The declared expression as NumPy text, as it was written, with the batch axis."""
         expression = self.function.expression
         if self.function.batch:
             expression = self._with_batch(expression, summed=False)
-        return render(expression, "numpy", sizes=self._size_texts())
+        return numpy_text(expression, self._size_texts())
 
     def formula(self, kind: str, wrt: Any, style: str) -> str:
         """The formula of one result; see `Function.formula`."""

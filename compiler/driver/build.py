@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import reprlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -11,7 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from derivatrix.compiler.driver.atomic_output import locked, replace, staging, upwards
-from derivatrix.compiler.driver.cache import cache_directory
+from derivatrix.compiler.driver.cache import module_directory
+from derivatrix.compiler.driver.comparison import require_agreement
 from derivatrix.compiler.driver.ownership import CERTIFICATE, MARK, PACKAGE, own_files, published
 from derivatrix.compiler.driver.pipeline import Generated, generate, module_name, require_target
 from derivatrix.compiler.driver.worker_serialization import Work, generate_elsewhere
@@ -38,12 +40,14 @@ IMPORTED = (
     "collections",
     "contextlib",
     "copy",
+    "hashlib",
     "importlib",
     "itertools",
     "math",
     "numba",
     "numpy",
     "os",
+    "pickle",
     "queue",
     "re",
     "scipy",
@@ -175,15 +179,16 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
     """The function's generated module, loaded from a file in the cache directory.
 
     The directory is $DERIVATRIX_CACHE, or the user's cache directory, or a temporary one where
-    that cannot be written. The same function gives the same module object again. A module is not
-    verified here: see `derivatrix.verify`. Raises DeclarationError for what is no function,
-    BuildError where the file cannot be written, and what `generate` raises.
+    that cannot be written, or other users can write to it. The same function gives the same module
+    object again. A module is not verified here: see `derivatrix.verify`. Raises DeclarationError
+    for what is no function, BuildError where the file cannot be written, and what `generate`
+    raises.
     """
     generated = generate(require_function(function, "compile"), target)
-    path = cache_directory() / generated.digest[:16] / f"{generated.name}.py"
-    source = generated.text.encode()
+    name, source = f"{generated.name}.py", generated.text.encode()
+    path = Path(name)
     try:
-        path.parent.mkdir(exist_ok=True)
+        path = module_directory(generated.digest) / name
         if not path.is_file() or path.read_bytes() != source:
             replace(path, source)
     except OSError as error:
@@ -321,6 +326,9 @@ class _Steps:
         have none. Raises VerificationError with every failure."""
         files = [staging / f"{module.name}.py" for module in modules]
         new = [path for path in files if path.stem not in standing]
+        fresh = [module.name not in standing for module in modules]
+        for function, _ in itertools.compress(self.work, fresh):
+            require_agreement(function)
         self.done += len(files) - len(new)
         found = {
             report.function: report for report in verify_files(new, self.workers, self._announce)

@@ -1,25 +1,53 @@
-"""Where `derivatrix.compile` keeps its modules."""
+"""Where `derivatrix.compile` keeps its modules: what is found there is run, so it has to be the
+user's own."""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
+import warnings
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+if sys.platform != "win32":
+    import grp
+    import pwd
+
+
+def module_directory(name: str) -> Path:
+    """A directory of this name in the cache directory, that no other user can write to. Raises
+    OSError where there is none to be had."""
+    for place in (cache_directory(), _temporary_cache()):
+        directory = place / name
+        directory.mkdir(mode=0o700, exist_ok=True)
+        problem = next(filter(None, map(_problem, _below(directory))), "")
+        if not problem:
+            break
+        _warn(problem)
+    return directory
 
 
 def cache_directory() -> Path:
     """$DERIVATRIX_CACHE, or a place in the user's cache directory; where that cannot be written,
-    a temporary directory that lasts as long as the process."""
+    or others can write to it, a temporary directory that lasts as long as the process."""
     wanted = os.environ.get("DERIVATRIX_CACHE")
     try:
         directory = Path(wanted).expanduser() if wanted else _user_cache() / "derivatrix"
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = directory.resolve()
+        for path in (*reversed(directory.parents), directory):
+            if not path.exists():
+                path.mkdir(mode=0o700, exist_ok=True)
         tempfile.TemporaryFile(dir=directory).close()
     except (OSError, RuntimeError):  # RuntimeError: the user has no home
         return _temporary_cache()
-    return directory.resolve()
+    problem = _problem(directory) or next(filter(None, map(_loose, directory.parents)), "")
+    if problem:
+        _warn(problem)
+        return _temporary_cache()
+    return directory
 
 
 def _user_cache() -> Path:
@@ -38,3 +66,59 @@ def _temporary_cache() -> Path:
 
 
 _holders: list[tempfile.TemporaryDirectory[str]] = []
+
+
+# Who can write
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    """The directory and all that is in it."""
+    yield directory
+    for place, folders, files in os.walk(directory):
+        yield from (Path(place, name) for name in (*folders, *files))
+
+
+def _problem(path: Path) -> str:
+    """Who but the user could have put something into a file or directory; "" if nobody."""
+    if sys.platform == "win32":
+        return ""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:  # another process has removed it since
+        return ""
+    if found.st_uid != os.geteuid():
+        return f"{path} belongs to another user"
+    return _writable(path, found)
+
+
+def _loose(path: Path) -> str:
+    """Who but the user and the system could put another directory in the place of one in `path`."""
+    if sys.platform == "win32":
+        return ""
+    found = path.stat()
+    if found.st_uid not in (os.geteuid(), os.stat(path.anchor).st_uid):
+        return f"{path} belongs to another user"
+    return "" if found.st_mode & stat.S_ISVTX else _writable(path, found)
+
+
+def _writable(path: Path, found: os.stat_result) -> str:
+    others = stat.S_IWOTH if _alone(found.st_gid) else stat.S_IWOTH | stat.S_IWGRP
+    return f"other users can write to {path}" if found.st_mode & others else ""
+
+
+def _alone(group: int) -> bool:
+    """Whether a group is the user's own, as many systems have one for each user."""
+    try:
+        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return found.gr_name == user.pw_name and {*found.gr_mem} <= {user.pw_name}
+
+
+def _warn(problem: str) -> None:
+    warnings.warn(
+        f"{problem}, and derivatrix runs what is in its cache; it uses a temporary directory "
+        "instead. Remove it, or let DERIVATRIX_CACHE name a directory of your own",
+        RuntimeWarning,
+        stacklevel=4,
+    )

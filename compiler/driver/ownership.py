@@ -26,12 +26,16 @@ def own_files(directory: Path, names: Iterable[str]) -> set[str]:
 
     A file is known by its first lines. One that is empty, as a crash of the machine can leave it,
     is known where the package or its certificate lists it and another file is known by its lines.
+    A damaged certificate for programs is known by that for people, or, if it is no JSON, by the
+    package.
     """
     wanted = {*names}
     listed = {PACKAGE, *CERTIFICATE, *_listed(directory)}
     texts = {name: _read(directory / name) for name in wanted | listed}
     found = {name: text for name, text in texts.items() if text is not None}
     marked = {name for name, text in found.items() if _marked(name, text)}
+    if JSON in found and (TEXT in marked or (PACKAGE in marked and _parsed(found[JSON]) is None)):
+        marked.add(JSON)
     empty = {name for name, text in found.items() if name in listed and not text.strip(_BLANK)}
     return wanted & (marked | empty if marked else marked)
 
@@ -84,8 +88,13 @@ def _marked(name: str, text: str) -> bool:
 
 
 def _certificate(text: str) -> dict[str, object]:
-    try:
-        record = json.loads(text)
-    except ValueError:
-        return {}
+    record = _parsed(text)
     return record if isinstance(record, dict) else {}
+
+
+def _parsed(text: str) -> object:
+    """What a text of JSON says; None where it is damaged."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -22,6 +22,7 @@ from derivatrix.compiler.emit.description import (
 from derivatrix.compiler.emit.module import emit
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.ir.content import content
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.listing import listing
 from derivatrix.compiler.ir.nodes import Node
@@ -110,30 +111,36 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
         for kind in derivatives.kinds
     ]
     operator = _operator(derivatives) if target == "cpu" else None
-    formulas = _formulas(derivatives)
     return ModuleDescription(
         name=function.name,
         docstring=_docstring(function, target, operator.structured if operator else None),
         facts={
-            "INPUTS": tuple(_input(function, position) for position in range(len(function.inputs))),
-            "OUTPUT": {
-                "shape": tuple(index(size) for size in function.expression.shape),
-                "batched": bool(function.batch),
-            },
-            "WRT": function.wrt,
-            "REQUIREMENTS": function.requirements,
-            "FUNCTIONS": derivatives.kinds,
+            **interface(function),
             "OPERATOR": operator.function.name if operator else "",
             "PARTS": _ranks(operator.function.plan) if operator else (),
             "TARGET": target,
             "DECLARATION": function.declaration,
-            "FORMULAS": formulas,
+            "FORMULAS": _formulas(derivatives),
             "DIGEST": digest(function, target),
         },
         functions=functions,
         operator=operator,
         requirements=function.requirements,
     )
+
+
+def interface(function: Function) -> dict[str, object]:
+    """What a module says of its function's inputs and output."""
+    return {
+        "INPUTS": tuple(_input(function, position) for position in range(len(function.inputs))),
+        "OUTPUT": {
+            "shape": tuple(index(size) for size in function.expression.shape),
+            "batched": bool(function.batch),
+        },
+        "WRT": function.wrt,
+        "REQUIREMENTS": function.requirements,
+        "FUNCTIONS": function.kinds,
+    }
 
 
 def _ranks(plan: Plan) -> tuple[int, ...]:
@@ -224,7 +231,7 @@ def _docstring(function: Function, target: str, found: Structured | None) -> str
 KERNEL_CONVENTIONS = {
     "cpu": (
         "the kernels take C-contiguous arrays of one type, float64 or float32, and numbers for "
-        "rank 0; they fill the arrays given last, return nothing and check no shapes",
+        "rank 0; they fill the arrays given last, return nothing and refuse wrong shapes",
     ),
     "cuda": (
         "arrays of NumPy are copied to the device and results back; arrays on the device (CuPy, "
@@ -266,18 +273,17 @@ def _conventions(function: Function, target: str) -> list[str]:
 
 def digest(function: Function, target: str = "cpu") -> str:
     """What the module's text depends on: the declaration, the target and this compiler."""
-    parts = [
+    parts = (
         __version__,
         target,
         _toolchain(),
         function.name,
-        *(leaf.key for leaf in function.inputs),
-        function.expression.key,
-        *function.wrt,
-        "batch",
-        *function.batch,
-    ]
-    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+        function.inputs,
+        function.expression,
+        function.wrt,
+        function.batch,
+    )
+    return hashlib.blake2b(content(parts).encode(), digest_size=16).hexdigest()
 
 
 @cache

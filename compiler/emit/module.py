@@ -6,8 +6,9 @@ no date, no path, no hash order.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -17,13 +18,13 @@ from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_
 from derivatrix.compiler.emit.cpu.threads import blocks_text, rows_texts, shared_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.public_functions import (
+    calls_blas,
     expected_text,
     function_text,
     literal,
     operator_text,
     parted,
     quoted,
-    ready,
     sharing,
 )
 from derivatrix.compiler.emit.sources import Sources
@@ -48,7 +49,7 @@ BOUNDARY = (
     "_remember",
 )
 """What public functions refer to, apart from their kernels."""
-OPERATOR = ("_Operator", "_tri", "_packed")
+OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
 """What functions that return operators refer to besides."""
 NEWTON = (
     "lu.lu_factor",
@@ -77,7 +78,6 @@ def emit(module: ModuleDescription) -> str:
     functions = [function_text(function, module, tuples) for function in module.functions]
     operator = operator_text(module.operator, module, tuples) if module.operator else None
     expected = [(f"_{f.name.upper()}", expected_text(f, module)) for f in module.everything]
-    check_names(module, tuples, (*BOUNDARY, *OPERATOR))
     usual = [function.plan for function in module.everything]
     columns = [plan.parts.columns.kernel for plan in usual if plan.parts and plan.parts.columns]
     blocks = list(filter(None, map(blocks_text, usual)))
@@ -100,6 +100,8 @@ def emit(module: ModuleDescription) -> str:
         sources.add("cpu.parts._by_sums")
         sources.add("cpu.parts.add_onto")
         _add_work_arrays(sources)
+    if any(map(calls_blas, usual)):
+        sources.add("cpu.pool._CREW")
     if shared:
         sources.add("cpu.crew.part_of")
         sources.add("cpu.crew.share")
@@ -113,7 +115,7 @@ def emit(module: ModuleDescription) -> str:
             sources.add(f"common.linear_map.{name}")
     if tuples:
         sources.require("collections", "namedtuple")
-    return (
+    written = (
         environment()
         .get_template("module.py.jinja")
         .render(
@@ -136,6 +138,8 @@ def emit(module: ModuleDescription) -> str:
             module=module.name,
         )
     )
+    check_names(module, written, sources.texts)
+    return written
 
 
 def _caller(plan: Plan, columns: bool) -> str:
@@ -174,10 +178,7 @@ def _sources(plans: Sequence[Plan], lines: Iterable[str]) -> Sources:
     sources.add("cpu.base.require_shapes")
     for plan in plans:
         for kernel in plan.kernels:
-            if isinstance(kernel, str):
-                sources.add(f"cpu.{kernel}")
-            else:
-                sources.add_function(kernel)
+            sources.add_kernel(kernel)
         for step in plan.steps:
             if isinstance(step, Gemm):
                 sources.add(f"cpu.blas.{step.routine}")
@@ -215,30 +216,43 @@ def environment() -> jinja2.Environment:
 
 
 def check_names(
-    module: ModuleDescription, tuples: Mapping[str, tuple[str, ...]], needed: Iterable[str]
+    module: ModuleDescription, text: str, helpers: Iterable[str], taken: Iterable[str] = ()
 ) -> None:
-    """An argument may not hide what its function's body refers to (`needed`, and names of the
-    module's own), and has to be a field's name where a named tuple is returned."""
-    for fields in tuples.values():
-        for name in fields:
-            if name.startswith("_"):
-                raise DeclarationError(
-                    f"{module.name}: an input with derivatives cannot be called {name}; "
-                    "names of results do not start with an underscore"
-                )
-    expected = [f"_{function.name.upper()}" for function in module.everything]
-    kernels = {function.plan.name for function in module.everything}
-    hidden = {*needed, *kernels, *tuples, *expected, "_named"}
-    plans = [plan for f in module.everything for plan in (f.plan, *f.plan.inner)]
-    hidden |= {name for p in plans for name in (ready(p), sharing(p), f"{sharing(p)}_ready")}
-    hidden |= {"_CREW"}
-    for function in module.everything:
-        for argument in function.plan.arguments:
-            if argument.name in hidden:
-                raise DeclarationError(
-                    f"{module.name}: an input cannot be called {argument.name}; "
-                    "the generated module needs this name"
-                )
+    """Raise DeclarationError where a name of the declaration hides what a function of the text
+    calls so. Helpers, which are not looked at, are read by kernels, and by public functions only
+    where they start with an underscore, as no name of a declaration does. taken: what kernels take
+    under the module's own name for it."""
+    public = {function.name for function in module.everything}
+    body = [each for each in ast.parse(text).body if getattr(each, "name", "") not in helpers]
+    imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
+    made = {name for each in body if each not in imports for name in _bound(each)}
+    made -= {*module.facts, *public, *taken, *helpers}
+    read = {*made, *helpers, *(name for each in imports for name in _bound(each))}
+    for function in body:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        parameters = {each.arg for each in function.args.args}
+        names = [each for each in ast.walk(function) if isinstance(each, ast.Name)]
+        assigned = {each.id for each in names if isinstance(each.ctx, ast.Store)}
+        if function.name in public:
+            hidden = (parameters | assigned) & made
+        else:
+            hidden = (parameters | assigned) & read | parameters & assigned
+        for name in sorted(hidden):
+            raise DeclarationError(
+                f"{module.name}: no input or size can be called {name}; the generated module needs "
+                "this name"
+            )
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement at the top level of a module gives something."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name for alias in statement.names)
+    elif isinstance(statement, ast.Assign):
+        yield from (each.id for each in statement.targets if isinstance(each, ast.Name))
 
 
 def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[str, str]]]:
@@ -253,7 +267,8 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
         for plan, summary in _summaries(function):
             order = f"One order of multiplication for `{function.name}`."
             texts = [kernel_text(each, module.name, order, plan) for each in plan.variants]
-            texts.append(kernel_text(plan, module.name, summary))
+            required = module.requirements if plan is function.plan else ()
+            texts.append(kernel_text(plan, module.name, summary, requirements=required))
             work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
             if plan.rows is not None:
                 texts += rows_texts(plan, module.name)

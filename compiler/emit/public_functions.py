@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 import sympy
 
@@ -14,11 +15,13 @@ from derivatrix.compiler.emit.description import (
     OperatorDescription,
     Result,
 )
+from derivatrix.compiler.emit.sources import Sources
 from derivatrix.compiler.ir.dimensions import LENGTH
-from derivatrix.compiler.ir.python_text import index, tuple_text
+from derivatrix.compiler.ir.operation import Kernel
+from derivatrix.compiler.ir.python_text import condition_text, index, tuple_text
 from derivatrix.compiler.plan.names import Names
 from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.steps import Columns, Plan, Size, Sums
+from derivatrix.compiler.plan.steps import Columns, Gemm, Newton, Plan, Size, Sums
 from derivatrix.compiler.structured.text import operator_lines
 from derivatrix.templates.support.common.limits import _LARGE, _SHARED
 
@@ -82,7 +85,8 @@ class QuickText:
     """A call with nothing before the kernel but what it takes to have arrays for the results.
 
     sizes: lines that read them from the arguments; few: the condition under which there is so
-    little to do that it pays, "" for always. before: true if the kernel is to be called, "" for
+    little to do that it pays, "" for always; plain: that the arrays of `out` are NumPy's own.
+    before: true if the kernel is to be called, "" for
     always. ready: the name of the kernel that refuses what it is not compiled for; passed: what it
     is called with. kernels: the names of those for which there is such a one, and its name.
     unpacked: the arrays of `out`, to be assigned to.
@@ -90,6 +94,7 @@ class QuickText:
 
     sizes: tuple[str, ...]
     few: str
+    plain: str
     before: str
     ready: str
     kernels: tuple[tuple[str, str], ...]
@@ -159,6 +164,7 @@ def function_text(
         last = columns.kernel if columns else plan
         kernels.append((f"{last.name}_shared", f"{sharing(last)}_ready"))
     little = _little(plan.sums, sizes) if plan.sums else few
+    conditions = [*required, *_small(plan, sizes), *([little] if little else [])]
     return FunctionText(
         name=function.name,
         summary=function.summary,
@@ -166,8 +172,14 @@ def function_text(
         signature=", ".join([*parameters, "*", f"{out}=None"]),
         out=out,
         quick=QuickText(
-            sizes=sizes.needed([*shapes, little, *required]),
-            few=" and ".join([*required, *_small(plan, sizes), *([little] if little else [])]),
+            sizes=sizes.needed([*shapes, *conditions]),
+            few=" and ".join(
+                [
+                    *_plain(argument.name for argument in plan.arguments if argument.shape),
+                    *conditions,
+                ]
+            ),
+            plain="".join(_plain(locals_)),
             before=before,
             ready=ready(plan),
             kernels=tuple(kernels),
@@ -198,6 +210,12 @@ def function_text(
     )
 
 
+def _plain(names: Iterable[str]) -> Iterator[str]:
+    """That arrays are of no class of their own: Numba takes a masked array for its numbers."""
+    if types := [f"type({name})" for name in names]:
+        yield f"{' is '.join(types)} is _ndarray"
+
+
 def ready(plan: Plan) -> str:
     """The name of the kernel that refuses what it is not compiled for."""
     return f"_{plan.name}_ready"
@@ -209,10 +227,31 @@ def sharing(plan: Plan) -> str:
 
 
 def _small(plan: Plan, sizes: _Sizes) -> Iterator[str]:
-    """That all outputs have few entries, where there are several whose sizes are not known."""
+    """That all outputs have few entries, where there are several whose sizes are not known; where
+    BLAS is called, all arguments and outputs together."""
     counts = [product(buffer.shape) for _, buffer in plan.outputs]
-    if sum(not count.is_number for count in counts) > 1:
+    blas = calls_blas(plan)
+    if blas:
+        counts += [product(argument.shape) for argument in plan.arguments]
+    if sum(not count.is_number for count in counts) > (0 if blas else 1):
         yield f"{sizes.text(sympy.Add(*counts))} <= {_LARGE}"
+
+
+def calls_blas(plan: Plan) -> bool:
+    """Whether a kernel calls BLAS or LAPACK."""
+    plans = (plan, *plan.inner)
+    steps = [step for each in plans for step in each.steps]
+    return any(isinstance(step, Gemm | Newton) for step in steps) or any(
+        _registers(kernel) for each in plans for kernel in each.kernels
+    )
+
+
+@cache
+def _registers(kernel: Kernel) -> bool:
+    """Whether a helper kernel needs a routine of BLAS or LAPACK."""
+    sources = Sources()
+    sources.add_kernel(kernel)
+    return "register" in sources.texts
 
 
 def parted(plan: Plan) -> str:
@@ -231,7 +270,7 @@ def _shared(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, str]:
         few = f"{gain} < {plan.rows.enough}"
         if plan.rows.phases:
             return few, f"{parted(plan)}({gain}, {passed})"
-        return few, f"{plan.rows.plans[0].name}({passed})"
+        return few, _alone(plan, plan.rows.plans[0], passed)
     if plan.sums is None:
         return "", ""
     sums = plan.sums
@@ -263,7 +302,7 @@ def _by_columns(plan: Plan, sizes: _Sizes, passed: str) -> str:
         given = f"1 + {samples} // {FEW}, {samples}, {passed}"
     else:
         return ""
-    return f"{unsuited} or {name}_ready(_CREW.words, {name}.addresses, {given})"
+    return f"{unsuited} or {name}_ready(_CREW.alone, {name}.addresses, {given})"
 
 
 def _unsuited(columns: Columns, sizes: _Sizes) -> str:
@@ -273,10 +312,17 @@ def _unsuited(columns: Columns, sizes: _Sizes) -> str:
     return f"{samples} < {columns.least} or {entries} > {most}"
 
 
+def _alone(plan: Plan, kernel: Plan, passed: str) -> str:
+    """The call of a kernel of a plan that is for one thread: counted where it calls BLAS."""
+    if calls_blas(plan):
+        return f"_CREW.run({kernel.name}, {passed})"
+    return f"{kernel.name}({passed})"
+
+
 def _call(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, ...]:
     """The call of the kernel, or of what has threads share it where that gains."""
     few, among = _shared(plan, sizes, passed)
-    alone = f"{plan.name}({passed})"
+    alone = _alone(plan, plan, passed)
     if not few:
         return (alone,)
     choice = (f"if {few}:", f"    {alone}", "else:", f"    {among}")
@@ -392,7 +438,7 @@ class _Sizes:
 
     def condition(self, text: str) -> str:
         """A condition on sizes, in the local names."""
-        return re.sub(r"[^\W\d]\w*", lambda match: self.local[match[0]], text)
+        return condition_text(text, self.local)
 
 
 def _real(plan: Plan) -> str:

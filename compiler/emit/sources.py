@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.templates import support
 
@@ -31,17 +33,30 @@ class Sources:
         file, _, name = path.rpartition(".")
         self._add(f"{SUPPORT}.{file}", name)
 
+    def add_kernel(self, kernel: Kernel) -> None:
+        """Add a helper kernel for the CPU, or a user's function."""
+        if isinstance(kernel, str):
+            self.add(f"cpu.{kernel}")
+        else:
+            self.add_function(kernel)
+
     def add_function(self, function: Callable) -> None:
         """Add a user's function, or what Numba made of one."""
-        plain = getattr(function, "py_func", function)
-        module = inspect.getmodule(plain)
+        plain: Any = getattr(function, "py_func", function)
+        name, module = plain.__name__, inspect.getmodule(plain)
         if module is None:
-            raise UnsupportedError(f"the source of the kernel {plain.__name__} cannot be found")
-        self._add(module.__name__, plain.__name__)
+            raise UnsupportedError(f"the source of the kernel {name} cannot be found")
+        found = getattr(module, name, None)
+        if plain is not getattr(found, "py_func", found):
+            raise UnsupportedError(
+                f"the kernel {plain.__qualname__} is not what {module.__name__} has by the name "
+                f"{name}; a kernel is defined at the top level of its file"
+            )
+        self._add(module.__name__, name)
 
     def _add(self, module: str, name: str) -> None:
         """Add what `name` is in a module, if it is defined there or imported."""
-        contents = _contents(module)
+        contents = _contents(_source(module))
         if name in contents.imports:
             origin, original = contents.imports[name]
             if origin.startswith("derivatrix."):
@@ -101,7 +116,10 @@ def is_defined(path: str) -> bool:
     """Whether the support has a function, "target.file.function"."""
     file, _, name = path.rpartition(".")
     module = f"{SUPPORT}.{file}"
-    return importlib.util.find_spec(module) is not None and name in _contents(module).definitions
+    return (
+        importlib.util.find_spec(module) is not None
+        and name in _contents(_source(module)).definitions
+    )
 
 
 @dataclass(frozen=True)
@@ -122,8 +140,7 @@ def _source(module: str) -> str:
 
 
 @cache
-def _contents(module: str) -> _Contents:
-    source = _source(module)
+def _contents(source: str) -> _Contents:
     lines = source.splitlines()
     definitions: dict[str, tuple[str, tuple[str, ...]]] = {}
     imports: dict[str, tuple[str, str]] = {}

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
 import sympy
+from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.pycode import PythonCodePrinter
 
 from derivatrix.compiler.ir.python_text import index
@@ -106,7 +107,13 @@ def _stop(symbol: sympy.Symbol, condition: sympy.Basic) -> sympy.Expr | None:
 
 
 class _Coefficients(PythonCodePrinter):
-    """Arithmetic of sizes in floating point: Numba computes integer ** -2 as an integer, 0."""
+    """Arithmetic of sizes in floating point: Numba computes integer ** -2 as an integer, 0, and
+    raises ZeroDivisionError for 0.0 ** -2."""
+
+    def _print_Pow(self, power: sympy.Pow, rational: bool = False) -> str:
+        if power.exp.is_Integer and power.exp < -1:
+            return f"(1/{self.parenthesize(power.base**-power.exp, PRECEDENCE['Mul'])})"
+        return str(super()._print_Pow(power, rational))
 
     def _print_Symbol(self, symbol: sympy.Symbol) -> str:
         return f"float({symbol.name})"

@@ -397,7 +397,7 @@ def call(node: Apply, arguments: list[Tree], rank: int) -> Tree:
     symmetric = "symmetric" in facts(node)
     return Call(
         rank,
-        node.operation.name,
+        node.operation.key,
         tuple(arguments),
         node.parameters,
         node.output,

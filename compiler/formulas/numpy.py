@@ -39,6 +39,7 @@ from derivatrix.compiler.formulas.tree import (
     Positive,
     Power,
     Raise,
+    Range,
     Relation,
     Rows,
     Scale,
@@ -97,8 +98,9 @@ class NumPy:
     def size(self, size: Dimension) -> str:
         """A dimension as an integer expression."""
         over, under = sympy.together(size).as_numer_denom()
-        text = re.sub(r"[^\W\d]\w*", lambda name: self.sizes.get(name[0], name[0]), str(over))
-        text = re.sub(r"Min\(([^()]*)\)", r"np.min([\1])", text)
+        text = re.sub(r"Min\(([^()]*)\)", r"np.min([\1])", str(over))
+        text = re.sub(r"Wrapped\(([^(),]*), ([^()]*)\)", r"(\1 % np.max([\2, 1]))", text)
+        text = re.sub(r"[^\W\d]\w*", lambda name: self.sizes.get(name[0], name[0]), text)
         return text if under == 1 else f"({text}) // {under}"
 
     def shape(self, shape: Shape) -> str:
@@ -268,15 +270,17 @@ class NumPy:
         return f"np.einsum({', '.join(parts)})", ATOM
 
     def show_part(self, tree: Part) -> Text:
-        places = ", ".join(self._range(part) for part in tree.ranges)
-        return f"{self.text(tree.body, ATOM)}[{places}]", ATOM
+        text = f"{self.text(tree.body, ATOM)}[{', '.join(map(self._range, tree.ranges))}]"
+        kept = [part for part in tree.ranges if part is None or isinstance(part, tuple)]
+        turns = ["::-1" if part and _turned(part) else ":" for part in kept]
+        return (f"{text}[{', '.join(turns)}]" if "::-1" in turns else text), ATOM
 
     def _range(self, part: object) -> str:
         if part is None:
             return ":"
         if not isinstance(part, tuple):
             return self.size(part)
-        start, count, step, size = part
+        start, count, step, size = _turned(part) or part
         stop = sympy.expand(start + step * count)
         first = "" if start == (0 if step > 0 else size - 1) else self.size(start)
         to_end = stop == size if step > 0 else stop.is_negative
@@ -461,6 +465,16 @@ class AxisSum(Tree):
     @property
     def rank(self) -> int:
         return 1
+
+
+def _turned(part: Range) -> Range | None:
+    """What a range downwards takes, upwards, where it may end at 0: at most there is no text for
+    where it stops, since -1 is the last entry."""
+    start, count, step, size = part
+    stop = sympy.expand(start + step * count)
+    if step > 0 or stop.is_negative or stop.is_nonnegative:
+        return None
+    return sympy.expand(stop - step), count, -step, size
 
 
 def _prepared(factors: list[Tree]) -> list[Tree]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 
 from derivatrix.compiler.formulas.tree import Tree
@@ -34,28 +34,30 @@ def _trees(value: object) -> Iterator[Tree]:
             yield from _trees(item)
 
 
+def mapped(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
+    """A tree of the same kind with every child changed; the tree itself where none is."""
+
+    def new(value: object) -> object:
+        if isinstance(value, Tree):
+            return change(value)
+        return tuple(map(new, value)) if isinstance(value, tuple) else value
+
+    values = {name: getattr(tree, name) for name in _names(tree)}
+    changed = {name: new(value) for name, value in values.items()}
+    same = all(changed[name] is value or changed[name] == value for name, value in values.items())
+    return tree if same else replace(tree, **changed)
+
+
 def replaced(tree: Tree, table: Mapping[Tree, Tree]) -> Tree:
     """A tree with every part that is a key of `table` replaced by its value."""
     known: dict[Tree, Tree] = dict(table)
 
-    def new(value: object) -> object:
-        if isinstance(value, Tree):
-            if value not in known:
-                known[value] = rebuilt(value)
-            return known[value]
-        return tuple(map(new, value)) if isinstance(value, tuple) else value
+    def new(own: Tree) -> Tree:
+        if own not in known:
+            known[own] = mapped(own, new)
+        return known[own]
 
-    def rebuilt(own: Tree) -> Tree:
-        values = {name: getattr(own, name) for name in _names(own)}
-        changed = {name: new(value) for name, value in values.items()}
-        same = all(
-            changed[name] is value or changed[name] == value for name, value in values.items()
-        )
-        return own if same else replace(own, **changed)
-
-    result = new(tree)
-    assert isinstance(result, Tree)
-    return result
+    return new(tree)
 
 
 def occurrences(trees: Iterator[Tree] | list[Tree]) -> Counter[Tree]:

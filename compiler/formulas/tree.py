@@ -490,9 +490,9 @@ class Choice(Ranked):
 
 @kind
 class Call(Ranked):
-    """An operation of the registry; `name` is the operation's."""
+    """An operation of the registry; `key` is the operation's."""
 
-    name: str
+    key: str
     arguments: tuple[Tree, ...]
     parameters: tuple
     output: int

@@ -172,6 +172,7 @@ class Unicode:
         """A polynomial in dimensions."""
         text = re.sub(r"floor\(([^()]*)\)", r"⌊\1⌋", str(size))
         text = re.sub(r"Mod\(([^(),]*), ([^(),]*)\)", r"\1 mod \2", text)
+        text = re.sub(r"Wrapped\(([^(),]*), ([^()]*)\)", r"(\1 mod \2)", text)
         return text.replace("**", "^").replace("*", " ").replace("-", self.minus)
 
     def unit(self, position: Dimension) -> str:
@@ -422,7 +423,9 @@ class Unicode:
         if exponent == Number(sympy.S.Half):
             return self.root(tree.body)
         base = self.text(tree.body, ATOM)
-        power = self.text(exponent).removeprefix("(").removesuffix(")")
+        power = self.text(exponent)
+        if isinstance(exponent, Number):
+            power = power.removeprefix("(").removesuffix(")")
         if tree.rank:
             return self.entrywise_power(base, power), POWER
         return self.superscript(base, power), POWER

@@ -10,6 +10,7 @@ from derivatrix.compiler.ir import arrays, dimensions
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.dimensions import Shape, dims, shape_text
+from derivatrix.compiler.ir.identifiers import require_identifier
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
 SQUARE_STRUCTURES = (
@@ -30,8 +31,7 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
     domain: "positive", "nonneg", "simplex" (positive numbers that sum to one along the last
     axis), "invertible". Raises DeclarationError.
     """
-    if not isinstance(name, str) or not name.isidentifier():
-        raise DeclarationError(f"an input's name is a Python identifier, not {name!r}")
+    require_identifier(name, "an input")
     if shape and isinstance(shape[-1], str) and shape[-1] in ir.STRUCTURES:
         structure, shape = shape[-1], shape[:-1]
     if structure not in ir.STRUCTURES:
@@ -40,7 +40,9 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
         )
     axes = sizes(shape, f"{name}: shape")
     if sympy.S.Zero in axes:
-        raise DeclarationError(f"{name}: shape {shape_text(axes)} is empty; sizes are at least 1")
+        raise DeclarationError(
+            f"{name}: shape {shape_text(axes)} is empty; literal sizes are at least 1"
+        )
     if structure in SQUARE_STRUCTURES and (len(axes) < 2 or axes[-1] != axes[-2]):
         raise ShapeError(f"{name}: {structure} needs a square matrix, not {shape_text(axes)}")
     if structure == "simplex" and not axes:

@@ -22,6 +22,7 @@ from derivatrix.compiler.ir.arrays import Array, divide
 from derivatrix.compiler.ir.dimensions import LENGTH, Shape, evaluate, readings, shape_text
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
+from derivatrix.compiler.ir.numpy_text import numpy_text
 from derivatrix.compiler.ir.operation import Equation, Operation, Parameters, Point
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
@@ -133,7 +134,7 @@ class _Root:
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
         """SciPy's root finder, for each index of the leading axes."""
-        residual = render(self.declared, "numpy", sizes=size_texts(self.given))
+        residual = numpy_text(self.declared, size_texts(self.given))
         names = ", ".join(leaf.name for leaf in self.given)
         letters = iter("abcdefghijklmnopqrstuvwxyz")
         axes = ["(" + ",".join(next(letters) for _ in leaf.shape) + ")" for leaf in self.given]
@@ -146,6 +147,6 @@ class _Root:
         )
 
     def text(self, style: str) -> str:
-        shown = render(self.declared, style).replace("{", "{{").replace("}", "}}")
+        shown = render(simplify([self.declared])[0], style).replace("{", "{{").replace("}", "}}")
         name = r"\operatorname{{root}}" if style == "latex" else "root"
         return f"{name}({shown})"

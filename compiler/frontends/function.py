@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
 import reprlib
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -17,17 +14,35 @@ from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH, Shape, shape_text
+from derivatrix.compiler.ir.identifiers import require_name, require_variable
 from derivatrix.compiler.ir.nodes import Apply, Einsum, Leaf, Map, Node, Select, full, topological
 from derivatrix.compiler.ir.nodes import leaves as leaves_below
+from derivatrix.compiler.ir.requirements import requirements
 from derivatrix.compiler.ir.scalar_values import require_kernel
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
 
-RESERVED = ("out", "cotangent", "tangent", "np", "scipy", "numba", "math", "batch")
+RESERVED = ("out", "cotangent", "tangent", "numba", "math", "batch")
 
 
 class Function(Declaration):
-    """A declared function, with its derivatives and their formulas."""
+    """A declared function, with its derivatives and their formulas.
+
+    derived: for a derivative, the function that was declared, and the inputs by which it was
+    differentiated.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[Leaf, ...],
+        expression: Node,
+        wrt: tuple[str, ...],
+        batch: tuple[str, ...],
+        derived: tuple[Function, tuple[str, ...]] | None = None,
+    ) -> None:
+        super().__init__(name, inputs, expression, wrt, batch)
+        self._derived = derived
 
     @cached_property
     def derivatives(self) -> Derivatives:
@@ -61,29 +76,22 @@ class Function(Declaration):
             raise DeclarationError(f"{self.name}: derivative by what? Name one or more inputs")
         names = [part for each in wrt for part in _names(self.name, "derivative", [each], self.wrt)]
         node = self.derivatives.repeated(names)
-        title = "_".join([self.name, *names])
-        return Function(title, self.inputs, node, self.wrt, self.batch)
+        title = require_name("_".join([self.name, *names]), "a derivative")
+        return Function(title, self.inputs, node, self.wrt, self.batch, (self, tuple(names)))
 
     @property
+    def origin(self) -> tuple[Function | None, str]:
+        """For a derivative, the function that it is the derivative of and by which input."""
+        if self._derived is None:
+            return None, ""
+        first, (*names, last) = self._derived
+        return (first.derivative(*names) if names else first), last
+
+    @cached_property
     def requirements(self) -> tuple[str, ...]:
         """Conditions on the dimensions that slices, indices, divisors and operations ask for, as
-        Python texts: "n >= 2", "n >= k"."""
-        bounds: dict[sympy.Expr, None] = {}
-        for node in topological([self.expression]):
-            if isinstance(node, Select):
-                first, count = node.start, node.shape[0]
-                last = first + node.step * (count - 1)
-                low, high = (first, last) if node.step > 0 else (last, first)
-                for bound in (low, node.shape[1] - 1 - high, count):
-                    bounds[sympy.expand(bound)] = None
-            if isinstance(node, Einsum):
-                divisor = sympy.factor(sympy.fraction(node.coefficient)[1])
-                parts = [part.as_base_exp()[0] for part in sympy.Mul.make_args(divisor)]
-                bounds.update((part - 1, None) for part in parts if part.is_polynomial())
-            if isinstance(node, Apply):
-                cores = [argument.shape[len(labels) :] for argument, labels in node.arguments]
-                bounds.update((bound, None) for bound in node.operation.requires(cores))
-        return _conditions([bound for bound in bounds if not bound.is_nonnegative])
+        Python texts: "n >= 2", "n >= k", "n % 2 == 0"."""
+        return requirements(self.expression)
 
     @property
     def declaration(self) -> str:
@@ -101,24 +109,6 @@ class Function(Declaration):
                     if need and isinstance(argument, Leaf) and argument.structure == "general":
                         found.setdefault(argument.name, need)
         return found
-
-
-def _conditions(bounds: Sequence[sympy.Expr]) -> tuple[str, ...]:
-    """Polynomials that must not be negative, as conditions; of several least sizes the largest."""
-    least: dict[str, int] = {}
-    others = []
-    for bound in bounds:
-        symbols = list(bound.free_symbols)
-        rest = sympy.expand(symbols[0] - bound) if len(symbols) == 1 else None
-        if rest is not None and rest.is_Integer:
-            name = symbols[0].name
-            least[name] = max(int(rest), least.get(name, 1))
-        else:
-            terms = sympy.Add.make_args(bound)
-            added = [term for term in terms if not term.could_extract_minus_sign()]
-            taken = [-term for term in terms if term.could_extract_minus_sign()]
-            others.append(f"{sympy.Add(*added)} >= {sympy.Add(*taken)}")
-    return (*(f"{name} >= {size}" for name, size in sorted(least.items()) if size > 1), *others)
 
 
 def function(
@@ -142,6 +132,8 @@ def function(
         given = asarray(expr).node
         leaves = tuple(_input(name, value, given) for value in _sequence(name, "inputs", inputs))
         _check_inputs(name, leaves)
+        for size in sorted(_used(leaves, given), key=str):
+            require_variable(str(size), "a size")
         expression = _resolve(name, given, leaves)
         _check_scalar_functions(expression)
     except DerivatrixError as error:
@@ -156,7 +148,12 @@ def function(
     stacked = _names(name, "batch", batch, names)
     _check_dimensions(name, leaves, expression, bool(stacked))
     ordered = tuple(chosen)
-    return Function(name, leaves, expression, ordered, tuple(n for n in names if n in stacked))
+    made = Function(name, leaves, expression, ordered, tuple(n for n in names if n in stacked))
+    try:
+        _ = made.requirements
+    except DeclarationError as error:
+        raise DeclarationError(f"{name}: {error}") from error
+    return made
 
 
 def derive(function: Function) -> Derivatives:
@@ -175,19 +172,6 @@ def require_function(value: object, place: str) -> Function:
             "function; declare one with `derivatrix.function(name, inputs, expression)`"
         )
     return value
-
-
-def require_name(name: object, what: str) -> None:
-    """Raise DeclarationError unless `name` is usable as a Python name of its own."""
-    if not isinstance(name, str) or not name.isidentifier():
-        raise DeclarationError(f"the name of {what} must be a Python identifier, not {name!r}")
-    plain = unicodedata.normalize("NFKC", name)
-    if plain != name:
-        raise DeclarationError(f"Python reads {name!r} as {plain!r}; write the name of {what} so")
-    if keyword.iskeyword(name) or (keyword.issoftkeyword(name) and name != "_"):
-        raise DeclarationError(f"{name!r} is a Python keyword; choose another name for {what}")
-    if hasattr(builtins, name):
-        raise DeclarationError(f"{name!r} shadows a Python builtin; choose another name for {what}")
 
 
 def _sequence(name: str, what: str, values: Any) -> list[Any]:
@@ -226,7 +210,7 @@ def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
     seen: set[str] = set()
     symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
     for leaf in leaves:
-        require_name(leaf.name, "an input")
+        require_variable(leaf.name, "an input")
         if leaf.name in RESERVED or leaf.name.startswith(("tangent_", "out_")):
             raise DeclarationError(f"{name}: the input name {leaf.name!r} is taken; choose another")
         if leaf.name in seen:
@@ -305,7 +289,18 @@ def _names(name: str, what: str, values: Sequence[Any], names: Sequence[str]) ->
 def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stacked: bool) -> None:
     """Every dimension must be readable off an input's shape."""
     readable = set(dimensions.readings([leaf.shape for leaf in leaves]))
-    used: set[sympy.Basic] = set()
+    used = _used((), expression)
+    for symbol in sorted(used - readable, key=str):
+        raise DeclarationError(
+            f"{name}: the dimension {symbol} cannot be read off the shape of any input"
+        )
+    if stacked and BATCH in used:
+        raise DeclarationError(f"{name}: with batch=, no dimension may be called 'batch'")
+
+
+def _used(leaves: Sequence[Leaf], expression: Node) -> set[sympy.Basic]:
+    """The sizes in the shapes of inputs, and wherever an expression has some."""
+    used = {symbol for leaf in leaves for symbol in _symbols(leaf.shape)}
     for node in topological([expression]):
         used |= _symbols(node.shape)
         if isinstance(node, Einsum):
@@ -314,12 +309,7 @@ def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stack
             used |= _symbols(node.stack)
         if isinstance(node, Select):
             used |= _symbols((node.start,))
-    for symbol in sorted(used - readable, key=str):
-        raise DeclarationError(
-            f"{name}: the dimension {symbol} cannot be read off the shape of any input"
-        )
-    if stacked and BATCH in used:
-        raise DeclarationError(f"{name}: with batch=, no dimension may be called 'batch'")
+    return used
 
 
 def _symbols(expressions: Shape) -> set[sympy.Basic]:

@@ -11,9 +11,9 @@ from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.frontends.equation import root_operation
 from derivatrix.compiler.ir.arrays import Array, apply, asarray, subtract
 from derivatrix.compiler.ir.dimensions import shape_text
+from derivatrix.compiler.ir.identifiers import require_variable
 from derivatrix.compiler.ir.nodes import Leaf, Node, full, leaves
 from derivatrix.compiler.ir.substitute import substitute
-from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
 
@@ -64,8 +64,8 @@ def argmin(objective: Any, unknown: Array, start: Any, on_failure: str = "error"
             f"argmin: the objective is a scalar, not of shape {shape_text(scalar.node.shape)}"
         )
     tangent = Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent")
-    slope = simplify(differential([scalar.node], {leaf: tangent}))[0]
-    gradient = simplify(transpose(slope, [tangent], full(1)))[0]
+    (slope,) = differential([scalar.node], {leaf: tangent})
+    (gradient,) = transpose(slope, [tangent], full(1))
     return root(Array(gradient), unknown, start, on_failure)
 
 
@@ -79,6 +79,7 @@ def _unknown(name: str, expression: Array, unknown: Any) -> tuple[Array, Leaf]:
         raise DeclarationError(
             f'{name}: the unknown is a symbolic input such as dx.matrix("P", n, n), not {unknown!r}'
         )
+    require_variable(leaf.name, "an unknown")
     symbols: dict[Node, Node] = {
         other: leaf
         for other in leaves([expression.node])

@@ -12,7 +12,7 @@ from derivatrix.compiler.ir import arrays
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes, normalise_axis
-from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.dimensions import Shape, Wrapped
 from derivatrix.compiler.ir.messages import disagreement
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
@@ -223,14 +223,15 @@ def roll(array: Any, shift: int, axis: int | None = None) -> Array:
     operand = asarray(array)
     if axis is None and operand.ndim != 1:
         raise UnsupportedError("roll of an array that is no vector needs an axis")
-    axis = axis or 0
-    before: list[Any] = [slice(None)] * operand.ndim
-    after = list(before)
-    position = normalise_axis(axis, operand.ndim)
-    before[position], after[position] = slice(-shift, None), slice(None, -shift)
+    position = normalise_axis(axis or 0, operand.ndim)
+    size = operand.node.shape[position]
     if not shift:
         return operand
-    return concatenate([operand[tuple(before)], operand[tuple(after)]], axis)
+    places = Wrapped(sympy.Abs(shift), size)  # of both signs in terms of one, so that they cancel
+    start = size - places if shift > 0 else places
+    leading = (slice(None),) * position
+    moved = operand[(*leading, slice(start, None))], operand[(*leading, slice(None, start))]
+    return concatenate(moved, position)
 
 
 def diff(array: Any, n: int = 1, axis: int = -1) -> Array:

@@ -269,6 +269,7 @@ def asarray(value: object) -> Array:
 
 
 def _literal_array(value: Any) -> Array:
+    literals.require_plain(value)
     if isinstance(value, np.ndarray) and value.dtype == object:
         value = value.tolist()
     if _holds_symbols(value):

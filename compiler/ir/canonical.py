@@ -7,44 +7,89 @@ the result right and may leave two equal terms apart.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.nodes import Factor
+from derivatrix.compiler.ir.nodes import Factor, Node
 
 TRIALS = 64
 
+Key = list[tuple[str, tuple[int, ...]]]
+
 
 def canonical_labels(
-    factors: Sequence[Factor], symmetric: Sequence[bool], ndim: int, sizes: Shape
+    factors: Sequence[Factor], symmetric: Container[Node], ndim: int, sizes: Shape
 ) -> list[Factor]:
     """The factors sorted, their summed labels renumbered ndim, ndim + 1, ... canonically.
 
-    Labels below ndim are the output's and stay. The last two labels of a factor that is `symmetric`
-    are in ascending order.
+    Labels below ndim are the output's and stay. symmetric: the nodes that are; the last two labels
+    of these are in ascending order.
     """
-    labels = sorted({label for _, own in factors for label in own})
-    start: dict[int, Hashable] = {
-        label: (0, label, "") if label < ndim else (1, 0, str(sizes[label])) for label in labels
-    }
     search = _Search(factors, symmetric, ndim)
-    search.explore(_ranks(start))
+    labels = sorted({label for _, own in factors for label in own})
+    colours = search.refine(
+        _ranks(
+            {
+                label: (0, label, "") if label < ndim else (1, 0, str(sizes[label]))
+                for label in labels
+            }
+        )
+    )
+    if len(set(colours.values())) < len(colours):
+        parts = _parts(factors, ndim)
+        if len(parts) > 1:
+            return _joined([canonical_labels(part, symmetric, ndim, sizes) for part in parts], ndim)
+    search.explore(colours)
     assert search.best is not None
     return search.best
 
 
+def _parts(factors: Sequence[Factor], ndim: int) -> list[list[Factor]]:
+    """The factors in groups linked by summed labels, whose labels do not depend on each other:
+    alike groups, as in (xᵀ x)⁴, would tie in as many ways as they can be permuted."""
+    groups: list[tuple[set[int], list[Factor]]] = []
+    for factor in factors:
+        own = {label for label in factor[1] if label >= ndim}
+        linked = [group for group in groups if own & group[0]]
+        groups = [group for group in groups if not own & group[0]]
+        inner = own.union(*(labels for labels, _ in linked))
+        groups.append((inner, [*(other for _, part in linked for other in part), factor]))
+    return [part for _, part in groups]
+
+
+def _joined(parts: list[list[Factor]], ndim: int) -> list[Factor]:
+    """Groups of factors, each labelled on its own, as one product."""
+    result: list[Factor] = []
+    count = 0
+    for part in sorted(parts, key=_key):
+        own = {label for _, labels in part for label in labels if label >= ndim}
+        result += [
+            (node, tuple(label + count if label >= ndim else label for label in labels))
+            for node, labels in part
+        ]
+        count += len(own)
+    return sorted(result, key=_place)
+
+
+def _place(factor: Factor) -> tuple[str, tuple[int, ...]]:
+    return factor[0].key, factor[1]
+
+
+def _key(factors: Sequence[Factor]) -> Key:
+    return [_place(factor) for factor in factors]
+
+
 class _Search:
-    def __init__(self, factors: Sequence[Factor], symmetric: Sequence[bool], ndim: int) -> None:
+    def __init__(self, factors: Sequence[Factor], symmetric: Container[Node], ndim: int) -> None:
         self.factors = factors
-        self.symmetric = symmetric
+        self.symmetric = [node in symmetric for node, _ in factors]
         self.ndim = ndim
         self.best: list[Factor] | None = None
-        self.best_key: list[tuple[str, tuple[int, ...]]] | None = None
+        self.best_key: Key | None = None
         self.trials = 0
 
     def explore(self, colours: dict[int, int]) -> None:
-        """Refine, then try each member of the first class of equal labels as its first."""
-        colours = self._refine(colours)
+        """Try each member of the first class of equal labels as its first."""
         classes: dict[int, list[int]] = {}
         for label, colour in colours.items():
             classes.setdefault(colour, []).append(label)
@@ -55,11 +100,12 @@ class _Search:
         for label in tied:
             split = {key: 2 * colour + 1 for key, colour in colours.items()}
             split[label] -= 1
-            self.explore(split)
+            self.explore(self.refine(split))
             if self.trials >= TRIALS:
                 return
 
-    def _refine(self, colours: dict[int, int]) -> dict[int, int]:
+    def refine(self, colours: dict[int, int]) -> dict[int, int]:
+        """Split classes of labels by what surrounds their members, as long as that does."""
         count = len(set(colours.values()))
         while True:
             seen: dict[int, list] = {label: [] for label in colours}
@@ -71,7 +117,9 @@ class _Search:
                     places[-1] = places[-2]
                 for place, label in zip(places, labels, strict=True):
                     seen[label].append((node.key, tuple(around), place))
-            colours = _ranks({label: (colours[label], sorted(seen[label])) for label in colours})
+            colours = _ranks(
+                {label: (colours[label], tuple(sorted(seen[label]))) for label in colours}
+            )
             if len(set(colours.values())) == count:
                 return colours
             count = len(set(colours.values()))
@@ -86,19 +134,13 @@ class _Search:
             if symmetric:
                 new[-2:] = sorted(new[-2:])
             renamed.append((node, tuple(new)))
-        renamed.sort(key=lambda factor: (factor[0].key, factor[1]))
-        key = [(node.key, labels) for node, labels in renamed]
+        renamed.sort(key=_place)
+        key = _key(renamed)
         if self.best_key is None or key < self.best_key:
             self.best, self.best_key = renamed, key
 
 
-def _ranks(values: dict[int, Hashable] | dict[int, tuple]) -> dict[int, int]:
+def _ranks(values: Mapping[int, tuple]) -> dict[int, int]:
     """Each value's rank among the distinct ones."""
-    order = {value: rank for rank, value in enumerate(sorted(set(map(_frozen, values.values()))))}
-    return {label: order[_frozen(value)] for label, value in values.items()}
-
-
-def _frozen(value: object) -> tuple:
-    if isinstance(value, (list, tuple)):
-        return tuple(_frozen(part) if isinstance(part, (list, tuple)) else part for part in value)
-    return (value,)
+    order = {value: rank for rank, value in enumerate(sorted(set(values.values())))}
+    return {label: order[value] for label, value in values.items()}

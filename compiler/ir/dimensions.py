@@ -1,16 +1,34 @@
 """Dimensions: integers and integer polynomials in named sizes, as SymPy expressions."""
 
-import builtins
-import keyword
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import sympy
+from sympy.printing.latex import LatexPrinter
 
+from derivatrix.compiler.ir.identifiers import require_variable
 from derivatrix.runtime.errors import DeclarationError
 
 Dimension: TypeAlias = sympy.Expr
 Shape: TypeAlias = tuple[Dimension, ...]
+
+
+class Wrapped(sympy.Function):
+    """A number modulo a size; 0 where the size is 0."""
+
+    is_integer = True
+    is_nonnegative = True
+
+    @classmethod
+    def eval(cls, number: sympy.Expr, size: sympy.Expr) -> sympy.Expr | None:
+        if number.is_Integer and size.is_Integer:
+            return number % size if size else size
+        return None
+
+    def _latex(self, printer: LatexPrinter) -> str:
+        number, size = map(printer.doprint, self.args)
+        return rf"({number} \bmod {size})"
 
 
 def symbol(name: str) -> sympy.Symbol:
@@ -29,25 +47,14 @@ def dims(names: str) -> tuple[sympy.Symbol, ...] | sympy.Symbol:
         raise DeclarationError(
             f'dims({names!r}): expected a text of at least one name, as in dims("n m")'
         )
-    symbols = tuple(_named(part, "dims()") for part in parts)
+    symbols = tuple(symbol(require_variable(part, "a size")) for part in parts)
     return symbols if len(symbols) > 1 else symbols[0]
-
-
-def _named(name: str, context: str) -> sympy.Symbol:
-    """The size called `name`, a name that generated modules can have."""
-    if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name):
-        raise DeclarationError(
-            f"{context}: {name!r} is no identifier, or a keyword or builtin of Python"
-        )
-    if name in ("np", "scipy"):
-        raise DeclarationError(f"{context}: the name {name!r} is taken; choose another")
-    return symbol(name)
 
 
 def dimension(value: object, context: str = "dimension") -> Dimension:
     """`value` (an int, a symbol, or arithmetic of them) as a canonical dimension."""
     if isinstance(value, str):
-        value = _named(value, context)
+        value = symbol(require_variable(value, f"a size ({context})"))
     if isinstance(value, bool) or hasattr(type(value), "_sympy_"):  # that is how arrays mix
         raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
     try:
@@ -58,9 +65,10 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
         ) from error
     if not isinstance(expression, sympy.Expr):
         raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
-    renames = {s: symbol(s.name) for s in expression.free_symbols if s != symbol(s.name)}
+    others = [s for s in expression.free_symbols if s != symbol(s.name)]
+    renames = {s: symbol(require_variable(s.name, f"a size ({context})")) for s in others}
     expression = sympy.expand(expression.xreplace(renames))
-    lesser = {part: sympy.Dummy() for part in expression.atoms(sympy.Min)}
+    lesser = {part: sympy.Dummy() for part in expression.atoms(sympy.Min, Wrapped)}
     if not expression.xreplace(lesser).is_polynomial():
         raise DeclarationError(f"{context}: {value} is no polynomial in dimensions")
     literal = expression.is_number and not (expression.is_Integer and expression >= 0)
@@ -76,8 +84,13 @@ def shape_text(shape: Shape) -> str:
 
 
 def evaluate(expression: sympy.Expr, sizes: Mapping[str, int]) -> float | int:
-    """The number that a coefficient or dimension stands for at the given sizes."""
-    value = expression.xreplace({s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols})
+    """The number that a coefficient or dimension stands for at the given sizes; inf or nan where
+    it is divided by 0, as in NumPy."""
+    known = {s: sympy.Integer(sizes[s.name]) for s in expression.free_symbols}
+    value = expression.xreplace(known)
+    if value.is_finite is False:
+        above = float(sympy.fraction(expression)[0].xreplace(known))
+        return math.copysign(math.inf, above) if above else math.nan
     return int(value) if value.is_Integer else float(value)
 
 

@@ -11,6 +11,7 @@ import sympy
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
+from derivatrix.templates.support.common.plain_arrays import _says_more
 
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 COMPLEX = (complex, np.complexfloating)
@@ -29,6 +30,15 @@ def real_number(value: Any) -> sympy.Expr:
             "expressions hold finite constants only"
         )
     return scalar_functions.number(value)
+
+
+def require_plain(value: object) -> None:
+    """Raise UnsupportedError for an array, or lists of some, whose class says more than numbers."""
+    if isinstance(value, np.matrix) or _says_more(value):
+        raise UnsupportedError(
+            f"a constant array of type {type(value).__name__} says more than its numbers (a mask, "
+            "a unit, another product); give the numbers alone, as of np.asarray"
+        )
 
 
 def real_array(value: object) -> np.ndarray:

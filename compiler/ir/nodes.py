@@ -27,6 +27,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import sympy
 
+from derivatrix.compiler.ir.content import Keyed, content
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.runtime.errors import ShapeError
 
@@ -55,7 +56,7 @@ _interned: WeakValueDictionary[tuple, Node] = WeakValueDictionary()
 atexit.register(_interned.clear)  # SymPy's numbers cannot be hashed any more while Python ends
 
 
-class Node:
+class Node(Keyed):
     """A tensor expression. `shape`: its dimensions; `children`: the nodes it is built from;
     `key`: a text that identifies its structure, the same in every process."""
 
@@ -89,7 +90,7 @@ class Node:
                 object.__setattr__(node, name, value)
             object.__setattr__(node, "shape", shape)
             object.__setattr__(node, "children", children)
-            text = f"{cls.__name__}{_text(fields)}"
+            text = f"{cls.__name__}{content(fields)}"
             digest = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
             object.__setattr__(node, "key", f"{prefix}{digest}")
             _interned[identity] = node
@@ -97,14 +98,6 @@ class Node:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
-
-
-def _text(field: object) -> str:
-    if isinstance(field, Node):
-        return field.key
-    if isinstance(field, tuple):
-        return f"({','.join(_text(part) for part in field)})"
-    return str(getattr(field, "name", None) if hasattr(field, "differential") else field)
 
 
 class Leaf(Node):

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from derivatrix.compiler.ir.content import Keyed, content_digest
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.identifiers import require_identifier
 from derivatrix.runtime.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -64,7 +67,7 @@ class Equation:
 
 
 @dataclass(frozen=True, eq=False)
-class Operation:
+class Operation(Keyed):
     """One operation.
 
     name: its name in `derivatrix`, as in NumPy or SciPy.
@@ -132,6 +135,15 @@ class Operation:
     equation: Equation | None = None
     rules: tuple[Callable[[Apply], Node | None], ...] = ()
 
+    @cached_property
+    def key(self) -> str:
+        """What it is, as a text: its name, and a digest of all fields and of what its functions
+        do. Raises DeclarationError where a function refers to what cannot be read."""
+        try:
+            return f"{self.name}.{content_digest(self)}"
+        except DeclarationError as error:
+            raise DeclarationError(f"{self.name}: {error}") from error
+
     def formula(self, style: str, output: int) -> str:
         """The format string of an output, for the style "unicode" or "latex"."""
         text: str | tuple[str, ...] = getattr(self, style)
@@ -144,9 +156,12 @@ OPERATIONS: dict[str, Operation] = {}
 def register(operation: Operation) -> Operation:
     """Add an operation: from now on it is `derivatrix.<name>`, and known to every stage.
 
-    Raises DeclarationError when what is given is no Operation, or another has its name."""
+    Raises DeclarationError when what is given is no Operation, it is called what is no
+    identifier, or another has its name."""
     if not isinstance(operation, Operation):
         raise DeclarationError(f"register takes an Operation, not {type(operation).__name__}")
+    for name in (operation.name, *operation.outputs):
+        require_identifier(name, "an operation or output")
     if operation.name in OPERATIONS:
         raise DeclarationError(
             f"an operation is called {operation.name!r} already; choose another name"

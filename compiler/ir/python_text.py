@@ -1,6 +1,7 @@
 """Arithmetic of sizes and loop indices as Python writes it."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
@@ -53,6 +54,10 @@ class _Indices(StrPrinter):
         dividend, divisor = expression.args
         return f"(({self._print(dividend)}) % {self._print(divisor)})"
 
+    def _print_Wrapped(self, expression: sympy.Expr) -> str:
+        number, size = expression.args
+        return f"({self._print(number)} % max({self._print(size)}, 1))"
+
     def _print_Relational(self, expression: sympy.core.relational.Relational) -> str:
         left, right = self._print(expression.lhs), self._print(expression.rhs)
         return f"{left} {expression.rel_op} {right}"
@@ -76,6 +81,11 @@ def index(expression: sympy.Basic, multiplied: bool = False) -> str:
     """Arithmetic of sizes and loop indices, or a condition on them. multiplied: with products for
     powers, which Numba computes in floating point on a device."""
     return str(_Indices(multiplied).doprint(expression))
+
+
+def condition_text(condition: str, names: Mapping[str, str]) -> str:
+    """A condition on sizes, as `requirements` has it, with other names for these."""
+    return re.sub(r"[^\W\d]\w*", lambda word: names.get(word[0], word[0]), condition)
 
 
 def tuple_text(parts: Iterable[str]) -> str:

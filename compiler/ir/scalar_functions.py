@@ -202,20 +202,20 @@ def number(value: int | float | np.number | sympy.Expr) -> sympy.Expr:
     return sympy.Float(float(value), 17)
 
 
+CONSTANT = (sympy.sign, sympy.floor, sympy.ceiling)
+"""Functions that are constant but where they jump, whatever they are functions of."""
+
+
 def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     """d expression / d variable, with the usual one-sided values at kinks: 0 for the derivative
     of sign, floor and steps, half for max and min at ties.
 
     Raises UnsupportedError where SymPy has no derivative.
     """
-    if expression.has(sympy.floor, sympy.ceiling):
-        constants = {
-            part: sympy.Dummy(real=True) for part in expression.atoms(sympy.floor, sympy.ceiling)
-        }
-        result = expression.xreplace(constants).diff(variable)
-        result = result.xreplace({dummy: part for part, dummy in constants.items()})
-    else:
-        result = expression.diff(variable)
+    expression = expression.replace(sympy.Mod, lambda t, by: t - by * sympy.floor(t / by))
+    constants = {part: sympy.Dummy(real=True) for part in expression.atoms(*CONSTANT)}
+    result = _slope(expression.xreplace(constants), variable)
+    result = result.xreplace({dummy: part for part, dummy in constants.items()})
     result = result.replace(sympy.DiracDelta, lambda *arguments: sympy.S.Zero)
     result = result.replace(sympy.Heaviside, _heaviside)
     if any(power.exp.free_symbols for power in result.atoms(sympy.Pow)):
@@ -227,6 +227,20 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
             "write the function with operations that have one"
         )
     return result
+
+
+def _slope(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
+    """SymPy's derivative, where the inside of an absolute value, as log(x), counts as real."""
+    inner = {part.args[0] for part in expression.atoms(sympy.Abs)}
+    real = {
+        part: sympy.Function(f"real_{position}", real=True)(variable)
+        for position, part in enumerate(sorted(inner, key=sympy.default_sort_key))
+        if not part.is_Symbol
+    }
+    outside = {sympy.Abs(part): sympy.Abs(function) for part, function in real.items()}
+    result = expression.xreplace(outside).diff(variable)
+    slopes = {function.diff(variable): _slope(part, variable) for part, function in real.items()}
+    return result.xreplace(slopes).xreplace({function: part for part, function in real.items()})
 
 
 def _heaviside(x: sympy.Expr, *_: sympy.Expr) -> sympy.Expr:

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from derivatrix.compiler.ir.canonical import canonical_labels
+from derivatrix.compiler.ir.content import content
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.nodes import (
     Apply,
@@ -113,7 +114,7 @@ def _spelling(term: Node, transposed: bool) -> object:
         axes[-2:] = axes[:-3:-1]
     if isinstance(term, Einsum):
         renames = dict(enumerate(axes))
-        return str(term.coefficient), tuple(_multiset(term, renames))
+        return content(term.coefficient), tuple(_multiset(term, renames))
     return "1", ((term.key, tuple(axes)),)
 
 
@@ -292,7 +293,7 @@ class _Halves:
 
 def canonical_factors(factors: Sequence[Factor], ndim: int, sizes: Shape) -> list[Factor]:
     """The factors in canonical order with canonical labels, whichever way symmetric ones lie."""
-    symmetric = ["symmetric" in facts(node) for node, _ in factors]
+    symmetric = {node for node, _ in factors if "symmetric" in facts(node)}
     return canonical_labels(factors, symmetric, ndim, sizes)
 
 

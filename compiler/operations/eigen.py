@@ -109,7 +109,7 @@ def _real(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
         raise np.linalg.LinAlgError(NOT_REAL)
     order = np.argsort(np.real(values))
     vectors = np.real(vectors)[:, order]
-    if np.linalg.cond(vectors) * 10 * len(matrix) * np.finfo(vectors.dtype).eps > 1:
+    if len(matrix) and np.linalg.cond(vectors) * 10 * len(matrix) * np.finfo(vectors.dtype).eps > 1:
         raise np.linalg.LinAlgError(NOT_REAL)
     return np.real(values)[order], vectors * signs(vectors)
 

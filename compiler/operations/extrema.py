@@ -9,6 +9,7 @@ import numpy as np
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
 from derivatrix.compiler.ir.nodes import zeros
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.operations.shapes import an_entry
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -17,7 +18,7 @@ def _differential(at: Point) -> tuple[Array, ...]:
 
 
 def _shares(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
-    largest = arguments[0] == arguments[0].max(-1, keepdims=True)
+    largest = arguments[0] == arguments[0].max(-1, keepdims=True, initial=-np.inf)
     with np.errstate(invalid="ignore"):
         return (largest / largest.sum(-1, keepdims=True),)
 
@@ -27,6 +28,7 @@ SHARES = register(
         name="shares_of_maximum",
         ranks=(1,),
         shapes=lambda cores, parameters: (cores[0],),
+        requires=an_entry,
         value=_shares,
         differential=lambda at: (Array(zeros(at.result.node.shape)),),
         numpy=lambda arguments, *_: (
@@ -50,6 +52,7 @@ MAXIMUM = register(
         name="max",
         ranks=(1,),
         shapes=lambda cores, parameters: ((),),
+        requires=an_entry,
         value=lambda arguments, parameters: (np.asarray(arguments[0].max(-1)),),
         differential=_differential,
         numpy=lambda arguments, *_: f"np.max({arguments[0]}, -1)",

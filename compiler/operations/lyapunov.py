@@ -32,7 +32,7 @@ def require_nonzero(sums: np.ndarray, largest: float, message: str) -> None:
 def _solve_continuous(matrix: np.ndarray, constant: np.ndarray) -> tuple[np.ndarray, ...]:
     values = np.linalg.eigvals(matrix)
     message = f"solve_continuous_lyapunov: {OPPOSITE}"
-    require_nonzero(values[:, None] + values, np.abs(matrix).max(), message)
+    require_nonzero(values[:, None] + values, np.abs(matrix).max(initial=0), message)
     return (scipy.linalg.solve_continuous_lyapunov(matrix, constant),)
 
 
@@ -40,7 +40,7 @@ def _solve_discrete(matrix: np.ndarray, constant: np.ndarray) -> tuple[np.ndarra
     values = np.linalg.eigvals(matrix)
     products = values[:, None] * values
     message = f"solve_discrete_lyapunov: {INVERSE_TO_EACH_OTHER}"
-    require_nonzero(1 - products, max(1, np.abs(matrix).max() ** 2), message)
+    require_nonzero(1 - products, max(1, np.abs(matrix).max(initial=0) ** 2), message)
     return (scipy.linalg.solve_discrete_lyapunov(matrix, constant),)
 
 

@@ -60,6 +60,9 @@ def each_matrix(
     """`compute`, from matrices to arrays, for every matrix of stacks that broadcast."""
     stack = np.broadcast_shapes(*(argument.shape[:-2] for argument in arguments))
     full = [np.broadcast_to(a, stack + a.shape[-2:]) for a in arguments]
+    if 0 in stack:  # the shapes are those of any other matrices
+        alone = compute(*(np.eye(*a.shape[-2:]) / 2 for a in arguments))
+        return tuple(np.empty(stack + part.shape) for part in alone)
     results = [compute(*(array[index] for array in full)) for index in np.ndindex(stack)]
     return tuple(
         np.reshape(np.stack(parts), stack + parts[0].shape) for parts in zip(*results, strict=True)

@@ -208,7 +208,7 @@ def require_principal(name: str, matrix: np.ndarray) -> None:
 
 def _logarithm(matrix: np.ndarray) -> np.ndarray:
     require_principal("logm", matrix)
-    return np.real(scipy.linalg.logm(matrix))
+    return np.real(scipy.linalg.logm(matrix)) if len(matrix) else matrix
 
 
 def _slope_of_tanhm(matrix: Array) -> Array:

@@ -41,12 +41,14 @@ def _value(
 ) -> Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]:
     """The value by the function of this name in `scipy.linalg`, for each index of the stack."""
 
-    def value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
-        solve = getattr(scipy.linalg, name)
-        every = np.vectorize(solve, otypes=[float], signature="(n,n),(n,m),(n,n),(m,m)->(n,n)")
-        return (every(*arguments),)
+    def solved(*matrices: np.ndarray) -> np.ndarray:
+        if not matrices[0].size:
+            return np.zeros((0, 0))  # SciPy's takes none
+        solution: np.ndarray = getattr(scipy.linalg, name)(*matrices)
+        return solution
 
-    return value
+    every = np.vectorize(solved, otypes=[float], signature="(n,n),(n,m),(n,n),(m,m)->(n,n)")
+    return lambda arguments, parameters: (every(*arguments),)
 
 
 def _symmetric_part(matrix: Array) -> Array:

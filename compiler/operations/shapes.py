@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.runtime.errors import ShapeError
 
 
@@ -19,3 +19,8 @@ def same(name: str, shapes: Sequence[Shape]) -> Shape:
         texts = " and ".join(shape_text(shape) for shape in shapes)
         raise ShapeError(f"{name} needs equal shapes, not {texts}")
     return shapes[0]
+
+
+def an_entry(cores: Sequence[Shape]) -> tuple[Dimension, ...]:
+    """That a vector has an entry: of none there is no largest, and no softmax in SciPy."""
+    return (cores[0][0] - 1,)

@@ -1,10 +1,20 @@
 """softmax and logsumexp over the last axis, both without overflow."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import scipy
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
-from derivatrix.compiler.ir.operation import Operation, Point, register
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
 from derivatrix.compiler.operations import unrolled
+from derivatrix.compiler.operations.shapes import an_entry
+
+
+def _softmax(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+    """SciPy's, but nothing of nothing, which derivatives of logsumexp may ask for."""
+    (x,) = arguments
+    return (scipy.special.softmax(x, axis=-1) if x.size else x,)
 
 
 def _softmax_differential(at: Point) -> tuple[Array, ...]:
@@ -24,7 +34,8 @@ SOFTMAX = register(
         name="softmax",
         ranks=(1,),
         shapes=lambda cores, parameters: (cores[0],),
-        value=lambda arguments, parameters: (scipy.special.softmax(arguments[0], axis=-1),),
+        requires=an_entry,
+        value=_softmax,
         differential=_softmax_differential,
         numpy=lambda arguments, *_: f"scipy.special.softmax({arguments[0]}, axis=-1)",
         unicode="softmax({0})",

@@ -34,7 +34,7 @@ SHARED = "the first matrix and minus the second share an eigenvalue"
 
 def _solve(left: np.ndarray, right: np.ndarray, constant: np.ndarray) -> tuple[np.ndarray, ...]:
     sums = np.linalg.eigvals(left)[:, None] + np.linalg.eigvals(right)
-    largest = max(np.abs(left).max(), np.abs(right).max())
+    largest = max(np.abs(left).max(initial=0), np.abs(right).max(initial=0))
     require_nonzero(sums, largest, f"solve_sylvester: {SHARED}")
     return (scipy.linalg.solve_sylvester(left, right, constant),)
 

@@ -6,17 +6,15 @@ import keyword
 from collections.abc import Iterable
 from itertools import count
 
-from derivatrix.compiler.ir.operation import kernel_name
-from derivatrix.compiler.targets import cpu
+from derivatrix.compiler.targets.names import helper_names
 
 RESERVED = frozenset(
     {
+        *helper_names(),
         *("np", "math", "real", "range", "abs", "int", "float"),
-        *("require_arrays", "require_shapes", "stream"),
         *("part", "parts", "row", "other"),
         *("words", "addresses", "length", "given", "failed", "step", "precision", "work"),
-        *("share", "part_of", "add_onto", "border", "work_arrays", "give_back", "memory"),
-        *map(kernel_name, cpu.SCALARS.values()),
+        "memory",
         *keyword.kwlist,
     }
 )

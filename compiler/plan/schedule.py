@@ -120,7 +120,7 @@ class Scheduler:
 
     def _where(self, node: ir.Node) -> View | None:
         if isinstance(node, ir.Constant) and node.ndim and node not in self._views:
-            name = f"constant_{node.key[1:9]}"
+            name = f"constant_{node.key[1:]}"
             self.constants[name] = node.array
             self._views[node] = View(Buffer(name, node.shape, "constant"), tuple(range(node.ndim)))
         return self._views.get(node)
@@ -306,11 +306,22 @@ class Scheduler:
         loops = {label: node.sizes[label] for label in binding.loops if label not in counted}
         complete = _covered(node, constraints, binding)
         tree = builder.nest(view, at, value, loops, binding.conditions)
+        if tree.scattered and complete and _by_sizes(node.coefficient):
+            self._scaled(node, view, accumulate)
+            return
         if not accumulate and not view.local and (not complete or tree.scattered):
             self.steps.append(Fill(view.buffer))
             meeting = any(isinstance(c, ir.Pick) and own[1] < node.ndim for c, own in constraints)
             accumulate = tree.scattered or meeting
         self.steps.append(tree.build(accumulate))
+
+    def _scaled(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
+        """Sums in a place of their own, then divided by sizes, for which these may be 0: the
+        quotient is nan then, as there are no entries to divide and add."""
+        plain = ir.Einsum(sympy.S.One, node.factors, node.sizes, node.ndim)
+        self._place(plain)
+        axes = range(node.ndim)
+        self._dense(ir.einsum([(plain, axes)], axes, node.coefficient), view, accumulate)
 
     def _through(self, node: ir.Node, view: View, order: Sequence[int], accumulate: bool) -> None:
         """Compute in a place of its own, then copy or add."""
@@ -324,8 +335,12 @@ class Scheduler:
     def _gemm(self, node: ir.Einsum, groups: matrices.Groups, view: View, accumulate: bool) -> None:
         output = tuple(range(node.ndim))
         symmetric = self._symmetric(node) and (not accumulate or node in self._onto_symmetric)
-        if symmetric and self._on_processor and self._weighted_gram(node, view, accumulate):
-            return
+        if symmetric and self._on_processor and matrices.weighted(node) is not None:
+            if _by_sizes(node.coefficient):
+                self._scaled(node, view, accumulate)
+                return
+            if self._weighted_gram(node, view, accumulate):
+                return
         target = matrices.as_matrix(view, output, groups.batch, groups.rows, node.sizes)
         if target is None:
             order = (*groups.batch, *groups.rows, *groups.columns)
@@ -650,7 +665,7 @@ class Scheduler:
             self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
             for argument, labels in node.arguments
         ]
-        key = f"{equation.residual.key[1:9]}{'' if equation.fails else '_or_nan'}"
+        key = node.operation.key.replace(".", "_")
         inputs = [*equation.given, equation.unknown]
         residual, jacobian = (
             self._plan(f"{kind}_{key}", inputs, [("out", kernel)])
@@ -734,6 +749,11 @@ def _covered(node: ir.Einsum, constraints: Sequence[Constraint], binding: Bindin
     ]
     reached = len(set(sources)) == len(sources) and set(sources) <= set(binding.loops)
     return reached and triangles == set(binding.conditions)
+
+
+def _by_sizes(coefficient: sympy.Expr) -> bool:
+    """Whether a coefficient divides by sizes, which may be 0."""
+    return bool(coefficient.as_numer_denom()[1].free_symbols)
 
 
 def _first_last(ndim: int) -> tuple[int, ...]:

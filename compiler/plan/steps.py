@@ -444,8 +444,8 @@ class Sums:
     samples: their number. work: about how many operations a sample takes, by the sizes; entries:
     how many numbers it takes in memory; fixed: how many operations each part takes besides.
     least: the least number of samples for which `part` is worth calling; 1 where it takes several
-    threads for that. products: whether it is for one thread that calls BLAS, which has its own, and
-    gains where the arrays of all samples do not stay in the cache.
+    threads for that. products: whether BLAS does most of the work, so that parts gain only where
+    the arrays of all samples do not stay in the cache.
     """
 
     part: Plan

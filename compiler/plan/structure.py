@@ -146,7 +146,7 @@ def _image(node: ir.Structural, sources: Sequence[sympy.Expr]) -> sympy.Expr:
 
 def picked(node: ir.Pick) -> sympy.FunctionClass:
     """The table of a `Pick`, as a function of an index."""
-    return sympy.Function(f"table_{node.key[1:9]}", integer=True, nonnegative=True)
+    return sympy.Function(f"table_{node.key[1:]}", integer=True, nonnegative=True)
 
 
 def _agree(binding: Binding, label: int, image: sympy.Expr) -> None:

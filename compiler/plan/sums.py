@@ -50,7 +50,7 @@ class Cut:
     leaves: the sums, as arguments of what is made of them, `rest`: the other outputs.
     work: about how many operations a sample takes; fixed: how many each part takes besides.
     columns: whether the samples should be the last axis in memory.
-    products: whether products of matrices are most of the work, which have threads of their own.
+    products: whether products of matrices are most of the work.
     """
 
     samples: sympy.Symbol

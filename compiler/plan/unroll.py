@@ -162,6 +162,8 @@ class _Entries:
         _, dense = split(node)
         known = {index_symbol(label): index for label, index in enumerate(at)}
         summed = [node.sizes[label] for label in binding.loops]
+        added = self._samples in summed
+        inside = sympy.S.One if added else node.coefficient  # 0 samples over 0 is nan
         terms = []
         for point in self.points(summed):
             own = {index_symbol(label): i for label, i in zip(binding.loops, point, strict=True)}
@@ -173,13 +175,13 @@ class _Entries:
                     )
                     for factor, ls in dense
                 ]
-                terms.append(self.scalars.product(factors, node.coefficient))
+                terms.append(self.scalars.product(factors, inside))
         value = self.scalars.sum(terms)
-        if self._samples not in summed:
+        if not added:
             return value
         if not self._varies(value):
-            return self.scalars.product([value], self._samples)
-        return self.scalars.operate("total", value)
+            return self.scalars.product([value], node.coefficient * self._samples)
+        return self.scalars.product([self.scalars.operate("total", value)], node.coefficient)
 
     def _varies(self, value: int) -> bool:
         """Whether a value depends on the sample."""

@@ -77,7 +77,10 @@ class _Texts:
     def _number(self, value: sympy.Expr) -> str:
         if value.is_number:
             return repr(float(value))
-        return sympy.pycode(self._rename(sympy.N(value, 17)))
+        above, below = self._rename(sympy.N(value, 17)).as_numer_denom()
+        if not below.free_symbols:
+            return sympy.pycode(above / below)
+        return f"_ratio({sympy.pycode(above)}, {sympy.pycode(below)})"
 
     def _side(self, patterns: Sequence[Sequence[Place]]) -> str:
         return tuple_text(tuple_text(map(self._place, pattern)) for pattern in patterns)

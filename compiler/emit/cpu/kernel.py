@@ -11,7 +11,7 @@ import sympy
 from derivatrix.compiler.emit.statements import Statements, number
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
-from derivatrix.compiler.ir.python_text import index, tuple_text
+from derivatrix.compiler.ir.python_text import condition_text, index, tuple_text
 from derivatrix.compiler.plan.reads import operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
@@ -86,12 +86,19 @@ class KernelText:
     tail: tuple[str, ...] = ()
 
 
-def kernel_text(plan: Plan, owner: str, summary: str, chosen_by: Plan | None = None) -> KernelText:
+def kernel_text(
+    plan: Plan,
+    owner: str,
+    summary: str,
+    chosen_by: Plan | None = None,
+    requirements: Sequence[str] = (),
+) -> KernelText:
     """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
-    name, for messages; `chosen_by`: what chooses it among variants, and is compiled with them."""
+    name, for messages; `chosen_by`: what chooses it among variants, and is compiled with them;
+    `requirements`: conditions on sizes that it checks."""
     steps = _steps(plan, owner)
-    shapes = _shapes_checked(plan, owner)
-    lines = [*shapes, *(line for step in steps for line in step.lines)]
+    checks = [*_shapes_checked(plan, owner), *_sizes_checked(plan, owner, requirements)]
+    lines = [*checks, *(line for step in steps for line in step.lines)]
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     sizes = []
     for size in reversed(plan.sizes):
@@ -100,7 +107,7 @@ def kernel_text(plan: Plan, owner: str, summary: str, chosen_by: Plan | None = N
             sizes.append(f"{size.local} = {index(value)}")
             words.update(re.findall(r"\w+", sizes[-1]))
     outputs = [buffer.name for _, buffer in plan.outputs]
-    head = [*_types_checked(plan, owner), *reversed(sizes), *shapes]
+    head = [*_types_checked(plan, owner), *reversed(sizes), *checks]
     if "real" in words:
         head.append(f"real = {outputs[0]}.dtype.type")
     return KernelText(
@@ -157,6 +164,17 @@ def _shapes_checked(plan: Plan, owner: str) -> list[str]:
     texts = [tuple_text(index(size.xreplace(locals_)) for size in shape) for shape in shapes]
     checks = [*_arrays(plan, owner), tuple_text(texts), str(len(arguments))]
     return _called("require_shapes", checks)
+
+
+def _sizes_checked(plan: Plan, owner: str, requirements: Sequence[str]) -> list[str]:
+    """The check of conditions on sizes when it is called."""
+    local = {size.name: size.local for size in plan.sizes}
+    lines = []
+    for requirement in requirements:
+        message = f"{owner}: an argument of a kernel is too small; it needs {requirement}"
+        lines.append(f"if not {condition_text(requirement, local)}:")
+        lines.append(f"    raise ValueError({message!r})")
+    return lines
 
 
 def size_names(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:

@@ -48,7 +48,6 @@ def emit(module: ModuleDescription) -> str:
     that the module itself needs, UnsupportedError for what has no kernel for devices."""
     tuples: dict[str, tuple[str, ...]] = {}
     functions = [function_text(function, module, tuples) for function in module.functions]
-    check_names(module, tuples, NEEDED)
     device = Device()
     for function in module.functions:
         device.add(function.plan)
@@ -57,7 +56,7 @@ def emit(module: ModuleDescription) -> str:
     if tuples:
         sources.require("collections", "namedtuple")
     constants = {n: a for f in module.functions for n, a in _constants(f.plan).items()}
-    return (
+    text = (
         environment()
         .get_template("cuda.py.jinja")
         .render(
@@ -80,6 +79,8 @@ def emit(module: ModuleDescription) -> str:
             module=module.name,
         )
     )
+    check_names(module, text, sources.texts, constants)
+    return text
 
 
 def _call(function: FunctionDescription, text: FunctionText) -> str:

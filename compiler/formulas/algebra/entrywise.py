@@ -20,7 +20,9 @@ Entrywise = Callable[[Sequence[Tree], int], Tree]
 
 
 def spread(body: Tree, along: Sequence[int], shape: Shape) -> Tree:
-    """`body`, whose axes are the axes `along` of the result, constant along the others."""
+    """`body`, whose axes are the axes `along` of the result, constant along the others; a scalar
+    is so along all of them."""
+    along = along if body.rank else ()
     if len(along) == len(shape):
         return body
     if isinstance(body, Spread):

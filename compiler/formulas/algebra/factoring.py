@@ -12,6 +12,7 @@ from derivatrix.compiler.formulas.algebra import (
     coefficients,
     products,
     sums,
+    transposition,
 )
 from derivatrix.compiler.formulas.tree import (
     Add,
@@ -23,7 +24,9 @@ from derivatrix.compiler.formulas.tree import (
     Over,
     Scale,
     Spread,
+    Transpose,
     Tree,
+    is_row,
 )
 from derivatrix.compiler.formulas.unicode import UNICODE
 
@@ -212,7 +215,8 @@ def _shared(found: Sequence[list[Tree]], end: int) -> int:
 def _taken_out(
     tree: Add, parts: Sequence[tuple[Tree, list[Tree]]], members: Sequence[int], end: int
 ) -> Iterator[Tree]:
-    """The sum with the common factors of some terms taken out."""
+    """The sum with the common factors of some terms taken out; rows after a common column are
+    added as columns."""
     if len(members) < 2:
         return
     alike = [parts[i] for i in members]
@@ -220,6 +224,7 @@ def _taken_out(
     count = _shared([chain for _, chain in alike], end)
     chain = alike[0][1]
     common = chain[:count] if end == 0 else chain[len(chain) - count :]
+    rows = end == 0 and common[-1].rank == 1 and not is_row(common[-1])
     inner: list[Tree] = []
     for scalar, own in alike:
         left = own[count:] if end == 0 else own[: len(own) - count]
@@ -227,10 +232,13 @@ def _taken_out(
             if scalar not in PLUS_MINUS or (end == 0 and tree.rank == 1):
                 return
             left = [UNIT]
+        if rows:
+            left = transposition.flipped(left)
         inner.append(coefficients.scale(ONE, [scalar], chains.matmul(*left)))
     if len({own.rank for own in inner}) > 1:
         return
     sign, total = _signed(sums.add(inner, inner[0].rank))
+    total = Transpose(total) if rows else total
     factors = [*common, total] if end == 0 else [total, *common]
     product = coefficients.scale(sign, [], chains.matmul(*factors))
     yield sums.add([*rest, product], tree.rank) if rest else product

@@ -13,20 +13,25 @@ from derivatrix.compiler.formulas.algebra import (
     products,
     sums,
 )
+from derivatrix.compiler.formulas.rewrite import mapped
 from derivatrix.compiler.formulas.tree import (
     Add,
     Block,
+    Choice,
     Diag,
     Function,
     Hadamard,
     Identity,
     Indexed,
     Kronecker,
+    Logic,
     Matmul,
     Over,
     Padded,
+    Positive,
     Power,
     Raise,
+    Relation,
     Rows,
     Scale,
     Spread,
@@ -36,6 +41,9 @@ from derivatrix.compiler.formulas.tree import (
     Zeros,
     is_row,
 )
+
+ENTRYWISE = (Add, Choice, Function, Hadamard, Logic, Positive, Raise, Relation)
+"""Kinds whose entries depend on the same entries of their parts, all of them, or on scalars."""
 
 
 def transpose(tree: Tree) -> Tree:
@@ -70,7 +78,8 @@ def transpose(tree: Tree) -> Tree:
             return tree
     if getattr(tree, "symmetric", False):
         return tree
-    if isinstance(tree, Indexed) and getattr(tree.body, "symmetric", False):
+    last = isinstance(tree, Indexed) and tree.indices[-2:] == (None, None)
+    if isinstance(tree, Indexed) and last and getattr(tree.body, "symmetric", False):
         return tree
     pushed = _pushed(tree)
     return pushed if pushed is not None else Transpose(tree)
@@ -83,19 +92,26 @@ def _block(tree: Block) -> Block:
 
 
 def _pushed(tree: Tree) -> Tree | None:
-    """The transpose taken inside, where that leaves no more transposes than before."""
+    """The transpose taken inside, where that leaves no more transposes than one outside."""
+    if not isinstance(tree, ENTRYWISE):
+        return None
+    result = _normal(mapped(tree, _turned))
+    few = order.transposes(result) <= order.transposes(Transpose(tree))
+    return result if few and result.rank == 2 else None
+
+
+def _normal(tree: Tree) -> Tree:
+    """The normal form of what works entry by entry, its parts matrices or scalars."""
     match tree:
         case Add():
-            result = sums.add([_turned(term) for term in tree.terms], 2)
+            return sums.add(tree.terms, 2)
         case Hadamard():
-            result = products.hadamard([_turned(factor) for factor in tree.factors], 2)
+            return products.hadamard(tree.factors, 2)
         case Raise():
-            result = products.raised(_turned(tree.body), tree.exponent)
-        case Function() if len(tree.arguments) == 1:
-            result = Function(2, tree.head, (_turned(tree.arguments[0]),), tree.function)
-        case _:
-            return None
-    return result if order.transposes(result) <= order.transposes(tree) else None
+            return products.raised(tree.body, tree.exponent)
+        case Function():
+            return entrywise.function(tree.function, tree.arguments)
+    return tree
 
 
 def _turned(tree: Tree) -> Tree:

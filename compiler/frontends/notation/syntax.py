@@ -15,6 +15,7 @@ The transpose and powers bind tightest and go from left to right, then the sign,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -189,6 +190,8 @@ class Parser:
     def operand(self) -> Tree:
         token = self.advance()
         if token.kind == "number":
+            if math.isinf(float(token.text)):
+                raise self.source.error("this is no finite number of float64", token.span)
             return Number(token.span, _number(token.text))
         if token.kind == "text":
             return Text(token.span, token.text)

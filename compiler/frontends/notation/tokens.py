@@ -16,6 +16,10 @@ class Span(NamedTuple):
     stop: int
 
 
+NEAR = 100
+"""So many letters before and after the begin of a place are shown."""
+
+
 @dataclass(frozen=True)
 class Source:
     """The text being read. `title` says what it is where it is not the expression itself."""
@@ -24,9 +28,10 @@ class Source:
     title: str = ""
 
     def error(self, message: str, span: Span) -> NotationError:
-        """The message, the line of the text it is about, and carets under the place."""
-        begin = self.text.rfind("\n", 0, span.start) + 1
-        line = self.text[begin:].partition("\n")[0]
+        """The message, the line of the text it is about (what is near, of a long one), and carets
+        under the place."""
+        begin = max(self.text.rfind("\n", 0, span.start) + 1, span.start - NEAR)
+        line = self.text[begin:].partition("\n")[0][: 2 * NEAR]
         count = max(1, min(span.stop, begin + len(line)) - span.start)
         shown = line.replace("\t", " ")
         carets = " " * (span.start - begin) + "^" * count

@@ -13,6 +13,7 @@ from numba import njit
 from numba.core.errors import NumbaError
 
 from derivatrix.templates.support.common.limits import _LARGE
+from derivatrix.templates.support.common.plain_arrays import _says_more
 
 _ndarray = np.ndarray
 _empty = np.empty
@@ -50,8 +51,17 @@ def _described(value):
     return f"{kind} of dtype {value.dtype}" if isinstance(value, np.ndarray | np.generic) else kind
 
 
+def _require_plain(function, name, value):
+    if _says_more(value):
+        raise TypeError(
+            f"{function}: argument {name} is {_described(value)}, which says more than its "
+            "numbers; pass the numbers alone, as of np.asarray"
+        )
+
+
 def _number_array(function, name, value):
     """`value` as an array of real numbers."""
+    _require_plain(function, name, value)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -172,6 +182,7 @@ def _destinations(function, expected, out, shapes, real, arguments):
 
 def _require_destination(function, name, array, shape, real):
     """Raise unless results of this shape and type can be put into `array`."""
+    _require_plain(function, name, array)
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{function}: {name} is {_described(array)}; expected an array")
     if array.shape != shape:

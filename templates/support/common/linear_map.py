@@ -29,11 +29,18 @@ from derivatrix.templates.support.common.linear_map_products import (
 from derivatrix.templates.support.common.linear_map_solving import _solution
 
 _tri = np.tri
+
 _packed = np.tril_indices
 _PRODUCTS = 4
 """How many products an operator is taken to be made for, once there is a first."""
 _MOST_ROUTES = 8
 """Products with matrices of so many numbers of columns are prepared at a time."""
+
+
+def _ratio(above, below):
+    """A quotient of sizes, inf or nan where the divisor is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.float64(above) / below)
 
 
 class _Operator:
@@ -55,7 +62,7 @@ class _Operator:
         self.ndim = 2
         self._batched = batched
         self._projected = projected
-        self._terms = terms
+        self._terms = terms if all(self.shape) else ()
         self._parts = parts + masks
         self._masks = len(parts)
         self._transposed = None
@@ -106,7 +113,8 @@ class _Operator:
 
     def matmat(self, matrix):
         """The product with a matrix of as many rows as this one has columns."""
-        array = _dense(self.name, matrix, self.dtype).reshape(self.shape[1], -1)
+        array = _dense(self.name, matrix, self.dtype)
+        array = array.reshape(self.shape[1], math.prod(array.shape[1:]))
         return self._product(array, array.shape[1])
 
     def rmatmat(self, matrix):
@@ -153,9 +161,7 @@ class _Operator:
                 f"{self.name}: it is projected on {self._projected} matrices, so that as a matrix "
                 "of all entries it is singular; solve with its coordinates instead"
             )
-        return self._through(
-            other, self.output_shape, self.input_shape, lambda *given: _solution(self, *given)
-        )
+        return self._through(other, self.output_shape, self.input_shape, self._solved)
 
     def _through(self, other, given, asked, function):
         """Apply a function of a vector, or of a matrix and its columns, to an array of any shape
@@ -172,6 +178,9 @@ class _Operator:
             f"{self.name}: the argument has shape {_shape_text(array.shape)}; expected "
             f"{_shape_text(given)}, ({size},) or ({size}, k)"
         )
+
+    def _solved(self, array, columns):
+        return _solution(self, array, columns) if all(self.shape) else array.copy()
 
     # Products
 

@@ -82,7 +82,14 @@ def _reader(walk, labels, lengths, dtype):
     shape = tuple(lengths[label] for label in labels)
     strides = tuple(walk.stride(label) * dtype.itemsize for label in labels)
     offset = walk.offset * dtype.itemsize
-    return lambda array: np.ndarray(shape, dtype, array, offset, strides)
+    return lambda array: _view(shape, dtype, array, offset, strides)
+
+
+def _view(shape, dtype, array, offset, strides):
+    """Entries of a flat array; of none NumPy would ask where they lie."""
+    return (
+        np.ndarray(shape, dtype, array, offset, strides) if all(shape) else np.empty(shape, dtype)
+    )
 
 
 def _writer(walk, labels, lengths):
@@ -97,7 +104,7 @@ def _writer(walk, labels, lengths):
 
     def write(out, value):
         strides = tuple(step * out.itemsize for step in steps)
-        view = np.ndarray(shape, out.dtype, out, walk.offset * out.itemsize, strides)
+        view = _view(shape, out.dtype, out, walk.offset * out.itemsize, strides)
         view += value
 
     return write

@@ -16,7 +16,7 @@ def _solution(operator, array, columns):
     right = array.reshape(*operator.output_shape, -1)
     right = right.transpose([axis for axis, _ in common] + rows + [right.ndim - 1])
     if not rows:
-        weights = operator._blocks(common)
+        weights = operator._blocks(common).reshape(lead)  # other axes are of length 1
         if not weights.all():
             raise np.linalg.LinAlgError(f"{operator.name}: the diagonal has a zero")
         found = right / weights[..., None]
@@ -181,7 +181,8 @@ def _halves(operator, term, common, rows, order):
         halves.append(np.broadcast_to(values, [sizes[label] for label in (*shared, *labels)]))
     lead = [sizes[label] for label in shared]
     rank = math.prod(sizes[label] for label in summed)
-    return halves[0].reshape(*lead, -1, rank), halves[1].reshape(*lead, rank, -1)
+    size = math.prod(sizes[label] for label in up)
+    return halves[0].reshape(*lead, size, rank), halves[1].reshape(*lead, rank, size)
 
 
 def _pairs(output, given):

@@ -2,11 +2,18 @@
 
 # mypy: allow-untyped-defs
 
+import pickle
+import warnings
+from contextlib import suppress
+from hashlib import blake2b
+
 import numpy as np
-from numba import njit, types
+from numba import config, njit, types
 from numba.core import cgutils
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import ll  # type: ignore[attr-defined]
 from numba.core.imputils import impl_ret_borrowed
+from numba.core.serialize import dumps
 from numba.extending import get_cython_function_address, intrinsic
 from numba.np import arrayobj
 
@@ -25,23 +32,77 @@ INFO = 0
 WHOLE = np.uint8(ord("W"))
 
 
+class _Code(CompileResultCacheImpl):
+    """How a file of Numba's cache holds compiled code: with a digest of it and of the function it
+    is of, since damaged code, or that of another function, would be run."""
+
+    def reduce(self, cres):
+        code = dumps(super().reduce(cres))
+        return self._digest(code), code
+
+    def rebuild(self, target_context, payload):
+        digest, code = payload
+        if digest != self._digest(code):
+            raise ValueError("its digest is that of other code")
+        return super().rebuild(target_context, pickle.loads(code))
+
+    def _digest(self, code):
+        return blake2b(code, key=blake2b(self.filename_base.encode()).digest()).digest()
+
+
+class _Cache(FunctionCache):
+    """Numba's cache of a function on disk, without which the function is compiled again: where its
+    files are damaged, and are begun anew, or where they cannot be written."""
+
+    _impl_class = _Code
+
+    def load_overload(self, sig, target_context):
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # a damaged pickle may raise anything
+            self._say(f"is damaged ({type(error).__name__}: {error}) and is written again")
+        try:
+            self.flush()
+        except OSError as error:
+            self._unwritable(error)
+        return None
+
+    def save_overload(self, sig, data):
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            self._unwritable(error)
+
+    def _unwritable(self, error):
+        self.disable()
+        self._say(f"cannot be written ({error})")
+
+    def _say(self, problem):
+        name = f"{self.cache_path}: Numba's cache of {self._impl.filename_base}"
+        warnings.warn(f"{name} {problem}; the function is compiled anew", stacklevel=4)
+
+
 def compiled(counted=False, **options):
     """Numba's njit, with its on-disk cache where there is a place to write one.
 
     `inline="always"` is for what is called in one place of a kernel: else each function on the way
     there is compiled together with all that it calls. counted: whether references to arrays are
     counted, as Numba has to where it makes some; to count those to its arguments alone takes longer
-    than many a kernel.
+    than many a kernel. Raises ImportError where Numba is told not to compile.
     """
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        raise ImportError(
+            "NUMBA_DISABLE_JIT is set, and the kernels of derivatrix do not run as plain Python; "
+            "unset it"
+        )
     options |= {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, "_nrt": counted}
 
     def decorate(function):
         # Numba's cached code remembers its module's name, and its files' names only this one
         function.__qualname__ = f"{__name__}.{function.__name__}"
-        try:
-            made = njit(cache=True, **options)(function)
-        except RuntimeError:
-            made = njit(**options)(function)
+        made = njit(**options)(function)
+        with suppress(RuntimeError):  # there is no place to write one
+            made._cache = _Cache(function)
         called = made.get_call_template
         # else what is called with True and with False would be compiled twice
         made.get_call_template = lambda kinds, named: called(

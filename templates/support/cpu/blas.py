@@ -75,7 +75,16 @@ def matrix_product(parts):
                 return cgutils.alloca_once_value(builder, narrow)
 
             def number(position):
-                value = context.cast(builder, values[position], signature.args[position], real)
+                return context.cast(builder, values[position], signature.args[position], real)
+
+            def factor_of_c():
+                """beta; where there is nothing to sum, with alpha * 0, which may be nan."""
+                alpha, beta = number(0), number(5)
+                nothing = builder.fmul(alpha, LLVM.Constant(alpha.type, 0.0))
+                empty = builder.icmp_signed("==", inner, zero)
+                return builder.select(empty, builder.fadd(beta, nothing), beta)
+
+            def passed(value):
                 return cgutils.alloca_once_value(builder, value)
 
             def letter(flag):
@@ -110,8 +119,8 @@ def matrix_product(parts):
                 integer(rows),
                 counted,
             ]
-            pointers += [number(0), b_data, integer(b_step), a_data, integer(a_step), number(5)]
-            pointers += [c_data, integer(c_step)]
+            pointers += [passed(number(0)), b_data, integer(b_step), a_data, integer(a_step)]
+            pointers += [passed(factor_of_c()), c_data, integer(c_step)]
             kinds = [pointer.type for pointer in pointers]
             name = ("s" if real == types.float32 else "d") + GEMM
             function = tiled(builder.module, name, context.get_value_type(real), kinds)

@@ -8,12 +8,6 @@ to hand work to threads of `concurrent.futures` takes 45 µs.
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
 
-import atexit
-import os
-from queue import SimpleQueue
-from threading import Thread
-from time import sleep
-
 import numpy as np
 from numba import types
 from numba.core import cgutils
@@ -45,10 +39,6 @@ WORDS = 64
 """How many numbers the words take."""
 PATIENCE = 1000
 """How many times a thread looks for work before it sleeps; 20 to 60 µs."""
-TRIES = 5
-"""How many times a thread that was called looks for work, each followed by a nap."""
-NAP = 1e-4
-"""Seconds."""
 
 
 def atomic(operation):
@@ -264,72 +254,3 @@ class _Shared:
             arguments.append(types.Array(entry, int(axes), "C") if axes else entry)
         made = kernel.get_compile_result(types.none(*arguments))
         return made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
-
-
-class _Helper:
-    """A thread that takes part in what the words say, or sleeps."""
-
-    def __init__(self, words):
-        self.words, self.called, self.asleep = words, 0, False
-        self.calls = SimpleQueue[bool | None]()
-        self.thread = Thread(target=self.work, daemon=True)
-        self.thread.start()
-
-    def work(self):
-        while True:
-            called = self.called
-            self.help()
-            self.asleep = True
-            # whoever called before that saw it awake
-            if called == self.called and self.calls.get() is None:
-                return
-            self.asleep = False
-
-    def help(self):
-        """Take part in what is offered. Whoever called may have yet to offer its work, if this
-        thread has taken its processor: it gets it back then."""
-        for _ in range(TRIES):
-            if help_others(self.words):
-                return
-            sleep(NAP)
-
-    def call(self):
-        self.called += 1
-        if self.asleep:
-            self.asleep = False
-            self.calls.put(True)
-
-    def stop(self):
-        self.calls.put(None)
-        self.thread.join()
-
-
-class _Crew:
-    """The other threads, once they are needed."""
-
-    def __init__(self):
-        self.words, self.helpers = np.zeros(WORDS, np.int64), []
-
-    def share(self, shared, threads, parts, length, real, arguments):
-        """Whether a part failed of what `shared` does in parts, by some threads."""
-        if threads > 1 and not self.helpers:
-            atexit.register(self.stop)
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=self.forget)
-        while len(self.helpers) < threads - 1:
-            self.helpers.append(_Helper(self.words))
-        for helper in self.helpers[: threads - 1]:
-            helper.call()
-        return shared(real, self.words, parts, length, *arguments)
-
-    def stop(self):
-        while self.helpers:
-            self.helpers.pop().stop()
-
-    def forget(self):
-        """There are none in a process that was forked."""
-        self.helpers.clear()
-        self.words[:] = 0
-
-
-_CREW = _Crew()

@@ -128,7 +128,7 @@ def real_eigen(job, a, values, rows):
     LAPACK sees the matrix transposed, so that its left eigenvectors are our right ones.
     """
     n = len(values)
-    info = np.empty(1, np.int32)
+    info = np.zeros(1, np.int32)
     imaginary = np.zeros(n, a.dtype)
     copy = np.empty((n, n), a.dtype)
     none = np.empty((1, 1), a.dtype)

@@ -7,7 +7,7 @@ from numba import config
 
 from derivatrix.templates.support.common.limits import _SHARED, _WRITERS
 from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.crew import _CREW
+from derivatrix.templates.support.cpu.pool import _CREW
 
 _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _PART = 1 << 18
@@ -36,7 +36,7 @@ def _in_parts(kernel, shared, sliced, blocks):
             whole, divided = _bytes(arrays, [not cut for cut in flags]), _bytes(arrays, flags)
             parts = _rounds(threads, length, max(_PART, 4 * whole) * length // max(1, divided))
         if parts == 1 or _CREW.share(shared, threads, parts, length, arrays[-1].dtype, arrays):
-            kernel(*arrays)  # raises what the part raised
+            _CREW.run(kernel, *arrays)  # raises what the part raised
 
     return call
 
@@ -52,7 +52,7 @@ def _in_columns(kernel, shared):
         step = max(_COLUMNS, 2 * _PART // max(1, arrays[-1].itemsize * entries))
         parts = _rounds(threads, length, step)
         if _CREW.share(shared, threads, parts, length, arrays[-1].dtype, arrays):
-            kernel(*arrays)  # raises what the part raised
+            _CREW.run(kernel, *arrays)  # raises what the part raised
 
     return call
 
@@ -69,22 +69,19 @@ def _by_rows(kernel, shared):
     def call(work, *arrays):
         count = min(_THREADS, _WRITERS, 1 + work // _SHARED)
         if count == 1 or _CREW.share(shared, count, count, 0, arrays[-1].dtype, arrays):
-            kernel(*arrays)
+            _CREW.run(kernel, *arrays)
 
     return call
 
 
 def _by_sums(kernel, shared, sliced, least, products):
     """What the kernel does, that is made of sums over samples: `shared` adds up parts of them, at
-    least so many samples at a time, and makes the results of the sums. products: one thread does,
-    by BLAS; that has threads of its own where there are several, and gets all samples at once."""
+    least so many samples at a time, and makes the results of the sums. products: whether BLAS does
+    most of that."""
 
     def call(entries, work, fixed, *arrays):
         """A sample takes about `entries` numbers in memory and `work` operations, each part
         `fixed` operations besides."""
-        if products and _THREADS > 1:
-            kernel(*arrays)
-            return
         length = arrays[sliced.index(True)].shape[0]
         held = _bytes(arrays[: len(sliced)], [not cut for cut in sliced])
         near = max(_NEAR, held) if products else max(_PART, 4 * held)
@@ -92,7 +89,7 @@ def _by_sums(kernel, shared, sliced, least, products):
         step = max(_ROWS if products else least, step, _AGAIN * fixed // max(1, work))
         count = max(1, min(_THREADS, length // step, 1 + work * length // _SHARED))
         if _CREW.share(shared, count, count, length, arrays[-1].dtype, (*arrays, step)):
-            kernel(*arrays)  # raises what the part raised
+            _CREW.run(kernel, *arrays)  # raises what the part raised
 
     return call
 

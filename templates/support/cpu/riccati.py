@@ -24,6 +24,8 @@ def stable_subspace(left, right, discrete, vectors):
     `discrete`. How many these are comes back, or -1 where the iteration does not converge.
     """
     n = left.shape[0]
+    if n == 0:
+        return 0
     info = np.empty(1, np.int32)
     count = np.zeros(1, np.int32)
     unused = np.zeros(n, np.int32)

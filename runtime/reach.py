@@ -1,0 +1,273 @@
+"""The sizes at which a module runs its branches: found in a marked copy, in a process beside.
+
+Verification calls the module itself at the sizes chosen here; the copy says which they are, and
+which lines no point reaches.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from derivatrix.runtime import sampling, special
+from derivatrix.runtime.load import load
+from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
+from derivatrix.runtime.report import Reach
+from derivatrix.runtime.surface import CallError, Point, Sizes, Surface
+from derivatrix.runtime.workers import Crash, Workers
+
+ENVIRONMENT = {"NUMBA_OPT": "0"}
+"""The copy is compiled in half the time without LLVM's optimisation."""
+
+LADDER = tuple(sorted({2**k + 1 for k in range(2, 20)} | {3 * 2**k + 1 for k in range(2, 9)}))
+"""Sizes to try besides those around the module's constants: odd, so that blocks leave a rest."""
+MOST_CONSTANT = 1100
+"""The largest constant that may be a threshold of one size."""
+LARGE = 65
+"""What every size is at least at one of the assignments, where that can be had."""
+AFFORDABLE = 300
+"""The largest size to choose there."""
+ENTRIES = 1_000_000
+"""The most entries that the arguments and results of a call may have."""
+DENSE = 20_000_000
+"""The same of a result where every size is the least large one."""
+SLOW = 0.2
+"""Seconds of a processor: a function that takes longer is not called at larger sizes."""
+DECLARED = 0.1
+"""The same of the declaration, whose differences are taken there."""
+PATIENCE = 20.0
+"""Seconds of a processor that the search may take; the smallest sizes come first."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """An assignment of sizes: the kinds that can be called there (and the operator, if it can be),
+    and the marks they make."""
+
+    sizes: dict[str, int]
+    kinds: tuple[str, ...]
+    marks: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The sizes at which to call a module, in the order chosen, and what all points reach."""
+
+    runs: tuple[Run, ...]
+    reach: Reach
+
+
+class Search:
+    """The survey of a module, made in a process beside this one while this one goes on."""
+
+    def __init__(self, module: ModuleType, seed: int) -> None:
+        path = getattr(module, "__file__", None)
+        self._surface = Surface(module)
+        self._workers = Workers(1, ENVIRONMENT)
+        self._thread = ThreadPoolExecutor(1)
+        self._answer: Future[list[Any]] | None = None
+        if path is not None and Path(path).is_file():
+            argument = {"path": os.fspath(path), "seed": seed}
+            call = f"{__name__}:surveyed"
+            self._answer = self._thread.submit(
+                self._workers.map, call, [argument], lambda at_work, done: None
+            )
+
+    def __enter__(self) -> Search:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._workers.end()
+        self._thread.shutdown()
+
+    def result(self) -> Survey:
+        """The survey; of the usual sizes, and with a note that says why, where there is none."""
+        if self._answer is None:
+            return self._usual("the module has no file")
+        (answer,) = self._answer.result()
+        if isinstance(answer, Exception | Crash):
+            return self._usual(answer.reason if isinstance(answer, Crash) else str(answer))
+        runs = (Run(entry["sizes"], tuple(entry["kinds"])) for entry in answer["runs"])
+        return Survey(tuple(runs), Reach.from_dict(answer["reach"]))
+
+    def _usual(self, reason: str) -> Survey:
+        surface = self._surface
+        runs = [
+            Run(sizes, tuple(k for k in surface.kinds if entries(surface, k, sizes) <= ENTRIES))
+            for sizes in (sampling.enlarged(surface, LARGE)[:1] if surface.size_names else [])
+        ]
+        return Survey(tuple(runs), Reach(note=f"which lines ran is not known: {reason}"))
+
+
+def surveyed(argument: Mapping[str, Any]) -> dict[str, Any]:
+    """The survey of the module in a file as plain data: what the process does."""
+    from derivatrix.runtime.marks import Copy
+
+    copy = Copy(load(Path(argument["path"])))
+    runner = _Runner(copy, argument["seed"])
+    small = runner.small()
+    names = runner.surface.size_names
+    runs = list(runner.tried(_candidates(runner.surface, copy.constants))) if names else []
+    chosen = _chosen(runs, small, names)
+    reached = small.union(*(run.marks for run in chosen))
+    missed: dict[str, list[int]] = {}
+    for number, (function, line) in enumerate(copy.places):
+        if number not in reached:
+            missed.setdefault(function, []).append(line)
+    pairs = tuple((name, tuple(sorted(set(lines)))) for name, lines in missed.items())
+    reach = Reach(len(reached), len(copy.places), pairs)
+    return {
+        "runs": [{"sizes": run.sizes, "kinds": run.kinds} for run in chosen],
+        "reach": reach.to_dict(),
+    }
+
+
+class _Runner:
+    """Calls the copy and collects the marks."""
+
+    def __init__(self, copy: Any, seed: int) -> None:
+        self.copy = copy
+        self.seed = seed
+        self.surface = Surface(copy.module)
+        self.declared = Text(copy.module.DECLARATION)
+        operator = (self.surface.operator,) if self.surface.operator else ()
+        self.kinds = (*self.surface.kinds, *operator)
+        self.slow: dict[str, int] = {}
+
+    def small(self) -> set[int]:
+        """The marks of the points that verification has at small sizes."""
+        surface = self.surface
+        sizes = sampling.assignments(surface, {})[:2]
+        points = [self._point(entry) for entry in sizes]
+        larger = sampling.large(surface)
+        points += [self._point(larger)] if larger is not None else []
+        for point in (*points, *special.points(surface, self.declared, {}, self.seed)):
+            if point is not None:
+                self._call(point, self.kinds)
+        return set(self.copy.taken())
+
+    def tried(self, candidates: Iterable[dict[str, int]]) -> Iterable[Run]:
+        began = time.process_time()
+        for sizes in candidates:
+            if time.process_time() - began > PATIENCE:
+                return
+            kinds = self._kinds(sizes)
+            point = self._point(sizes) if kinds else None
+            if point is not None:
+                ran = self._call(point, kinds)
+                yield Run(sizes, ran, frozenset(self.copy.taken()))
+
+    def _kinds(self, sizes: Sizes) -> tuple[str, ...]:
+        """The kinds whose arrays are not too large, and that are not known to be slow there."""
+        least = min(sizes.values())
+        dense = DENSE if LARGE <= least < 1.1 * LARGE else ENTRIES
+        return tuple(
+            kind
+            for kind in self.kinds
+            if entries(self.surface, kind, sizes) <= dense
+            and entries(self.surface, kind, sizes) < self.slow.get(kind, math.inf)
+        )
+
+    def _point(self, sizes: Sizes) -> Point | None:
+        """A point with these sizes where the declaration has a value, and soon."""
+        if self._work(sizes) >= self.slow.get("", math.inf):
+            return None
+        random = np.random.default_rng([self.seed, *sizes.values()])
+        for _, point in zip(
+            range(special.DRAWN), sampling.draws(self.surface, sizes, random), strict=False
+        ):
+            began = time.process_time()
+            try:
+                shape = self.surface.shape("value", "", sizes)
+                self.declared({**sizes, **point.values}, shape)
+            except (OutOfDomain, BrokenText):
+                continue
+            if time.process_time() - began > DECLARED:
+                self.slow[""] = self._work(sizes)
+                return None
+            return point
+        return None
+
+    def _work(self, sizes: Sizes) -> int:
+        return sum(math.prod(entry.full(sizes)) for entry in self.surface.inputs)
+
+    def _call(self, point: Point, kinds: Sequence[str]) -> tuple[str, ...]:
+        """The kinds that ran, each called once, and twice where the first call was slow: it may
+        have compiled what it calls."""
+        ran = []
+        for kind in kinds:
+            try:
+                seconds = self._seconds(kind, point)
+                seconds = min(seconds, self._seconds(kind, point)) if seconds > SLOW else seconds
+            except CallError:
+                continue
+            if seconds > SLOW:
+                self.slow[kind] = entries(self.surface, kind, point.sizes)
+            ran.append(kind)
+        return tuple(ran)
+
+    def _seconds(self, kind: str, point: Point) -> float:
+        began = time.process_time()
+        if kind == self.surface.operator:
+            self.surface.operators(point)
+        else:
+            self.surface.results(kind, point)
+        return time.process_time() - began
+
+
+def entries(surface: Surface, kind: str, sizes: Sizes) -> int:
+    """The entries of the largest array that a call takes or returns. An operator's are few where
+    its parts are matrices at most, else about those of the dense array."""
+    if kind == surface.operator:
+        few = max(surface.parts, default=0) <= 2
+        kind = "value" if few else kind.removesuffix("_operator")
+    results = [math.prod(surface.shape(kind, key, sizes)) for key in surface.keys(kind)]
+    return max(*results, *(math.prod(entry.full(sizes)) for entry in surface.inputs), 0)
+
+
+def _candidates(surface: Surface, constants: Sequence[int]) -> list[dict[str, int]]:
+    """Assignments to try, the smallest first: all sizes alike, or one of them and the others
+    small; on the ladder, and on both sides of the module's constants."""
+    around = {c + more for c in constants if c <= MOST_CONSTANT for more in (0, 1)}
+    found: list[dict[str, int]] = []
+    for size in sorted({*LADDER, *around}):
+        for sizes in sampling.enlarged(surface, size):
+            if entries(surface, "value", sizes) <= ENTRIES and sizes not in found:
+                found.append(sizes)
+    return sorted(found, key=lambda sizes: entries(surface, "value", sizes))
+
+
+def _chosen(runs: Sequence[Run], small: set[int], names: Sequence[str]) -> list[Run]:
+    """The runs to make again with the module itself: for every kind one with all sizes large, and
+    then those that add most to what is reached."""
+    chosen: list[Run] = []
+    reached = set(small)
+
+    def take(run: Run) -> None:
+        if run not in chosen:
+            chosen.append(run)
+            reached.update(run.marks)
+
+    large = [run for run in runs if min(run.sizes.values()) >= LARGE]
+    most = AFFORDABLE + len(names)
+    large = [run for run in large if max(run.sizes.values()) <= most] or large[:1]
+    if large:
+        take(large[-1])
+        take(max(large, key=lambda run: len(run.kinds)))  # the first of those with the most
+    while rest := [run for run in runs if not run.marks <= reached]:
+        take(max(rest, key=lambda run: len(run.marks - reached)))
+    return chosen

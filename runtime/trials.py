@@ -1,0 +1,140 @@
+"""The points at which a module is called, in their order, and the checks made at each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from derivatrix.runtime import checks, measure, operators, reach, special
+from derivatrix.runtime.checks import Trial
+from derivatrix.runtime.reach import Run, Search
+from derivatrix.runtime.reference import OutOfDomain, Text
+from derivatrix.runtime.report import Row
+from derivatrix.runtime.surface import CallError, Point, Surface
+
+EVERYWHERE = (
+    checks.check_value,
+    checks.check_adjoint,
+    checks.check_products,
+    checks.check_symmetry,
+    checks.check_structure,
+    checks.check_repeat,
+    checks.check_out,
+)
+SMALL = (checks.check_formulas,)
+"""Left out where sizes are larger: a formula's text need not be a fast way to compute it."""
+ONCE = (
+    checks.check_float32,
+    checks.check_layout,
+)
+ON_CPU = (checks.check_kernels, operators.check_operators)
+"""What modules for the CPU have besides: kernels to be called directly, and operators."""
+WIDE = (*EVERYWHERE, checks.check_slopes, checks.check_float32)
+DENSE = (checks.check_products, checks.check_repeat)
+"""For results with so many entries that little more than one of them is to be in memory."""
+UNSTEADY = (checks.check_value, checks.check_repeat, checks.check_out)
+"""For special points where the function jumps, so that rounding decides which derivative it has."""
+
+UNMARKED = "modules for devices are verified at small sizes; which lines ran is not known"
+SPECIAL = "special points"
+"""The label of rows that special points passed."""
+
+Rows = tuple[list[Row], str]
+Check = Callable[[Trial], None]
+
+
+def made(
+    surface: Surface,
+    sizes: Mapping[str, int],
+    seed: int,
+    slow: bool,
+    search: Search | None,
+) -> Iterator[Rows]:
+    """The rows of every point, and its label.
+
+    Raises OutOfDomain when no small point has a value, BrokenText where the declaration cannot be
+    evaluated."""
+    declared = Text(surface.module.DECLARATION)
+    found = measure.small(surface, declared, sizes, seed)
+    larger = [] if sizes or slow else measure.large(surface, declared, seed)
+    for number, measurement in enumerate([*found, *larger]):
+        extra = SMALL if number < len(found) else ()
+        once = () if number else ONCE + (ON_CPU if surface.target == "cpu" else ())
+        trial = Trial(surface, measurement)
+        yield _rows(trial, (*EVERYWHERE, checks.check_differences, *extra, *once))
+    if surface.target == "cpu":
+        yield _specials(surface, declared, sizes, seed)
+    if search is not None:
+        for run in search.result().runs:
+            yield from _wide(surface, declared, run, seed)
+
+
+def _rows(trial: Trial, wanted: Iterable[Check]) -> Rows:
+    for check in wanted:
+        check(trial)
+    return trial.rows, trial.point.label
+
+
+def _wide(surface: Surface, declared: Text, run: Run, seed: int) -> Iterator[Rows]:
+    """The rows at sizes that a search has chosen; none where the declaration has no value."""
+    try:
+        measurement = measure.wide(surface, declared, run.sizes, seed)
+    except OutOfDomain:
+        return
+    kinds = [kind for kind in run.kinds if kind != surface.operator]
+    most = {kind: reach.entries(surface, kind, run.sizes) for kind in kinds}
+    usual = [kind for kind in kinds if most[kind] <= reach.ENTRIES]
+    products = (operators.check_products,) * (surface.operator in run.kinds)
+    yield _rows(Trial(surface, measurement, usual), (*WIDE, *products))
+    for kind in kinds:
+        if kind not in usual:
+            others = [other for other in usual if other in ("jvp", "vjp", "hvp", "gradient")]
+            yield _rows(Trial(surface, measurement, [kind, *others]), DENSE)
+
+
+def _specials(surface: Surface, declared: Text, sizes: Mapping[str, int], seed: int) -> Rows:
+    """The rows at special points: of those passed, the one with the largest error."""
+    worst: dict[tuple[str, str, str], Row] = {}
+    failed: list[Row] = []
+    for point in special.points(surface, declared, sizes, seed):
+        for row in _special(surface, declared, point, seed):
+            key = (row.check, row.function, row.input)
+            if not row.passed:
+                failed.append(row)
+            elif key not in worst or row.error > worst[key].error:
+                worst[key] = row
+    passed = [_relabelled(row) for row in worst.values()]
+    return [*passed, *failed], SPECIAL
+
+
+def _relabelled(row: Row) -> Row:
+    return Row(
+        row.check, row.function, row.input, SPECIAL, row.error, row.tolerance, True, row.note
+    )
+
+
+def _special(surface: Surface, declared: Text, point: Point, seed: int) -> list[Row]:
+    try:
+        measurement = measure.special(surface, declared, point, seed)
+    except OutOfDomain:
+        return _undefined(surface, point)
+    unsteady = not measurement.steady or measure.wavers(surface, point, "jvp")
+    kinds: tuple[str, ...] = surface.kinds
+    if "hvp" in kinds and (unsteady or measure.wavers(surface, point, "hvp")):
+        kinds = tuple(kind for kind in kinds if kind not in ("hessian", "hvp"))
+    trial = Trial(surface, measurement, kinds, special=True)
+    return _rows(trial, UNSTEADY if unsteady else (*EVERYWHERE, checks.check_slopes))[0]
+
+
+def _undefined(surface: Surface, point: Point) -> list[Row]:
+    """Where the declaration has no value a function may return what it likes or raise an error of
+    the mathematics, and may do nothing else."""
+    rows = []
+    for kind in surface.kinds:
+        try:
+            surface.results(kind, point)
+        except CallError as error:
+            if not checks.undefined(error):
+                rows.append(
+                    Row("call", kind, "", point.label, float("inf"), 0.0, False, str(error))
+                )
+    return rows

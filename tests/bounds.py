@@ -1,0 +1,164 @@
+"""Every kernel of a function, called with arrays that lie alone (`tests.guarded`) and compiled with
+checks of all indices: whether it touches what is outside them, or reads what nobody has written.
+
+    python -m tests.bounds [--from FIRST] [--to LAST]
+
+does it for all identities and cases, as they are and with batches, for sizes from 0 to 40. It takes
+hours; it says which one it is at, and can go on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import derivatrix as dx
+from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.frontends.notation.declaration import text_function
+from derivatrix.runtime.workers import Crash, Workers
+from tests import test_abreast, test_packed, test_root
+from tests.cases import CASES, EVALUATED
+from tests.identities import IDENTITIES
+
+BATCHES = (0, 1, 5)
+OPERATOR = "operator"
+"""The kind of the kernel of Jacobians or Hessians as operators."""
+TYPES = ("float64", "float32")
+SKEWED = {"m": 1, "p": 2, "k": -1, "q": 3, "N": 5, "d": 1, "c": 2}
+"""What is added to sizes where they are not all the same."""
+LARGEST = 3_000_000
+"""Entries of arguments and results of a call; what has more is left out, and counted."""
+n = dx.dims("n")
+A, L, x = dx.matrix("A", n, n), dx.matrix("L", n, n, "lower"), dx.vector("x", n)
+OTHERS = {
+    "triangular determinants": dx.function(
+        "f", [L], dx.det(L) + dx.logdet(L @ L) * dx.log(abs(dx.det(L))), batch=[L]
+    ),
+    "abreast logarithms": dx.function("f", [A], dx.logdet(A) * dx.log(abs(dx.det(A))), batch=[A]),
+    "abreast extrema": dx.function(
+        "f", [A, x], dx.logsumexp(dx.solve(A, x)) * dx.max(dx.solve(A, x)), batch=[A, x]
+    ),
+    "maxima": dx.function("f", [A], dx.max(A, axis=1) * dx.logsumexp(A, axis=1)),
+}
+"""Functions of helper kernels that no other function here has."""
+IDENTITY = {f"{each.text} by {each.wrt}": each for each in IDENTITIES}
+ROOTS = (test_root.MATRIX_ROOT, test_root.SAMPLE, test_root.FIXED, test_root.LEAST)
+DECLARED: dict[str, Function] = {
+    **{each.name: each for each in (*CASES, *EVALUATED, *ROOTS)},
+    **{f"abreast {name}": each for name, each in test_abreast.FUNCTIONS.items()},
+    "packed": test_packed.PACKED["weighted"],
+}
+DECLARED |= OTHERS
+NAMES = (*IDENTITY, *DECLARED)
+
+
+@dataclass(frozen=True)
+class Task:
+    """name: of a function, one of NAMES; batch: which inputs are stacks of samples; kinds: of
+    kernels (none: all); sizes: what all sizes are, or about; planted: what is put into the
+    module's text in place of what. without: the kernels (name and
+    type) left out; place: the file that says what is called."""
+
+    name: str
+    batch: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = tuple(range(41))
+    types: tuple[str, ...] = TYPES
+    planted: tuple[tuple[str, str], ...] = ()
+    without: tuple[str, ...] = ()
+    place: str = ""
+
+
+@dataclass
+class Found:
+    """calls: how many there were; refused: those that raised ValueError or LinAlgError; large:
+    those left out; failures: a text each."""
+
+    calls: int = 0
+    refused: int = 0
+    large: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def function_of(task: Task) -> Function:
+    """The function of a task, with its batch."""
+    if task.name in DECLARED:
+        return DECLARED[task.name]
+    identity = IDENTITY[task.name]
+    single = text_function(identity.text, identity.dims, identity.wrt.split())
+    if not task.batch:
+        return single
+    inputs = [dx.Array(leaf) for leaf in single.inputs]
+    expression, wrt = dx.Array(single.expression), identity.wrt.split()
+    return dx.function("f", inputs, expression, batch=task.batch, wrt=wrt)
+
+
+def check(workers: Workers, task: Task) -> Found:
+    """What is found for a task, by processes that may end in the midst of it."""
+    failures = []
+    with tempfile.TemporaryDirectory() as folder:
+        request = {**vars(task), "place": os.path.join(folder, "place")}
+        while True:
+            (answer,) = workers.map("tests.checked:run", [request], lambda *_: None)
+            if not isinstance(answer, Crash):
+                break
+            place = Path(request["place"])
+            if answer.trace or not place.exists():
+                raise RuntimeError(f"{task}: {answer.reason}\n{answer.trace}")
+            where = place.read_text().strip()
+            failures.append(f"{where}: the process {answer.reason.removeprefix('its process ')}")
+            request["without"] = [*request["without"], where.partition(" for ")[0]]
+            place.unlink()
+    if isinstance(answer, Exception):
+        raise answer
+    answer["failures"] += failures
+    return Found(**answer)
+
+
+def environment(folder: str) -> dict[str, str]:
+    """What the processes have, with a cache of their own."""
+    return {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": folder}
+
+
+def batches(name: str) -> list[tuple[str, ...]]:
+    """Which inputs of an identity to make stacks: none; those to differentiate by; the others."""
+    if name in DECLARED:
+        return [()]
+    function = function_of(Task(name))
+    others = tuple(leaf.name for leaf in function.inputs if leaf.name not in function.wrt)
+    return [(), tuple(function.wrt), *([others] if others else [])]
+
+
+def main() -> int:
+    """The whole campaign: 1 if something is found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--to", dest="last", type=int, default=len(NAMES))
+    chosen = parser.parse_args()
+    total = Found()
+    with tempfile.TemporaryDirectory() as folder, Workers(1, environment(folder)) as workers:
+        for number, name in list(enumerate(NAMES))[chosen.first : chosen.last]:
+            for batch in batches(name):
+                start = time.perf_counter()
+                found = check(workers, Task(name, batch))
+                seconds = time.perf_counter() - start
+                print(
+                    f"{number} {name} batch {' '.join(batch) or '-'}: {found.calls} calls, "
+                    f"{found.refused} refused, {found.large} too large, {seconds:.0f} s",
+                    *(f"    {failure}" for failure in found.failures),
+                    sep="\n",
+                    flush=True,
+                )
+                total.calls += found.calls
+                total.failures += found.failures
+    print(f"{total.calls} calls, {len(total.failures)} failures")
+    return 1 if total.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

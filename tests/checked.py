@@ -1,0 +1,281 @@
+"""The kernels of a function with all their arrays guarded, for `tests.bounds`; in a process of its
+own, which may end in the midst of it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.driver.pipeline import kernel_plan, operator_plan
+from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.module import emit
+from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.ir.dimensions import evaluate
+from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.structured import structured
+from derivatrix.runtime.load import REQUIRED, load
+from tests.bounds import BATCHES, IDENTITY, LARGEST, OPERATOR, SKEWED, Found, Task, function_of
+from tests.guarded import SIDES, guard, guarded
+from tests.identities import Identity
+from tests.test_identities import Setting
+
+TOLERANCES = {"float64": 1e-6, "float32": 1e-2}
+MOST_FAILURES = 3
+"""A kernel with so many is not called again."""
+
+
+def run(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What is found for a task, in a process of its own."""
+    task = task_of(request)
+    function = function_of(task)
+    plans = [*plans_of(function, task.kinds)]
+    text = module_text(function, plans)
+    for old, new in task.planted:
+        assert old in text
+        text = text.replace(old, new)
+    path = Path(task.place).parent / "checked.py"
+    path.write_text(text, encoding="utf-8")
+    module = guarded(load(path))
+    every = [called for plan in plans for called in calls(module, plan)]
+    kernels = {(getattr(module, each.plan.name), each.shared): each for each in every}
+    check = Check(module, task)
+    identity = IDENTITY.get(task.name, Identity("", "", "", ""))
+    for sizes in sizes_of(function, task):
+        with np.errstate(all="ignore"):
+            values = Setting(identity, function, sizes).values
+            for kernel, real in itertools.product(kernels.values(), task.types):
+                check(kernel, values, sizes, real)
+    return vars(check.found)
+
+
+def task_of(request: Mapping[str, Any]) -> Task:
+    """A task, from what JSON made of it."""
+    return Task(**{k: tuple(v) if isinstance(v, list) else v for k, v in request.items()})
+
+
+def reached(request: Mapping[str, Any]) -> list[str]:
+    """The functions that the kernels of a task call, at any remove."""
+    task = task_of(request)
+    function = function_of(task)
+    plans = [*plans_of(function, task.kinds)]
+    used = {
+        name: {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        for node in ast.parse(module_text(function, plans)).body
+        for name in defined(node)
+    }
+    found: set[str] = set()
+    kernels = [each.name for plan in plans for each in (plan, *plan.inner)]
+    names = [f"{name}{part}" for name in kernels for part in ("", "_shared", "_blocks")]
+    while names:
+        name = names.pop()
+        if name in used and name not in found:
+            found.add(name)
+            names += used[name]
+    return sorted(found)
+
+
+def defined(node: ast.stmt) -> list[str]:
+    """The names that a statement gives."""
+    if isinstance(node, ast.FunctionDef):
+        return [node.name]
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return []
+
+
+def plans_of(function: Function, kinds: Sequence[str]) -> Iterator[Plan]:
+    """The plans of these kinds of kernels, or of all."""
+    derivatives = function.derivatives
+    for kind in derivatives.kinds:
+        if not kinds or kind in kinds:
+            yield kernel_plan(derivatives, kind)
+    if not kinds or OPERATOR in kinds:
+        plan = operator_plan(derivatives, structured(derivatives))
+        if plan.outputs:
+            yield plan
+
+
+def module_text(function: Function, plans: Sequence[Plan]) -> str:
+    """A module of these kernels. Formulas, which it has none of, would take most of the time."""
+    functions = [
+        FunctionDescription(
+            plan.name.removesuffix("_kernel"), "", plan, tuple((n, n) for n, _ in plan.outputs)
+        )
+        for plan in plans
+    ]
+    facts = dict.fromkeys(REQUIRED, ())
+    return emit(ModuleDescription(function.name, "", facts, functions, function.requirements))
+
+
+def sizes_of(function: Function, task: Task) -> Iterator[dict[str, int]]:
+    """The sizes: for each number all that number, and about that number; with each batch. Those for
+    which the result would have an axis of a negative length are left out."""
+    shapes = [function.batched(leaf).shape for leaf in function.inputs]
+    symbols = {s.name for shape in shapes for size in shape for s in size.free_symbols} - {"batch"}
+    batches = BATCHES if function.batch else (1,)
+    skews = [{}, SKEWED] if len(symbols) > 1 else [{}]
+    for number, skew, batch in itertools.product(task.sizes if symbols else (1,), skews, batches):
+        sizes = {name: max(0, number + skew.get(name, 0)) for name in sorted(symbols)}
+        sizes["batch"] = batch
+        if all(evaluate(size, sizes) >= 0 for size in function.expression.shape):
+            yield sizes
+
+
+@dataclass(frozen=True)
+class Called:
+    """A kernel in a module; shared: whether in parts, by several threads."""
+
+    plan: Plan
+    shared: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.plan.name}{' in parts' if self.shared else ''}"
+
+    def __call__(self, module: ModuleType, arguments: Sequence[Any]) -> None:
+        if not self.shared:
+            getattr(module, self.plan.name)(*arguments)
+        elif self.parts(module, arguments):
+            getattr(module, self.plan.name)(*arguments)
+            raise AssertionError("a part failed")
+
+    def parts(self, module: ModuleType, arguments: Sequence[Any]) -> bool:
+        """Let threads do it, as `support.cpu.parts` does; whether a part failed."""
+        sums, length, parts, extra = self.plan.sums, 0, 3, []
+        if sums is not None:
+            length, extra = len(arguments[sums.sliced.index(True)]), [2]
+        elif self.plan.parts is not None:
+            length = len(arguments[-1])
+        if self.plan.rows is None:
+            parts = max(1, min(parts, length))
+        shared = getattr(module, f"_{self.plan.name}_shared")
+        real = arguments[-1].dtype
+        return bool(module._CREW.share(shared, 2, parts, length, real, (*arguments, *extra)))
+
+
+def calls(module: ModuleType, plan: Plan) -> Iterator[Called]:
+    """All kernels of a plan that can be called, but where they are another one's, too."""
+    if getattr(module, plan.name).__name__ != plan.name:
+        return
+    alone = plan.rows.plans[:1] if plan.rows and plan.rows.alone else ()
+    for each in (plan, *plan.inner, *alone):
+        yield Called(each)
+        if hasattr(module, f"_{each.name}_shared"):
+            yield Called(each, shared=True)
+
+
+class Check:
+    """Calls kernels, each time with the ends of all arrays watched, then with their beginnings."""
+
+    def __init__(self, module: ModuleType, task: Task) -> None:
+        self.module, self.found, self.without = module, Found(), set(task.without)
+        self.place = os.open(task.place, os.O_WRONLY | os.O_CREAT)
+        self.failures: dict[str, int] = {}
+
+    def __call__(
+        self, kernel: Called, values: Mapping[str, np.ndarray], sizes: Mapping[str, int], real: str
+    ) -> None:
+        place = f"{kernel.name} of {real}"
+        if place in self.without or self.failures.get(place, 0) >= MOST_FAILURES:
+            return
+        if any(length < 0 for shape in every_shape(kernel.plan, sizes) for length in shape):
+            return  # there are no such arrays
+        inputs, shapes = arrays(kernel.plan, values, sizes)
+        count = sum(each.size for each in inputs) + sum(int(np.prod(shape)) for shape in shapes)
+        if count > LARGEST:
+            self.found.large += 1
+            return
+        os.pwrite(self.place, f"{place} for {sizes}".ljust(400).encode(), 0)
+        problems, results = [], []
+        for side in SIDES:
+            problem, result = self.attempt(kernel, inputs, shapes, np.dtype(real), side)
+            problems += problem
+            results.append(result)
+        self.found.calls += 1
+        one, other = results
+        if not problems and (one is None) != (other is None):
+            problems.append("raises or not, by what nobody has written")
+        if one is None:
+            self.found.refused += 1
+        elif other is not None and not all(map(same, one, other)):
+            problems.append("reads what nobody has written")
+        if problems:
+            self.failures[place] = self.failures.get(place, 0) + 1
+            self.found.failures += [
+                f"{place} for {sizes}: {problem}" for problem in dict.fromkeys(problems)
+            ]
+
+    def attempt(
+        self,
+        kernel: Called,
+        inputs: Sequence[np.ndarray],
+        shapes: Sequence[tuple[int, ...]],
+        real: np.dtype,
+        side: int,
+    ) -> tuple[list[str], list[np.ndarray] | None]:
+        """Problems, and the results; None where the kernel raises for what it is given."""
+        guard.clear(side)
+        given, copies = [], []
+        for value in inputs:
+            copies.append(value.astype(real))
+            given.append(real.type(value))
+            if value.ndim:
+                given[-1] = guard.array(value.shape, real)
+                given[-1][...] = copies[-1]
+        outputs = [guard.array(shape, real) for shape in shapes]
+        problems, results = [], None
+        try:
+            kernel(self.module, [*given, *outputs])
+            results = [output.copy() for output in outputs]
+        except (ValueError, np.linalg.LinAlgError):
+            pass
+        except Exception as error:
+            problems.append(f"{type(error).__name__}: {error}")
+        pairs = zip(given, copies, strict=True)
+        if not all(np.array_equal(one, other, equal_nan=True) for one, other in pairs):
+            problems.append("writes to an argument")
+        return problems, results
+
+
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two runs agree; BLAS adds up in another order where arrays begin elsewhere."""
+    tolerance = TOLERANCES[one.dtype.name]
+    scale = float(np.abs(one[np.isfinite(one)]).max(initial=0.0))
+    return np.allclose(one, other, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def arrays(
+    plan: Plan, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> tuple[list[np.ndarray], list[tuple[int, ...]]]:
+    """The arguments of a plan's kernel, and the shapes of its results."""
+    generator = np.random.default_rng(0)
+    inputs = []
+    for argument in plan.arguments:
+        shape = lengths(argument.shape, sizes)
+        value = np.asarray(values[argument.name]) if argument.name in values else None
+        if value is None or value.shape != shape:  # it is one of sums over samples
+            value = np.asarray(generator.normal(size=shape))
+        inputs.append(value)
+    return inputs, [lengths(buffer.shape, sizes) for _, buffer in plan.outputs]
+
+
+def every_shape(plan: Plan, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
+    """The shapes of a kernel's arguments and results."""
+    buffers = [buffer for _, buffer in plan.outputs]
+    return [lengths(each.shape, sizes) for each in (*plan.arguments, *buffers)]
+
+
+def lengths(shape: Sequence[sympy.Expr], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A shape as numbers. A size that is not named is that of a part of the samples: all."""
+    names = {symbol.name for size in shape for symbol in size.free_symbols}
+    known = {name: sizes.get(name, sizes["batch"]) for name in names}
+    return tuple(int(evaluate(size, known)) for size in shape)

@@ -1,0 +1,162 @@
+"""Memory that shows who reads or writes outside his array: each lies alone, with one end at a page
+that nobody may touch, which ends the process (SIGSEGV).
+
+On Linux, for arguments, results and all arrays that compiled code makes. What is read of an array
+before it is written differs with the end that it has there (`FILLS`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+from collections.abc import Sequence
+from threading import Lock
+from types import ModuleType
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]
+from numba.core.runtime.nrt import rtsys
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+PAGE = mmap.PAGESIZE
+ROOM = 1 << 40
+"""Addresses, of which few have memory."""
+APART = 1 << 20
+"""Bytes between arrays that nobody may touch."""
+END, START = SIDES = (0, 1)
+"""Which end of an array has them right beside it."""
+FILLS = (0xFF, 0x3F)
+"""For each of them what every byte is before: nan and -1, or 0.0005 (0.75) and a large integer."""
+DATA, SIZE = 3, 4
+"""The words of what Numba counts an array's references in that have its address and its bytes."""
+
+_library = ctypes.CDLL(None, use_errno=True)
+_library.mmap.restype = ctypes.c_void_p
+_library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_library.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_NOTHING = 0  # PROT_NONE
+_BOTH = mmap.PROT_READ | mmap.PROT_WRITE
+_RESERVED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
+_FIXED = 0x10
+
+
+class Guard:
+    """The memory; one in a process."""
+
+    def __init__(self) -> None:
+        self._begin = _library.mmap(None, ROOM, _NOTHING, _RESERVED, -1, 0)
+        self._end = self._begin + APART
+        self._lock = Lock()
+        self.side = END
+
+    def take(self, size: int) -> int:
+        """The address of a new block of so many bytes."""
+        pages = max(1, -(-size // PAGE)) * PAGE
+        with self._lock:
+            first, self._end = self._end, self._end + pages + APART
+        if first + pages > self._begin + ROOM or _library.mprotect(first, pages, _BOTH):
+            raise MemoryError("there is no room for one more guarded array")
+        ctypes.memset(first, FILLS[self.side], pages)
+        return first if self.side == START else first + pages - size
+
+    def array(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+        """A new array, which is there until `clear`."""
+        size = math.prod(shape) * dtype.itemsize
+        memory = (ctypes.c_char * max(size, 1)).from_address(self.take(size))
+        return np.ndarray(tuple(shape), dtype, memory)
+
+    def clear(self, side: int) -> None:
+        """Take all memory back; of the arrays made from now on that end is watched."""
+        _library.mmap(self._begin, self._end - self._begin, _NOTHING, _RESERVED | _FIXED, -1, 0)
+        self._end, self.side = self._begin + APART, side
+
+
+guard = Guard()
+
+
+@ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t)
+def _take(size):
+    return guard.take(size)
+
+
+@ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
+def _counted(size, alignment):
+    """What Numba makes for an array of its own, with other memory in place of the usual."""
+    counted = _usual(64, 16)
+    words = (ctypes.c_size_t * (SIZE + 1)).from_address(counted)
+    words[DATA], words[SIZE] = _take(size), size
+    return counted
+
+
+_usual = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)(
+    _nrt_python.c_helpers["MemInfo_alloc_aligned"]
+)
+rtsys.initialize(cpu_target.target_context)
+
+
+def _address(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+binding.add_symbol("guarded_take", _address(_take))
+binding.add_symbol("NRT_MemInfo_alloc_aligned", _address(_counted))
+
+
+@intrinsic
+def work_arrays(context, like, shapes, integers):
+    """As `support.cpu.workspace` has it, with each array apart."""
+    kinds = [types.Array(like.dtype, len(shape), "C") for shape in shapes]
+    kinds += [types.Array(types.int32, len(shape), "C") for shape in integers]
+    made = types.Tuple([*kinds, types.intp])
+
+    def generate(context, builder, signature, values):
+        word = context.get_value_type(types.intp)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(word, [word]), "guarded_take"
+        )
+        given = [shape for value in values[1:] for shape in cgutils.unpack_tuple(builder, value)]
+        parts = []
+        for kind, shape, lengths in zip(kinds, given, (*shapes, *integers), strict=True):
+            axes = [
+                context.cast(builder, length, length_kind, types.intp)
+                for length, length_kind in zip(
+                    cgutils.unpack_tuple(builder, shape), lengths, strict=True
+                )
+            ]
+            strides = [word(kind.dtype.bitwidth // 8)]
+            for length in axes[::-1]:
+                strides.insert(0, builder.mul(strides[0], length))
+            array = context.make_array(kind)(context, builder)
+            place = builder.call(function, [strides[0]])
+            place = builder.inttoptr(place, array.data.type)
+            arrayobj.populate_array(array, place, axes, strides[1:], strides[-1], None)
+            parts.append(array._getvalue())
+        return context.make_tuple(builder, made, [*parts, word(0)])
+
+    return made(like, shapes, integers), generate
+
+
+@njit
+def give_back(memory):
+    """The arrays stay until `Guard.clear`."""
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def _one_thread():
+    return 1
+
+
+def guarded(module: ModuleType) -> ModuleType:
+    """The module, of whose kernels none is compiled yet, with work arrays apart, and with products
+    by tiles whatever the processor."""
+    if hasattr(module, "work_arrays"):
+        module.work_arrays, module.give_back = work_arrays, give_back  # type: ignore[attr-defined]
+    if hasattr(module, "THREADS"):
+        binding.add_symbol(module.THREADS[0], _address(_one_thread))
+    return module

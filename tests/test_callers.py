@@ -1,0 +1,238 @@
+"""Several threads of Python that call kernels: what helps them, and what they leave to each other;
+copies and the end of a process meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.templates.support.cpu import pool
+from derivatrix.templates.support.cpu.crew import help_others
+from derivatrix.templates.support.cpu.pool import _Crew
+from tests.test_crew import check_counts
+
+n, c = dx.dims("n c")
+x, W, b, X = dx.vector("x", n), dx.matrix("W", c, n), dx.vector("b", c), dx.matrix("X", n, n)
+model = dx.function("model", [x, W, b], dx.softmax(W @ x + b), batch=[x])
+square = dx.function("square", [X], X @ X)
+
+
+@pytest.fixture
+def crew() -> Iterator[_Crew]:
+    made = _Crew()
+    help_others(made.words)  # compiled, for threads that are to come at once
+    yield made
+    made.stop()
+
+
+class Inside:
+    """A thread that is in a kernel as long as the block lasts."""
+
+    def __init__(self, crew: _Crew, threads: int) -> None:
+        self.crew, self.threads = crew, threads
+        self.entered, self.done = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self) -> None:
+        def shared(*_: Any) -> bool:
+            self.entered.set()
+            self.done.wait()
+            return False
+
+        self.crew.share(shared, self.threads, self.threads, 0, np.dtype(float), ())
+
+    def __enter__(self) -> None:
+        self.thread.start()
+        self.entered.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self.thread.join()
+
+
+def test_modules_have_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (
+        dx.compile(dx.function(name, [x], dx.exp(factor * x), batch=[x]))
+        for name, factor in (("one", 1), ("two", 2))
+    )
+    assert first._CREW is second._CREW
+    samples = np.zeros((100_000, 10))
+    for module in (first, second):
+        monkeypatch.setattr(module, "_THREADS", 2)
+    first.value(samples)
+    before = threading.active_count()
+    second.value(samples)
+    assert threading.active_count() == before
+
+
+def test_helpers_sleep_while_another_caller_has_them(crew: _Crew) -> None:
+    check_counts(crew, 2, 10)
+    with Inside(crew, 2):
+        called = crew.helpers[0].called
+        for _ in range(20):
+            check_counts(crew, 2, 10)
+        assert crew.helpers[0].called == called
+    check_counts(crew, 2, 10)
+    assert crew.helpers[0].called == called + 1
+
+
+def test_as_many_threads_as_callers_leave(crew: _Crew) -> None:
+    with Inside(crew, 1):
+        check_counts(crew, 2, 10)
+        assert not crew.helpers
+        check_counts(crew, 4, 10)
+        assert len(crew.helpers) == 2
+
+
+def test_blas_has_what_callers_leave(crew: _Crew) -> None:
+    """And as many threads as before when they are gone; one in parts of shared work."""
+    seen: list[int] = []
+
+    def look(*_: Any) -> bool:
+        seen.append(pool._get_blas_threads())
+        return False
+
+    before = pool._get_blas_threads()
+    pool._set_blas_threads(3)
+    try:
+        crew.run(look)
+        most = seen[0]  # 1 where SciPy has another BLAS
+        with Inside(crew, 1):
+            crew.run(look)
+        with Inside(crew, 1), Inside(crew, 1), Inside(crew, 1):
+            crew.run(look)
+        crew.share(look, 2, 2, 0, np.dtype(float), ())
+        crew.run(look)
+        assert seen == [most, max(1, most - 1), 1, 1, most]
+        with Inside(crew, 1):
+            pool._set_blas_threads(2)  # by somebody else
+        assert pool._get_blas_threads() == min(2, most)
+    finally:
+        pool._set_blas_threads(before)
+
+
+def test_a_caller_that_was_interrupted_is_forgotten(crew: _Crew) -> None:
+    crew.enter(2)
+    crew.run(lambda: None)
+    assert not crew.callers and crew.helped is None
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        crew.run(interrupt)
+    assert not crew.callers
+
+
+def test_no_kernel_begins_after_the_end(crew: _Crew) -> None:
+    """Threads that call kernels wait when the process ends, but not the one that ends it."""
+    calls = [0, 0, 0]
+    going = True
+
+    def work(place: int) -> None:
+        while going:
+            check_counts(crew, 2, 7)
+            calls[place] += 1
+
+    threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(3)]
+    for thread in threads:
+        thread.start()
+    while not all(calls):
+        pass
+    crew.stop()
+    assert not crew.callers and not crew.helpers
+    ended = list(calls)
+    check_counts(crew, 2, 7)
+    threading.Event().wait(0.2)
+    assert sum(calls) <= sum(ended) + 3  # those that had left their kernel
+    going = False
+    crew.open()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def modules() -> list[ModuleType]:
+    return [dx.compile(model), dx.compile(square)]
+
+
+def test_callers_of_several_kernels(
+    modules: list[ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All get what one alone gets."""
+    classes, squares = modules
+    monkeypatch.setattr(classes, "_THREADS", 2)
+    generator = np.random.default_rng(0)
+    shapes = (20_000, 16), (10, 16), (10,), (20_000, 10)
+    arrays = [generator.normal(size=shape) for shape in shapes]
+    pair = generator.normal(size=(2, 130, 130))
+    expected, product = classes.vjp(*arrays), squares.vjp(*pair)
+    wrong = []
+
+    def work() -> None:
+        for _ in range(20):
+            found = classes.vjp(*arrays)
+            if not all(map(np.array_equal, found, expected)):
+                wrong.append("model")
+            if not np.allclose(squares.vjp(*pair), product, rtol=1e-9, atol=1e-9):
+                wrong.append("square")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and not classes._CREW.callers
+
+
+BUSY = """
+import os, signal, sys, threading, time
+sys.path[:0] = sys.argv[1:3]
+import importlib
+import numpy as np
+module = importlib.import_module(sys.argv[3])
+pair = np.random.default_rng(0).normal(size=(2, 256, 256))
+expected = module.vjp(*pair)
+def work():
+    while True:
+        module.vjp(*pair)
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+FORKING = """
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        os._exit(not np.allclose(module.vjp(*pair), expected, rtol=1e-9, atol=1e-9))
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_copy_of_a_busy_process(modules: list[ModuleType]) -> None:
+    """No thread holds a lock of OpenBLAS then, that nobody would open in the copy."""
+    run(BUSY + FORKING, modules[1])
+
+
+def test_the_end_of_a_busy_process(modules: list[ModuleType]) -> None:
+    for _ in range(3):
+        run(BUSY, modules[1])
+
+
+def run(code: str, module: ModuleType) -> None:
+    folder, name = os.path.split(str(module.__file__))
+    command = [sys.executable, "-c", code, folder, ".", name.removesuffix(".py")]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run(command, env=environment, timeout=120)
+    assert done.returncode == 0

@@ -1,0 +1,211 @@
+"""Names: whatever declares them, one gate keeps generated text what it is."""
+
+import ast
+import os
+import re
+
+import numpy as np
+import pytest
+import sympy
+
+import derivatrix as dx
+from derivatrix.compiler.driver.pipeline import generate
+from derivatrix.compiler.ir.identifiers import LONGEST
+from derivatrix.compiler.operations import OPERATIONS, register
+from derivatrix.templates.support.common import boundary
+from tests.cases import CASES
+
+n = dx.dims("n")
+x = dx.vector("x", n)
+SYMBOLS = {"integer": True, "positive": True}
+
+HOSTILE = [
+    "globals()[__import__('os').system('touch canary')]",
+    "__import__('os').system('touch canary')",
+    "n\nimport os; os.system('touch canary')",
+    'n"""',
+    "n'",
+    'n"',
+    "n\\",
+    "{n}",
+    "{{ n }}",
+    "n m",
+    "n;",
+    "n#",
+    "",
+    "2n",
+    "a" * (LONGEST + 1),
+    "a" * 5000,
+    "ﬁ",
+    "x·y",
+    "℘",
+    "lambda",
+    "match",
+    "print",
+    "min",
+    "__class__",
+]
+
+
+def with_size(size):
+    return dx.function("f", [dx.vector("y", size)], dx.vector("y", size) * 2)
+
+
+def with_matrix(size):
+    matrix = sympy.MatrixSymbol("M", size, size)
+    return dx.function("f", [matrix], matrix * matrix)
+
+
+def with_root(name):
+    unknown = sympy.Symbol(name, real=True)
+    return dx.function("f", ["s"], dx.root(unknown**2 - dx.scalar("s"), unknown, dx.scalar("s")))
+
+
+def with_symbol(name):
+    return dx.function("f", [sympy.Symbol(name, real=True)], sympy.Symbol(name, real=True) ** 2)
+
+
+def registered(name):
+    record = OPERATIONS["inv"]
+    return register(type(record)(**{**vars(record), "name": name}))
+
+
+FRONT_ENDS = {
+    "dims": lambda name: with_size(dx.dims(name)),
+    "text size": with_size,
+    "symbol size": lambda name: with_size(sympy.Symbol(name)),
+    "symbol size as ours": lambda name: with_size(sympy.Symbol(name, **SYMBOLS)),
+    "dummy size": lambda name: with_size(sympy.Dummy(name)),
+    "sum of sizes": lambda name: with_size(sympy.Symbol(name) + sympy.Symbol("k")),
+    "symbol matrix size": lambda name: with_matrix(sympy.Symbol(name)),
+    "input": lambda name: dx.function("f", [dx.vector(name, n)], dx.vector(name, n) * 2),
+    "symbol input": with_symbol,
+    "symbol matrix": lambda name: dx.function(
+        "f", [sympy.MatrixSymbol(name, 3, 3)], sympy.MatrixSymbol(name, 3, 3) * 2
+    ),
+    "dummy input": lambda name: dx.function("f", [sympy.Dummy(name)], sympy.Dummy(name) ** 2),
+    "applied function": lambda name: dx.function(
+        "f", [sympy.Symbol("s")], sympy.Function(name)(sympy.Symbol("s"))
+    ),
+    "function": lambda name: dx.function(name, [x], x * 2),
+    "wrt": lambda name: dx.function("f", [x], x * 2, wrt=[name]),
+    "batch": lambda name: dx.function("f", [x], x * 2, batch=[name]),
+    "unknown": with_root,
+    "notation input": lambda name: dx.function("f", [name], dx.parse("2*x", **{name: "n"})),
+    "notation size": lambda name: dx.function("f", ["x"], dx.parse("2*x", x=name)),
+}
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+def test_hostile_names_are_refused(tmp_path, monkeypatch, front_end):
+    """And nothing of what they say is done."""
+    monkeypatch.chdir(tmp_path)
+    fine = {"notation size": ("n m", "", "n'", "2n"), "dims": ("n m",)}
+    for name in HOSTILE:
+        if name in fine.get(front_end, ()):
+            continue
+        with pytest.raises((dx.DeclarationError, dx.NotationError, dx.UnsupportedError)):
+            FRONT_ENDS[front_end](name)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["my op", "2", "op'", "op\n", "a" * 5000])
+def test_operations_of_hostile_names_are_refused(name):
+    with pytest.raises(dx.DeclarationError, match="the name of an operation"):
+        registered(name)
+    assert name not in OPERATIONS
+
+
+def words(text):
+    """Every name in a module's text."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        found |= {getattr(node, each, None) for each in ("id", "arg", "name", "asname")}
+    return {word for word in found if isinstance(word, str)}
+
+
+def scopes(text):
+    """The functions of a text, but the helpers."""
+    _, _, rest = text.partition("\n# Kernels\n")
+    return [each for each in ast.parse(rest).body if isinstance(each, ast.FunctionDef)]
+
+
+def require_apart(text, name):
+    """The name is a module's own or a variable of a function's, not both (but those of helpers,
+    which public functions do not read), and in a kernel neither an argument nor a size that was
+    read is assigned to."""
+    top = {getattr(each, "name", "") for each in ast.parse(text).body}
+    kinds = {"value", "vjp", "jvp", "jacobian", "jacobian_operator"}
+    made = {scope.name for scope in scopes(text)} - kinds
+    for scope in scopes(text):
+        parameters = {each.arg for each in scope.args.args}
+        names = [each for each in ast.walk(scope) if isinstance(each, ast.Name)]
+        stored = [each.id for each in names if isinstance(each.ctx, ast.Store)]
+        if name in parameters or name in stored:
+            assert name not in (made if scope.name in kinds else top - kinds), scope.name
+        if scope.name not in kinds:
+            sizes = re.search(rf"\b{name} = \w+\.shape", ast.unparse(scope))
+            assert name not in parameters or name not in stored, (scope.name, name)
+            assert stored.count(name) == 1 or not sizes, (scope.name, name)
+
+
+def declared(name, size):
+    """A function that is computed in several ways, by threads too."""
+    points, weights = dx.vector(name, size), dx.matrix("W", 3, size)
+    return dx.function("f", [points, weights], dx.softmax(weights @ points), batch=[points])
+
+
+def test_names_of_generated_text_are_refused_or_kept_apart():
+    """As the name of an input and as that of a size: what is taken follows from the text."""
+    text = generate(declared("x", n)).text
+    local = {each for scope in scopes(text) for each in words(ast.unparse(scope))}
+    always = {"vjp_kernel", "out", "cotangent", "np", "real", "words", "memory", "gemm", "dtype"}
+    refused = set()
+    for word in sorted(always | {*sorted(local)[::12]}):
+        for name, size in ((word, n), ("x", word)):
+            try:
+                made = generate(declared(name, size)).text
+            except dx.DeclarationError:
+                refused.add(word)
+            else:
+                require_apart(made, word)
+    assert {"vjp_kernel", "out", "cotangent", "np"} <= refused
+    assert not {"real", "words", "memory", "gemm", "dtype"} & refused
+
+
+@pytest.mark.parametrize("name", ["real", "words", "gemm", "n" * LONGEST])
+def test_names_of_helpers_and_locals_may_be_used(name):
+    for declaration in (declared(name, n), declared("x", name)):
+        module = dx.compile(declaration)
+        first, weights = np.ones((2, 4)), np.eye(3, 4)
+        np.testing.assert_allclose(module.value(first, weights).sum(), 2)
+        assert module.vjp(first, weights, np.ones((2, 3)))[0].shape == (2, 4)
+
+
+def test_functions_of_the_longest_names_keep_their_code(tmp_path, monkeypatch):
+    monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "cache"))
+    module = dx.compile(dx.function("f" * LONGEST, [x], dx.logsumexp(x), batch=[x]))
+    module.value_and_gradient(np.ones((3, 2)))
+    assert [*(tmp_path / "cache").rglob("*.nbc")]
+
+
+def test_public_functions_read_no_helper_without_an_underscore():
+    """So that an input may have the name of one."""
+    helpers = {name for name in vars(boundary) if not name.startswith("_")}
+    for case in CASES[::6]:
+        text = generate(case).text
+        before, _, _ = text.partition("\n# Kernels\n")
+        top = {getattr(each, "name", "") for each in ast.parse(before).body} | helpers
+        given = {leaf.name for leaf in case.inputs}
+        for scope in scopes(text):
+            if scope.name in case.kinds or scope.name.endswith("_operator"):
+                read = words(ast.unparse(scope)) & top
+                assert {each for each in read if not each.startswith("_")} <= given, scope.name
+
+
+def test_the_module_names_of_a_package(tmp_path):
+    upper = dx.function("Square", [x], x * x)
+    lower = dx.function("square", [x], x * x)
+    with pytest.raises(dx.DeclarationError, match="one file"):
+        dx.build([upper, lower], tmp_path)
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,166 @@
+"""What verification reaches: branches for large sizes, special points; and what it does not."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix import runtime
+from derivatrix.runtime import reach, sampling, special, trials
+from derivatrix.runtime.marks import MARK, Copy
+from derivatrix.runtime.reference import Text
+from derivatrix.runtime.report import Reach, Report, Row
+from derivatrix.runtime.surface import Surface
+from tests import fakes
+
+n, m = dx.dims("n m")
+X = dx.matrix("X", n, n)
+
+
+@pytest.fixture(scope="module")
+def square():
+    return dx.compile(dx.function("square", [X], X @ X))
+
+
+def spoilt(module, tmp_path, old, new):
+    """The module from a file in which a line of a kernel is another."""
+    with open(module.__file__, encoding="utf-8") as file:
+        text = file.read()
+    assert text.count(old) == 1
+    path = tmp_path / "square.py"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return runtime.load(path)
+
+
+GEMM = "    gemm(1.0, X, True, cotangent, False, 0.0, out)\n"
+
+
+@pytest.mark.parametrize("least", [40, 300])
+def test_a_kernel_wrong_at_large_sizes_alone_fails(square, tmp_path, least):
+    wrong = spoilt(square, tmp_path, GEMM, f"{GEMM}    if n > {least}:\n        out[0, 0] += 0.5\n")
+    report = runtime.verify(wrong)
+    failures = {(row.check, row.function) for row in report.failures}
+    assert failures & {("adjoint", "jvp"), ("products", "vjp")}
+
+
+def test_a_right_module_passes_and_says_what_was_reached(square):
+    report = runtime.verify(square)
+    assert report.passed, str(report)
+    assert report.reach.total > 20 and report.reach.reached > 20
+    named = {name for name, _ in report.reach.missed}
+    assert not {name for name in named if name.endswith("_kernel")}
+    assert f"reached {report.reach.reached} of {report.reach.total} branches" in str(report)
+
+
+def test_lines_that_no_size_reaches_are_listed(square, tmp_path):
+    wrong = spoilt(square, tmp_path, GEMM, f"{GEMM}    if n < 0:\n        out[0, 0] += 0.5\n")
+    found = reach.surveyed({"path": wrong.__file__, "seed": 0})["reach"]
+    with open(wrong.__file__, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    (line,) = found["missed"]["vjp_kernel"]
+    assert lines[line - 1] == "        out[0, 0] += 0.5"
+
+
+def test_a_copy_has_a_mark_for_every_branch_of_a_compiled_function(square):
+    copy = Copy(square)
+    point = next(sampling.draws(Surface(square), {"n": 3}, np.random.default_rng(0)))
+    result = copy.module.jacobian(*point.values.values())
+    assert np.array_equal(result, square.jacobian(*point.values.values()))
+    made = {copy.places[place] for place in copy.taken()}
+    assert {name for name, _ in made} == {"jacobian_kernel"}
+    assert len(made) == 5 and copy.taken() == []
+    assert not hasattr(square, MARK)
+
+
+def test_branches_that_raise_are_not_counted(square):
+    copy = Copy(square)
+    with open(square.__file__, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    assert not any(lines[line - 1].strip().startswith("raise") for _, line in copy.places)
+
+
+def conditional(module, kind, when):
+    """The module with a function that is wrong where `when` says so of its first argument."""
+    function = getattr(module, kind)
+
+    def wrong(*arguments, out=None):
+        result = function(*arguments, out=out)
+        if when(np.asarray(arguments[0])):
+            result += 1e-3 * (1 + np.abs(result))
+        return result
+
+    setattr(module, kind, wrong)
+    return module
+
+
+CONDITIONS = {
+    "size > 64": lambda array: len(array) > 64,
+    "size 1": lambda array: len(array) == 1,
+    "zeros": lambda array: not array.any(),
+    "ones": lambda array: (array == 1).all(),
+    "a large entry": lambda array: array.max() > 1e3,
+    "a large negative entry": lambda array: array.min() < -1e3,
+    "equal rows": lambda array: len(array) > 1 and array.any() and (array == array[0]).all(),
+    "no positive entry": lambda array: len(array) > 1 and array.any() and (array <= 0).all(),
+}
+
+
+@pytest.mark.parametrize("kind", ["value", "vjp", "jvp"])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_function_wrong_in_special_cases_alone_fails(name, kind):
+    report = runtime.verify(conditional(fakes.square(), kind, CONDITIONS[name]))
+    failures = {row.function for row in report.failures}
+    assert failures <= {kind, "jvp"} if kind == "vjp" else kind in failures
+    assert not report.passed
+
+
+def test_kinks_and_poles_are_no_faults():
+    """The module is right: the declaration has no derivative, or no value, at special points."""
+    x = dx.vector("x", n)
+    y = dx.vector("y", n)
+    for name, expression in {
+        "kinks": dx.sum(abs(x) * dx.maximum(x, y)) + dx.max(x),
+        "poles": dx.sum(x / y) + dx.sum(dx.log(abs(x))),
+        "jumps": dx.sum(dx.sign(x) * y * dx.floor(y)),
+    }.items():
+        module = dx.compile(dx.function(name, [x, y], expression))
+        surface = Surface(module)
+        rows, _ = reach_specials(surface)
+        assert rows and all(row.passed for row in rows), [row for row in rows if not row.passed]
+
+
+def reach_specials(surface):
+    return trials._specials(surface, Text(surface.module.DECLARATION), {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("structure", "domain"),
+    [
+        *(("general", domain) for domain in ("", "positive", "nonneg", "fraction")),
+        *((structure, "") for structure in ("symmetric", "spd", "lower", "diagonal")),
+    ],
+)
+def test_special_points_are_inside(structure, domain):
+    module = fakes.square()
+    (given,) = module.INPUTS
+    module.INPUTS = ({**given, "structure": structure, "domain": domain},)
+    surface = Surface(module)
+    found = list(special.points(surface, Text("X @ X"), {}, 0))
+    assert {1} < {point.sizes["n"] for point in found}
+    for point in found:
+        assert special._inside(surface.inputs[0], point.values["X"])
+        assert np.array_equal(sampling.project(structure, point.values["X"]), point.values["X"])
+    labels = " ".join(point.label for point in found)
+    assert ("zeros" in labels) == (
+        domain in ("", "nonneg") and structure in ("general", "symmetric")
+    )
+
+
+def test_reach_survives_a_certificate():
+    row = Row("value", "value", "", "point 1", 0.0, 1e-9, True)
+    report = Report("f", "0", (row,), reach=Reach(3, 5, (("f_kernel", (7, 9)),)))
+    assert Report.from_dict(report.to_dict()) == report
+    assert "reached 3 of 5 branches" in str(report) and "f_kernel: 7, 9" in str(report)
+    with pytest.raises(TypeError):
+        Report.from_dict({**report.to_dict(), "reach": dataclasses.asdict(Reach(missed={"f": 3}))})

@@ -1,0 +1,71 @@
+"""Derivatives of functions with kinks and jumps, of whatever they are functions of."""
+
+import numpy as np
+import pytest
+import sympy
+
+import derivatrix as dx
+from derivatrix.compiler.ir import scalar_functions as scalars
+from derivatrix.compiler.ir.nodes import slot
+
+x, p = slot(0), slot(1)
+INNER = [
+    sympy.log(p) / sympy.log(2),
+    sympy.sqrt(p),
+    p ** sympy.Rational(3, 10),
+    x**p,
+    sympy.asin(p),
+    sympy.atanh(p),
+    sympy.acosh(1 + p),
+    sympy.gamma(p),
+    sympy.loggamma(p),
+    sympy.polygamma(0, p),
+    sympy.erfinv(p),
+    sympy.besselj(0, p),
+    sympy.Max(x - 2, sympy.log(p)),
+    sympy.Abs(sympy.Abs(sympy.log(p)) - x),
+    sympy.Piecewise((0, sympy.Eq(x, 0)), (x * sympy.log(p), True)),
+]
+OUTER = {
+    "sign": sympy.sign,
+    "floor": sympy.floor,
+    "ceil": sympy.ceiling,
+    "step": scalars.step,
+    "heaviside": sympy.Heaviside,
+    "above": lambda t: sympy.Piecewise((1, t > 0), (0, True)),
+    "abs": sympy.Abs,
+    "relu": scalars.relu,
+    "maximum": lambda t: sympy.Max(t, x**2),
+    "remainder": lambda t: sympy.Mod(t, x),
+    "where": lambda t: sympy.Piecewise((t, t > x), (-t, True)),
+    "cbrt": scalars.FUNCTIONS["cbrt"],
+}
+FLAT = ("sign", "floor", "ceil", "step", "heaviside", "above")
+POINTS = [(1.3, 0.62), (0.7, 0.41)]
+STEP = 1e-6
+
+
+@pytest.mark.parametrize("name", OUTER)
+@pytest.mark.parametrize("inner", INNER, ids=str)
+def test_slopes(name: str, inner: sympy.Expr) -> None:
+    for expression in (OUTER[name](inner), OUTER[name](x - inner), x * OUTER[name](x * inner)):
+        slope = scalars.derivative(expression, p)
+        if name in FLAT:
+            assert slope == 0
+            continue
+        for first, second in POINTS:
+            ends = [(np.float64(first), np.float64(second + step)) for step in (STEP, -STEP)]
+            above, below = (float(scalars.evaluate(expression, end)) for end in ends)
+            value = float(scalars.evaluate(slope, (np.float64(first), np.float64(second))))
+            assert value == pytest.approx((above - below) / (2 * STEP), rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("outer", [dx.sign, dx.floor, dx.ceil, lambda t: t > 0])
+def test_jumps_of_logarithms(outer) -> None:
+    """Their derivative is 0, by every input and of every kind."""
+    n = dx.dims("n")
+    points, weights = dx.vector("x", n), dx.vector("p", n, "positive")
+    function = dx.function("f", [points, weights], dx.sum(outer(points - dx.log2(weights))))
+    for name in ("x", "p"):
+        assert function.formula("gradient", wrt=name) == "0"
+        assert function.formula("hessian", wrt=name) == "0"

@@ -1,0 +1,559 @@
+"""Every rewriting of a formula leaves its value, whatever kinds of trees it is built of."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import scipy
+import scipy.special
+import sympy
+
+from derivatrix.compiler.differentiate.derivation import turned
+from derivatrix.compiler.formulas import algebra, indexing, layout, sharing
+from derivatrix.compiler.formulas import tree as kinds
+from derivatrix.compiler.formulas.algebra import parts
+from derivatrix.compiler.formulas.arrays import arranged
+from derivatrix.compiler.formulas.build import Definition
+from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.latex import LATEX
+from derivatrix.compiler.formulas.numpy import AxisSum, NumPy, Solve
+from derivatrix.compiler.formulas.rewrite import children, mapped, occurrences, replaced
+from derivatrix.compiler.formulas.tree import Name, Tree
+from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
+from derivatrix.compiler.ir.dimensions import Shape, evaluate
+from tests.tree_makers import (
+    FOUR,
+    MAKERS,
+    NOTATION_ONLY,
+    NUMPY_ONLY,
+    PLACES,
+    SIZES,
+    Maker,
+    all_kinds,
+    m,
+    n,
+)
+from tests.trees import Reader
+
+PRINTED = (Solve, AxisSum)
+KINDS = [kind for kind in MAKERS if kind not in PRINTED]
+SEEDS = 1
+ONE = sympy.S.One
+LARGEST = 1e4
+
+NORMAL: dict[type[Tree], Callable[..., Tree]] = {
+    kinds.Add: lambda t: algebra.add(t.terms, t.rank),
+    kinds.Choice: lambda t: algebra.choice(t.condition, t.yes, t.no),
+    kinds.Diag: lambda t: algebra.diag(t.body),
+    kinds.Diagonal: lambda t: algebra.diagonal(t.body),
+    kinds.Function: lambda t: algebra.function(t.function, t.arguments),
+    kinds.Hadamard: lambda t: algebra.hadamard(t.factors, t.rank),
+    kinds.Indexed: lambda t: indexing.entry_of(t.body, t.indices),
+    kinds.Logic: lambda t: algebra.logic(t.word, t.parts),
+    kinds.Matmul: lambda t: algebra.matmul(*t.factors),
+    kinds.Norm: lambda t: algebra.norm(t.body),
+    kinds.Over: lambda t: indexing.summed_over(dict(zip(t.over, t.sizes, strict=True)), t.body),
+    kinds.Padded: lambda t: parts.padded(t.body, t.ranges),
+    kinds.Part: lambda t: algebra.part(t.body, t.ranges),
+    kinds.Positive: lambda t: algebra.positive(t.body),
+    kinds.Power: lambda t: algebra.power(t.body, t.exponent),
+    kinds.Raise: lambda t: algebra.raised(t.body, t.exponent),
+    kinds.Relation: lambda t: algebra.relation(t.symbol, t.left, t.right),
+    kinds.Scale: lambda t: algebra.scale(t.coefficient, t.scalars, t.body),
+    kinds.Spread: lambda t: algebra.spread(t.body, t.along, t.shape),
+    kinds.Total: lambda t: algebra.total(t.body),
+    kinds.Trace: lambda t: algebra.trace(t.body),
+    kinds.Transpose: lambda t: algebra.transpose(t.body),
+    kinds.Triangle: lambda t: algebra.triangle(t.body, t.lower, t.offset),
+}
+"""The constructors of normal forms, with what a tree of each kind holds."""
+
+
+def normal(tree: Tree) -> Tree:
+    """The tree as the constructors build it, from the leaves up; whole arrays of one number stay,
+    where their constructor would need a shape."""
+    if kinds.is_row(tree):
+        return kinds.Transpose(normal(tree.body))
+    if isinstance(tree, kinds.Block):
+        cells = [kinds.Padded(normal(cell.body), cell.ranges) for cell in tree.cells]
+        found = layout.grid(cells)
+        assert found is not None
+        return found
+    inner = mapped(tree, normal)
+    make = NORMAL.get(type(inner))
+    made = make(inner) if make else inner
+    return made if made.rank == inner.rank else inner
+
+
+def read(reader: Reader, tree: Tree) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(reader.value(tree, PLACES))
+
+
+class Sample(NamedTuple):
+    """A tree, its shape and value, and what made it."""
+
+    tree: Tree
+    shape: Shape
+    value: np.ndarray
+    make: Maker
+
+    def read(self, tree: Tree) -> np.ndarray:
+        return read(self.make.reader(), tree)
+
+
+def samples(
+    kind: type[Tree], without: tuple[type[Tree], ...] = PRINTED, count: int = SEEDS
+) -> Iterator[Sample]:
+    """Random trees with a root of this kind and parts of each other, `count` of each, without
+    those for whose values rounding matters."""
+    found = 0
+    inner = [own for own in MAKERS if own not in without]
+    for seed in range(count * len(inner)):
+        make = Maker(seed, without)
+        tree, shape = make.rooted(kind, inside=inner[seed // count])
+        reader = make.reader()
+        try:
+            value = read(reader, tree)
+        except np.linalg.LinAlgError:
+            continue
+        if np.isfinite(value).all() and np.abs(value).max() < LARGEST and well(reader, tree):
+            found += 1
+            yield Sample(tree, shape, value, make)
+    assert 2 * found >= count * len(inner)
+
+
+def well(reader: Reader, tree: Tree) -> bool:
+    """Whether no part of a tree is so large that rounding matters."""
+    if isinstance(tree, (kinds.Over, kinds.Differential)):
+        return True
+    for own in children(tree):
+        value = read(reader, own)
+        if not np.isfinite(value).all() or np.abs(value).max(initial=0) > LARGEST:
+            return False
+        if not well(reader, own):
+            return False
+    return True
+
+
+def same(value: object, expected: np.ndarray, tree: Tree) -> None:
+    """Equal arrays, of the same shape but for scalars that stand for arrays."""
+    array = np.asarray(value)
+    assert array.shape in (expected.shape, ()), tree
+    size = np.abs(expected).max(initial=1)
+    np.testing.assert_allclose(
+        np.broadcast_to(array, expected.shape), expected, rtol=1e-5, atol=1e-6 * size,
+        err_msg=str(tree),
+    )  # fmt: skip
+
+
+def test_every_kind_is_made_and_read() -> None:
+    assert set(all_kinds()) == set(MAKERS)
+    for kind in all_kinds():
+        assert hasattr(Reader, f"of_{kind.__name__.lower()}")
+
+
+def test_every_place_holds_many_kinds() -> None:
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for kind in MAKERS:
+        for seed in range(150):
+            for tree in occurrences([Maker(seed).rooted(kind, 2)[0]]):
+                for part in fields(tree):
+                    value = getattr(tree, part.name)
+                    flat = value if isinstance(value, tuple) else (value,)
+                    names = [type(own).__name__ for own in flat if isinstance(own, Tree)]
+                    found[type(tree).__name__, part.name].update(names)
+    places = {place: names for place, names in found.items() if names}
+    few = {place for place, names in places.items() if len(names) < 12}
+    assert few <= {("Block", "cells")}, few
+
+
+def each_kind(test: Callable[[type[Tree]], None]) -> Callable[[type[Tree]], None]:
+    return pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)(test)
+
+
+@each_kind
+def test_normal_forms(kind: type[Tree]) -> None:
+    for own in samples(kind):
+        make = NORMAL.get(kind)
+        if make is not None and not kinds.is_row(own.tree):
+            same(own.read(make(own.tree)), own.value, own.tree)
+        same(own.read(normal(own.tree)), own.value, own.tree)
+
+
+@each_kind
+def test_transposition(kind: type[Tree]) -> None:
+    for own in samples(kind):
+        for tree in (own.tree, normal(own.tree)):
+            if tree.rank == 2:
+                same(own.read(algebra.transpose(tree)), own.value.T, tree)
+                same(own.read(arranged(tree, (1, None, 0))), own.value.T[:, None], tree)
+
+
+@each_kind
+def test_reductions(kind: type[Tree]) -> None:
+    """What is built around a tree of any kind."""
+    for own in samples(kind):
+        other = own.make.tree(own.shape, 1)
+        product = np.asarray(np.sum(own.value * own.read(other)))
+        for tree in (own.tree, normal(own.tree)):
+            if tree.rank not in (1, 2):
+                continue
+            same(own.read(algebra.contracted(tree, other)), product, tree)
+            same(own.read(algebra.contracted(other, tree)), product, tree)
+            same(own.read(algebra.total(tree)), np.asarray(own.value.sum()), tree)
+            same(own.read(algebra.norm(tree)), np.asarray(np.linalg.norm(own.value)), tree)
+            if tree.rank == 1:
+                same(own.read(algebra.diag(tree)), np.diag(own.value), tree)
+            elif own.value.shape[0] == own.value.shape[1]:
+                same(own.read(algebra.trace(tree)), np.asarray(np.trace(own.value)), tree)
+                same(own.read(algebra.diagonal(tree)), np.diagonal(own.value), tree)
+                same(own.read(algebra.power(tree, 2)), own.value @ own.value, tree)
+
+
+@each_kind
+def test_replacing(kind: type[Tree]) -> None:
+    """A part with a name in its place, in every place where it stands."""
+    for own in samples(kind):
+        inner = [part for part in occurrences([own.tree]) if not part.letters and part.rank < 3]
+        for part in inner:
+            if kinds.is_row(part) or isinstance(part, kinds.Padded) or part is own.tree:
+                continue
+            name = Name(part.rank, "part", "part")
+            reader = Reader({**own.make.values, "part": own.read(part)}, SIZES)
+            if any(isinstance(other, kinds.Differential) for other in occurrences([own.tree])):
+                continue
+            changed = replaced(own.tree, {part: name})
+            assert part not in occurrences([changed])
+            same(read(reader, changed), own.value, own.tree)
+
+
+@each_kind
+def test_layout(kind: type[Tree]) -> None:
+    """Put into zeros: as blocks, and as a product with selections."""
+    for own in samples(kind):
+        for tree in (own.tree, normal(own.tree)):
+            if tree.rank in (1, 2):
+                size = sympy.Integer(7)
+                ranges = [(ONE, count, 1, size) for count in own.shape]
+                widths = [(1, 6 - length) for length in own.value.shape]
+                expected = np.pad(own.value, widths)
+                for padded in (kinds.Padded(tree, tuple(ranges)), parts.padded(tree, ranges)):
+                    same(own.read(padded), expected, tree)
+                    if isinstance(padded, kinds.Padded):
+                        same(own.read(layout.surrounded(padded)), expected, tree)
+                        chain = parts.selections(padded)
+                        same(own.read(kinds.Matmul(tuple(chain))), expected, tree)
+                        same(own.read(algebra.matmul(*chain)), expected, tree)
+
+
+@each_kind
+def test_indicators_and_products_with_ones(kind: type[Tree]) -> None:
+    for own in samples(kind):
+        table = sharing.plain_indicators([own.tree])
+        same(own.read(replaced(own.tree, table)), own.value, own.tree)
+        same(own.read(indexing.chained(own.tree)), own.value, own.tree)
+
+
+def evaluated(own: Sample, tree: Tree) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        text = NumPy().text(tree)
+        return eval(text, {"np": np, "scipy": scipy, **own.make.values, **SIZES})
+
+
+@each_kind
+def test_numpy_texts(kind: type[Tree]) -> None:
+    if kind not in NOTATION_ONLY:
+        for own in samples(kind, (*NOTATION_ONLY, *PRINTED)):
+            tree = normal(own.tree)
+            same(evaluated(own, tree), own.value, tree)
+
+
+@pytest.mark.parametrize("kind", PRINTED)
+def test_numpy_texts_of_what_only_they_have(kind: type[Tree]) -> None:
+    for seed in range(25):
+        make = Maker(seed, NOTATION_ONLY)
+        tree, shape = make.rooted(kind, 1)
+        own = Sample(tree, shape, read(make.reader(), tree), make)
+        same(evaluated(own, tree), own.value, tree)
+
+
+def repeating(seed: int) -> tuple[Maker, list[Tree]]:
+    """A few trees of one shape and rank, products and sums of one pool of trees of any kind."""
+    make = Maker(seed, (*NUMPY_ONLY, kinds.Differential))
+    choose = make.random.choice
+    shape = choose([(), (n,), (n, m), (n, n)])
+    inner = {own: [make.tree(own, 1) for _ in range(2)] for own in pool_shapes(shape)}
+
+    def chain() -> Tree:
+        axes = [*shape[:1], *(choose([n, m]) for _ in range(make.random.randint(1, 2))), *shape[1:]]
+        if not shape:
+            row = kinds.Transpose(choose(inner[axes[0],]))
+            middle = [choose(inner[pair]) for pair in itertools.pairwise(axes)]
+            return algebra.matmul(row, *middle, choose(inner[axes[-1],]))
+        factors = [choose(inner[pair]) for pair in itertools.pairwise(axes)]
+        if len(shape) == 1:
+            factors.append(choose(inner[axes[-1],]))
+        elif make.random.random() < 0.3:
+            place = make.random.randint(1, len(axes) - 1)
+            column, row = choose(inner[axes[place - 1],]), choose(inner[axes[place],])
+            factors[place - 1 : place] = [column, kinds.Transpose(row)]
+        return algebra.matmul(*factors)
+
+    def term() -> Tree:
+        coefficient = choose([ONE, ONE, -ONE, sympy.Integer(2), -sympy.Rational(1, 2)])
+        scalars = [choose(inner[()]) for _ in range(make.random.randint(0, 2))]
+        if make.random.random() < 0.3:
+            scalars.append(algebra.raised(choose(inner[()]), kinds.Number(-ONE)))
+        if make.random.random() < 0.6:
+            return algebra.scale(coefficient, scalars, chain())
+        body = [choose(inner[shape]) for _ in range(make.random.randint(1, 3))]
+        return algebra.scale(coefficient, scalars, algebra.hadamard(body, len(shape)))
+
+    def total() -> Tree:
+        terms: list[Tree] = []
+        for _ in range(make.random.randint(2, 5)):
+            new = term()
+            if new not in terms and algebra.scale(-ONE, [], new) not in terms:
+                terms.append(new)
+        return algebra.add(terms, len(shape), shape)
+
+    return make, [total(), total()]
+
+
+def pool_shapes(shape: Shape) -> list[Shape]:
+    return list(dict.fromkeys([(), (n,), (m,), (n, n), (n, m), (m, n), (m, m), shape]))
+
+
+def finite(make: Maker, trees: Sequence[Tree]) -> list[np.ndarray] | None:
+    """The values of trees; None where rounding matters for one."""
+    reader = make.reader()
+    try:
+        values = [read(reader, tree) for tree in trees]
+        good = all(well(reader, tree) for tree in trees)
+    except np.linalg.LinAlgError:
+        return None
+    small = all(bool((np.abs(value) < LARGEST).all()) for value in values)
+    return values if good and small else None
+
+
+def test_factoring() -> None:
+    """Common factors taken out of a sum: of scalars, entry by entry and of chains."""
+    changed = 0
+    for seed in range(400):
+        make, trees = repeating(seed)
+        values = finite(make, trees)
+        for tree, value in zip(trees, values or (), strict=bool(values)):
+            if isinstance(tree, kinds.Add):
+                found = algebra.factored(tree)
+                changed += found != tree
+                same(read(make.reader(), found), value, tree)
+                if tree.rank == 2:
+                    same(read(make.reader(), algebra.transpose(found)), value.T, tree)
+    assert changed > 100
+
+
+def test_rows_after_a_common_column() -> None:
+    """A x yᵀ + A x zᵀ B: what is added after x are rows."""
+    make = Maker(0)
+    A, B = (kinds.Name(2, name, name) for name in "AB")
+    x, y, z = (kinds.Name(1, name, name) for name in "xyz")
+    sizes = {"A": (3, 3), "B": (3, 3), "x": (3,), "y": (3,), "z": (3,)}
+    values = {name: make.generator.normal(size=size) for name, size in sizes.items()}
+    reader = Reader(values, SIZES)
+    column = algebra.matmul(A, B, A, B, x)
+    row = algebra.matmul(column, kinds.Transpose(z), B)
+    tree = algebra.add([algebra.matmul(column, kinds.Transpose(y)), row], 2)
+    assert isinstance(tree, kinds.Add)
+    found = algebra.factored(tree)
+    assert found != tree
+    same(read(reader, found), read(reader, tree), tree)
+    same(read(reader, algebra.transpose(found)), read(reader, tree).T, tree)
+
+
+def test_entries_of_transposes() -> None:
+    make = Maker(0)
+    tree = kinds.Transpose(make.tree((n, m), 0))
+    value = read(make.reader(), tree)
+    for indices in ((ONE, sympy.S.Zero), (ONE, None), (None, sympy.Integer(2))):
+        place = tuple(slice(None) if index is None else int(index) for index in indices)
+        same(read(make.reader(), indexing.entry_of(tree, indices)), value[place], tree)
+
+
+def test_diagonal_matrices_are_added_as_one() -> None:
+    make = Maker(0)
+    vectors = [make.tree((n,), 0) for _ in range(4)]
+    tree = algebra.add([kinds.Diag(vectors[0]), kinds.Diag(vectors[-1])], 2)
+    assert isinstance(tree, kinds.Diag)
+    reader = make.reader()
+    expected = np.diag(read(reader, vectors[0]) + read(reader, vectors[-1]))
+    same(read(reader, tree), expected, tree)
+
+
+def test_sharing() -> None:
+    """What trees repeat, in definitions, in the order in which these need each other."""
+    defined = 0
+    for seed in range(400):
+        make, (tree, other) = repeating(seed)
+        values = finite(make, [tree, other])
+        if values is None:
+            continue
+        first = Definition(Name(tree.rank, "t9", "t9"), tree, (None,) * tree.rank)
+        whole = algebra.add([first.name, other, tree], tree.rank)
+        expected = 2 * values[0] + values[1]
+        names = iter(range(1, 100))
+
+        def name(rank: int, letter: str, names: Iterator[int] = names) -> Name:
+            number = next(names)
+            return Name(rank, f"T{number}", f"t{number}")
+
+        formula = sharing.shared(whole, [first], name)
+        for root, definitions in (formula, sharing.numbered(*formula)):
+            known = dict(make.values)
+            for part in definitions:
+                known[part.name.python] = read(Reader(known, SIZES), part.tree)
+            same(read(Reader(known, SIZES), root), expected, whole)
+            defined += len(definitions) - 1
+    assert defined > 200
+
+
+def test_contraction() -> None:
+    """Products with labels, as matrix notation."""
+    written = 0
+    for seed in range(1500):
+        make = Maker(seed, (*NUMPY_ONLY, kinds.Differential))
+        sizes = (n, m, n, FOUR)
+        items = []
+        for _ in range(make.random.randint(1, 4)):
+            labels = tuple(make.random.randrange(4) for _ in range(make.random.randint(0, 2)))
+            shape = tuple(sizes[label] for label in labels)
+            items.append((make.tree(shape, make.random.randint(0, 2)), labels))
+        output = tuple(make.random.sample(range(4), make.random.randint(0, 2)))
+        values = finite(make, [tree for tree, _ in items])
+        if values is None:
+            continue
+        found = contract(items, output, sizes)
+        if found is None:
+            continue
+        written += 1
+        ones = [np.ones(evaluate(sizes[label], SIZES)) for label in output]
+        operands = [
+            operand
+            for value, labels in [
+                *zip(values, (labels for _, labels in items), strict=True),
+                *zip(ones, ((label,) for label in output), strict=True),
+            ]
+            for operand in (value, list(labels))
+        ]
+        same(read(make.reader(), found), np.einsum(*operands, list(output)), found)
+    assert written > 500
+
+
+def test_turning_traces() -> None:
+    """The trace of a product, turned to start as the line before."""
+    for seed in range(200):
+        make = Maker(seed, (*PRINTED, *NOTATION_ONLY))
+        factors = [make.tree(shape, 1) for shape in ((n, m), (m, FOUR), (FOUR, n))]
+        trees = [kinds.Trace(kinds.Matmul((*factors[i:], *factors[:i]))) for i in range(3)]
+        values = finite(make, trees)
+        for tree in trees if values else ():
+            for previous in trees:
+                same(read(make.reader(), turned(tree, previous)), np.asarray(values[0]), tree)
+
+
+FEW = [
+    kinds.Name(rank, base, f"{base}{rank}")
+    for rank, bases in enumerate(("st", "xy", "XY"))
+    for base in bases
+]
+"""Names of scalars, vectors and square matrices."""
+
+
+def combined(trees: Sequence[Tree], random: Random) -> Iterator[Tree]:
+    """What the constructors make of trees, each in each place."""
+    number = {text: kinds.Number(sympy.Rational(text)) for text in ("-1", "2", "-1/2", "1/2")}
+    scalars = [tree for tree in trees if not tree.rank]
+    matrices = [tree for tree in trees if tree.rank == 2]
+    vectors = [tree for tree in trees if tree.rank == 1]
+    for one in trees:
+        for exponent in number.values():
+            yield algebra.raised(one, exponent)
+        for coefficient in (-ONE, sympy.Integer(2), sympy.Rational(-3, 2)):
+            yield algebra.scale(coefficient, [], one)
+        yield algebra.function(sympy.exp, [one])
+        yield algebra.function(sympy.Abs, [one])
+        yield algebra.positive(one)
+        yield algebra.scale(ONE, [random.choice(scalars)], one)
+        alike = [tree for tree in trees if tree.rank == one.rank and tree != one]
+        for other in [
+            random.choice([s for s in scalars if s != one]),
+            *random.sample(alike, min(6, len(alike))),
+        ]:
+            yield algebra.add([one, other], one.rank)
+            yield algebra.add([one, algebra.scale(-ONE, [], other)], one.rank)
+            yield algebra.hadamard([one, other], one.rank)
+            yield algebra.raised(one, other)
+            holds = algebra.relation(random.choice([">", ">=", "<=", "<", "=="]), one, other)
+            yield holds
+            yield algebra.logic("not", [holds])
+            yield algebra.logic(random.choice(["and", "or"]), [holds, algebra.positive(other)])
+            yield algebra.choice(holds, one, other)
+            yield algebra.choice(holds, *random.choice([BOTH, BOTH[::-1]]))
+    for one in matrices:
+        yield algebra.transpose(one)
+        yield kinds.Transpose(one)
+        yield algebra.power(one, random.choice([-1, 2]))
+        other = random.choice(matrices)
+        yield algebra.matmul(one, other)
+        yield from (algebra.matmul(one, kinds.Transpose(own)) for own in FEW[-2:])
+        yield algebra.matmul(one, random.choice(vectors))
+        yield algebra.trace(one)
+        yield kinds.Kronecker(one, kinds.Name(2, "Z", "Z"))
+        yield kinds.Indexed(one, (sympy.S.Zero, None))
+        yield algebra.part(one, (None, ONE))
+    for one in vectors:
+        yield algebra.diag(one)
+        yield algebra.matmul(one, kinds.Transpose(random.choice(vectors)))
+        yield algebra.matmul(kinds.Transpose(one), random.choice(vectors))
+        yield kinds.Over(
+            ("k",), algebra.scale(ONE, [kinds.Indexed(one, (K,))], random.choice(vectors)), (n,)
+        )
+
+
+BOTH = kinds.Number(ONE), kinds.Number(sympy.S.Zero)
+K = sympy.Symbol("k", integer=True)
+
+
+@pytest.mark.parametrize("printer", [UNICODE, LATEX], ids=["unicode", "latex"])
+def test_one_text_has_one_meaning(printer: Unicode) -> None:
+    """Trees that are written alike are equal: no bracket and no sign is missing."""
+    random = Random(0)
+    generator = np.random.default_rng(0)
+    values = {own.python: generator.normal(size=(3,) * own.rank) for own in FEW}
+    reader = Reader({**values, "Z": generator.normal(size=(1, 1))}, SIZES)
+    first = list(dict.fromkeys([*FEW, *combined(FEW, random)]))
+    second = dict.fromkeys([*first, *combined(random.sample(first, 80) + list(FEW), random)])
+    meanings: dict[tuple[str, int], tuple[Tree, np.ndarray]] = {}
+    alike = 0
+    for tree in second:
+        try:
+            value = read(reader, tree)
+        except np.linalg.LinAlgError:
+            continue
+        if not np.isfinite(value).all():
+            continue
+        text = printer.text(tree)
+        depths = np.cumsum([(part in "([{") - (part in ")]}") for part in text])
+        assert depths.min() >= 0 == depths[-1], text
+        other, expected = meanings.setdefault((text, tree.rank), (tree, value))
+        if other != tree:
+            alike += 1
+            np.testing.assert_allclose(value, expected, err_msg=f"{text}: {tree} and {other}")
+    assert len(meanings) > 1000
