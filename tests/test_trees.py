@@ -18,7 +18,7 @@ import sympy
 from derivatrix.compiler.differentiate.derivation import turned
 from derivatrix.compiler.formulas import algebra, indexing, layout, sharing
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.algebra import parts
+from derivatrix.compiler.formulas.algebra import normal_form
 from derivatrix.compiler.formulas.arrays import arranged
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.contract import contract
@@ -60,7 +60,7 @@ NORMAL: dict[type[Tree], Callable[..., Tree]] = {
     kinds.Matmul: lambda t: algebra.matmul(*t.factors),
     kinds.Norm: lambda t: algebra.norm(t.body),
     kinds.Over: lambda t: indexing.summed_over(dict(zip(t.over, t.sizes, strict=True)), t.body),
-    kinds.Padded: lambda t: parts.padded(t.body, t.ranges),
+    kinds.Padded: lambda t: normal_form.padded(t.body, t.ranges),
     kinds.Part: lambda t: algebra.part(t.body, t.ranges),
     kinds.Positive: lambda t: algebra.positive(t.body),
     kinds.Power: lambda t: algebra.power(t.body, t.exponent),
@@ -245,11 +245,11 @@ def test_layout(kind: type[Tree]) -> None:
                 ranges = [(ONE, count, 1, size) for count in own.shape]
                 widths = [(1, 6 - length) for length in own.value.shape]
                 expected = np.pad(own.value, widths)
-                for padded in (kinds.Padded(tree, tuple(ranges)), parts.padded(tree, ranges)):
+                for padded in (kinds.Padded(tree, tuple(ranges)), normal_form.padded(tree, ranges)):
                     same(own.read(padded), expected, tree)
                     if isinstance(padded, kinds.Padded):
                         same(own.read(layout.surrounded(padded)), expected, tree)
-                        chain = parts.selections(padded)
+                        chain = normal_form.selections(padded)
                         same(own.read(kinds.Matmul(tuple(chain))), expected, tree)
                         same(own.read(algebra.matmul(*chain)), expected, tree)
 

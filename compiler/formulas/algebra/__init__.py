@@ -5,8 +5,6 @@ equal neighbours become powers, and broadcasting (`Spread`) is taken out of what
 by entry.
 """
 
-from derivatrix.compiler.formulas.algebra.chains import matmul, power
-from derivatrix.compiler.formulas.algebra.coefficients import scale
 from derivatrix.compiler.formulas.algebra.entrywise import (
     choice,
     function,
@@ -16,19 +14,23 @@ from derivatrix.compiler.formulas.algebra.entrywise import (
     spread,
 )
 from derivatrix.compiler.formulas.algebra.factoring import factored
-from derivatrix.compiler.formulas.algebra.parts import part
-from derivatrix.compiler.formulas.algebra.products import hadamard, raised
-from derivatrix.compiler.formulas.algebra.reductions import (
+from derivatrix.compiler.formulas.algebra.normal_form import (
+    add,
     contracted,
     diag,
     diagonal,
+    hadamard,
+    matmul,
     norm,
+    part,
+    power,
+    raised,
+    scale,
     total,
     trace,
+    transpose,
     triangle,
 )
-from derivatrix.compiler.formulas.algebra.sums import add
-from derivatrix.compiler.formulas.algebra.transposition import transpose
 
 __all__ = [
     "add",

@@ -7,13 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import sympy
 
-from derivatrix.compiler.formulas.algebra import (
-    chains,
-    coefficients,
-    products,
-    sums,
-    transposition,
-)
+from derivatrix.compiler.formulas.algebra import normal_form
 from derivatrix.compiler.formulas.tree import (
     Add,
     Diag,
@@ -114,7 +108,7 @@ def _common_scalars(tree: Add) -> Iterator[Tree]:
         )
         for coefficient, powers, body in terms
     ]
-    yield _multiplied(number, common, sums.add(divided, tree.rank))
+    yield _multiplied(number, common, normal_form.add(divided, tree.rank))
 
 
 def _parted(term: Tree) -> Term:
@@ -124,16 +118,18 @@ def _parted(term: Tree) -> Term:
     if not isinstance(term, Scale):
         if term.rank:
             return ONE, powers, term
-        coefficients.multiply_in(powers, term)
+        normal_form.multiply_in(powers, term)
         return ONE, powers, None
     for scalar in term.scalars:
-        coefficients.multiply_in(powers, scalar)
+        normal_form.multiply_in(powers, scalar)
     return term.coefficient, powers, term.body
 
 
 def _multiplied(coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None) -> Tree:
-    scalars = [products.raised(base, Number(power)) for base, power in powers.items() if power != 0]
-    return coefficients.scale(coefficient, scalars, body)
+    scalars = [
+        normal_form.raised(base, Number(power)) for base, power in powers.items() if power != 0
+    ]
+    return normal_form.scale(coefficient, scalars, body)
 
 
 # Products entry by entry
@@ -152,9 +148,9 @@ def _common_entries(tree: Add) -> Iterator[Tree]:
         left = list(body.factors)
         for factor in common:
             left.remove(factor)
-        inner = products.hadamard(left, tree.rank) if left else None
+        inner = normal_form.hadamard(left, tree.rank) if left else None
         rest.append(_multiplied(coefficient, powers, inner))
-    yield products.hadamard([*common, sums.add(rest, tree.rank)], tree.rank)
+    yield normal_form.hadamard([*common, normal_form.add(rest, tree.rank)], tree.rank)
 
 
 # Products of matrices
@@ -233,15 +229,15 @@ def _taken_out(
                 return
             left = [UNIT]
         if rows:
-            left = transposition.flipped(left)
-        inner.append(coefficients.scale(ONE, [scalar], chains.matmul(*left)))
+            left = normal_form.flipped(left)
+        inner.append(normal_form.scale(ONE, [scalar], normal_form.matmul(*left)))
     if len({own.rank for own in inner}) > 1:
         return
-    sign, total = _signed(sums.add(inner, inner[0].rank))
+    sign, total = _signed(normal_form.add(inner, inner[0].rank))
     total = Transpose(total) if rows else total
     factors = [*common, total] if end == 0 else [total, *common]
-    product = coefficients.scale(sign, [], chains.matmul(*factors))
-    yield sums.add([*rest, product], tree.rank) if rest else product
+    product = normal_form.scale(sign, [], normal_form.matmul(*factors))
+    yield normal_form.add([*rest, product], tree.rank) if rest else product
 
 
 def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
@@ -253,8 +249,8 @@ def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
     first = min(texts.values(), key=lambda text: (len(text.strip("−")), text.strip("−")))
     if not first.startswith("−"):
         return ONE, _freed(total)
-    negative = [coefficients.scale(-ONE, [], term) for term in total.terms]
-    turned = sums.add(negative, total.rank)
+    negative = [normal_form.scale(-ONE, [], term) for term in total.terms]
+    turned = normal_form.add(negative, total.rank)
     return -ONE, _freed(turned) if isinstance(turned, Add) else turned
 
 
