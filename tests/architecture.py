@@ -43,13 +43,13 @@ class Figure:
 def figures() -> list[Figure]:
     """All figures of the checkout."""
     return [
-        Figure("modules in import circles", len(circular_modules()), 58, 0),
-        Figure("files loose in compiler/", len(list((ROOT / "compiler").glob("*.py"))), 37, 3),
-        Figure("files that use Numba's internals", len(internal_files()), 12, 4),
-        Figure("lines of a generated square.py", generated_lines("square.py", "square"), 2134, 150),
-        Figure("lines of a generated energy.py", generated_lines("square.py", "energy"), 2804, 250),
-        Figure("lines of a generated loss.py", generated_lines("digits.py", "loss"), 4116, 300),
-        Figure("lines of the product", sum(product_lines().values()), 47017, 36000),
+        Figure("modules in import circles", len(circular_modules()), 0, 0),
+        Figure("files loose in compiler/", len(list((ROOT / "compiler").glob("*.py"))), 2, 3),
+        Figure("files that use Numba's internals", len(internal_files()), 13, 4),
+        Figure("lines of a generated square.py", generated_lines("square.py", "square"), 2352, 150),
+        Figure("lines of a generated energy.py", generated_lines("square.py", "energy"), 3036, 250),
+        Figure("lines of a generated loss.py", generated_lines("digits.py", "loss"), 4336, 300),
+        Figure("lines of the product", sum(product_lines().values()), 49705, 36000),
     ]
 
 
