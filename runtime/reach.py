@@ -66,6 +66,10 @@ class Survey:
     reach: Reach
 
 
+_KNOWN: dict[tuple[str, bytes, int], Survey] = {}
+"""The surveys made by this process, by the module's file, its contents and the seed."""
+
+
 class Search:
     """The survey of a module, made in a process beside this one while this one goes on."""
 
@@ -75,12 +79,15 @@ class Search:
         self._workers = Workers(1, ENVIRONMENT)
         self._thread = ThreadPoolExecutor(1)
         self._answer: Future[list[Any]] | None = None
+        self._key: tuple[str, bytes, int] | None = None
         if path is not None and Path(path).is_file():
-            argument = {"path": os.fspath(path), "seed": seed}
-            call = f"{__name__}:surveyed"
-            self._answer = self._thread.submit(
-                self._workers.map, call, [argument], lambda at_work, done: None
-            )
+            self._key = os.fspath(path), Path(path).read_bytes(), seed
+            if self._key not in _KNOWN:
+                argument = {"path": os.fspath(path), "seed": seed}
+                call = f"{__name__}:surveyed"
+                self._answer = self._thread.submit(
+                    self._workers.map, call, [argument], lambda at_work, done: None
+                )
 
     def __enter__(self) -> Search:
         return self
@@ -96,13 +103,15 @@ class Search:
 
     def result(self) -> Survey:
         """The survey; of the usual sizes, and with a note that says why, where there is none."""
-        if self._answer is None:
+        if self._key is None:
             return self._usual("the module has no file")
-        (answer,) = self._answer.result()
-        if isinstance(answer, Exception | Crash):
-            return self._usual(answer.reason if isinstance(answer, Crash) else str(answer))
-        runs = (Run(entry["sizes"], tuple(entry["kinds"])) for entry in answer["runs"])
-        return Survey(tuple(runs), Reach.from_dict(answer["reach"]))
+        if self._answer is not None and self._key not in _KNOWN:
+            (answer,) = self._answer.result()
+            if isinstance(answer, Exception | Crash):
+                return self._usual(answer.reason if isinstance(answer, Crash) else str(answer))
+            runs = (Run(entry["sizes"], tuple(entry["kinds"])) for entry in answer["runs"])
+            _KNOWN[self._key] = Survey(tuple(runs), Reach.from_dict(answer["reach"]))
+        return _KNOWN[self._key]
 
     def _usual(self, reason: str) -> Survey:
         surface = self._surface

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from derivatrix.runtime import checks, measure, operators, reach, special
 from derivatrix.runtime.checks import Trial
-from derivatrix.runtime.reach import Run, Search
+from derivatrix.runtime.reach import Run
 from derivatrix.runtime.reference import OutOfDomain, Text
 from derivatrix.runtime.report import Row
 from derivatrix.runtime.surface import CallError, Point, Surface
@@ -42,18 +42,13 @@ Rows = tuple[list[Row], str]
 Check = Callable[[Trial], None]
 
 
-def made(
-    surface: Surface,
-    sizes: Mapping[str, int],
-    seed: int,
-    slow: bool,
-    search: Search | None,
+def small(
+    surface: Surface, declared: Text, sizes: Mapping[str, int], seed: int, slow: bool
 ) -> Iterator[Rows]:
-    """The rows of every point, and its label.
+    """The rows of every point with small sizes, random and special, and its label.
 
     Raises OutOfDomain when no small point has a value, BrokenText where the declaration cannot be
     evaluated."""
-    declared = Text(surface.module.DECLARATION)
     found = measure.small(surface, declared, sizes, seed)
     larger = [] if sizes or slow else measure.large(surface, declared, seed)
     for number, measurement in enumerate([*found, *larger]):
@@ -63,9 +58,6 @@ def made(
         yield _rows(trial, (*EVERYWHERE, checks.check_differences, *extra, *once))
     if surface.target == "cpu":
         yield _specials(surface, declared, sizes, seed)
-    if search is not None:
-        for run in search.result().runs:
-            yield from _wide(surface, declared, run, seed)
 
 
 def _rows(trial: Trial, wanted: Iterable[Check]) -> Rows:
@@ -74,7 +66,7 @@ def _rows(trial: Trial, wanted: Iterable[Check]) -> Rows:
     return trial.rows, trial.point.label
 
 
-def _wide(surface: Surface, declared: Text, run: Run, seed: int) -> Iterator[Rows]:
+def large(surface: Surface, declared: Text, run: Run, seed: int) -> Iterator[Rows]:
     """The rows at sizes that a search has chosen; none where the declaration has no value."""
     try:
         measurement = measure.wide(surface, declared, run.sizes, seed)

@@ -19,7 +19,7 @@ import numpy as np
 from derivatrix.runtime import simulated, trials
 from derivatrix.runtime.load import load
 from derivatrix.runtime.reach import Search
-from derivatrix.runtime.reference import BrokenText, OutOfDomain
+from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
 from derivatrix.runtime.report import MODULE, Reach, Report, Row
 from derivatrix.runtime.surface import Surface
 
@@ -57,23 +57,34 @@ def verify(
     place = simulated.PLACE if surface.target == "cuda" and simulated.simulating() else ""
     rows = [_functions(surface)]
     reach = Reach(note=trials.UNMARKED if surface.target == "cuda" else "")
+
+    def add(found: trials.Rows) -> None:
+        if progress is not None:
+            progress(f"{surface.name}: {found[1]}")
+        rows.extend(found[0])
+
     with warnings.catch_warnings(), simulated.as_on_device(module), ExitStack() as stack:
         warnings.simplefilter("ignore", RuntimeWarning)
         search = None
         if not sizes and surface.target == "cpu":
             search = stack.enter_context(Search(module, seed))
         try:
-            for trial, label in trials.made(surface, sizes or {}, seed, bool(place), search):
-                if progress is not None:
-                    progress(f"{surface.name}: {label}")
-                rows += trial
+            declared = Text(module.DECLARATION)
+            for found in trials.small(surface, declared, sizes or {}, seed, bool(place)):
+                add(found)
+            if search is not None and not all(row.passed for row in rows):
+                reach = Reach(note="small sizes fail: larger ones were not tried")
+            elif search is not None:
+                survey = search.result()
+                reach = survey.reach
+                for run in survey.runs:
+                    for found in trials.large(surface, declared, run, seed):
+                        add(found)
         except BrokenText as error:
             rows.append(_failure("declaration", str(error)))
         except OutOfDomain as error:
             note = f"no point was found where the declaration has a value ({error}); {ADVICE}"
             rows.append(_failure("point", note))
-        if search is not None:
-            reach = search.result().reach
     return Report(surface.name, module.DIGEST, tuple(rows), place, reach)
 
 
