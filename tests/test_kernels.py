@@ -613,7 +613,7 @@ def test_sources_come_with_all_that_they_need() -> None:
     assert names.index("swap_rows") < names.index("lu_solve_columns")
     assert {"compiled", "routine", "blas_trsm", "UNIT"} <= set(names)
     assert "lapack_getri" not in names
-    assert "from numba import njit, types" in sources.import_lines()
+    assert any(line.startswith("from numba import") for line in sources.import_lines())
     scope: dict = {}
     exec("\n".join([*sources.import_lines(), *sources.blocks()]), scope)
     b = np.ones((1, 1, 1))

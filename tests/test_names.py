@@ -1,6 +1,7 @@
 """Names: whatever declares them, one gate keeps generated text what it is."""
 
 import ast
+import dataclasses
 import os
 import re
 
@@ -67,7 +68,7 @@ def with_symbol(name):
 
 def registered(name):
     record = OPERATIONS["inv"]
-    return register(type(record)(**{**vars(record), "name": name}))
+    return register(dataclasses.replace(record, name=name))
 
 
 FRONT_ENDS = {

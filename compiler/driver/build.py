@@ -40,6 +40,7 @@ IMPORTED = (
     "collections",
     "contextlib",
     "copy",
+    "ctypes",
     "hashlib",
     "importlib",
     "itertools",
@@ -54,6 +55,7 @@ IMPORTED = (
     "sys",
     "threading",
     "time",
+    "types",
     "warnings",
 )
 """What generated modules and packages import: a module of such a name would stand in its way."""

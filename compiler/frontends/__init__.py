@@ -1,1 +1,18 @@
-"""How functions are declared: NumPy's and SymPy's names, text, equations; all make nodes."""
+"""How functions are declared: NumPy's and SymPy's names, text, equations; all make nodes.
+
+Arrays take from here what they need of the rooms above them (`ir.hooks`).
+"""
+
+from functools import partial
+
+from derivatrix.compiler.formulas import render
+from derivatrix.compiler.frontends import numpy, sympy
+from derivatrix.compiler.ir.hooks import hooks
+
+hooks.formula = partial(render, style="unicode")
+hooks.function = numpy.find_public
+hooks.call_ufunc = numpy.call_ufunc
+hooks.call_function = numpy.call_function
+hooks.refuse_conversion = numpy.refuse_conversion
+hooks.lower = sympy.lower
+hooks.embed = sympy.embed

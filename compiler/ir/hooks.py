@@ -1,4 +1,4 @@
-"""What arrays need of the rooms above this one, handed in when `derivatrix.compiler` is imported.
+"""What arrays need of the rooms above this one, handed in when `compiler.frontends` is imported.
 
 Arrays are printed as formulas, take NumPy's functions and mix with SymPy's expressions. All of that
 is written in terms of arrays, and so stands above them.

@@ -6,6 +6,7 @@ transposes of a side.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from derivatrix.compiler.ir import nodes as ir
@@ -13,6 +14,9 @@ from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.structured.expand import labels_of, volume
 from derivatrix.compiler.structured.places import Place
 from derivatrix.compiler.structured.terms import Term
+
+Sides = tuple[tuple[Place, ...], tuple[Place, ...]]
+"""The places of the axes of an output, and of an input."""
 
 FIRST = ("diagonal", "identity", "permutation")
 """What a structure is named after before its other terms."""
@@ -22,8 +26,9 @@ def words(terms: Sequence[Term], batched: bool) -> str:
     """What the terms are; `batched`: of one sample."""
     if not terms:
         return "zero"
-    letters = _Letters()
-    found = list(dict.fromkeys(_term(term, batched, letters) for term in terms))
+    letters, alike = _Letters(), _Alike()
+    ordered = sorted(terms, key=lambda term: _term(term, batched, alike))
+    found = list(dict.fromkeys(_term(term, batched, letters) for term in ordered))
     found.sort(key=lambda text: text.startswith("rank") - text.endswith(FIRST))
     return " + ".join(found) + (" for each sample" if batched else "")
 
@@ -39,17 +44,35 @@ class _Letters:
         return self._known.setdefault(node, chr(ord("A") + number) if number < 8 else f"M{number}")
 
 
+class _Alike(_Letters):
+    """One letter for all parts, so that the order of texts does not depend on which comes first."""
+
+    def of(self, node: ir.Node) -> str:
+        return "A"
+
+
 def _term(term: Term, batched: bool, letters: _Letters) -> str:
     text = _pattern(term, batched, letters)
     return f"sym({text})" if len(term.outputs) + len(term.inputs) > 2 else text
 
 
 def _pattern(term: Term, batched: bool, letters: _Letters) -> str:
-    rows = _plain(term.outputs[0][batched:])
-    columns = _plain(term.inputs[0][batched:])
+    """The shortest text: a sum over transposes is that of any of them."""
+    alike = _Alike()
+
+    def length(sides: Sides) -> tuple[int, str]:
+        text = _of_sides(term, sides, batched, alike)
+        return len(text), text
+
+    sides = min(itertools.product(term.outputs, term.inputs), key=length)
+    return _of_sides(term, sides, batched, letters)
+
+
+def _of_sides(term: Term, sides: Sides, batched: bool, letters: _Letters) -> str:
+    rows, columns = (_plain(side[batched:]) for side in sides)
     if rows is None or columns is None:
         return "sparse"
-    fixed = {term.outputs[0][0].labels[0]} if batched else set()
+    fixed = {sides[0][0].labels[0]} if batched else set()
     parts = [(node, tuple(x for x in labels if x not in fixed)) for node, labels in term.factors]
     parts = [(node, labels) for node, labels in parts if labels]
     touched = set(labels_of(parts))
