@@ -52,7 +52,8 @@ class Measurement:
     second: for each pair "X, Y" the differences of the gradient by X along the turned directions
     of Y.
     second_along: for each `wrt` input X, those of the gradient by X along the tangents.
-    The last two are empty where there is no gradient that can be called.
+    The last two are empty where there is no gradient that can be called; second lacks an input of
+    which no direction is tangential.
     single: whether the declaration has nearly that value in float32 too.
     wobble: how far the declared value moves where the inputs do by a little more than rounding;
     infinite where it stops being defined. Known at special points and at large sizes only.
@@ -319,7 +320,8 @@ def _measure(
         slopes = partial(_slopes, surface)
         for name, stack in turned.items():
             columns = [along_steps(slopes, gradient, point, {name: step}) for step in stack]
-            for entry, parts in zip(surface.wrt, zip(*columns, strict=True), strict=True):
+            for position, entry in enumerate(surface.wrt if columns else ()):
+                parts = [column[position] for column in columns]
                 second[f"{entry.name}, {name}"] = _stacked(parts)
         parts = along_steps(slopes, gradient, point, tangents)
         second_along = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}

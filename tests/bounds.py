@@ -39,6 +39,7 @@ OTHERS = {
     "triangular determinants": dx.function(
         "f", [L], dx.det(L) + dx.logdet(L @ L) * dx.log(abs(dx.det(L))), batch=[L]
     ),
+    "triangular solution": dx.function("f", [L, x], dx.solve(L, x)),
     "abreast logarithms": dx.function("f", [A], dx.logdet(A) * dx.log(abs(dx.det(A))), batch=[A]),
     "abreast extrema": dx.function(
         "f", [A, x], dx.logsumexp(dx.solve(A, x)) * dx.max(dx.solve(A, x)), batch=[A, x]

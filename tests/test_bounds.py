@@ -64,6 +64,7 @@ LATE = [
         ("abreast logarithms", "value", TYPES),
         ("abreast extrema", "vjp", TYPES),
         ("triangular determinants", "value", TYPES, 70),
+        ("triangular solution", "vjp", TYPES, 70, 300),
         ("tr(care(A,B,eye,R)) by A B R", "vjp", TYPES),
         ("dare(A,B,Q,R) by A B Q R", "vjp", TYPES),
         ("normF(logm(inv(A)*B))^2 by B", "vjp", TYPES),
