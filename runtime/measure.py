@@ -321,8 +321,8 @@ def _measure(
         for name, stack in turned.items():
             columns = [along_steps(slopes, gradient, point, {name: step}) for step in stack]
             for position, entry in enumerate(surface.wrt if columns else ()):
-                parts = [column[position] for column in columns]
-                second[f"{entry.name}, {name}"] = _stacked(parts)
+                own = [column[position] for column in columns]
+                second[f"{entry.name}, {name}"] = _stacked(own)
         parts = along_steps(slopes, gradient, point, tangents)
         second_along = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}
     single = _single(surface, declared, point, value)
