@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -126,6 +127,8 @@ def surveyed(argument: Mapping[str, Any]) -> dict[str, Any]:
     """The survey of the module in a file as plain data: what the process does."""
     from derivatrix.runtime.marks import Copy
 
+    # calls by address, which Numba takes for addresses of this process where LLVM does not optimise
+    warnings.filterwarnings("ignore", "Cannot cache compiled function")
     copy = Copy(load(Path(argument["path"])))
     runner = _Runner(copy, argument["seed"])
     small = runner.small()
