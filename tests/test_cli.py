@@ -377,7 +377,7 @@ def test_a_build_that_is_stopped_leaves_nothing(run, tmp_path, number):
     assert any(path.name.startswith(".derivatrix-") for path in tmp_path.iterdir())
     process.send_signal(number)
     started = time.monotonic()
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == -number  # as of a command without a handler of its own
     assert time.monotonic() - started < 10
     assert errors == "\nderivatrix: interrupted\n"
@@ -415,7 +415,7 @@ def test_workers_end_with_the_build(run, tmp_path, number):
     others = process.stdout.readline().split()
     assert len(others) == 2 and all(map(lives, others))
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == -number
     deadline = time.monotonic() + 20
     while any(map(lives, others)):
@@ -497,7 +497,7 @@ def test_the_process_of_a_command_ends_with_it(tmp_path, number):
     other = process.stdout.readline().strip()
     assert lives(other) and other != str(process.pid)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == -number
     assert errors == "\nderivatrix: interrupted\n"
     assert not lives(other)
