@@ -42,7 +42,7 @@ from derivatrix.compiler.ir.nodes import (
     slot,
     zeros,
 )
-from derivatrix.compiler.ir.numpy_text import declaration
+from derivatrix.compiler.ir.numpy_text import numpy_text
 from derivatrix.compiler.operations import OPERATIONS, commuting
 from derivatrix.runtime.reference import OutOfDomain, Text
 from tests.points import SIZES, draw
@@ -60,7 +60,7 @@ def agrees(node: Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int
     shape = tuple(int(number(size, sizes)) for size in node.shape)
     expected = evaluate(node, values, sizes)
     try:
-        found = Text(declaration(node, {}))({**sizes, **values}, shape)
+        found = Text(numpy_text(node, {}))({**sizes, **values}, shape)
     except OutOfDomain:
         assert not np.isfinite(expected).all()
         return
