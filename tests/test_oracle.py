@@ -322,7 +322,7 @@ VERIFIED: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
         lambda: dx.function("f", [z], dx.root(3 * u + dx.sin(u) - z, u, 0)),
     ),
     "products are turned": (
-        wrong_form(simplifying, "canonical_labels", exchanged),
+        wrong_form(simplifying, "canonical_factors", exchanged),
         lambda: dx.function("f", [Z, D], Z @ D),
     ),
     "an operation's text is another's": (
@@ -362,7 +362,7 @@ COMPARED: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
         lambda: dx.function("f", [Z, D], (Z @ D) ** 3, batch=[Z]).derivative("Z"),
     ),
     "products are turned in a derivative": (
-        wrong_form(simplifying, "canonical_labels", exchanged),
+        wrong_form(simplifying, "canonical_factors", exchanged),
         lambda: dx.function("f", [Z, D], dx.sum((Z @ D) ** 2)).derivative("Z"),
     ),
     "coefficients are lost in a derivative": (
