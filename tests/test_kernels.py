@@ -19,7 +19,7 @@ import derivatrix as dx
 from derivatrix.compiler.emit.sources import Sources, _defined
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.operations import OPERATIONS
-from derivatrix.compiler.targets.cpu import SCALARS
+from derivatrix.compiler.targets.cpu import MAKING_ARRAYS, SCALARS
 from derivatrix.templates.support import cpu
 from derivatrix.templates.support.cpu import (
     base,
@@ -604,6 +604,15 @@ def test_zeta(s: float) -> None:
     expected = scipy.special.zeta(s, q)
     expected[3:5] = np.inf if s == int(s) else np.nan
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_targets_name_functions_that_there_are() -> None:
+    """And which of the records' kernels make arrays within the kernel that calls them."""
+    assert all(map(callable, map(helper, SCALARS.values())))
+    kernels = {record.kernel for record in OPERATIONS.values() if isinstance(record.kernel, str)}
+    options = {path: helper(path).targetoptions for path in kernels}  # type: ignore[attr-defined]
+    making = {path for path, own in options.items() if own.get("inline") and own["_nrt"]}
+    assert making == MAKING_ARRAYS
 
 
 def test_sources_come_with_all_that_they_need() -> None:
