@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from derivatrix.runtime.errors import LoadError
+from derivatrix.runtime.support import assigned, package_for
 
 REQUIRED = ("INPUTS", "OUTPUT", "FUNCTIONS", "FORMULAS", "DECLARATION", "DIGEST")
 """The names that every generated module defines at its top level."""
@@ -124,6 +125,9 @@ def _load_file(path: Path) -> ModuleType:
     where = path.resolve()
     identity = hashlib.blake2b(str(where).encode() + b"\0" + source, digest_size=16)
     name = f"{path.stem}_{identity.hexdigest()}"
+    digest = assigned(source).get("SUPPORT")
+    if digest is not None:  # older modules have everything in their own text
+        name = f"{package_for(where, digest)}.{name}"
     if name in sys.modules:
         return sys.modules[name]
     return _execute(name, where, source)

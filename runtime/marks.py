@@ -1,14 +1,16 @@
 """A private copy of a generated module that notes which of its branches run.
 
-The copy is made from the module's own text: every compiled function, and every branch and loop in
-one, begins with a store of 1 to a byte of its own. It is for finding out what a point reaches,
-never for proof: that is of the module itself.
+The copy is made from the text of the module and of its support: every compiled function, and every
+branch and loop in one, begins with a store of 1 to a byte of its own. It is for finding out what a
+point reaches, never for proof: that is of the module itself.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,37 +20,105 @@ from numba import types
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
+from derivatrix.runtime.support import FOLDER
+
 MARK = "_reached_"
 """The name of the store in the copy."""
+MOST = 1 << 16
+"""More marks than all files of the support have."""
 
 
 class Copy:
-    """The copy of a module that was loaded from a file. `module` has the same functions as the
-    module; `places` are the function and the line that each mark is for; `marks` are bytes."""
+    """The copy of a module that was loaded from a file, with a copy of its support. `module` has
+    the same functions as the module; `places` are the function and the line that each mark is
+    for; `marks` are bytes."""
 
     def __init__(self, original: ModuleType) -> None:
-        path = Path(str(original.__file__))
+        self._marker = _Marker()
+        self._constants: list[tuple[set[int], tuple[int, ...]]] = []
+        self.marks = np.zeros(MOST, np.uint8)
+        self._compiled: set[int] = set()
+        self._store = _store(self.marks.ctypes.data, self._compiled)
+        name, path = original.__name__, Path(str(original.__file__))
+        if original.__package__:
+            package = ModuleType(f"{original.__package__}_marked")
+            package.__path__ = sys.modules[original.__package__].__path__
+            sys.modules[package.__name__] = package
+            sys.meta_path.insert(0, _Finder(self, original.__package__, package.__name__))
+            name = f"{package.__name__}.{name.rpartition('.')[2]}"
+        self.module = ModuleType(f"{name}_marked")
+        vars(self.module).update(__file__=str(path), __package__=name.rpartition(".")[0])
+        sys.modules[self.module.__name__] = self.module  # Numba looks for functions there
+        self.run(path, original, self.module, "")
+
+    @property
+    def places(self) -> Sequence[tuple[str, int]]:
+        return self._marker.places
+
+    @property
+    def counted(self) -> set[int]:
+        """The marks of the module itself, and those of its support that are in compiled code."""
+        own = {number for number, (name, _) in enumerate(self.places) if name.isidentifier()}
+        return own | self._compiled
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """The whole numbers that the module and the compiled files of its support compare something
+        with, sorted."""
+        found = [
+            constants for marks, constants in self._constants if not marks or marks & self.counted
+        ]
+        return tuple(sorted(set().union(*found)))
+
+    def run(self, path: Path, original: ModuleType, copy: ModuleType, label: str) -> None:
+        """Define in `copy` what a file defines in `original`, with marks."""
         tree = ast.parse(path.read_bytes())
-        marker = _Marker()
+        before = len(self.places)
         for statement in tree.body:
             if isinstance(statement, ast.FunctionDef) and isinstance(
                 getattr(original, statement.name, None), Dispatcher
             ):
-                marker.enter(statement)
-        self.places = tuple(marker.places)
-        self.constants = _constants(tree, original)
-        self.marks = np.zeros(len(self.places), np.uint8)
-        self.module = ModuleType(f"{original.__name__}_marked")
-        self.module.__dict__.update({MARK: _store(self.marks.ctypes.data), "__file__": str(path)})
-        sys.modules[self.module.__name__] = self.module  # Numba looks for functions there
-        code = compile(ast.fix_missing_locations(tree), f"<{original.__name__}>", "exec")
-        exec(code, self.module.__dict__)
+                self._marker.enter(statement, f"{statement.name}{label}")
+        marks = set(range(before, len(self.places)))
+        self._constants.append((marks, _constants(tree, original)))
+        setattr(copy, MARK, self._store)
+        code = compile(ast.fix_missing_locations(tree), f"<{copy.__name__}>", "exec")
+        exec(code, vars(copy))
 
     def taken(self) -> list[int]:
         """The marks made since the last call, by their positions."""
         found = [int(place) for place in np.flatnonzero(self.marks)]
         self.marks[:] = 0
         return found
+
+
+class _Finder:
+    """Finds the files of a package's support for its copy."""
+
+    def __init__(self, copy: Copy, original: str, package: str) -> None:
+        self.copy, self.original, self.prefix = copy, original, f"{package}.{FOLDER}"
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith(self.prefix):
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.submodule_search_locations is None and spec.origin is not None:
+            original = f"{self.original}.{FOLDER}{name.removeprefix(self.prefix)}"
+            spec.loader = _Loader(self.copy, original, name, spec.origin)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    """Loads a file of the support with marks."""
+
+    def __init__(self, copy: Copy, original: str, name: str, path: str) -> None:
+        super().__init__(name, path)
+        self._copy, self._original = copy, original
+
+    def exec_module(self, module: ModuleType) -> None:
+        path = Path(self.path)
+        label = f" ({FOLDER}/{path.parent.name}/{path.name})"
+        self._copy.run(path, sys.modules[self._original], module, label)
 
 
 class _Marker(ast.NodeTransformer):
@@ -59,8 +129,8 @@ class _Marker(ast.NodeTransformer):
         self.places: list[tuple[str, int]] = []
         self.function = ""
 
-    def enter(self, function: ast.FunctionDef) -> None:
-        self.function = function.name
+    def enter(self, function: ast.FunctionDef, name: str) -> None:
+        self.function = name
         line = function.lineno
         self.generic_visit(function)
         function.body = self._marked(function.body, line)
@@ -103,18 +173,21 @@ def _constants(tree: ast.Module, module: ModuleType) -> tuple[int, ...]:
     return tuple(sorted({value for value in values if type(value) is int and value > 1}))
 
 
-def _store(address: int) -> Any:
-    """A function of kernels that sets the byte at a place, counted from the address, to 1."""
+def _store(address: int, compiled: set[int]) -> Any:
+    """A function of kernels that sets the byte at a place, counted from the address, to 1. The
+    places are added to `compiled` when the kernels are."""
 
-    @intrinsic
+    @intrinsic(prefer_literal=True)
     def store(context, place):  # type: ignore[no-untyped-def]
+        compiled.add(place.literal_value)
+
         def generate(context, builder, signature, values):  # type: ignore[no-untyped-def]
             byte = context.get_value_type(types.uint8)
-            start = context.get_constant(types.intp, address)
-            where = builder.inttoptr(builder.add(start, values[0]), byte.as_pointer())
+            start = context.get_constant(types.intp, address + place.literal_value)
+            where = builder.inttoptr(start, byte.as_pointer())
             builder.store(byte(1), where)
             return context.get_dummy_value()
 
-        return types.void(types.intp), generate
+        return types.void(place), generate
 
     return store

@@ -68,7 +68,7 @@ class Survey:
 
 
 _KNOWN: dict[tuple[str, bytes, int], Survey] = {}
-"""The surveys made by this process, by the module's file, its contents and the seed."""
+"""The surveys made by this process, by the module's name, its contents and the seed."""
 
 
 class Search:
@@ -82,7 +82,7 @@ class Search:
         self._answer: Future[list[Any]] | None = None
         self._key: tuple[str, bytes, int] | None = None
         if path is not None and Path(path).is_file():
-            self._key = os.fspath(path), Path(path).read_bytes(), seed
+            self._key = module.__name__, Path(path).read_bytes(), seed
             if self._key not in _KNOWN:
                 argument = {"path": os.fspath(path), "seed": seed}
                 call = f"{__name__}:surveyed"
@@ -137,11 +137,11 @@ def surveyed(argument: Mapping[str, Any]) -> dict[str, Any]:
     chosen = _chosen(runs, small, names)
     reached = small.union(*(run.marks for run in chosen))
     missed: dict[str, list[int]] = {}
-    for number, (function, line) in enumerate(copy.places):
-        if number not in reached:
-            missed.setdefault(function, []).append(line)
+    for number in sorted(copy.counted - reached):
+        function, line = copy.places[number]
+        missed.setdefault(function, []).append(line)
     pairs = tuple((name, tuple(sorted(set(lines)))) for name, lines in missed.items())
-    reach = Reach(len(reached), len(copy.places), pairs)
+    reach = Reach(len(reached), len(copy.counted), pairs)
     return {
         "runs": [{"sizes": run.sizes, "kinds": run.kinds} for run in chosen],
         "reach": reach.to_dict(),

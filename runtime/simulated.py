@@ -20,6 +20,7 @@ import scipy
 
 from derivatrix.runtime.errors import LoadError, VerificationError
 from derivatrix.runtime.report import Report
+from derivatrix.runtime.support import with_support
 from derivatrix.runtime.workers import Crash, Workers
 
 PLACE = "Numba's simulator of a device"
@@ -68,8 +69,9 @@ def as_on_device(module: ModuleType) -> Iterator[None]:
         yield
         return
     changes = memory_as_on_device()
-    if hasattr(module, "math"):
-        changes.append((module, "math", device_math()))
+    changes += [
+        (each, "math", device_math()) for each in with_support(module) if hasattr(each, "math")
+    ]
     kept = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     try:
         for change in changes:

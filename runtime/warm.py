@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numba.core.sigutils import normalize_signature
 from derivatrix.runtime.errors import BuildError, LoadError
 from derivatrix.runtime.parallel import Announce, listing
 from derivatrix.runtime.simulated import has_device
+from derivatrix.runtime.support import FOLDER
 from derivatrix.runtime.surface import Surface
 from derivatrix.runtime.workers import Crash, Workers
 
@@ -71,7 +73,8 @@ def _warm_kernel(module: Any, name: str, given: Sequence[Any], filled: Sequence[
         words, addresses = (types.Array(types.int64, axes, "C") for axes in (1, 2))
         counts = (types.int64, types.int64)
         shared.function.compile((words, addresses, *counts, *given, *filled, *step))
-        module.help_others.compile((words,))
+        crew = sys.modules[f"{module.__package__}.{FOLDER}.cpu.crew"]
+        crew.help_others.compile((words,))
 
 
 def _warm_for_device(module: Any) -> None:
@@ -100,6 +103,10 @@ def _imported(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
         raise LoadError(f"{path}: not a Python file")
+    package = name.rpartition(".")[0]
+    if package:
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = [str(path.absolute().parent)]
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -14,9 +14,19 @@ from typing import Any
 from derivatrix.compiler.driver.atomic_output import locked, replace, staging, upwards
 from derivatrix.compiler.driver.cache import module_directory
 from derivatrix.compiler.driver.comparison import require_agreement
-from derivatrix.compiler.driver.ownership import CERTIFICATE, MARK, PACKAGE, own_files, published
+from derivatrix.compiler.driver.ownership import (
+    CERTIFICATE,
+    MARK,
+    PACKAGE,
+    SUPPORT,
+    own_files,
+    published,
+    support_files,
+)
 from derivatrix.compiler.driver.pipeline import Generated, generate, module_name, require_target
+from derivatrix.compiler.driver.support_package import all_files, support_texts, unfinished_text
 from derivatrix.compiler.driver.worker_serialization import Work, generate_elsewhere
+from derivatrix.compiler.emit.imports import support_digest
 from derivatrix.compiler.frontends.function import Function, require_function
 from derivatrix.compiler.frontends.function_file import require_unique
 from derivatrix.compiler.ir.arrays import Array
@@ -29,6 +39,7 @@ from derivatrix.runtime.errors import (
     VerificationError,
 )
 from derivatrix.runtime.parallel import listing, verify_files
+from derivatrix.runtime.support import FOLDER
 from derivatrix.runtime.warm import warm_files
 from derivatrix.runtime.workers import Workers
 
@@ -146,10 +157,11 @@ def build(
         try:
             with staging(directory) as place:
                 for name, text in texts.items():
+                    (place / name).parent.mkdir(parents=True, exist_ok=True)
                     (place / name).write_text(text, encoding="utf-8", newline="\n")
                 standing = _standing(directory, texts) if verify else {}
                 reports = steps.verify(place, modules, standing) if verify else ()
-                result = _install(directory, place, modules, reports, standing)
+                result = _install(directory, place, texts, modules, reports, standing)
         except OSError as error:
             raise BuildError(f"{directory}: cannot be written: {error.strerror}") from error
         if warm:
@@ -187,15 +199,23 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
     raises.
     """
     generated = generate(require_function(function, "compile"), target)
-    name, source = f"{generated.name}.py", generated.text.encode()
-    path = Path(name)
+    path = Path(f"{generated.name}.py")
     try:
-        path = module_directory(generated.digest) / name
-        if not path.is_file() or path.read_bytes() != source:
-            replace(path, source)
+        directory = module_directory(support_digest(), FOLDER, generated.digest)
+        path = directory / path
+        for name, text in support_texts(all_files()).items():
+            _keep(directory.parent / name, text.encode())
+        _keep(path, generated.text.encode())
     except OSError as error:
         raise BuildError(f"{path}: cannot be written: {error.strerror}") from error
     return load(path)
+
+
+def _keep(path: Path, contents: bytes) -> None:
+    """Write a file of the cache, if it is not there as it should be."""
+    if not path.is_file() or path.read_bytes() != contents:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        replace(path, contents)
 
 
 # Arguments
@@ -363,9 +383,10 @@ def _require_passed(reports: Iterable[Report]) -> None:
 
 
 def _texts(modules: Sequence[Generated]) -> dict[str, str]:
-    """The text of each file of the package, the package's own last."""
+    """The text of each file of the package, those of the support first, the package's own last."""
+    support = support_texts(file for module in modules for file in module.support)
     texts = {f"{module.name}.py": module.text for module in modules}
-    return {**texts, PACKAGE: _package_text(modules)}
+    return {**support, **texts, PACKAGE: _package_text(modules)}
 
 
 def _package_text(modules: Sequence[Generated]) -> str:
@@ -400,8 +421,11 @@ def _refuse(directory: Path, texts: Iterable[str]) -> None:
 
 
 def _standing(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
-    """The reports of the modules that are in the directory already, letter for letter, and that
-    its certificate says have passed."""
+    """The reports of the modules that are in the directory already, letter for letter as their
+    support is, and that its certificate says have passed."""
+    support = [name for name in texts if name.startswith(f"{FOLDER}/") and name != SUPPORT]
+    if any(_state(directory / name, texts[name].encode()) for name in support):
+        return {}
     return {
         name: report
         for name, report in standing_reports(directory).items()
@@ -413,7 +437,7 @@ def _standing(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
 
 def _leftovers(directory: Path, texts: Iterable[str]) -> list[str]:
     """The files of an earlier build that no function belongs to any more."""
-    old = [f"{name}.py" for name in published(directory)]
+    old = [f"{name}.py" for name in published(directory)] + support_files(directory)
     own = own_files(directory, old)
     return [name for name in old if name in own and name not in set(texts)]
 
@@ -431,12 +455,14 @@ def _state(path: Path, contents: bytes) -> str:
 def _install(
     directory: Path,
     place: Path,
+    texts: Mapping[str, str],
     modules: Sequence[Generated],
     reports: tuple[Report, ...],
     standing: Container[str],
 ) -> BuildResult:
-    """Put the staged files in place, those that differ."""
-    fresh = [f"{module.name}.py" for module in modules] + [PACKAGE]
+    """Put the staged files in place, those that differ. While files of the support change, and
+    after a build that ended meanwhile, no module of the package can be imported."""
+    fresh = [*texts]
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
         _refuse(directory, fresh)  # again: verification took its time
@@ -446,10 +472,33 @@ def _install(
         else:
             removed += [name for name in CERTIFICATE if (directory / name).exists()]
         written = [name for name in fresh if _state(directory / name, (place / name).read_bytes())]
+        if any(name.startswith(f"{FOLDER}/") for name in (*written, *removed)):
+            _close(directory, texts)
+            written = [SUPPORT, *(name for name in written if name != SUPPORT)]
         for name in removed:  # before the rest: their names may differ in case only
             (directory / name).unlink()
-        for name in written:
+        for name in sorted(written, key=lambda name: _ORDER.index(_part(name))):
+            (directory / name).parent.mkdir(exist_ok=True)
             os.replace(place / name, directory / name)
     names = tuple(module.name for module in modules)
     verified = tuple(report.function for report in reports if report.function not in standing)
     return BuildResult(directory, names, tuple(written), tuple(removed), reports, verified)
+
+
+_ORDER = ("support", "list", "others")
+
+
+def _part(name: str) -> str:
+    """Which part of a package a file belongs to: the support's list of files comes after them."""
+    if name == SUPPORT:
+        return "list"
+    return "support" if name.startswith(f"{FOLDER}/") else "others"
+
+
+def _close(directory: Path, texts: Mapping[str, str]) -> None:
+    """Let the support say that it is none: of the files there are, and of those to come."""
+    old = [name.removeprefix(f"{FOLDER}/") for name in support_files(directory)]
+    new = [name.removeprefix(f"{FOLDER}/") for name in texts if _part(name) == "support"]
+    (directory / FOLDER).mkdir(exist_ok=True)
+    listed = {*old, *new}
+    replace(directory / SUPPORT, unfinished_text(listed).encode())

@@ -17,13 +17,16 @@ if sys.platform != "win32":
     import pwd
 
 
-def module_directory(name: str) -> Path:
-    """A directory of this name in the cache directory, that no other user can write to. Raises
-    OSError where there is none to be had."""
+def module_directory(group: str, shared: str, name: str) -> Path:
+    """The directory `name` in that of a group, in the cache directory, of which no other user can
+    write to it or to `shared`, which the group has in common. Raises OSError where there is none to
+    be had."""
     for place in (cache_directory(), _temporary_cache()):
-        directory = place / name
-        directory.mkdir(mode=0o700, exist_ok=True)
-        problem = next(filter(None, map(_problem, _below(directory))), "")
+        common, directory = place / group / shared, place / group / name
+        for each in (place / group, common, directory):
+            each.mkdir(mode=0o700, exist_ok=True)
+        paths = (place / group, *_below(common), *_below(directory))
+        problem = next(filter(None, map(_problem, paths)), "")
         if not problem:
             break
         _warn(problem)

@@ -49,11 +49,13 @@ SUMMARIES = {
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated module: its name (the file's stem), its text and its digest."""
+    """A generated module: its name (the file's stem), its text, its digest, and the files of the
+    support that it needs, as "cpu/blas.py"."""
 
     name: str
     text: str
     digest: str
+    support: tuple[str, ...]
 
 
 def generate(function: Function, target: str = "cpu") -> Generated:
@@ -62,8 +64,8 @@ def generate(function: Function, target: str = "cpu") -> Generated:
     require_target(target)
     module = describe(function, target)
     name = module_name(function.name, target)
-    text = emit(module) if target == "cpu" else cuda.emit(module)
-    return Generated(name, text, str(module.facts["DIGEST"]))
+    text, support = emit(module) if target == "cpu" else cuda.emit(module)
+    return Generated(name, text, str(module.facts["DIGEST"]), support)
 
 
 def module_name(name: str, target: str) -> str:

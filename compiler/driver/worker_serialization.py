@@ -46,7 +46,8 @@ def generate_elsewhere(work: Work, workers: Workers, changed: Changed) -> list[G
         for (function, target), answer in zip(work, answers, strict=True)
     ]
     return [
-        Generated(*answer) if known else None for answer, known in zip(answers, same, strict=True)
+        Generated(*answer[:3], tuple(answer[3])) if known else None
+        for answer, known in zip(answers, same, strict=True)
     ]
 
 

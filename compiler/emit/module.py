@@ -17,6 +17,7 @@ import jinja2
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
 from derivatrix.compiler.emit.cpu.threads import blocks_text, rows_texts, shared_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.imports import Imports, support_digest
 from derivatrix.compiler.emit.public_functions import (
     calls_blas,
     expected_text,
@@ -27,7 +28,6 @@ from derivatrix.compiler.emit.public_functions import (
     quoted,
     sharing,
 )
-from derivatrix.compiler.emit.sources import Sources
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.targets import cpu
@@ -61,8 +61,8 @@ NEWTON = (
 """What solves an equation."""
 
 
-def emit(module: ModuleDescription) -> str:
-    """The text of the generated module. Raises DeclarationError for an input whose name is
+def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
+    """The text of the generated module, and the files of the support that it needs. Raises DeclarationError for an input whose name is
     one that the module itself needs."""
     kernels, aliases = _kernels(module)
     equations = _equations([function.plan for function in module.everything])
@@ -88,42 +88,44 @@ def emit(module: ModuleDescription) -> str:
     ]
     lines = [line for kernel in (*inner, *kernels) for step in kernel.steps for line in step.lines]
     lines += [line for _, text in shared for line in text.head]
-    sources = _sources(plans, lines)
+    imports = _imports(plans, lines)
     if any(plan.parts is not None for plan in plans):
-        sources.add("cpu.parts._in_parts")
+        imports.add("cpu.parts._in_parts")
     if any(plan.parts is not None and plan.parts.columns is not None for plan in plans):
-        sources.add("cpu.parts._in_columns")
+        imports.add("cpu.parts._in_columns")
     if any(f.plan.rows is not None and f.plan.rows.phases for f in module.everything):
-        sources.add("cpu.parts._by_rows")
-        sources.add("cpu.parts.border")
+        imports.add("cpu.parts._by_rows")
+        imports.add("cpu.parts.border")
     if any(function.plan.sums is not None for function in module.everything):
-        sources.add("cpu.parts._by_sums")
-        sources.add("cpu.parts.add_onto")
-        _add_work_arrays(sources)
+        imports.add("cpu.parts._by_sums")
+        imports.add("cpu.parts.add_onto")
+        _add_work_arrays(imports)
     if any(map(calls_blas, usual)):
-        sources.add("cpu.pool._CREW")
+        imports.add("cpu.pool._CREW")
     if shared:
-        sources.add("cpu.crew.part_of")
-        sources.add("cpu.crew.share")
-        sources.add("cpu.crew._Shared")
+        imports.add("cpu.crew.part_of")
+        imports.add("cpu.crew.share")
+        imports.add("cpu.crew._Shared")
     if equations:
         for helper in NEWTON:
-            sources.add(f"cpu.{helper}")
-        _add_work_arrays(sources)
+            imports.add(f"cpu.{helper}")
+        _add_work_arrays(imports)
     if operator:
         for name in OPERATOR:
-            sources.add(f"common.linear_map.{name}")
+            imports.add(f"common.linear_map.{name}")
     if tuples:
-        sources.require("collections", "namedtuple")
+        imports.require("collections", "namedtuple")
     written = (
         environment()
         .get_template("module.py.jinja")
         .render(
             docstring=quoted(module.docstring),
-            imports=sources.import_lines(),
+            packages=imports.package_lines(),
+            support_digest=support_digest(),
+            support=imports.support_lines(),
             facts=[(name, literal(value)) for name, value in module.facts.items()],
             constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
-            helpers=sources.blocks(),
+            definitions=imports.texts.values(),
             tuples=[(name, " ".join(fields)) for name, fields in tuples.items()],
             inner=inner,
             equations=[newton_text(equation) for equation in equations],
@@ -138,8 +140,8 @@ def emit(module: ModuleDescription) -> str:
             module=module.name,
         )
     )
-    check_names(module, written, sources.texts)
-    return written
+    check_names(module, written, imports.names)
+    return written, imports.files
 
 
 def _caller(plan: Plan, columns: bool) -> str:
@@ -167,40 +169,40 @@ def _equations(plans: Iterable[Plan]) -> list[Newton]:
     return list(found.values())
 
 
-def _sources(plans: Sequence[Plan], lines: Iterable[str]) -> Sources:
+def _imports(plans: Sequence[Plan], lines: Iterable[str]) -> Imports:
     """The helpers that a module needs for its plans, and for lines of its kernels, and its
     imports."""
-    sources = Sources()
+    imports = Imports()
     for name in BOUNDARY:
-        sources.add(f"common.boundary.{name}")
-    sources.add("cpu.base.compiled")
-    sources.add("cpu.base.require_arrays")
-    sources.add("cpu.base.require_shapes")
+        imports.add(f"common.boundary.{name}")
+    imports.add("cpu.base.compiled")
+    imports.add("cpu.base.require_arrays")
+    imports.add("cpu.base.require_shapes")
     for plan in plans:
         for kernel in plan.kernels:
-            sources.add_kernel(kernel)
+            imports.add_kernel(kernel)
         for step in plan.steps:
             if isinstance(step, Gemm):
-                sources.add(f"cpu.blas.{step.routine}")
+                imports.add(f"cpu.blas.{step.routine}")
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     if "math" in words:
-        sources.require("math")
+        imports.require("math")
     if "shaped" in words:
-        sources.add("cpu.base.shaped")
+        imports.add("cpu.base.shaped")
     if "work_arrays" in words:
-        _add_work_arrays(sources)
+        _add_work_arrays(imports)
     if "stream" in words:
-        sources.add("cpu.workspace.stream")
+        imports.add("cpu.workspace.stream")
     for path in cpu.SCALARS.values():
         if kernel_name(path) in words:
-            sources.add(f"cpu.{path}")
-    sources.require("numpy", alias="np")
-    return sources
+            imports.add(f"cpu.{path}")
+    imports.require("numpy", alias="np")
+    return imports
 
 
-def _add_work_arrays(sources: Sources) -> None:
-    sources.add("cpu.workspace.work_arrays")
-    sources.add("cpu.workspace.give_back")
+def _add_work_arrays(imports: Imports) -> None:
+    imports.add("cpu.workspace.work_arrays")
+    imports.add("cpu.workspace.give_back")
 
 
 @cache

@@ -15,7 +15,7 @@ from derivatrix.compiler.emit.description import (
     OperatorDescription,
     Result,
 )
-from derivatrix.compiler.emit.sources import Sources
+from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import condition_text, index, tuple_text
@@ -249,9 +249,9 @@ def calls_blas(plan: Plan) -> bool:
 @cache
 def _registers(kernel: Kernel) -> bool:
     """Whether a helper kernel needs a routine of BLAS or LAPACK."""
-    sources = Sources()
-    sources.add_kernel(kernel)
-    return "register" in sources.texts
+    imports = Imports()
+    imports.add_kernel(kernel)
+    return any(uses(f"{file}.{name}", "register") for name, file in imports.support.items())
 
 
 def parted(plan: Plan) -> str:

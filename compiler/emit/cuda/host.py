@@ -16,7 +16,7 @@ from derivatrix.compiler.emit.cuda.stacks import in_one_order
 from derivatrix.compiler.emit.cuda.team_text import team_text
 from derivatrix.compiler.emit.cuda.teams import Phase, phases, reduced_rows
 from derivatrix.compiler.emit.cuda.tiles import tiled
-from derivatrix.compiler.emit.sources import is_defined
+from derivatrix.compiler.emit.imports import is_defined
 from derivatrix.compiler.emit.statements import coefficient
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel, kernel_name

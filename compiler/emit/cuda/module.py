@@ -11,6 +11,7 @@ import numpy as np
 from derivatrix.compiler.emit.cuda.host import Device, DriverText, can_fail, driver_name
 from derivatrix.compiler.emit.cuda.kernel import KernelText
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.imports import Imports, support_digest
 from derivatrix.compiler.emit.module import check_names, environment
 from derivatrix.compiler.emit.public_functions import (
     FunctionText,
@@ -19,7 +20,6 @@ from derivatrix.compiler.emit.public_functions import (
     literal,
     quoted,
 )
-from derivatrix.compiler.emit.sources import Sources
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.targets import cuda
@@ -43,28 +43,30 @@ class PublicText:
     checks: str
 
 
-def emit(module: ModuleDescription) -> str:
-    """The text of the generated module. Raises DeclarationError for an input whose name is one
-    that the module itself needs, UnsupportedError for what has no kernel for devices."""
+def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
+    """The text of the generated module, and the files of the support that it needs. Raises
+    DeclarationError for an input whose name is one that the module itself needs, UnsupportedError for what has no kernel for devices."""
     tuples: dict[str, tuple[str, ...]] = {}
     functions = [function_text(function, module, tuples) for function in module.functions]
     device = Device()
     for function in module.functions:
         device.add(function.plan)
     kernels, same = _distinct(device.kernels)
-    sources = _sources(device, [line for kernel in kernels for line in kernel.lines])
+    imports = _imports(device, [line for kernel in kernels for line in kernel.lines])
     if tuples:
-        sources.require("collections", "namedtuple")
+        imports.require("collections", "namedtuple")
     constants = {n: a for f in module.functions for n, a in _constants(f.plan).items()}
     text = (
         environment()
         .get_template("cuda.py.jinja")
         .render(
             docstring=quoted(module.docstring),
-            imports=sources.import_lines(),
+            packages=imports.package_lines(),
+            support_digest=support_digest(),
+            support=imports.support_lines(),
             facts=[(name, literal(value)) for name, value in module.facts.items()],
             constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
-            helpers=sources.blocks(),
+            definitions=imports.texts.values(),
             tuples=[(name, " ".join(fields)) for name, fields in tuples.items()],
             kernels=kernels,
             drivers=[_shared(driver, same) for driver in device.drivers],
@@ -79,8 +81,8 @@ def emit(module: ModuleDescription) -> str:
             module=module.name,
         )
     )
-    check_names(module, text, sources.texts, constants)
-    return text
+    check_names(module, text, imports.names, constants)
+    return text, imports.files
 
 
 def _call(function: FunctionDescription, text: FunctionText) -> str:
@@ -116,21 +118,21 @@ def _constants(plan: Plan) -> dict[str, np.ndarray]:
     return found
 
 
-def _sources(device: Device, lines: Iterable[str]) -> Sources:
+def _imports(device: Device, lines: Iterable[str]) -> Imports:
     """The helpers that a module needs, and its imports."""
-    sources = Sources()
-    sources.add("cuda.base.kernel")
-    sources.add("cuda.base.KERNELS")
+    imports = Imports()
+    imports.add("cuda.base.kernel")
+    imports.add("cuda.base.all_kernels")
     for name in NEEDED:
-        sources.add(f"cuda.boundary.{name}")
+        imports.add(f"cuda.boundary.{name}")
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     for path in (*FUNCTIONS, *cuda.SCALARS.values()):
         if kernel_name(path) in words:
-            sources.add(f"cuda.{path}")
+            imports.add(f"cuda.{path}")
     for path in device.helpers:
-        sources.add(f"cuda.{path}")
+        imports.add(f"cuda.{path}")
     if "math" in words:
-        sources.require("math")
-    sources.require("numba", "cuda")
-    sources.require("numpy", alias="np")
-    return sources
+        imports.require("math")
+    imports.require("numba", "cuda")
+    imports.require("numpy", alias="np")
+    return imports

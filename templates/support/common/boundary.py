@@ -12,8 +12,8 @@ import numpy as np
 from numba import njit
 from numba.core.errors import NumbaError
 
-from derivatrix.templates.support.common.limits import _LARGE
-from derivatrix.templates.support.common.plain_arrays import _says_more
+from .limits import _LARGE
+from .plain_arrays import _says_more
 
 _ndarray = np.ndarray
 _empty = np.empty

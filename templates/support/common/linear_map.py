@@ -15,8 +15,8 @@ import math
 
 import numpy as np
 
-from derivatrix.templates.support.common.boundary import _number_array, _shape_text
-from derivatrix.templates.support.common.linear_map_products import (
+from .boundary import _number_array, _shape_text
+from .linear_map_products import (
     _COLUMN,
     _reader,
     _steps,
@@ -26,7 +26,7 @@ from derivatrix.templates.support.common.linear_map_products import (
     _work,
     _writer,
 )
-from derivatrix.templates.support.common.linear_map_solving import _solution
+from .linear_map_solving import _solution
 
 _tri = np.tri
 

@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from derivatrix.templates.support.cpu.base import LLVM, compiled, kept_apart, short_loop
+from .base import LLVM, compiled, kept_apart, short_loop
 
 COPIED = 8
 """How many samples are copied together: so many entries are a line of the cache."""

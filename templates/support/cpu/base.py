@@ -17,6 +17,8 @@ from numba.core.serialize import dumps
 from numba.extending import get_cython_function_address, intrinsic
 from numba.np import arrayobj
 
+from .. import DIGEST
+
 LLVM = cgutils.ir  # type: ignore[attr-defined]
 """What Numba builds code with, which its types do not show."""
 NO = np.uint8(ord("N"))
@@ -98,8 +100,9 @@ def compiled(counted=False, **options):
     options |= {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, "_nrt": counted}
 
     def decorate(function):
-        # Numba's cached code remembers its module's name, and its files' names only this one
-        function.__qualname__ = f"{__name__}.{function.__name__}"
+        # Numba's cached code remembers its module's name, and its files' names only this one; code
+        # that calls what has changed since is another's
+        function.__qualname__ = f"{function.__module__}.{function.__name__}.{DIGEST[:8]}"
         made = njit(**options)(function)
         with suppress(RuntimeError):  # there is no place to write one
             made._cache = _Cache(function)

@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from derivatrix.templates.support.cpu.base import (
+from .base import (
     LLVM,
     LOWER,
     NO,
@@ -18,8 +18,8 @@ from derivatrix.templates.support.cpu.base import (
     register,
     routine,
 )
-from derivatrix.templates.support.cpu.tiles import tiled
-from derivatrix.templates.support.cpu.workspace import give_back, work_arrays
+from .tiles import tiled
+from .workspace import give_back, work_arrays
 
 SPLIT = 192
 """Symmetric products of fewer rows are computed as a whole, of doubles of half as many."""

@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import (
+from .base import (
     INFO,
     LOWER,
     NO,
@@ -13,17 +13,17 @@ from derivatrix.templates.support.cpu.base import (
     compiled,
     short_loop,
 )
-from derivatrix.templates.support.cpu.blas import gemm_part, mirror
-from derivatrix.templates.support.cpu.lapack import lapack_potrf, lapack_potrs
-from derivatrix.templates.support.cpu.panels import FEW, MIDDLE_PANEL, NARROW_PANEL, solve_panel
-from derivatrix.templates.support.cpu.substitution import (
+from .blas import gemm_part, mirror
+from .lapack import lapack_potrf, lapack_potrs
+from .panels import FEW, MIDDLE_PANEL, NARROW_PANEL, solve_panel
+from .substitution import (
     LONG,
     SEVERAL,
     substitute_columns,
     substitute_rows,
 )
-from derivatrix.templates.support.cpu.triangular import BLOCK, triangular_inverse
-from derivatrix.templates.support.cpu.workspace import give_back, work_arrays
+from .triangular import BLOCK, triangular_inverse
+from .workspace import give_back, work_arrays
 
 SMALL = 8
 """Up to so many rows, loops take less time than a call of LAPACK,"""

@@ -9,8 +9,8 @@ last place, 4 for the tangent.
 
 import math
 
-from derivatrix.templates.support.cpu.base import LLVM
-from derivatrix.templates.support.cpu.terms import (
+from .base import LLVM
+from .terms import (
     choose_odd,
     choose_where,
     elementary_function,

@@ -5,8 +5,8 @@ memory."""
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.elementary import fast_exp, fast_log
+from .base import compiled
+from .elementary import fast_exp, fast_log
 
 
 @compiled()

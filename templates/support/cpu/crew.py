@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 from numba.np.numpy_support import from_dtype
 
-from derivatrix.templates.support.cpu.base import LLVM, compiled
+from .base import LLVM, compiled
 
 BUSY = 0
 """The word that is 1 while a caller has the helpers; each word has a cache line of its own."""

@@ -4,9 +4,9 @@
 
 import numpy as np
 
-from derivatrix.templates.support.common.limits import LEADING
-from derivatrix.templates.support.cpu.base import NO, UPPER, VECTORS, compiled
-from derivatrix.templates.support.cpu.lapack import (
+from ..common.limits import LEADING
+from .base import NO, UPPER, VECTORS, compiled
+from .lapack import (
     lapack_gecon,
     lapack_geev,
     lapack_getrf,

@@ -8,7 +8,7 @@ infinite ones, nan and subnormal ones included.
 
 import math
 
-from derivatrix.templates.support.cpu.terms import (
+from .terms import (
     choose_where,
     elementary_function,
     polynomial_value,

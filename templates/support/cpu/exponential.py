@@ -4,9 +4,9 @@
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.blas import gemm
-from derivatrix.templates.support.cpu.jets import (
+from .base import compiled
+from .blas import gemm
+from .jets import (
     jet_combine,
     jet_divide,
     jet_multiply,
@@ -15,7 +15,7 @@ from derivatrix.templates.support.cpu.jets import (
     largest_column,
     last_entries,
 )
-from derivatrix.templates.support.cpu.workspace import give_back, work_arrays
+from .workspace import give_back, work_arrays
 
 
 @compiled(inline="always")

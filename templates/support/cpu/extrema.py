@@ -2,8 +2,8 @@
 
 # mypy: allow-untyped-defs
 
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.rows import row_maximum
+from .base import compiled
+from .rows import row_maximum
 
 
 @compiled()

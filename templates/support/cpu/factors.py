@@ -4,10 +4,10 @@
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.cholesky import cholesky_factor
-from derivatrix.templates.support.cpu.lapack import lapack_gelqf, lapack_orglq
-from derivatrix.templates.support.cpu.triangular import triangular_solve_columns
+from .base import compiled
+from .cholesky import cholesky_factor
+from .lapack import lapack_gelqf, lapack_orglq
+from .triangular import triangular_solve_columns
 
 
 @compiled(inline="always")

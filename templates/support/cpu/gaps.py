@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import compiled
+from .base import compiled
 
 
 @compiled()

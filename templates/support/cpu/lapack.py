@@ -2,7 +2,7 @@
 
 # mypy: allow-untyped-defs
 
-from derivatrix.templates.support.cpu.base import routine
+from .base import routine
 
 lapack_gecon = routine("lapack", "gecon")
 lapack_gees = routine("lapack", "gees")

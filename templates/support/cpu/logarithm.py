@@ -5,16 +5,16 @@
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.blas import gemm
-from derivatrix.templates.support.cpu.jets import (
+from .base import compiled
+from .blas import gemm
+from .jets import (
     jet_combine,
     jet_divide,
     jet_scale,
     jets,
     last_entries,
 )
-from derivatrix.templates.support.cpu.roots import lower_root, lower_sylvester, principal_schur
+from .roots import lower_root, lower_sylvester, principal_schur
 
 LEGENDRE_NODES = np.polynomial.legendre.leggauss(8)[0] / 2 + 0.5
 LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(8)[1] / 2

@@ -8,7 +8,7 @@ and inverts takes factored matrices of which `lu_invertible` is true.
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import (
+from .base import (
     INFO,
     LEFT,
     LOWER,
@@ -19,9 +19,9 @@ from derivatrix.templates.support.cpu.base import (
     compiled,
     short_loop,
 )
-from derivatrix.templates.support.cpu.blas import blas_trsm, gemm_part
-from derivatrix.templates.support.cpu.lapack import lapack_getrf, lapack_getri, lapack_getrs
-from derivatrix.templates.support.cpu.panels import (
+from .blas import blas_trsm, gemm_part
+from .lapack import lapack_getrf, lapack_getri, lapack_getrs
+from .panels import (
     FEW,
     MIDDLE_PANEL,
     NARROW_PANEL,
@@ -29,13 +29,13 @@ from derivatrix.templates.support.cpu.panels import (
     WIDE_PANEL,
     solve_panel,
 )
-from derivatrix.templates.support.cpu.substitution import (
+from .substitution import (
     LONG,
     SEVERAL,
     substitute_columns,
     substitute_rows,
 )
-from derivatrix.templates.support.cpu.workspace import give_back, work_arrays
+from .workspace import give_back, work_arrays
 
 MOST_PANELS = 2000
 """LAPACK takes less time for more rows than panels of columns."""

@@ -3,8 +3,8 @@ in the last place."""
 
 # mypy: allow-untyped-defs
 
-from derivatrix.templates.support.cpu.elementary import quarter_exponential, scaled_exponential
-from derivatrix.templates.support.cpu.terms import (
+from .elementary import quarter_exponential, scaled_exponential
+from .terms import (
     choose_where,
     elementary_function,
     polynomial_value,

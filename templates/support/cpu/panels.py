@@ -6,8 +6,8 @@ however small the matrix is: a product with the inverse of the panel's triangle 
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
 
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.blas import gemm_part
+from .base import compiled
+from .blas import gemm_part
 
 NARROW_PANEL = 8
 """How many columns panels have where matrices have up to"""

@@ -5,9 +5,9 @@
 import numpy as np
 from numba import config
 
-from derivatrix.templates.support.common.limits import _SHARED, _WRITERS
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.pool import _CREW
+from ..common.limits import _SHARED, _WRITERS
+from .base import compiled
+from .pool import _CREW
 
 _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _PART = 1 << 18

@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 from scipy.linalg import cython_blas
 
-from derivatrix.templates.support.cpu.crew import BUSY, WORDS, help_others
+from .crew import BUSY, WORDS, help_others
 
 TRIES = 5
 """How many times a thread that was called looks for work, each followed by a nap."""

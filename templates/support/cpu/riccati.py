@@ -8,13 +8,13 @@ algorithm; then steps of Newton's method (Kleinman 1968, Hewer 1971).
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import NO, VECTORS, compiled
-from derivatrix.templates.support.cpu.blas import gemm
-from derivatrix.templates.support.cpu.jets import largest_column
-from derivatrix.templates.support.cpu.lapack import lapack_gges, lapack_tgsen
-from derivatrix.templates.support.cpu.lu import lu_factor, lu_solve_few_rows
-from derivatrix.templates.support.cpu.stein import stein
-from derivatrix.templates.support.cpu.sylvester import schur, schur_sylvester
+from .base import NO, VECTORS, compiled
+from .blas import gemm
+from .jets import largest_column
+from .lapack import lapack_gges, lapack_tgsen
+from .lu import lu_factor, lu_solve_few_rows
+from .stein import stein
+from .sylvester import schur, schur_sylvester
 
 
 @compiled(counted=True)

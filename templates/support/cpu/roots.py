@@ -8,10 +8,10 @@ A = V' L V: blocks of 1 and, for a pair of complex eigenvalues, of 2 rows on the
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import NO, compiled
-from derivatrix.templates.support.cpu.blas import gemm
-from derivatrix.templates.support.cpu.lapack import lapack_trsyl
-from derivatrix.templates.support.cpu.sylvester import schur
+from .base import NO, compiled
+from .blas import gemm
+from .lapack import lapack_trsyl
+from .sylvester import schur
 
 
 @compiled()

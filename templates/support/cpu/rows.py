@@ -6,9 +6,9 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.elementary import fast_exp, fast_log
-from derivatrix.templates.support.cpu.terms import Term, choose_where
+from .base import compiled
+from .elementary import fast_exp, fast_log
+from .terms import Term, choose_where
 
 INTEGER_OF = {types.float32: types.int32, types.float64: types.int64}
 

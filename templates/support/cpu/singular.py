@@ -7,10 +7,10 @@ LAPACK sees a matrix transposed, so that its left vectors are our right ones.
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import NO, compiled
-from derivatrix.templates.support.cpu.blas import gemm
-from derivatrix.templates.support.cpu.eigen import all_finite, leading_sign
-from derivatrix.templates.support.cpu.lapack import lapack_gesdd
+from .base import NO, compiled
+from .blas import gemm
+from .eigen import all_finite, leading_sign
+from .lapack import lapack_gesdd
 
 THIN = np.uint8(ord("S"))
 

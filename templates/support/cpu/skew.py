@@ -2,7 +2,7 @@
 
 # mypy: allow-untyped-defs
 
-from derivatrix.templates.support.cpu.base import compiled
+from .base import compiled
 
 
 @compiled()

@@ -14,7 +14,7 @@ from numba.core import cgutils
 from numba.core.codegen import ll  # type: ignore[attr-defined]
 from numba.extending import get_cython_function_address, intrinsic
 
-from derivatrix.templates.support.cpu.base import LLVM, compiled
+from .base import LLVM, compiled
 
 BERNOULLI = (
     1 / 12,

@@ -4,10 +4,10 @@
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.blas import gemm
-from derivatrix.templates.support.cpu.lu import lu_factor, lu_solve_each_row
-from derivatrix.templates.support.cpu.sylvester import schur
+from .base import compiled
+from .blas import gemm
+from .lu import lu_factor, lu_solve_each_row
+from .sylvester import schur
 
 
 @compiled(counted=True)

@@ -8,7 +8,7 @@ The errors are no larger: each block is inverted by substitution (Du Croz and Hi
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import (
+from .base import (
     LEFT,
     LOWER,
     NO,
@@ -19,7 +19,7 @@ from derivatrix.templates.support.cpu.base import (
     compiled,
     kept_apart,
 )
-from derivatrix.templates.support.cpu.blas import blas_trsm, gemm, gemm_part
+from .blas import blas_trsm, gemm, gemm_part
 
 WIDTH = 32
 """How many rows the blocks on the diagonal have."""

@@ -4,9 +4,9 @@
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import NO, TRANSPOSED, VECTORS, compiled
-from derivatrix.templates.support.cpu.blas import gemm
-from derivatrix.templates.support.cpu.lapack import lapack_gees, lapack_trsyl
+from .base import NO, TRANSPOSED, VECTORS, compiled
+from .blas import gemm
+from .lapack import lapack_gees, lapack_trsyl
 
 
 @compiled(counted=True)

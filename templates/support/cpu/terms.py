@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from derivatrix.templates.support.cpu.base import LLVM
+from .base import LLVM
 
 
 class Term:

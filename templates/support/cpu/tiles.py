@@ -15,8 +15,8 @@ from numba.core import cgutils
 from numba.core.codegen import initialize_llvm, ll  # type: ignore[attr-defined]
 from scipy.linalg import cython_blas
 
-from derivatrix.templates.support.cpu.base import LLVM
-from derivatrix.templates.support.cpu.tiny import (
+from .base import LLVM
+from .tiny import (
     CHARACTER,
     INDEX,
     is_tiny,

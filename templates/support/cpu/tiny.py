@@ -4,7 +4,7 @@
 
 from numba.core import cgutils
 
-from derivatrix.templates.support.cpu.base import LLVM, few_rounds
+from .base import LLVM, few_rounds
 
 TINY_WORK = 128
 """Loops are faster up to so many multiplications."""

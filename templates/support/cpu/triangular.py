@@ -7,9 +7,9 @@ What solves and inverts takes matrices of which `triangular_invertible` is true.
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import LOWER, NO, TRANSPOSED, UPPER, compiled
-from derivatrix.templates.support.cpu.blas import gemm_part
-from derivatrix.templates.support.cpu.substitution import substitute_columns, substitute_rows
+from .base import LOWER, NO, TRANSPOSED, UPPER, compiled
+from .blas import gemm_part
+from .substitution import substitute_columns, substitute_rows
 
 BLOCK = 32
 """Inverses of triangular matrices are made by so many rows at a time."""

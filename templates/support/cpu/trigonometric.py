@@ -4,9 +4,9 @@
 
 import numpy as np
 
-from derivatrix.templates.support.cpu.base import compiled
-from derivatrix.templates.support.cpu.exponential import jet_expm
-from derivatrix.templates.support.cpu.jets import (
+from .base import compiled
+from .exponential import jet_expm
+from .jets import (
     jet_divide,
     jet_multiply,
     jet_scale,

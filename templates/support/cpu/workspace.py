@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from derivatrix.templates.support.cpu.base import LLVM
+from .base import LLVM
 
 LINE = 64
 """Bytes of a cache line; arrays begin with one, and no two at the same place of a page."""

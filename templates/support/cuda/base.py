@@ -9,30 +9,51 @@ import warnings
 import numpy as np
 from numba import config, cuda
 
+from .. import DIGEST
+
 THREADS = 256
 """The most threads of a block."""
 
-KERNELS: dict = {}
-"""Name -> a kernel and Numba's signature of it, in float64."""
-SIGNATURES: dict = {}
-"""Name -> the signature, with `real` for what is float64 or float32, as the arrays of a run are."""
-
 
 def kernel(signature):
-    """A kernel of the device, entered in KERNELS and SIGNATURES."""
+    """A kernel of the device, entered in its module's own table of kernels."""
 
     def decorate(function):
         # as for the CPU: cached code remembers its module's name
-        function.__qualname__ = f"{__name__}.{function.__name__}"
+        function.__qualname__ = f"{function.__module__}.{function.__name__}.{DIGEST[:8]}"
         try:
             made = cuda.jit(cache=True)(function)
         except RuntimeError:
             made = cuda.jit(function)
-        SIGNATURES[function.__name__] = f"void({signature})"
-        KERNELS[function.__name__] = made, f"void({signature})".replace("real", "float64")
+        own = function.__globals__.setdefault("_kernels", {})
+        own[function.__name__] = made, f"void({signature})"
         return made
 
     return decorate
+
+
+def all_kernels(names):
+    """Of the global names of a generated module, and of the support files that it uses: name -> a
+    kernel and Numba's signature of it in float64; name -> the signature, with `real` for what is
+    float64 or float32, as the arrays of a run are."""
+    found: dict = {}
+    seen: list = []
+    waiting = [names]
+    while waiting:
+        names = waiting.pop()
+        if any(names is each for each in seen):
+            continue
+        seen.append(names)
+        found |= names.get("_kernels", {})
+        for value in names.values():
+            inner = getattr(getattr(value, "py_func", value), "__globals__", {})
+            if "_support." in inner.get("__name__", ""):
+                waiting.append(inner)
+    found = dict(sorted(found.items()))
+    doubles = {
+        name: (made, text.replace("real", "float64")) for name, (made, text) in found.items()
+    }
+    return doubles, {name: text for name, (_, text) in found.items()}
 
 
 device = cuda.jit(device=True, inline="always")

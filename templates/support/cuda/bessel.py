@@ -9,7 +9,7 @@ Errors are a few units in the last place of the function's size around the argum
 
 import math
 
-from derivatrix.templates.support.cuda.base import device
+from .base import device
 
 FAR = 30.0
 """Beyond that, and beyond the square of the order, asymptotic expansions are used."""

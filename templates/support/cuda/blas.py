@@ -4,9 +4,9 @@
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import kernel
-from derivatrix.templates.support.cuda.blocks import blocks_for, entries
-from derivatrix.templates.support.cuda.libraries import _cublas, gemm_by_library, matrix_shape
+from .base import kernel
+from .blocks import blocks_for, entries
+from .libraries import _cublas, gemm_by_library, matrix_shape
 
 FEW = 4096
 """Products of no more multiplications are computed entry by entry."""

@@ -7,7 +7,7 @@ A block has one row of threads, or several (`threadIdx.y`), each of which has wo
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, power_of_two
+from .base import THREADS, device, power_of_two
 
 SMALL = 32
 """Matrices of no more rows and columns are worked on in shared memory."""

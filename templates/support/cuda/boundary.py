@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.common.boundary import (
+from ..common.boundary import (
     _FLOAT32,
     _FLOAT64,
     _described,
@@ -21,7 +21,7 @@ from derivatrix.templates.support.common.boundary import (
     _require_destination,
     _shape_text,
 )
-from derivatrix.templates.support.cuda.base import _cupy, _Run, device_number
+from .base import _cupy, _Run, device_number
 
 _CUDA_DEVICE = 2
 """DLPack's number for the memory of CUDA devices."""

@@ -6,9 +6,9 @@ import math
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import device, kernel
-from derivatrix.templates.support.cuda.blas import symmetric_gemm
-from derivatrix.templates.support.cuda.blocks import (
+from .base import device, kernel
+from .blas import symmetric_gemm
+from .blocks import (
     LANES,
     SMALL,
     STEP,
@@ -17,9 +17,9 @@ from derivatrix.templates.support.cuda.blocks import (
     small_matrices,
     store_matrix,
 )
-from derivatrix.templates.support.cuda.determinants import DET, LOGABSDET, determinants
-from derivatrix.templates.support.cuda.libraries import cholesky_by_library, has_library
-from derivatrix.templates.support.cuda.triangular import (
+from .determinants import DET, LOGABSDET, determinants
+from .libraries import cholesky_by_library, has_library
+from .triangular import (
     SIDES,
     load_sides,
     solving,

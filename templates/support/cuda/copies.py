@@ -4,8 +4,8 @@
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import kernel
-from derivatrix.templates.support.cuda.blocks import SMALL, STEP, blocks_for, entries
+from .base import kernel
+from .blocks import SMALL, STEP, blocks_for, entries
 
 
 def copy_stack(run, source, target):

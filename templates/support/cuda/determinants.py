@@ -6,8 +6,8 @@ import math
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blocks import SMALL, block_product, block_sum, blocks_for
+from .base import THREADS, device, kernel, power_of_two
+from .blocks import SMALL, block_product, block_sum, blocks_for
 
 DET = 0
 LOGABSDET = 1

@@ -11,23 +11,23 @@ import math
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blas import gemm
-from derivatrix.templates.support.cuda.blocks import SMALL, STEP, blocks_for, entries
-from derivatrix.templates.support.cuda.copies import copy_stack
-from derivatrix.templates.support.cuda.jacobi import (
+from .base import THREADS, device, kernel, power_of_two
+from .blas import gemm
+from .blocks import SMALL, STEP, blocks_for, entries
+from .copies import copy_stack
+from .jacobi import (
     SWEEPS,
     column_sign,
     precision_of,
     rotation_tangent,
     round_pair,
 )
-from derivatrix.templates.support.cuda.libraries import has_library
-from derivatrix.templates.support.cuda.lu import lu_factor, lu_inverse
-from derivatrix.templates.support.cuda.norms import largest_row, largest_size, row_sizes
-from derivatrix.templates.support.cuda.quasi import coupled
-from derivatrix.templates.support.cuda.spectral import eigen_by_library
-from derivatrix.templates.support.cuda.sylvester import schur
+from .libraries import has_library
+from .lu import lu_factor, lu_inverse
+from .norms import largest_row, largest_size, row_sizes
+from .quasi import coupled
+from .spectral import eigen_by_library
+from .sylvester import schur
 
 
 @device

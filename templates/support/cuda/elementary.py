@@ -4,7 +4,7 @@
 
 import math
 
-from derivatrix.templates.support.cuda.base import device
+from .base import device
 
 
 @device

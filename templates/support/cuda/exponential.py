@@ -10,10 +10,10 @@ import math
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blas import gemm
-from derivatrix.templates.support.cuda.blocks import entries
-from derivatrix.templates.support.cuda.jets import (
+from .base import THREADS, device, kernel, power_of_two
+from .blas import gemm
+from .blocks import entries
+from .jets import (
     empty_jet,
     jet_combine,
     jet_divide,
@@ -22,7 +22,7 @@ from derivatrix.templates.support.cuda.jets import (
     jets,
     last_entries,
 )
-from derivatrix.templates.support.cuda.norms import largest_column, largest_size
+from .norms import largest_column, largest_size
 
 PADE_BOUND = 4.74
 """The norm up to which the approximant of degree 13 suffices for derivatives too (Al-Mohy and

@@ -6,8 +6,8 @@ import math
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel
-from derivatrix.templates.support.cuda.blocks import block_maximum, block_sum, larger, rows_of
+from .base import THREADS, device, kernel
+from .blocks import block_maximum, block_sum, larger, rows_of
 
 
 def row_maxima(run, x, out):

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blocks import (
+from .base import THREADS, device, kernel, power_of_two
+from .blocks import (
     LANES,
     SMALL,
     STEP,
@@ -19,10 +19,10 @@ from derivatrix.templates.support.cuda.blocks import (
     load_matrix,
     small_matrices,
 )
-from derivatrix.templates.support.cuda.cholesky import cholesky_factor
-from derivatrix.templates.support.cuda.copies import copy_stack, transpose
-from derivatrix.templates.support.cuda.libraries import fail, has_library, qr_by_library
-from derivatrix.templates.support.cuda.triangular import triangular_solve_columns
+from .cholesky import cholesky_factor
+from .copies import copy_stack, transpose
+from .libraries import fail, has_library, qr_by_library
+from .triangular import triangular_solve_columns
 
 
 def lower_factor(run, a, out, failure):

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel
-from derivatrix.templates.support.cuda.blocks import block_maximum, rows_of
+from .base import THREADS, device, kernel
+from .blocks import block_maximum, rows_of
 
 
 def reciprocal_gaps(run, x, out):

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from derivatrix.templates.support.common.limits import LEADING
-from derivatrix.templates.support.cuda.base import device
+from ..common.limits import LEADING
+from .base import device
 
 SWEEPS = 60
 """The most sweeps over all pairs; ten are many."""

@@ -14,10 +14,10 @@ import math
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import kernel
-from derivatrix.templates.support.cuda.blas import gemm
-from derivatrix.templates.support.cuda.blocks import entries
-from derivatrix.templates.support.cuda.lu import lu_factor, lu_invertible, lu_solve_rows
+from .base import kernel
+from .blas import gemm
+from .blocks import entries
+from .lu import lu_factor, lu_invertible, lu_solve_rows
 
 
 @kernel("real[:, :, ::1], float64[:, :, ::1]")

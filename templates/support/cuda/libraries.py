@@ -8,9 +8,9 @@ They have columns where we have rows, so they see every matrix transposed.
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import _cupy, imported, kernel
-from derivatrix.templates.support.cuda.blocks import SMALL, entries
-from derivatrix.templates.support.cuda.copies import copy_stack
+from .base import _cupy, imported, kernel
+from .blocks import SMALL, entries
+from .copies import copy_stack
 
 _cublas = imported("cupy.cuda", "cublas")  # as an attribute: CuPy finds the library for that
 _cusolver = imported("cupy.cuda", "cusolver")

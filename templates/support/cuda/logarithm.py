@@ -5,16 +5,16 @@
 
 import numpy as np
 
-from derivatrix.templates.support.cuda.blocks import entries
-from derivatrix.templates.support.cuda.jacobi import precision_of
-from derivatrix.templates.support.cuda.jets import (
+from .blocks import entries
+from .jacobi import precision_of
+from .jets import (
     jet_combine,
     jet_divide,
     jets,
     scale_by_powers,
     zeros,
 )
-from derivatrix.templates.support.cuda.roots import (
+from .roots import (
     from_basis,
     in_basis_of,
     jet_roots,

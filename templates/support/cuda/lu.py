@@ -9,8 +9,8 @@ takes factored matrices of which `lu_invertible` is true.
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blocks import (
+from .base import THREADS, device, kernel, power_of_two
+from .blocks import (
     LANES,
     SMALL,
     STEP,
@@ -21,20 +21,20 @@ from derivatrix.templates.support.cuda.blocks import (
     small_matrices,
     store_matrix,
 )
-from derivatrix.templates.support.cuda.copies import set_identity, transpose
-from derivatrix.templates.support.cuda.determinants import (
+from .copies import set_identity, transpose
+from .determinants import (
     DET,
     LOGABSDET,
     LOGDET,
     diagonal_layout,
     pivoted_diagonals,
 )
-from derivatrix.templates.support.cuda.libraries import (
+from .libraries import (
     has_library,
     lu_by_library,
     lu_rows_by_library,
 )
-from derivatrix.templates.support.cuda.triangular import (
+from .triangular import (
     SIDES,
     find_zero_pivots,
     load_sides,

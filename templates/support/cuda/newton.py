@@ -8,8 +8,8 @@ The host decides on steps, one equation after the other: it needs the residual f
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.libraries import fail
-from derivatrix.templates.support.cuda.lu import lu_factor, lu_solve_rows
+from .libraries import fail
+from .lu import lu_factor, lu_solve_rows
 
 HALVINGS = 30
 """How often a step is halved that does not make the residual smaller."""

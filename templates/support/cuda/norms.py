@@ -4,8 +4,8 @@
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import device
-from derivatrix.templates.support.cuda.blocks import larger
+from .base import device
+from .blocks import larger
 
 
 @device

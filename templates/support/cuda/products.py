@@ -4,8 +4,8 @@
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, kernel
-from derivatrix.templates.support.cuda.blocks import block_product, rows_of
+from .base import THREADS, kernel
+from .blocks import block_product, rows_of
 
 
 def row_products(run, x, out):

@@ -7,7 +7,7 @@ thread, and all blocks that do not wait for each other at once.
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import device
+from .base import device
 
 
 @device

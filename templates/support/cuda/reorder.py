@@ -7,9 +7,9 @@ import math
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import device, kernel
-from derivatrix.templates.support.cuda.quasi import coupled, solve_small
-from derivatrix.templates.support.cuda.sylvester import standardise
+from .base import device, kernel
+from .quasi import coupled, solve_small
+from .sylvester import standardise
 
 
 @device

@@ -12,19 +12,19 @@ import math
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, kernel, power_of_two
-from derivatrix.templates.support.cuda.blas import gemm
-from derivatrix.templates.support.cuda.blocks import blocks_for, entries
-from derivatrix.templates.support.cuda.copies import copy_stack
-from derivatrix.templates.support.cuda.jacobi import precision_of
-from derivatrix.templates.support.cuda.jets import widened
-from derivatrix.templates.support.cuda.lu import lu_factor, lu_solve_columns, lu_solve_rows
-from derivatrix.templates.support.cuda.norms import largest_column
-from derivatrix.templates.support.cuda.quasi import coupled
-from derivatrix.templates.support.cuda.reorder import order_schur_forms
-from derivatrix.templates.support.cuda.roots import from_basis, in_basis_of
-from derivatrix.templates.support.cuda.stein import solve_quasi_stein
-from derivatrix.templates.support.cuda.sylvester import schur, solve_quasi_sylvester
+from .base import THREADS, kernel, power_of_two
+from .blas import gemm
+from .blocks import blocks_for, entries
+from .copies import copy_stack
+from .jacobi import precision_of
+from .jets import widened
+from .lu import lu_factor, lu_solve_columns, lu_solve_rows
+from .norms import largest_column
+from .quasi import coupled
+from .reorder import order_schur_forms
+from .roots import from_basis, in_basis_of
+from .stein import solve_quasi_stein
+from .sylvester import schur, solve_quasi_sylvester
 
 SINGULAR = 1e-15
 """A pivot of this size, relative to the matrix, is none."""

@@ -7,14 +7,14 @@ import math
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blas import gemm
-from derivatrix.templates.support.cuda.blocks import blocks_for, entries
-from derivatrix.templates.support.cuda.jacobi import precision_of
-from derivatrix.templates.support.cuda.jets import part_of, widened
-from derivatrix.templates.support.cuda.norms import largest_size, row_sizes
-from derivatrix.templates.support.cuda.quasi import coupled, in_order, solve_block
-from derivatrix.templates.support.cuda.sylvester import schur
+from .base import THREADS, device, kernel, power_of_two
+from .blas import gemm
+from .blocks import blocks_for, entries
+from .jacobi import precision_of
+from .jets import part_of, widened
+from .norms import largest_size, row_sizes
+from .quasi import coupled, in_order, solve_block
+from .sylvester import schur
 
 
 @kernel("float64[:, :, ::1], float64[:, ::1], float64, int32[::1], int64")

@@ -10,8 +10,8 @@ import math
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel
-from derivatrix.templates.support.cuda.blocks import (
+from .base import THREADS, device, kernel
+from .blocks import (
     block_maximum,
     block_sum,
     blocks_for,

@@ -5,7 +5,7 @@
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
+from .base import THREADS, device, kernel, power_of_two
 
 BUSY = 1 << 17
 """So many threads keep any device busy. Numbers of threads follow from sizes alone, so that results

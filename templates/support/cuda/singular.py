@@ -11,19 +11,19 @@ import math
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.common.limits import LEADING
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blas import gemm
-from derivatrix.templates.support.cuda.blocks import SMALL, STEP, blocks_for, entries, larger
-from derivatrix.templates.support.cuda.jacobi import (
+from ..common.limits import LEADING
+from .base import THREADS, device, kernel, power_of_two
+from .blas import gemm
+from .blocks import SMALL, STEP, blocks_for, entries, larger
+from .jacobi import (
     SWEEPS,
     precision_of,
     rotation_tangent,
     round_pair,
 )
-from derivatrix.templates.support.cuda.libraries import has_library
-from derivatrix.templates.support.cuda.norms import largest_size
-from derivatrix.templates.support.cuda.spectral import singular_by_library
+from .libraries import has_library
+from .norms import largest_size
+from .spectral import singular_by_library
 
 FEW_MATRICES = 16
 PAIR_LANES = 8

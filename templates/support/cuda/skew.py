@@ -4,8 +4,8 @@
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import kernel
-from derivatrix.templates.support.cuda.blocks import entries
+from .base import kernel
+from .blocks import entries
 
 
 def skew(run, vectors, out):

@@ -6,10 +6,10 @@ import math
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import _cupy, kernel
-from derivatrix.templates.support.cuda.blocks import entries
-from derivatrix.templates.support.cuda.jacobi import column_sign
-from derivatrix.templates.support.cuda.libraries import BATCHED, on_stream
+from .base import _cupy, kernel
+from .blocks import entries
+from .jacobi import column_sign
+from .libraries import BATCHED, on_stream
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], int32[::1], int64")

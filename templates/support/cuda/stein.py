@@ -4,13 +4,13 @@
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blocks import blocks_for
-from derivatrix.templates.support.cuda.jacobi import precision_of
-from derivatrix.templates.support.cuda.jets import widened
-from derivatrix.templates.support.cuda.quasi import entry_of, in_order, solve_small
-from derivatrix.templates.support.cuda.roots import from_basis, in_basis_of
-from derivatrix.templates.support.cuda.sylvester import schur
+from .base import THREADS, device, kernel, power_of_two
+from .blocks import blocks_for
+from .jacobi import precision_of
+from .jets import widened
+from .quasi import entry_of, in_order, solve_small
+from .roots import from_basis, in_basis_of
+from .sylvester import schur
 
 
 @device

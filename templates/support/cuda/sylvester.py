@@ -13,12 +13,12 @@ import math
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blas import gemm
-from derivatrix.templates.support.cuda.blocks import blocks_for
-from derivatrix.templates.support.cuda.jacobi import precision_of
-from derivatrix.templates.support.cuda.norms import largest_size, row_sizes
-from derivatrix.templates.support.cuda.quasi import substitute_sylvester
+from .base import THREADS, device, kernel, power_of_two
+from .blas import gemm
+from .blocks import blocks_for
+from .jacobi import precision_of
+from .norms import largest_size, row_sizes
+from .quasi import substitute_sylvester
 
 
 @device

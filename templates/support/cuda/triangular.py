@@ -7,8 +7,8 @@ What solves and inverts takes matrices of which `triangular_invertible` is true.
 
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, device, kernel, power_of_two
-from derivatrix.templates.support.cuda.blocks import (
+from .base import THREADS, device, kernel, power_of_two
+from .blocks import (
     SMALL,
     STEP,
     blocks_for,
@@ -16,9 +16,9 @@ from derivatrix.templates.support.cuda.blocks import (
     load_matrix,
     small_matrices,
 )
-from derivatrix.templates.support.cuda.copies import set_identity, transpose
-from derivatrix.templates.support.cuda.determinants import DET, LOGABSDET, LOGDET, determinants
-from derivatrix.templates.support.cuda.libraries import has_library, triangular_by_library
+from .copies import set_identity, transpose
+from .determinants import DET, LOGABSDET, LOGDET, determinants
+from .libraries import has_library, triangular_by_library
 
 SIDES = 16
 """So many right-hand sides are solved for at a time."""

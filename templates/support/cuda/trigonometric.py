@@ -5,15 +5,15 @@
 import numpy as np
 from numba import cuda
 
-from derivatrix.templates.support.cuda.base import THREADS, kernel, power_of_two
-from derivatrix.templates.support.cuda.blocks import entries
-from derivatrix.templates.support.cuda.exponential import (
+from .base import THREADS, kernel, power_of_two
+from .blocks import entries
+from .exponential import (
     count_halvings,
     fetched,
     jet_expm,
     keep_where_more,
 )
-from derivatrix.templates.support.cuda.jets import (
+from .jets import (
     jet_combine,
     jet_divide,
     jet_multiply,
@@ -21,7 +21,7 @@ from derivatrix.templates.support.cuda.jets import (
     jets,
     last_entries,
 )
-from derivatrix.templates.support.cuda.norms import largest_column
+from .norms import largest_column
 
 TANGENT_BOUND = 32.0
 """The norm of a hyperbolic tangent beyond which a pole is close."""

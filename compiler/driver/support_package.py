@@ -1,0 +1,50 @@
+"""The package `_support` of a generated package: the files that its modules stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+
+from derivatrix import __version__
+from derivatrix.compiler.emit.imports import SUPPORT, support_digest, support_text
+from derivatrix.compiler.emit.module import environment
+from derivatrix.runtime.support import FOLDER, file_digest
+
+
+def support_texts(files: Iterable[str]) -> dict[str, str]:
+    """The text of each file of the package that has these files of the support, its own last."""
+    texts = {name: _text(name) for name in sorted(set(files))}
+    digests = {name: file_digest(text.encode()) for name, text in texts.items()}
+    init = _init(support_digest(), digests)
+    return {
+        **{f"{FOLDER}/{name}": text for name, text in texts.items()},
+        f"{FOLDER}/__init__.py": init,
+    }
+
+
+def unfinished_text(files: Iterable[str]) -> str:
+    """The package's own text while its files change: no module was built with that."""
+    return _init("unfinished", dict.fromkeys(sorted(files), ""))
+
+
+def _init(digest: str, files: dict[str, str]) -> str:
+    template = environment().get_template("support.py.jinja")
+    return template.render(version=__version__, digest=digest, files=files.items())
+
+
+@cache
+def all_files() -> tuple[str, ...]:
+    """All files of the support."""
+    root = resources.files(SUPPORT)
+    return tuple(
+        f"{folder}/{file.name}"
+        for folder in ("common", "cpu", "cuda")
+        for file in (root / folder).iterdir()
+        if file.name.endswith(".py")
+    )
+
+
+@cache
+def _text(name: str) -> str:
+    return support_text(name)
