@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,31 +29,38 @@ def support_file(module: ModuleType, file: str) -> Any:
 
 
 def set_everywhere(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, value: object
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, path: str, value: object
 ) -> None:
-    """Give a name another value in a generated module and in its support, wherever they have it."""
-    owners = [each for each in with_support(module) if hasattr(each, name)]
-    assert owners, name
-    for owner in owners:
-        monkeypatch.setattr(owner, name, value)
+    """Put another value in the place of what a file of a generated module's support defines, such
+    as "cuda.base.THREADS": there and wherever it is imported."""
+    file, _, name = path.rpartition(".")
+    found = getattr(support_file(module, file), name)
+    for owner in with_support(module):
+        if getattr(owner, name, value) is found:
+            monkeypatch.setattr(owner, name, value)
 
 
 def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: int) -> Any:
     """A thread pool that is the module's alone, where calls take so many threads."""
-    pool = support_file(module, "cpu.pool")
-    set_everywhere(monkeypatch, module, "_THREADS", threads)
-    made = pool._Crew()
-    set_everywhere(monkeypatch, module, "_CREW", made)
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
+    made = support_file(module, "cpu.pool")._Crew()
+    set_everywhere(monkeypatch, module, "cpu.pool._CREW", made)
     return made
 
 
 def write_module(folder: Path, name: str, text: str) -> Path:
     """Write a generated module with its support beside it; the module's file."""
-    for file, content in {**support_texts(all_files()), f"{name}.py": text}.items():
-        path = folder / file
+    texts = {**support_texts(all_files()), f"{name}.py": text}
+    return write_files(folder, texts) / f"{name}.py"
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> Path:
+    """Write files, given by their names, to a folder; the folder."""
+    for name, text in texts.items():
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8", newline="\n")
-    return folder / f"{name}.py"
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return folder
 
 
 def loaded(folder: Path, name: str, text: str) -> ModuleType:
