@@ -82,20 +82,22 @@ def reached(request: Mapping[str, Any]) -> list[str]:
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
-    text = module_text(function, plans).replace("from ._support.", f"from {support.__name__}.")
+    own = module_text(function, plans).replace("from ._support", f"from {support.__name__}")
     kernels = [each.name for plan in plans for each in (plan, *plan.inner)]
     waiting = [("", f"{name}{part}") for name in kernels for part in ("", "_shared", "_blocks")]
     found: set[tuple[str, str]] = set()
     while waiting:
         file, name = waiting.pop()
-        contents = _contents(file) if file else _parsed(text, "")
+        contents = _contents(file) if file else _parsed(own, "")
         if name in contents.imports:
             file, name = contents.imports[name]
             if file.startswith(support.__name__):
                 waiting.append((file, name))
         elif name in contents.definitions and (file, name) not in found:
-            found.add((file, name))
-            waiting += [(file, other) for other in contents.definitions[name][1]]
+            text, used = contents.definitions[name]
+            if not text.startswith("class "):  # no kernel calls methods
+                found.add((file, name))
+                waiting += [(file, other) for other in used]
     return sorted(name for _, name in found)
 
 
