@@ -26,6 +26,7 @@ from rich.text import Text
 from derivatrix import __version__
 from derivatrix.compiler.driver.atomic_output import abandon
 from derivatrix.runtime.errors import DerivatrixError, UnsupportedError
+from derivatrix.runtime.support import FOLDER
 from derivatrix.runtime.workers import Workers, end_workers
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _complain(text: str) -> None:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="derivatrix")
 def main() -> None:
-    """Closed-form derivatives of matrix functions, as self-contained Numba modules.
+    """Closed-form derivatives of matrix functions, as self-contained packages of Numba modules.
 
     A function file is a Python file that declares functions at its top level:
 
@@ -196,10 +197,18 @@ def build(
     if new:
         _print_table(new)
     count = _count(len(result.modules))
-    changed = ", ".join(result.written) or "nothing new"
+    changed = _files(result.written) or "nothing new"
     click.echo(f"{directory}: {count}, {_proof(result)}; wrote {changed}")
     if result.removed:
-        click.echo(f"{directory}: removed {', '.join(result.removed)}, of an earlier build")
+        click.echo(f"{directory}: removed {_files(result.removed)}, of an earlier build")
+
+
+def _files(names: Sequence[str]) -> str:
+    """Names of files of a package; those of its support are counted."""
+    own = [name for name in names if not name.startswith(f"{FOLDER}/")]
+    support = len(names) - len(own)
+    files = [f"{FOLDER} ({support} file{'s' * (support != 1)})"] if support else []
+    return ", ".join([*own, *files])
 
 
 def _proof(result: BuildResult) -> str:

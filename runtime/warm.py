@@ -103,10 +103,11 @@ def _imported(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
         raise LoadError(f"{path}: not a Python file")
-    package = name.rpartition(".")[0]
-    if package:
+    package, folder = name.rpartition(".")[0], path.absolute().parent
+    while package:
         sys.modules[package] = ModuleType(package)
-        sys.modules[package].__path__ = [str(path.absolute().parent)]
+        sys.modules[package].__path__ = [str(folder)]
+        package, folder = package.rpartition(".")[0], folder.parent
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

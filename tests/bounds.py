@@ -62,7 +62,7 @@ NAMES = (*IDENTITY, *DECLARED)
 class Task:
     """name: of a function, one of NAMES; batch: which inputs are stacks of samples; kinds: of
     kernels (none: all); sizes: what all sizes are, or about; planted: what is put into the
-    module's text in place of what. without: the kernels (name and
+    module's text, or into its support, in place of what. without: the kernels (name and
     type) left out; place: the file that says what is called."""
 
     name: str

@@ -3,7 +3,6 @@ own, which may end in the midst of it."""
 
 from __future__ import annotations
 
-import ast
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,19 +14,26 @@ from typing import Any
 import numpy as np
 import sympy
 
+from derivatrix.compiler.driver.ownership import SUPPORT
 from derivatrix.compiler.driver.pipeline import kernel_plan, operator_plan
+from derivatrix.compiler.driver.support_package import all_files, support_texts
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.imports import _contents, _parsed
 from derivatrix.compiler.emit.module import emit
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import evaluate
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.structured import structured
 from derivatrix.runtime.load import REQUIRED, load
+from derivatrix.runtime.support import file_digest
+from derivatrix.templates import support
 from tests.bounds import BATCHES, IDENTITY, LARGEST, OPERATOR, SKEWED, Found, Task, function_of
 from tests.guarded import SIDES, guard, guarded
 from tests.identities import Identity
+from tests.packages import support_file, write_files
 from tests.test_identities import Setting
 
+MODULE = "checked.py"
 TOLERANCES = {"float64": 1e-6, "float32": 1e-2}
 MOST_FAILURES = 3
 """A kernel with so many is not called again."""
@@ -38,13 +44,10 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
-    text = module_text(function, plans)
+    texts = support_texts(all_files()) | {MODULE: module_text(function, plans)}
     for old, new in task.planted:
-        assert old in text
-        text = text.replace(old, new)
-    path = Path(task.place).parent / "checked.py"
-    path.write_text(text, encoding="utf-8")
-    module = guarded(load(path))
+        plant(texts, old, new)
+    module = guarded(load(write_files(Path(task.place).parent, texts) / MODULE))
     every = [called for plan in plans for called in calls(module, plan)]
     kernels = {(getattr(module, each.plan.name), each.shared): each for each in every}
     check = Check(module, task)
@@ -62,34 +65,38 @@ def task_of(request: Mapping[str, Any]) -> Task:
     return Task(**{k: tuple(v) if isinstance(v, list) else v for k, v in request.items()})
 
 
+def plant(texts: dict[str, str], old: str, new: str) -> None:
+    """Put something in place of other text in the module, or in its support where only that has
+    it; its list of files has the digests of what is there then."""
+    holders = [name for name in texts if old in texts[name]]
+    assert holders, old
+    for name in [MODULE] if MODULE in holders else holders:
+        before = file_digest(texts[name].encode())
+        texts[name] = texts[name].replace(old, new)
+        after = file_digest(texts[name].encode())
+        texts[SUPPORT] = texts[SUPPORT].replace(before, after)
+
+
 def reached(request: Mapping[str, Any]) -> list[str]:
     """The functions that the kernels of a task call, at any remove."""
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
-    used = {
-        name: {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        for node in ast.parse(module_text(function, plans)).body
-        for name in defined(node)
-    }
-    found: set[str] = set()
+    text = module_text(function, plans).replace("from ._support.", f"from {support.__name__}.")
     kernels = [each.name for plan in plans for each in (plan, *plan.inner)]
-    names = [f"{name}{part}" for name in kernels for part in ("", "_shared", "_blocks")]
-    while names:
-        name = names.pop()
-        if name in used and name not in found:
-            found.add(name)
-            names += used[name]
-    return sorted(found)
-
-
-def defined(node: ast.stmt) -> list[str]:
-    """The names that a statement gives."""
-    if isinstance(node, ast.FunctionDef):
-        return [node.name]
-    if isinstance(node, ast.Assign):
-        return [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return []
+    waiting = [("", f"{name}{part}") for name in kernels for part in ("", "_shared", "_blocks")]
+    found: set[tuple[str, str]] = set()
+    while waiting:
+        file, name = waiting.pop()
+        contents = _contents(file) if file else _parsed(text, "")
+        if name in contents.imports:
+            file, name = contents.imports[name]
+            if file.startswith(support.__name__):
+                waiting.append((file, name))
+        elif name in contents.definitions and (file, name) not in found:
+            found.add((file, name))
+            waiting += [(file, other) for other in contents.definitions[name][1]]
+    return sorted(name for _, name in found)
 
 
 def plans_of(function: Function, kinds: Sequence[str]) -> Iterator[Plan]:
@@ -113,7 +120,8 @@ def module_text(function: Function, plans: Sequence[Plan]) -> str:
         for plan in plans
     ]
     facts = dict.fromkeys(REQUIRED, ())
-    return emit(ModuleDescription(function.name, "", facts, functions, function.requirements))
+    text, _ = emit(ModuleDescription(function.name, "", facts, functions, function.requirements))
+    return text
 
 
 def sizes_of(function: Function, task: Task) -> Iterator[dict[str, int]]:
@@ -159,7 +167,8 @@ class Called:
             parts = max(1, min(parts, length))
         shared = getattr(module, f"_{self.plan.name}_shared")
         real = arguments[-1].dtype
-        return bool(module._CREW.share(shared, 2, parts, length, real, (*arguments, *extra)))
+        crew = support_file(module, "cpu.pool")._CREW
+        return bool(crew.share(shared, 2, parts, length, real, (*arguments, *extra)))
 
 
 def calls(module: ModuleType, plan: Plan) -> Iterator[Called]:

@@ -15,6 +15,8 @@ import pytest
 from numba import cuda
 from numba.core.sigutils import normalize_signature
 
+from tests.packages import set_everywhere
+
 REALS = ("float64", "float32")
 Launches = list[tuple[str, str, tuple[Any, ...]]]
 """Of each launch the kernel, the precision and the arguments."""
@@ -88,6 +90,6 @@ def dry(module: ModuleType) -> Iterator[Launches]:
         patch.setattr(cuda, "default_stream", lambda: Stream(0))
         patch.setattr(cuda, "get_current_device", lambda: context.device)
         patch.setattr(cuda.devicearray.DeviceNDArray, "copy_to_host", copy_to_host)
-        patch.setattr(module, "_cupy", None)
-        patch.setattr(module, "_launcher", launcher)
+        set_everywhere(patch, module, "cuda.base._cupy", None)
+        set_everywhere(patch, module, "cuda.base._launcher", launcher)
         yield launches

@@ -24,6 +24,8 @@ from numba.core.runtime.nrt import rtsys
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from derivatrix.runtime.support import with_support
+
 PAGE = mmap.PAGESIZE
 ROOM = 1 << 40
 """Addresses, of which few have memory."""
@@ -153,10 +155,11 @@ def _one_thread():
 
 
 def guarded(module: ModuleType) -> ModuleType:
-    """The module, of whose kernels none is compiled yet, with work arrays apart, and with products
-    by tiles whatever the processor."""
-    if hasattr(module, "work_arrays"):
-        module.work_arrays, module.give_back = work_arrays, give_back  # type: ignore[attr-defined]
-    if hasattr(module, "THREADS"):
-        binding.add_symbol(module.THREADS[0], _address(_one_thread))
+    """The module, of whose kernels and helpers none is compiled yet, with work arrays apart, and
+    with products by tiles whatever the processor."""
+    for each in with_support(module):
+        if hasattr(each, "work_arrays"):
+            each.work_arrays, each.give_back = work_arrays, give_back  # type: ignore[attr-defined]
+        if hasattr(each, "THREADS"):
+            binding.add_symbol(each.THREADS[0], _address(_one_thread))
     return module

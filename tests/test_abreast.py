@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -12,8 +11,8 @@ import pytest
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.runtime.warm import import_name, warm_file
 from tests.identities import IDENTITIES
+from tests.packages import warmed, with_threads
 from tests.plain import check_plain
 from tests.test_identities import SIZES
 
@@ -127,8 +126,7 @@ def test_one_that_fails(
     matrices = np.broadcast_to(np.eye(8), (3000, 8, 8)).copy()
     vectors = np.ones((3000, 8))
     for module in (solving, positive):
-        monkeypatch.setattr(module, "_THREADS", threads)
-        monkeypatch.setattr(module, "_CREW", module._Crew())
+        with_threads(monkeypatch, module, threads)
     np.testing.assert_array_equal(solving.value(matrices, vectors), vectors)
     np.testing.assert_allclose(positive.value(matrices, vectors), 9)
     matrices[position, 3, 3] = 0
@@ -154,14 +152,12 @@ def test_what_is_not_a_number_stays(solving: ModuleType, positive: ModuleType) -
         assert np.isfinite(np.delete(found, 7, axis=0)).all()
 
 
-def test_what_is_compiled_beforehand() -> None:
+def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     """The kernels for many samples too, with what threads share them by."""
-    path = Path(str(dx.compile(FUNCTIONS["vector"]).__file__))
-    warm_file(str(path))
-    warmed = sys.modules[import_name(path)]
+    module = warmed(tmp_path, FUNCTIONS["vector"])
     for real in (np.float64, np.float32):
-        warmed.vjp(*(np.ones((50, 1, *rest), real) for rest in ((1,), (), ())))
-    kernels = warmed.vjp_kernel_columns, warmed.vjp_kernel_columns_shared, warmed.vjp_kernel
+        module.vjp(*(np.ones((50, 1, *rest), real) for rest in ((1,), (), ())))
+    kernels = module.vjp_kernel_columns, module.vjp_kernel_columns_shared, module.vjp_kernel
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2, 2]
 
 

@@ -1,5 +1,6 @@
 """Packages of generated modules: written whole or not at all, the same everywhere, kept fresh."""
 
+import ast
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.runtime import parallel
 from derivatrix.runtime.warm import import_name
 from derivatrix.runtime.workers import Crash, Workers
+from tests.packages import support_of
 from tests.test_packaging import ROOT, WITHOUT
 
 pytestmark = pytest.mark.xdist_group("build")
@@ -75,7 +77,7 @@ def spoil(monkeypatch):
 
 def test_the_package_is_written_with_a_certificate(built):
     assert built.modules == ("double",)
-    assert {*built.written} == FILES == {*snapshot(built.directory)}
+    assert {*built.written} == FILES | support_of(double) == {*snapshot(built.directory)}
     assert built.removed == ()
     assert [report.passed for report in built.reports] == [True]
     certificate = json.loads((built.directory / "certificate.json").read_text(encoding="utf-8"))
@@ -163,7 +165,8 @@ def test_without_verification_there_is_no_certificate(built, tmp_path, monkeypat
     result = dx.build([double, triple], directory, verify=False)
     assert result.reports == ()
     assert {*result.removed} == {"certificate.json", "certificate.md"}
-    assert {*snapshot(directory)} == {"double.py", "triple.py", "__init__.py"}
+    expected = {"double.py", "triple.py", "__init__.py"} | support_of(double)
+    assert {*snapshot(directory)} == expected
 
 
 def test_modules_that_no_function_belongs_to_any_more_are_removed(tmp_path):
@@ -172,7 +175,8 @@ def test_modules_that_no_function_belongs_to_any_more_are_removed(tmp_path):
     (tmp_path / "by_hand.py").write_text("mine = 1")
     result = dx.build([triple], tmp_path, verify=False)
     assert result.removed == ("double.py",)
-    assert {*snapshot(tmp_path)} == {"triple.py", "__init__.py", "notes.txt", "by_hand.py"}
+    expected = {"triple.py", "__init__.py", "notes.txt", "by_hand.py"} | support_of(triple)
+    assert {*snapshot(tmp_path)} == expected
 
 
 def test_a_module_edited_by_hand_beyond_recognition_is_not_removed(tmp_path):
@@ -316,6 +320,7 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
     code = (
         "import numpy as np\n"
         "from outer.inner import steep, total\n"
+        "from outer.inner._support.cpu import crew, parts, pool\n"
         "for real in (np.float64, np.float32):\n"
         "    x = np.ones(3, real)\n"
         "    more = {'vjp': (real(1),), 'jvp': (x,), 'hvp': (x,)}\n"
@@ -330,13 +335,13 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
         "    kernels += (total.value_kernel_shared,)\n"
         "    large = np.ones((1500, 1500), real)\n"
         "    steep.vjp(large, large, large[0], large[0])\n"
-        "    several = steep._THREADS > 1\n"
+        "    several = parts._THREADS > 1\n"
         "    kernels += (steep.vjp_kernel_shared if several else steep.vjp_kernel_large,)\n"
         "    for kernel in kernels:\n"
         "        assert len(kernel.stats.cache_hits) == 1 + (real is np.float32), kernel\n"
         "        assert not kernel.stats.cache_misses, kernel\n"
-        "total.help_others(total._CREW.words)\n"
-        "assert not total.help_others.stats.cache_misses\n"
+        "crew.help_others(pool._CREW.words)\n"
+        "assert not crew.help_others.stats.cache_misses\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
@@ -389,6 +394,7 @@ def test_a_failed_verification_leaves_everything_as_it_was(tmp_path, monkeypatch
     assert sorted(os.listdir(tmp_path)) == ["out"]
     assert sorted(os.listdir(directory)) == [
         "__init__.py",
+        "_support",
         "certificate.json",
         "certificate.md",
         "triple.py",
@@ -430,10 +436,16 @@ def test_names_that_no_module_can_have(tmp_path, name):
 
 
 def test_names_that_generated_modules_import_are_known(built):
-    text = (built.directory / "double.py").read_text(encoding="utf-8")
-    text += (built.directory / "__init__.py").read_text(encoding="utf-8")
-    lines = [line.split() for line in text.splitlines() if line.startswith(("import ", "from "))]
-    assert {words[1].partition(".")[0] for words in lines} <= {*building.IMPORTED}
+    """Those of the package itself, and those of its support."""
+    found = set()
+    for path in built.directory.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and (not node.level or path.stem == "double"):
+                found.add(str(node.module))
+    assert {name.partition(".")[0] for name in found} <= {*building.IMPORTED}
+    assert {"_support", "numba", "numpy"} <= found
 
 
 def test_names_that_python_writes_otherwise(tmp_path):
@@ -632,7 +644,9 @@ def test_what_is_no_file_in_the_place_of_one(tmp_path, make):
     make(tmp_path / "double.py")
     with pytest.raises(dx.BuildError, match=r"did not write double\.py"):
         dx.build([double], tmp_path)
-    assert [part.state for part in dx.check([double], tmp_path)] == ["missing", "missing"]
+    states = {part.file: part.state for part in dx.check([double], tmp_path)}
+    files = {"double.py", "__init__.py"} | support_of(double)
+    assert states == dict.fromkeys(files, "missing")
 
 
 def test_a_linked_directory(built, tmp_path):
@@ -723,7 +737,11 @@ def test_builds_at_the_same_time_leave_one_of_their_packages(tmp_path):
         thread.join()
     assert errors == []
     assert stages(tmp_path, out) == []
-    assert {*snapshot(out)} in ({"double.py", "__init__.py"}, {"triple.py", "__init__.py"})
+    support = support_of(double)
+    assert {*snapshot(out)} - support in (
+        {"double.py", "__init__.py"},
+        {"triple.py", "__init__.py"},
+    )
     assert [] in (dx.check([double], out), dx.check([triple], out))
 
 
@@ -739,7 +757,7 @@ def test_files_are_moved_by_one_build_at_a_time(tmp_path):
         thread.join(0.3)
         assert thread.is_alive() and snapshot(tmp_path).keys().isdisjoint(FILES)
     thread.join()
-    assert {"double.py", "__init__.py"} == {*snapshot(tmp_path)}
+    assert {"double.py", "__init__.py"} | support_of(double) == {*snapshot(tmp_path)}
 
 
 def test_a_file_that_comes_into_the_way_during_the_build(built, tmp_path, monkeypatch):
@@ -781,7 +799,8 @@ def test_compile_gives_the_same_module_again(cache_directory):
     assert dx.compile(dx.function("double", [a], 2 * a)) is module
     assert module.vjp(np.ones(2), np.ones(2)).tolist() == [2, 2]
     file = Path(module.__file__)
-    assert file.parent.parent == Path(cache_directory).resolve()
+    assert file.parents[2] == Path(cache_directory).resolve()
+    assert file.parents[1].name == module.SUPPORT
     assert module.DIGEST.startswith(file.parent.name)
     assert dx.verify(module).function == file.stem == "double"
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,7 @@ import derivatrix as dx
 from derivatrix.templates.support.cpu import pool
 from derivatrix.templates.support.cpu.crew import help_others
 from derivatrix.templates.support.cpu.pool import _Crew
+from tests.packages import support_file
 from tests.test_crew import check_counts
 
 n, c = dx.dims("n c")
@@ -59,15 +61,16 @@ class Inside:
         self.thread.join()
 
 
-def test_modules_have_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (
-        dx.compile(dx.function(name, [x], dx.exp(factor * x), batch=[x]))
-        for name, factor in (("one", 1), ("two", 2))
-    )
-    assert first._CREW is second._CREW
+def test_packages_have_one_pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, factor in (("one", 1), ("two", 2)):
+        function = dx.function(name, [x], dx.exp(factor * x), batch=[x])
+        dx.build(function, tmp_path / name, verify=False)
+    first, second = (dx.load(tmp_path / name / f"{name}.py") for name in ("one", "two"))
+    pools = [support_file(module, "cpu.pool") for module in (first, second)]
+    assert pools[0] is not pools[1] and pools[0]._CREW is pools[1]._CREW
     samples = np.zeros((100_000, 10))
     for module in (first, second):
-        monkeypatch.setattr(module, "_THREADS", 2)
+        monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
     first.value(samples)
     before = threading.active_count()
     second.value(samples)
@@ -170,7 +173,7 @@ def test_callers_of_several_kernels(
 ) -> None:
     """All get what one alone gets."""
     classes, squares = modules
-    monkeypatch.setattr(classes, "_THREADS", 2)
+    monkeypatch.setattr(support_file(classes, "cpu.parts"), "_THREADS", 2)
     generator = np.random.default_rng(0)
     shapes = (20_000, 16), (10, 16), (10,), (20_000, 10)
     arrays = [generator.normal(size=shape) for shape in shapes]
@@ -191,15 +194,13 @@ def test_callers_of_several_kernels(
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong and not classes._CREW.callers
+    assert not wrong and not support_file(classes, "cpu.pool")._CREW.callers
 
 
 BUSY = """
-import os, signal, sys, threading, time
-sys.path[:0] = sys.argv[1:3]
-import importlib
+import os, signal, threading, time
 import numpy as np
-module = importlib.import_module(sys.argv[3])
+from generated import square as module
 pair = np.random.default_rng(0).normal(size=(2, 256, 256))
 expected = module.vjp(*pair)
 def work():
@@ -220,19 +221,26 @@ for _ in range(3):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_copy_of_a_busy_process(modules: list[ModuleType]) -> None:
+def test_a_copy_of_a_busy_process(place: Path) -> None:
     """No thread holds a lock of OpenBLAS then, that nobody would open in the copy."""
-    run(BUSY + FORKING, modules[1])
+    run(BUSY + FORKING, place)
 
 
-def test_the_end_of_a_busy_process(modules: list[ModuleType]) -> None:
+def test_the_end_of_a_busy_process(place: Path) -> None:
     for _ in range(3):
-        run(BUSY, modules[1])
+        run(BUSY, place)
 
 
-def run(code: str, module: ModuleType) -> None:
-    folder, name = os.path.split(str(module.__file__))
-    command = [sys.executable, "-c", code, folder, ".", name.removesuffix(".py")]
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a package `generated` of `square`."""
+    folder = tmp_path_factory.mktemp("busy")
+    dx.build(square, folder / "generated", verify=False)
+    return folder
+
+
+def run(code: str, place: Path) -> None:
+    command = [sys.executable, "-c", code]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    done = subprocess.run(command, env=environment, timeout=120)
+    done = subprocess.run(command, cwd=place, env=environment, timeout=120)
     assert done.returncode == 0

@@ -15,6 +15,7 @@ from derivatrix.compiler.driver import pipeline
 from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime import Report, Row, parallel
 from derivatrix.runtime.errors import DeclarationError
+from tests.packages import support_of
 from tests.test_build import snapshot, spoil
 from tests.test_packaging import ROOT, WITHOUT
 
@@ -60,6 +61,8 @@ def test_build_verify_check(run, tmp_path):
     result = run("build", "functions.py:double", "-o", "generated")
     assert result.exit_code == 0, result.output
     assert "generated: 1 module, verified; wrote double.py" in result.output
+    (double,) = load_functions("functions.py:double")
+    assert f", _support ({len(support_of(double))} files)\n" in result.output
     assert "passed" in result.output and "\x1b" not in result.output
     assert "certificate.md" in snapshot(tmp_path / "generated")
 
@@ -92,7 +95,9 @@ def test_build_without_verification(run, tmp_path):
     assert "2 modules, not verified" in result.output
     result = run("build", "functions.py:square", "-o", "generated", "--no-verify")
     assert "removed double.py, of an earlier build" in result.output
-    assert {*snapshot(tmp_path / "generated")} == {"square.py", "__init__.py"}
+    (square,) = load_functions("functions.py:square")
+    expected = {"square.py", "__init__.py"} | support_of(square)
+    assert {*snapshot(tmp_path / "generated")} == expected
 
 
 def test_a_failed_verification(run, tmp_path, monkeypatch):
@@ -469,7 +474,7 @@ def test_no_command_ends_well_without_its_work(run, tmp_path, command):
 def test_a_module_that_ends_its_process_is_not_verified(run, tmp_path):
     assert run("build", "functions.py:double", "-o", "out", "--no-verify").exit_code == 0
     module = tmp_path / "out" / "double.py"
-    module.write_text(module.read_text(encoding="utf-8") + "\nos._exit(0)\n", encoding="utf-8")
+    module.write_text(module.read_text(encoding="utf-8") + "\nimport os\nos._exit(0)\n")
     done = python(tmp_path, "-m", "derivatrix", "verify", "out")
     assert done.returncode == 1
     assert "ended with status 0 before the command was done" in done.stderr

@@ -16,6 +16,7 @@ import pytest
 
 import derivatrix as dx
 from tests.dryrun import Stream, device_array, dry
+from tests.packages import set_everywhere
 from tests.simulation import simulated
 
 m, n, k = dx.dims("m n k")
@@ -289,7 +290,7 @@ def test_tensors_of_pytorch_that_are_not_on_a_device(made: ModuleType, torch: ty
 def test_arrays_of_cupy(
     made: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made, "_cupy", cupy)
+    set_everywhere(monkeypatch, made, "cuda.base._cupy", cupy)
     left, right = cupy.ndarray(device_array(LEFT.shape)), cupy.ndarray(device_array(RIGHT.shape))
     assert stream_of(made, left, right) == 8192
     found = made.value(left, right)
@@ -306,7 +307,7 @@ def test_arrays_of_several_packages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first one decides; the streams of the others are waited for."""
-    monkeypatch.setattr(made, "_cupy", cupy)
+    set_everywhere(monkeypatch, made, "cuda.base._cupy", cupy)
     left, right = torch(device_array(LEFT.shape)), cupy.ndarray(device_array(RIGHT.shape))
     assert type(made.value(left, right)) is torch
     assert Stream.waits == [77]
@@ -327,14 +328,14 @@ def test_arrays_through_dlpack(
 
     with pytest.raises(TypeError, match=r"argument A is Capsule of a device .* install CuPy"):
         made.value(Capsule(), RIGHT)
-    monkeypatch.setattr(made, "_cupy", cupy)
+    set_everywhere(monkeypatch, made, "cuda.base._cupy", cupy)
     assert type(made.value(Capsule(), RIGHT)) is cupy.ndarray
 
 
 def test_arrays_of_jax(
     made: ModuleType, cupy: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made, "_cupy", cupy)
+    set_everywhere(monkeypatch, made, "cuda.base._cupy", cupy)
     taken: list[Any] = []
     fake = SimpleNamespace(dlpack=SimpleNamespace(from_dlpack=lambda a: taken.append(a) or "jax"))
     monkeypatch.setitem(sys.modules, "jax", fake)

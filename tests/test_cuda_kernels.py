@@ -8,7 +8,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Container, Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from derivatrix.compiler.emit.cuda import resources
 from derivatrix.compiler.emit.cuda.resources import Kernel, Resources
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
-from derivatrix.templates.support.cuda import base
+from derivatrix.templates.support.cuda.base import all_kernels
 from tests.devices.helpers import modules
 from tests.dryrun import REALS, dry
 from tests.identities import IDENTITIES, Identity
@@ -39,8 +39,10 @@ QUICK = [("8.0", "float32"), ("9.0", "float64")]
 
 # The helper kernels, which every module has that needs them
 
-assert list(modules())  # each enters its kernels
-HELPERS = {kernel.name: kernel for kernel in resources.table(base)}
+HELPERS: dict[str, Kernel] = {}
+for file in modules():
+    names = dict(zip(("KERNELS", "SIGNATURES"), all_kernels(vars(file)), strict=True))
+    HELPERS |= {kernel.name: kernel for kernel in resources.table(SimpleNamespace(**names))}
 EVERYDAY = ("clear_entries", "gemm_entries", "gemm_tiles", "cholesky_matrices", "softmax_rows")
 SPECIAL = re.compile("bessel|zeta|gamma|inverse_erf")
 """What is computed in double precision also in runs of single precision."""

@@ -20,6 +20,7 @@ from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.runtime.simulated import as_on_device, simulating
 from tests.identities import IDENTITIES, Identity
+from tests.packages import loaded, set_everywhere, support_file
 from tests.points import draw_all, leaves
 from tests.simulation import simulated
 from tests.test_identities import SIZES, Setting
@@ -96,7 +97,8 @@ def small_launches(module: ModuleType, by_rows: bool = True) -> Iterator[list[st
 
     Kernels have to be given what their signatures say, as they would be compiled anew otherwise.
     The names of those that are launched are entered in the list."""
-    kept = {name: getattr(module, name) for name in ("_launcher", "power_of_two")}
+    base = support_file(module, "cuda.base")
+    kept = {name: getattr(base, name) for name in ("_launcher", "power_of_two")}
     signatures = {kernel: module.SIGNATURES[name] for name, (kernel, _) in module.KERNELS.items()}
     launched: list[str] = []
 
@@ -115,14 +117,14 @@ def small_launches(module: ModuleType, by_rows: bool = True) -> Iterator[list[st
         return int(kept["power_of_two"](number, min(most, 8)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_launcher", launcher)
-        patch.setattr(module, "power_of_two", power_of_two)
-        if simulating() and hasattr(module, "THREADS"):  # compiled kernels know it as it was
-            patch.setattr(module, "THREADS", 8)
-        if hasattr(module, "BUSY"):
-            patch.setattr(module, "BUSY", 64)
+        set_everywhere(patch, module, "cuda.base._launcher", launcher)
+        set_everywhere(patch, module, "cuda.base.power_of_two", power_of_two)
+        if simulating():  # compiled kernels know it as it was
+            set_everywhere(patch, module, "cuda.base.THREADS", 8)
+        set_everywhere(patch, module, "cuda.shares.BUSY", 64)
         if hasattr(module, "row_by_row"):
-            patch.setattr(module, "row_by_row", lambda points, terms: by_rows)
+            rows = "cuda.shares.row_by_row"
+            set_everywhere(patch, module, rows, lambda points, terms: by_rows)
         yield launched
 
 
@@ -340,9 +342,8 @@ def test_a_wrong_kernel_is_noticed() -> None:
     setting = Setting(Identity(text, dims, wrt, ""), function, SIZES[0])
     for number, line in enumerate(stores[::3]):
         spoilt = f"{line} * 1.0001"
-        path = cache_directory() / f"spoilt_{number}.py"
-        path.write_text(source.replace(f"{line}\n", f"{spoilt}\n", 1), encoding="utf-8")
-        module = dx.load(path)
+        text = source.replace(f"{line}\n", f"{spoilt}\n", 1)
+        module = loaded(cache_directory() / "spoilt", f"spoilt_{number}", text)
         found = []
         for by_rows in (True, False):
             with small_launches(module, by_rows):

@@ -14,8 +14,8 @@ import pytest
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.targets.cpu import VECTORISED
-from derivatrix.runtime import load
 from derivatrix.templates.support.cpu import circular, elementary, normal
+from tests.packages import loaded
 
 MODULES = {"circular": circular, "elementary": elementary, "normal": normal}
 FUNCTIONS = {
@@ -154,9 +154,7 @@ v = dx.vector("v", n)
 def test_generated_kernels_are_vectorised(tmp_path: Path) -> None:
     """A sum over a product of functions, and its derivative."""
     function = dx.function("chain", [v], (dx.exp(-(v**2)) * dx.softplus(v)).sum())
-    path = tmp_path / "chain.py"
-    path.write_text(generate(function).text, encoding="utf-8")
-    module = load(path)
+    module = loaded(tmp_path, "chain", generate(function).text)
     for real in (np.float64, np.float32):
         x = np.ones(4, real)
         module.value_kernel(x, np.empty((), real))

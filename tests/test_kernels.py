@@ -7,6 +7,8 @@ import pkgutil
 import platform
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import numba
 import numpy as np
@@ -16,7 +18,8 @@ import scipy.special
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler.emit.sources import Sources, _defined
+from derivatrix.compiler.driver.support_package import all_files, support_texts
+from derivatrix.compiler.emit.imports import Imports, _defined, support_files, support_text
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.targets.cpu import MAKING_ARRAYS, SCALARS
@@ -34,6 +37,7 @@ from derivatrix.templates.support.cpu import (
     triangular,
     workspace,
 )
+from tests.packages import write_files
 from tests.plain import helper
 
 SPECIAL = sorted(
@@ -615,32 +619,44 @@ def test_targets_name_functions_that_there_are() -> None:
     assert making == MAKING_ARRAYS
 
 
-def test_sources_come_with_all_that_they_need() -> None:
-    sources = Sources()
-    sources.add("cpu.lu.lu_solve_columns")
-    names = list(sources.texts)
-    assert names.index("swap_rows") < names.index("lu_solve_columns")
-    assert {"compiled", "routine", "blas_trsm", "UNIT"} <= set(names)
-    assert "lapack_getri" not in names
-    assert any(line.startswith("from numba import") for line in sources.import_lines())
-    scope: dict = {}
-    exec("\n".join([*sources.import_lines(), *sources.blocks()]), scope)
+def test_helpers_come_with_all_that_they_need(tmp_path: Path) -> None:
+    imports = Imports()
+    imports.add("cpu.lu.lu_solve_columns")
+    assert imports.support_lines() == ["from ._support.cpu.lu import lu_solve_columns"]
+    assert {"cpu/__init__.py", "cpu/base.py", "cpu/blas.py", "cpu/lu.py"} <= {*imports.files}
+    assert "cpu/eigen.py" not in imports.files
+    write_files(tmp_path, support_texts(imports.files))
+    package = ModuleType("only_what_lu_needs")
+    package.__path__ = [str(tmp_path)]
+    sys.modules[package.__name__] = package
+    lu = importlib.import_module(f"{package.__name__}._support.cpu.lu")
     b = np.ones((1, 1, 1))
-    scope["lu_solve_columns"](np.full((1, 1, 1), 2.0), np.ones((1, 1), np.int32), b, False)
+    lu.lu_solve_columns(np.full((1, 1, 1), 2.0), np.ones((1, 1), np.int32), b, False)
     assert b.item() == 0.5
+
+
+@pytest.mark.parametrize("file", all_files())
+def test_files_of_the_support_come_with_those_that_they_import(file: str) -> None:
+    files = support_files([file.removesuffix(".py").replace("/", ".")])
+    for each in files:
+        package = f"_support.{each.rpartition('/')[0]}"
+        for node in ast.walk(ast.parse(support_text(each))):
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            origin = importlib.util.resolve_name(f"{'.' * node.level}{node.module or ''}", package)
+            target = origin.removeprefix("_support").removeprefix(".").replace(".", "/")
+            assert f"{target}.py" in files or not target, f"{each} imports {origin}"
 
 
 def test_any_helpers_may_be_in_one_module() -> None:
     """No two that the compiler does not run itself have one name."""
-    sources = Sources()
+    imports = Imports()
     for found in pkgutil.iter_modules(cpu.__path__):
         module = importlib.import_module(f"{cpu.__name__}.{found.name}")
         for statement in ast.parse(inspect.getsource(module)).body:
             for name in _defined(statement):
-                sources.add(f"cpu.{found.name}.{name}")
-    assert {"lu_factor", "cholesky_factor", "triangular_inverse", "jet_combine"} <= set(
-        sources.texts
-    )
+                imports.add(f"cpu.{found.name}.{name}")
+    assert {"lu_factor", "cholesky_factor", "triangular_inverse", "jet_combine"} <= imports.names
 
 
 def test_factorisations_of_both_kinds_in_one_module() -> None:

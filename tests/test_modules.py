@@ -17,9 +17,10 @@ import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import STAGES, dump, generate, kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
-from derivatrix.runtime import load, verify
+from derivatrix.runtime import verify
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from tests.cases import CASES, EVALUATED
+from tests.packages import set_everywhere
 from tests.plain import run_plain
 from tests.points import SIZES, draw_all, numbers
 
@@ -42,10 +43,8 @@ LATE = {
     ],
     ids=lambda case: case.name,
 )
-def test_module(case: Function, tmp_path: Path) -> None:
-    path = tmp_path / f"{case.name}.py"
-    path.write_text(generate(case).text, encoding="utf-8")
-    module = load(path)
+def test_module(case: Function) -> None:
+    module = dx.compile(case)
     report = verify(module)
     assert report.passed, str(report)
     compare_with_the_interpreter(case, module)
@@ -228,7 +227,7 @@ def test_arguments_that_fit_are_passed_on_as_they_are(monkeypatch: pytest.Monkey
     def refuse(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(module, "_coerced", refuse)
+    set_everywhere(monkeypatch, module, "common.boundary._coerced", refuse)
     for real in (np.float64, np.float32):
         used(real)
     x, v, total = np.eye(3), np.ones(3), np.empty(())

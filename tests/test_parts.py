@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,8 +17,8 @@ import scipy.special
 import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
-from derivatrix.runtime.warm import warm_file
 from derivatrix.templates.support.cpu import parts
+from tests.packages import support_file, warmed, with_threads
 
 b, n, m = dx.dims("b n m")
 A, x, W = dx.matrix("A", 3, 3), dx.vector("x", n), dx.matrix("W", m, n)
@@ -74,10 +75,9 @@ def test_parts_make_the_whole(
     cotangents = np.random.default_rng(1).normal(size=matrices.shape)
     whole = np.empty_like(matrices)
     module.vjp_kernel(matrices, cotangents, whole)
-    monkeypatch.setattr(module, "_THREADS", threads)
-    monkeypatch.setattr(module, "_CREW", module._Crew())
+    crew = with_threads(monkeypatch, module, threads)
     assert np.array_equal(module.vjp(matrices, cotangents), whole)
-    assert len(module._CREW.helpers) == threads - 1
+    assert len(crew.helpers) == threads - 1
     out = np.full_like(whole, np.nan)
     module.vjp(matrices, cotangents, out=out)
     assert np.array_equal(out, whole)
@@ -120,25 +120,26 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked.pop() == 6  # of two samples at most, as many parts for each thread
 
 
-def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Compiled loops over short parts, in several threads."""
-    module = dx.compile(dx.function("layer", [x, W], dx.softmax(W @ x), batch=[x]))
-    monkeypatch.setattr(module, "_THREADS", 3)
-    monkeypatch.setattr(module, "_PART", 1 << 12)
+    layer = dx.function("layer", [x, W], dx.softmax(W @ x), batch=[x])
+    module = dx.compile(layer)
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 3)
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_PART", 1 << 12)
     generator = np.random.default_rng(0)
     samples, weights = generator.normal(size=(60000, 6)), generator.normal(size=(4, 6))
     found = module.value(samples, weights)
     expected = scipy.special.softmax(samples @ weights.T, axis=1)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert len(module.value_kernel_shared.signatures) == 1
-    warm_file(str(module.__file__))
+    warmed(tmp_path, layer)
 
 
 @pytest.mark.parametrize("position", [0, 59999])
 def test_any_part_may_fail(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
-    monkeypatch.setattr(module, "_THREADS", 2)
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
     matrices = np.broadcast_to(np.eye(3), (60000, 3, 3)).copy()
     matrices[position] = 0
     with pytest.raises(np.linalg.LinAlgError, match="the matrix is singular"):
@@ -146,7 +147,7 @@ def test_any_part_may_fail(
 
 
 def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_THREADS", 2)
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
     matrices = np.random.default_rng(0).normal(size=(4, 60000, 3, 3))
     found: dict[int, np.ndarray] = {}
 
@@ -166,10 +167,10 @@ def test_callers_may_be_threads(module: ModuleType, monkeypatch: pytest.MonkeyPa
 
 FORKING = """
 import os, sys
-sys.path.insert(0, sys.argv[1])
-import inverse
 import numpy as np
-inverse._THREADS = 2
+from generated import inverse
+from generated._support.cpu import parts
+parts._THREADS = 2
 matrices = np.broadcast_to(np.eye(3), (60000, 3, 3)).copy()
 inverse.value(matrices)
 child = os.fork()
@@ -180,7 +181,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_process_has_threads_of_its_own(module: ModuleType) -> None:
-    folder = os.path.dirname(str(module.__file__))
-    done = subprocess.run([sys.executable, "-c", FORKING, folder], timeout=300)
+def test_a_forked_process_has_threads_of_its_own(tmp_path: Path) -> None:
+    dx.build(inverse, tmp_path / "generated", verify=False)
+    done = subprocess.run([sys.executable, "-c", FORKING], cwd=tmp_path, timeout=300)
     assert done.returncode == 0

@@ -15,6 +15,7 @@ from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.steps import Buffer, Fill, Load, Loop, Nest, Plan, Store
+from tests.packages import with_threads
 from tests.plain import check_plain, run_plain
 from tests.points import draw_all, leaves
 
@@ -115,8 +116,7 @@ def test_threads(monkeypatch: pytest.MonkeyPatch, name: str, real: type, threads
     """The same as by one thread, with what is streamed and without."""
     function, kind, _ = PHASED[name]
     module = dx.compile(function)
-    monkeypatch.setattr(module, "_THREADS", threads)
-    monkeypatch.setattr(module, "_CREW", module._Crew())
+    crew = with_threads(monkeypatch, module, threads)
     for size in (400, 1500):
         rng = np.random.default_rng(size)
         given = [rng.normal(size=[size] * leaf.ndim).astype(real) for leaf in function.inputs]
@@ -128,4 +128,4 @@ def test_threads(monkeypatch: pytest.MonkeyPatch, name: str, real: type, threads
             assert np.asarray(one).dtype == real
             tolerance = 200 * np.finfo(real).eps * np.abs(other).max()
             np.testing.assert_allclose(one, other, 0, tolerance)
-    assert len(module._CREW.helpers) == min(threads, 4) - 1
+    assert len(crew.helpers) == min(threads, 4) - 1

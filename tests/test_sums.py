@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +16,7 @@ from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan import sums
 from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import Plan
-from derivatrix.runtime.warm import import_name, warm_file
+from tests.packages import support_file, warmed, with_threads
 from tests.plain import check_plain
 
 N, n, m = dx.dims("N n m")
@@ -123,7 +122,7 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     vector = generator.normal(size=30)
     shared, found = module._gradient_kernel_shared, []
     for threads in (2, 1):
-        monkeypatch.setattr(module, "_THREADS", threads)
+        monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
         found.append(module.gradient(samples, weights, vector))
         assert shared.addresses.any()
         shared.addresses[:] = 0
@@ -140,15 +139,14 @@ def module() -> ModuleType:
 def test_threads(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, real: type
 ) -> None:
-    monkeypatch.setattr(module, "_THREADS", threads)
-    monkeypatch.setattr(module, "_CREW", module._Crew())
-    monkeypatch.setattr(module, "_PART", 1 << 14)
+    crew = with_threads(monkeypatch, module, threads)
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_PART", 1 << 14)
     samples = np.random.default_rng(0).normal(size=(40001, 30)).astype(real)
     weights = np.linspace(-1, 1, 30).astype(real)
     module.gradient(samples[:20], weights)
-    assert not module._CREW.helpers
+    assert not crew.helpers
     by_sample, by_weight = module.gradient(samples, weights)
-    assert len(module._CREW.helpers) == threads - 1
+    assert len(crew.helpers) == threads - 1
     slopes = 1 / np.cosh(samples @ weights) ** 2
     tolerance = 1e-11 if real is np.float64 else 1e-3
     np.testing.assert_allclose(by_sample, np.outer(slopes, weights), rtol=tolerance, atol=tolerance)
@@ -196,19 +194,17 @@ def test_samples_last_in_memory(real: type, samples: int) -> None:
 
 def test_a_part_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     module = dx.compile(ADDED["solved"][0])
-    monkeypatch.setattr(module, "_THREADS", 2)
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
     samples = np.zeros((200000, 3))
     with pytest.raises(np.linalg.LinAlgError, match="solved"):
         module.gradient(samples, np.ones(3), np.zeros((3, 3)))
 
 
-def test_what_is_compiled_beforehand(module: ModuleType) -> None:
+def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     """The types that callers' arrays have, in both precisions: calls compile nothing more."""
-    path = Path(str(module.__file__))
-    warm_file(str(path))
-    warmed = sys.modules[import_name(path)]
-    kernels = warmed.gradient_kernel_shared, warmed.gradient_kernel
+    module = warmed(tmp_path, ADDED["by samples too"][0])
+    kernels = module.gradient_kernel_shared, module.gradient_kernel
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2]
     for real in (np.float64, np.float32):
-        warmed.gradient(np.ones((80000, 30), real), np.ones(30, real))
+        module.gradient(np.ones((80000, 30), real), np.ones(30, real))
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2]

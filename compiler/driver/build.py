@@ -47,6 +47,7 @@ Progress = Callable[[str, int, int], None]
 """Called with the work that begins, how many pieces of it are done, and how many there are."""
 
 IMPORTED = (
+    "_support",
     "atexit",
     "collections",
     "contextlib",
@@ -104,7 +105,7 @@ class BuildResult:
 
     directory: Path
     modules: tuple[str, ...]
-    written: tuple[str, ...]
+    written: tuple[str, ...] = field(repr=False)
     removed: tuple[str, ...]
     reports: tuple[Report, ...] = field(repr=False)
     verified: tuple[str, ...] = ()

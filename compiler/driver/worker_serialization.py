@@ -51,13 +51,13 @@ def generate_elsewhere(work: Work, workers: Workers, changed: Changed) -> list[G
     ]
 
 
-def generated(packed: str) -> list[str] | None:
-    """A module's name, text and digest as plain data: what a worker does."""
+def generated(packed: str) -> list[Any] | None:
+    """A module's name, text, digest and support as plain data: what a worker does."""
     if not packed:
         return None
     _, fields, target = pickle.loads(base64.b64decode(packed))
     module = generate(Function(*fields), target)
-    return [module.name, module.text, module.digest]
+    return [module.name, module.text, module.digest, module.support]
 
 
 def _packed(function: Function, target: str) -> str:

@@ -1,40 +1,44 @@
-"""The kernels of the device in one module, as generated modules embed them."""
+"""The kernels of the device, all together."""
 
-import importlib.util
-import inspect
-import linecache
-import sys
+import importlib
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import derivatrix.templates.support.cuda as kernels
-from derivatrix.compiler.emit.sources import Sources
 from derivatrix.runtime.simulated import device_math
 
 
 def modules() -> Iterator[types.ModuleType]:
-    """The modules of kernels."""
+    """The files of kernels."""
     for path in sorted(Path(str(kernels.__file__)).parent.glob("*.py")):
         if path.stem != "__init__":
             yield importlib.import_module(f"{kernels.__name__}.{path.stem}")
 
 
-def embedded(sources: Iterable[types.ModuleType]) -> types.ModuleType:
-    """All that modules define, in one module."""
-    collected = Sources()
-    collected.require("numpy", alias="np")
-    for module in sources:
-        for name, value in vars(module).items():
-            plain = getattr(value, "py_func", value)
-            made_here = getattr(plain, "__module__", "") == module.__name__
-            if made_here and (inspect.isfunction(plain) or inspect.isclass(plain)):
-                collected.add(f"cuda.{module.__name__.rpartition('.')[2]}.{name}")
-    text = "\n".join([*collected.import_lines(), *collected.blocks()])
-    made = types.ModuleType("embedded_kernels")
-    made.__file__ = "<embedded kernels>"
-    linecache.cache[made.__file__] = len(text), None, text.splitlines(True), made.__file__
-    sys.modules[made.__name__] = made
-    exec(compile(text, made.__file__, "exec"), vars(made))
-    vars(made)["math"] = device_math()
+class Together:
+    """What any of several files has by a name."""
+
+    def __init__(self, files: Iterable[types.ModuleType]) -> None:
+        self.files = [*files]
+
+    def names(self) -> dict[str, Any]:
+        """All that there is, by name."""
+        return {name: value for file in self.files for name, value in vars(file).items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.names()[name]
+
+    def put(self, name: str, value: object, setter: Callable[..., None] = setattr) -> None:
+        """Give a name another value in each file that has it."""
+        for file in self.files:
+            if hasattr(file, name):
+                setter(file, name, value)
+
+
+def together() -> Together:
+    """All kernels, with the arithmetic of a device."""
+    made = Together(modules())
+    made.put("math", device_math())
     return made

@@ -13,12 +13,12 @@ import scipy.special
 from numba import cuda
 
 from derivatrix.compiler.targets import cuda as targets
-from tests.devices.helpers import embedded, modules
+from tests.devices.helpers import together
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4}
-KERNELS = embedded(modules())
-KERNELS.THREADS = 8
+KERNELS = together()
+KERNELS.put("THREADS", 8)
 ELEMENTARY = targets.SPELLED.keys() - targets.SPECIAL.keys() - targets.BESSEL.keys()
 
 
@@ -75,17 +75,17 @@ def view(array):
 
 def use_large(monkeypatch):
     """Take matrices of more than one row for large ones."""
-    monkeypatch.setattr(KERNELS, "SMALL", 1)
-    monkeypatch.setattr(KERNELS, "SQUARING_SIZE", 0)
+    KERNELS.put("SMALL", 1, monkeypatch.setattr)
+    KERNELS.put("SQUARING_SIZE", 0, monkeypatch.setattr)
 
 
 def use_library(monkeypatch):
     """Leave them to CuPy, which is NumPy here."""
     fake = types.SimpleNamespace(asarray=view, linalg=np.linalg, empty=cuda.device_array)
     monkeypatch.setattr(cuda, "as_cuda_array", lambda array, sync: array, raising=False)
-    monkeypatch.setattr(KERNELS, "_cupy", fake)
-    monkeypatch.setattr(KERNELS, "has_library", lambda n: n > 1)
-    monkeypatch.setattr(KERNELS, "on_stream", contextlib.nullcontext)
+    KERNELS.put("_cupy", fake, monkeypatch.setattr)
+    KERNELS.put("has_library", lambda n: n > 1, monkeypatch.setattr)
+    KERNELS.put("on_stream", contextlib.nullcontext, monkeypatch.setattr)
 
 
 @pytest.fixture(params=[(), (use_large,), (use_large, use_library)], ids=len)
@@ -361,7 +361,7 @@ NUMPY = {
 def elementwise(text, count, *arrays):
     """A kernel's values of an expression in x and y."""
     out = np.zeros(count, arrays[0].dtype)
-    names = {"cuda": cuda, **vars(KERNELS)}
+    names = {"cuda": cuda, **KERNELS.names()}
     lines = "def run(a, b, out):\n    for i in range(len(out)):\n        x, y = a[i], b[i]\n"
     exec(f"{lines}        out[i] = {text}\n", names)
     cuda.jit(names["run"])[1, 1](arrays[0], arrays[-1], out)

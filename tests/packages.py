@@ -1,0 +1,77 @@
+"""Generated packages, as tests look into them and write parts of them."""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from derivatrix.compiler.driver.build import build
+from derivatrix.compiler.driver.pipeline import generate
+from derivatrix.compiler.driver.support_package import all_files, support_texts
+from derivatrix.compiler.frontends.function import Function
+from derivatrix.runtime.load import load
+from derivatrix.runtime.support import FOLDER, with_support
+from derivatrix.runtime.warm import import_name, warm_file
+
+
+def support_of(*functions: Function, target: str = "cpu") -> set[str]:
+    """The files of the support in a package of functions, as "_support/cpu/blas.py"."""
+    return {*support_texts(file for each in functions for file in generate(each, target).support)}
+
+
+def support_file(module: ModuleType, file: str) -> Any:
+    """What a generated module's support has in a file, such as "cpu.pool"."""
+    return importlib.import_module(f"{module.__package__}.{FOLDER}.{file}")
+
+
+def set_everywhere(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, path: str, value: object
+) -> None:
+    """Put another value in the place of what a file of a generated module's support defines, such
+    as "cuda.base.THREADS": there and wherever it is imported."""
+    file, _, name = path.rpartition(".")
+    found = getattr(support_file(module, file), name)
+    for owner in with_support(module):
+        if getattr(owner, name, value) is found:
+            monkeypatch.setattr(owner, name, value)
+
+
+def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: int) -> Any:
+    """A thread pool that is the module's alone, where calls take so many threads."""
+    monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
+    made = support_file(module, "cpu.pool")._Crew()
+    set_everywhere(monkeypatch, module, "cpu.pool._CREW", made)
+    return made
+
+
+def write_module(folder: Path, name: str, text: str) -> Path:
+    """Write a generated module with its support beside it; the module's file."""
+    texts = {**support_texts(all_files()), f"{name}.py": text}
+    return write_files(folder, texts) / f"{name}.py"
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> Path:
+    """Write files, given by their names, to a folder; the folder."""
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return folder
+
+
+def loaded(folder: Path, name: str, text: str) -> ModuleType:
+    """A generated module of this text, with its support, from a folder."""
+    return load(write_module(folder, name, text))
+
+
+def warmed(folder: Path, function: Function) -> Any:
+    """A function's module in a package of its own in a folder, its kernels compiled ahead of their
+    use. The package has the folder's name, which is to be no other's in the process."""
+    build(function, folder, verify=False)
+    path = folder / f"{function.name}.py"
+    warm_file(str(path))
+    return sys.modules[import_name(path)]
