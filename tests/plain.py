@@ -14,7 +14,7 @@ import sympy
 
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
-from derivatrix.compiler.emit.cpu.threads import rows_texts
+from derivatrix.compiler.emit.cpu.rows import rows_texts
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
@@ -59,11 +59,6 @@ def work_arrays(like, shapes, integers):
     return (*arrays, *(np.full(shape, 1 << 30, np.int32) for shape in integers), 0)
 
 
-def require_shapes(owner, names, arrays, shapes, inputs):
-    """The same, for shapes that always fit."""
-    assert [array.shape for array in arrays] == list(shapes)
-
-
 def function(operator: str) -> Callable[..., float]:
     """A function of numbers as NumPy or SciPy has it."""
     name = operator.removeprefix("bessel").replace("digamma", "psi")
@@ -83,14 +78,13 @@ def plain_kernel(
 ) -> Callable[..., None]:
     """A kernel's text as a function, which notes its name in `called`."""
     text = text or kernel_text(made, "f", "")
-    lines = [*text.head, *(line for step in text.steps for line in step.lines), "return"]
+    lines = ["note()", *text.head, *(line for step in text.steps for line in step.lines), "return"]
     body = "\n".join(f"    {line}" for line in lines)
     scope: dict = {"np": np, "math": math, "gemm": gemm, "symmetric_gemm": symmetric_gemm}
     scope.update(gram=gram, structured_gemm=structured_gemm, work_arrays=work_arrays)
     scope["give_back"] = lambda memory: None
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
-    scope["require_arrays"] = lambda *_: called.append(made.name)
-    scope["require_shapes"] = require_shapes
+    scope["note"] = lambda: called.append(made.name)
     scope["stream"] = np.ndarray.__setitem__
     scope["shaped"] = np.reshape
     scope["border"] = border.py_func

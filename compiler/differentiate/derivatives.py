@@ -237,13 +237,20 @@ class Derivatives:
     def equations(self, style: str = "unicode") -> list[str]:
         """Every formula with its left-hand side, for one sample where there is a batch axis; the
         Jacobian of a scalar function is its gradient."""
+        return [
+            line
+            for kind in self.kinds
+            if kind != "value_and_gradient" and not (kind == "jacobian" and self._scalar)
+            for line in self.equation_lines(kind, style)
+        ]
+
+    def equation_lines(self, kind: str, style: str = "unicode") -> list[str]:
+        """The formulas of one kind with their left-hand sides."""
         names = self.display_names()
         return [
             render_equation(
                 self.left_side(kind, key, style), node, style, names, self._size_texts()
             )
-            for kind in self.kinds
-            if kind != "value_and_gradient" and not (kind == "jacobian" and self._scalar)
             for key, node in self.results(kind).items()
         ]
 

@@ -33,19 +33,6 @@ from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 TARGETS = ("cpu", "cuda")
 
-SUMMARIES = {
-    "value": "The value.",
-    "vjp": "The cotangents of the inputs, given the cotangent of the value.",
-    "jvp": "The tangent of the value, given the tangents of the inputs.",
-    "jacobian": "The Jacobian J[out..., in...], of shape (*out.shape, *in.shape).",
-    "gradient": "The gradient.",
-    "value_and_gradient": "The value and the gradient.",
-    "hessian": "The Hessian H[in..., in...].",
-    "hvp": "The Hessian times the tangents of the inputs.",
-    "jacobian_operator": "The Jacobian as a linear map, an array only where it is asked for.",
-    "hessian_operator": "The Hessian as a linear map, an array only where it is asked for.",
-}
-
 
 @dataclass(frozen=True)
 class Generated:
@@ -106,7 +93,7 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
     functions = [
         FunctionDescription(
             name=kind,
-            summary=SUMMARIES[kind],
+            formulas=_equations(derivatives, kind),
             plan=kernel_plan(derivatives, kind, target),
             result=_result(derivatives, kind),
         )
@@ -129,6 +116,12 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
         operator=operator,
         requirements=function.requirements,
     )
+
+
+def _equations(derivatives: Derivatives, kind: str) -> tuple[str, ...]:
+    """The formulas of one kind, with their left-hand sides."""
+    kinds = ("value", "gradient") if kind == "value_and_gradient" else (kind,)
+    return tuple(line for each in kinds for line in derivatives.equation_lines(each))
 
 
 def interface(function: Function) -> dict[str, object]:
@@ -155,7 +148,7 @@ def _operator(derivatives: Derivatives) -> OperatorDescription:
     found = structured(derivatives)
     name = f"{found.kind}_operator"
     result = _named(_result(derivatives, found.kind), "operator")
-    function = FunctionDescription(name, SUMMARIES[name], operator_plan(derivatives, found), result)
+    function = FunctionDescription(name, (), operator_plan(derivatives, found), result)
     return OperatorDescription(function, found)
 
 

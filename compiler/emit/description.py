@@ -14,10 +14,11 @@ Result = str | tuple[tuple[str, "Result"], ...]
 
 @dataclass(frozen=True)
 class FunctionDescription:
-    """A public function: its kernel's plan (whose arguments are its own), and what it returns."""
+    """A public function: the formulas of what it computes, its kernel's plan (whose arguments are
+    its own), and what it returns."""
 
     name: str
-    summary: str
+    formulas: tuple[str, ...]
     plan: Plan
     result: Result
 

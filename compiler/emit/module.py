@@ -9,48 +9,41 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import jinja2
 
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
-from derivatrix.compiler.emit.cpu.threads import blocks_text, rows_texts, shared_text
+from derivatrix.compiler.emit.cpu.rows import rows_texts, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports, support_digest
 from derivatrix.compiler.emit.public_functions import (
-    calls_blas,
-    expected_text,
-    function_text,
-    literal,
-    operator_text,
-    parted,
-    quoted,
-    sharing,
+    function_arguments,
+    one_body,
+    operator_arguments,
+    parallel_arguments,
+    signature,
+    tuples,
 )
+from derivatrix.compiler.emit.texts import call_lines, literal, quoted
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.targets import cpu
 from derivatrix.runtime.errors import DeclarationError
 
-BOUNDARY = (
-    "_ndarray",
-    "_empty",
-    "_len",
-    "_FLOAT32",
-    "_FLOAT64",
-    "_real",
-    "_coerced",
-    "_refuse",
-    "_destinations",
-    "_delivered",
-    "_UNREADY",
-    "_ready",
-    "_remember",
-)
-"""What public functions refer to, apart from their kernels."""
 OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
-"""What functions that return operators refer to besides."""
+"""What functions that return operators refer to."""
+USED = {
+    "compiled": "cpu.base.compiled",
+    "shaped": "cpu.base.shaped",
+    "stream": "cpu.workspace.stream",
+    "border": "cpu.parts.border",
+    **{name: f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")},
+}
+"""Words of a module's lines -> what they stand for."""
+SHORT = 90
+"""How long a formula may be to be shown beside the kernel that computes it."""
 NEWTON = (
     "lu.lu_factor",
     "lu.lu_invertible",
@@ -62,8 +55,8 @@ NEWTON = (
 
 
 def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
-    """The text of the generated module, and the files of the support that it needs. Raises DeclarationError for an input whose name is
-    one that the module itself needs."""
+    """The text of the generated module, and the files of the support that it needs. Raises
+    DeclarationError for an input whose name is one that the module itself needs."""
     kernels, aliases = _kernels(module)
     equations = _equations([function.plan for function in module.everything])
     plans = [plan for f in module.everything for plan in (f.plan, *f.plan.inner)]
@@ -74,47 +67,22 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         for equation in equations
         for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
     ]
-    tuples: dict[str, tuple[str, ...]] = {}
-    functions = [function_text(function, module, tuples) for function in module.functions]
-    operator = operator_text(module.operator, module, tuples) if module.operator else None
-    expected = [(f"_{f.name.upper()}", expected_text(f, module)) for f in module.everything]
-    usual = [function.plan for function in module.everything]
-    columns = [plan.parts.columns.kernel for plan in usual if plan.parts and plan.parts.columns]
-    blocks = list(filter(None, map(blocks_text, usual)))
-    shared = [
-        (plan, text)
-        for plan in (*usual, *columns)
-        if (text := shared_text(plan, module.name, plan in columns)) is not None
-    ]
     lines = [line for kernel in (*inner, *kernels) for step in kernel.steps for line in step.lines]
-    lines += [line for _, text in shared for line in text.head]
-    imports = _imports(plans, lines)
-    if any(plan.parts is not None for plan in plans):
-        imports.add("cpu.parts._in_parts")
-    if any(plan.parts is not None and plan.parts.columns is not None for plan in plans):
-        imports.add("cpu.parts._in_columns")
-    if any(f.plan.rows is not None and f.plan.rows.phases for f in module.everything):
-        imports.add("cpu.parts._by_rows")
-        imports.add("cpu.parts.border")
-    if any(function.plan.sums is not None for function in module.everything):
-        imports.add("cpu.parts._by_sums")
-        imports.add("cpu.parts.add_onto")
-        _add_work_arrays(imports)
-    if any(map(calls_blas, usual)):
-        imports.add("cpu.pool._CREW")
-    if shared:
-        imports.add("cpu.crew.part_of")
-        imports.add("cpu.crew.share")
-        imports.add("cpu.crew._Shared")
+    lines += [line for kernel in (*inner, *kernels) for line in (*kernel.decorator, *kernel.head)]
+    shared = [line for f in module.functions for line in parallel_arguments(f.plan)]
+    imports = _imports(plans, [*lines, *shared])
     if equations:
         for helper in NEWTON:
             imports.add(f"cpu.{helper}")
         _add_work_arrays(imports)
-    if operator:
-        for name in OPERATOR:
-            imports.add(f"common.linear_map.{name}")
-    if tuples:
+    named = tuples(module.everything)
+    if named:
         imports.require("collections", "namedtuple")
+    public = [
+        call_lines(f"{f.name} = generated.function", function_arguments(f))
+        for f in module.functions
+    ]
+    operator = _operator(module, imports)
     written = (
         environment()
         .get_template("module.py.jinja")
@@ -126,36 +94,43 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
             facts=[(name, literal(value)) for name, value in module.facts.items()],
             constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
             definitions=imports.texts.values(),
-            tuples=[(name, " ".join(fields)) for name, fields in tuples.items()],
+            tuples=named.items(),
             inner=inner,
             equations=[newton_text(equation) for equation in equations],
             kernels=kernels,
             aliases=aliases,
-            blocks=blocks,
-            shared=[text for _, text in shared],
-            parted=[(parted(p), _caller(p, p in columns)) for p, _ in shared],
-            expected=expected,
-            functions=functions,
+            functions=public,
             operator=operator,
-            module=module.name,
+            owner=module.name,
         )
     )
     check_names(module, written, imports.names)
     return written, imports.files
 
 
-def _caller(plan: Plan, columns: bool) -> str:
-    """What calls a kernel in parts; columns: whether it has the samples last in memory."""
-    alone = plan.rows.alone if plan.rows else None
-    kernels = f"{(alone or plan).name}, {sharing(plan)}"
-    if columns:
-        return f"_in_columns({kernels})"
-    if plan.parts is not None:
-        return f"_in_parts({kernels}, {plan.parts.sliced}, {plan.short_parts})"
-    if plan.sums is None:
-        return f"_by_rows({kernels})"
-    sums = plan.sums
-    return f"_by_sums({kernels}, {sums.sliced}, {sums.least}, {sums.products})"
+@dataclass(frozen=True)
+class OperatorText:
+    """A function that returns operators: that which makes them, by its parameters and the lines of
+    what it returns, and the call that makes the public one."""
+
+    name: str
+    parameters: str
+    lines: list[str]
+    call: list[str]
+
+
+def _operator(module: ModuleDescription, imports: Imports) -> OperatorText | None:
+    if module.operator is None:
+        return None
+    given, lines = operator_arguments(module.operator, module.name)
+    words = {word for line in lines for word in re.findall(r"\w+", line)}
+    for name in OPERATOR:
+        if name in words:
+            imports.add(f"common.linear_map.{name}")
+    name = module.operator.function.name
+    sizes = [size.local for size in module.operator.function.plan.sizes if size.local in words]
+    call = call_lines(f"{name} = generated.operators", given)
+    return OperatorText(f"_{name}", ", ".join(["_parts", "_dtype", *sizes]), lines, call)
 
 
 def _equations(plans: Iterable[Plan]) -> list[Newton]:
@@ -173,11 +148,7 @@ def _imports(plans: Sequence[Plan], lines: Iterable[str]) -> Imports:
     """The helpers that a module needs for its plans, and for lines of its kernels, and its
     imports."""
     imports = Imports()
-    for name in BOUNDARY:
-        imports.add(f"common.boundary.{name}")
-    imports.add("cpu.base.compiled")
-    imports.add("cpu.base.require_arrays")
-    imports.add("cpu.base.require_shapes")
+    imports.add("cpu.functions.Module")
     for plan in plans:
         for kernel in plan.kernels:
             imports.add_kernel(kernel)
@@ -185,18 +156,17 @@ def _imports(plans: Sequence[Plan], lines: Iterable[str]) -> Imports:
             if isinstance(step, Gemm):
                 imports.add(f"cpu.blas.{step.routine}")
     words = {word for line in lines for word in re.findall(r"\w+", line)}
-    if "math" in words:
-        imports.require("math")
-    if "shaped" in words:
-        imports.add("cpu.base.shaped")
+    for name in ("math", "np"):
+        if name in words:
+            imports.require({"np": "numpy"}.get(name, name), alias=name)
+    for word, path in USED.items():
+        if word in words:
+            imports.add(path)
     if "work_arrays" in words:
         _add_work_arrays(imports)
-    if "stream" in words:
-        imports.add("cpu.workspace.stream")
     for path in cpu.SCALARS.values():
         if kernel_name(path) in words:
             imports.add(f"cpu.{path}")
-    imports.require("numpy", alias="np")
     return imports
 
 
@@ -267,27 +237,36 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
         if not function.plan.outputs:
             continue
         for plan, summary in _summaries(function):
-            order = f"One order of multiplication for `{function.name}`."
-            texts = [kernel_text(each, module.name, order, plan) for each in plan.variants]
-            required = module.requirements if plan is function.plan else ()
-            texts.append(kernel_text(plan, module.name, summary, requirements=required))
-            work = tuple(replace(text, name="", summary="") for text in (texts[:-1] or texts))
-            if plan.rows is not None:
-                texts += rows_texts(plan, module.name)
+            texts = _texts(plan, function.plan is plan, module.name, function.name, summary)
+            work = tuple(
+                replace(text, name=text.name.removeprefix(plan.name), summary="") for text in texts
+            )
             first = names.setdefault(work, plan.name)
             if first == plan.name:
                 kernels += texts
             else:
-                aliases.append((plan.name, first))
-                for each in plan.rows.plans if plan.rows else ():
-                    aliases.append((each.name, first + each.name.removeprefix(plan.name)))
+                aliases += [(t.name, first + t.name.removeprefix(plan.name)) for t in texts]
     return kernels, aliases
+
+
+def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> list[KernelText]:
+    """The texts of a plan's kernels: variants, itself, and those for large results and shares."""
+    order = f"One order of multiplication for `{kind}`."
+    texts = [kernel_text(each, owner, order, plan) for each in plan.variants]
+    checked = signature(plan) if public else None
+    if one_body(plan):
+        (phase,) = plan.rows.phases  # type: ignore[union-attr]
+        phase = replace(phase, name=plan.name)
+        return [*texts, share_text(phase, owner, summary, [*(checked or []), "rows=True"])]
+    return [*texts, kernel_text(plan, owner, summary, checked=checked), *rows_texts(plan, owner)]
 
 
 def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
     """The kernels of a function, but for variants and shares of rows, with what they do."""
+    formula = "; ".join(" ".join(each.split()) for each in function.formulas)
     filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
-    yield function.plan, f"The kernel of `{function.name}`: fills {filled}."
+    short = formula and len(formula) < SHORT
+    yield function.plan, formula if short else f"The kernel of `{function.name}`: fills {filled}."
     if function.plan.parts is not None and function.plan.parts.columns is not None:
         columns = function.plan.parts.columns.kernel
         yield columns, f"`{function.name}` for many samples, which come last in memory."

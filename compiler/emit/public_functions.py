@@ -1,232 +1,117 @@
-"""The public functions of generated modules, as texts for the templates."""
+"""What a generated module says of its kernels and public functions, which its support makes of it."""
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 
 import sympy
 
-from derivatrix.compiler.emit.description import (
-    FunctionDescription,
-    ModuleDescription,
-    OperatorDescription,
-    Result,
-)
+from derivatrix.compiler.emit.description import FunctionDescription, OperatorDescription, Result
 from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel
-from derivatrix.compiler.ir.python_text import condition_text, index, tuple_text
-from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.steps import Columns, Gemm, Newton, Plan, Size, Sums
+from derivatrix.compiler.plan.steps import Buffer, Columns, Gemm, Newton, Plan, Rows, Sums
 from derivatrix.compiler.structured.text import operator_lines
-from derivatrix.templates.support.common.limits import _LARGE, _SHARED
-
-WIDTH = 100
-HELD = 120_000
-"""So many numbers in memory at once stay in the cache."""
-DENSE = 40
-"""Where each is used in so many operations, it is no gain that they do."""
-FEW = 344
-"""How many samples are computed at a time, side by side, where they are no work for threads."""
+from derivatrix.templates.support.common.limits import _LARGE
 
 
-@dataclass(frozen=True)
-class ResultText:
-    """An array that a public function returns: its local name and its shape."""
-
-    name: str
-    shape: str
-
-
-@dataclass(frozen=True)
-class FunctionText:
-    """A public function, as texts for the template.
-
-    parameters: the names of the arguments; signature: with `out`. quick: what a call with arrays
-    as the kernel takes them needs. inputs: a tuple of the arguments; targets: the same, to be
-    assigned to. expected: the name of the constant that says which shapes they have. real: the name
-    of the dtype of the results, which is `dtype`. lengths: the axes of the arguments, to be read
-    from their shapes; sizes: what follows from them; conditions: true if the shapes are others than
-    expected. results: the arrays; shapes: a tuple of their shapes. call: of the kernel. unpacked:
-    the results, to be assigned to; inner: a tuple of them. value, delivered: what is returned
-    without `out` and with it. run: the name of the run of a call, on a device.
-    """
-
-    name: str
-    summary: str
-    parameters: str
-    signature: str
-    out: str
-    quick: QuickText
-    inputs: str
-    targets: str
-    expected: str
-    real: str
-    dtype: str
-    lengths: tuple[str, ...]
-    sizes: tuple[str, ...]
-    conditions: str
-    results: tuple[ResultText, ...]
-    shapes: str
-    call: tuple[str, ...]
-    unpacked: str
-    inner: str
-    value: str
-    delivered: str
-    run: str
+def signature(plan: Plan) -> list[str]:
+    """The arguments of `generated.kernel` that say what a kernel takes and fills: arrays with their
+    lengths, sizes that are no axis's length, and names that callers do not know."""
+    local = local_sizes(plan)
+    inputs = [array_text(a.local, a.shape, local) if a.shape else a.local for a in plan.arguments]
+    outputs = [array_text(buffer.name, buffer.shape, local) for _, buffer in plan.outputs]
+    found = [json.dumps(f"{', '.join(inputs)} -> {', '.join(outputs)}", ensure_ascii=False)]
+    if sizes := tuple(_read_sizes(plan)):
+        found.append(f"sizes={sizes!r}")
+    names = {a.local: a.name for a in plan.arguments if a.local != a.name}
+    names |= {size.local: size.name for size in plan.sizes if size.local != size.name}
+    return [*found, f"names={names!r}"] if names else found
 
 
-@dataclass(frozen=True)
-class QuickText:
-    """A call with nothing before the kernel but what it takes to have arrays for the results.
-
-    sizes: lines that read them from the arguments; few: the condition under which there is so
-    little to do that it pays, "" for always; plain: that the arrays of `out` are NumPy's own.
-    before: true if the kernel is to be called, "" for
-    always. ready: the name of the kernel that refuses what it is not compiled for; passed: what it
-    is called with. kernels: the names of those for which there is such a one, and its name.
-    unpacked: the arrays of `out`, to be assigned to.
-    """
-
-    sizes: tuple[str, ...]
-    few: str
-    plain: str
-    before: str
-    ready: str
-    kernels: tuple[tuple[str, str], ...]
-    passed: str
-    unpacked: str
-
-
-@dataclass(frozen=True)
-class OperatorText:
-    """The function that returns operators, as texts: `function` as for others (but `value`, and
-    `inner`, which has the inputs that are parts too), the name of its tuple of arrays, and for
-    each operator its local name and the lines of the expression for it."""
-
-    function: FunctionText
-    parts: str
-    operators: tuple[tuple[str, tuple[str, ...]], ...]
-
-
-def expected_text(function: FunctionDescription, module: ModuleDescription) -> str:
-    """The names and shapes of a function's arguments, then the conditions on sizes, then the
-    names of what `out` holds."""
-    shapes = tuple(
-        (argument.name, tuple(index(size) for size in argument.shape))
-        for argument in function.plan.arguments
-    )
-    places = dict(_places(function.result, "out"))
-    names = tuple(places.get(output, output) for output, _ in function.plan.outputs)
-    return literal((shapes, tuple(module.requirements), names))
-
-
-def _places(result: Result, path: str) -> Iterator[tuple[str, str]]:
-    """Each output with where it is in a function's result, as in "out.gradient.A"."""
-    if isinstance(result, str):
-        yield result, path
-    else:
-        for name, part in result:
-            yield from _places(part, f"{path}.{name}")
-
-
-def function_text(
-    function: FunctionDescription,
-    module: ModuleDescription,
-    tuples: dict[str, tuple[str, ...]],
-) -> FunctionText:
-    plan = function.plan
-    parameters = [argument.name for argument in plan.arguments]
-    names = Names(parameters)
-    out = names.exact("out")
-    real = names.exact("dtype")
-    sizes = _Sizes(plan, names)
-    single = len(plan.outputs) == 1
-    results = {
-        name: names.exact("result" if single else name.removeprefix("out_"))
-        for name, _ in plan.outputs
+def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
+    """The names of sizes -> those within the kernel."""
+    return {
+        sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
+        for size in plan.sizes
     }
-    scalars = {results[name] for name, buffer in plan.outputs if not buffer.shape}
-    locals_ = list(results.values())
-    shapes = [sizes.shape(buffer.shape) for _, buffer in plan.outputs]
-    required = [sizes.condition(requirement) for requirement in module.requirements]
-    title = "".join(word.capitalize() for word in function.name.split("_"))
-    passed = ", ".join([*parameters, *locals_])
-    few, _ = _shared(plan, sizes, passed)
-    columns = plan.parts.columns if plan.parts else None
-    before = _by_columns(plan, sizes, passed)
-    kernels = [(plan.name, ready(plan))]
-    if before:
-        last = columns.kernel if columns else plan
-        kernels.append((f"{last.name}_shared", f"{sharing(last)}_ready"))
-    little = _little(plan.sums, sizes) if plan.sums else few
-    conditions = [*required, *_small(plan, sizes), *([little] if little else [])]
-    return FunctionText(
-        name=function.name,
-        summary=function.summary,
-        parameters=", ".join(parameters),
-        signature=", ".join([*parameters, "*", f"{out}=None"]),
-        out=out,
-        quick=QuickText(
-            sizes=sizes.needed([*shapes, *conditions]),
-            few=" and ".join(
-                [
-                    *_plain(argument.name for argument in plan.arguments if argument.shape),
-                    *conditions,
-                ]
-            ),
-            plain="".join(_plain(locals_)),
-            before=before,
-            ready=ready(plan),
-            kernels=tuple(kernels),
-            passed=passed,
-            unpacked=_pattern(function.result, results),
-        ),
-        inputs=tuple_text(parameters),
-        targets=_targets(parameters),
-        expected=f"_{function.name.upper()}",
-        real=real,
-        dtype=_real(plan),
-        lengths=sizes.lengths,
-        sizes=sizes.lines,
-        conditions=" or ".join([*sizes.conditions, *(f"not {each}" for each in required)]),
-        results=tuple(map(ResultText, locals_, shapes)),
-        shapes=tuple_text(shapes),
-        call=_call(plan, sizes, passed),
-        unpacked=_targets(locals_),
-        inner=tuple_text(locals_),
-        value=_result(
-            function.result,
-            title,
-            {key: f"{name}[()]" if name in scalars else name for key, name in results.items()},
-            tuples,
-        ),
-        delivered=_result(function.result, title, results, tuples),
-        run=names.exact("run"),
-    )
 
 
-def _plain(names: Iterable[str]) -> Iterator[str]:
-    """That arrays are of no class of their own: Numba takes a masked array for its numbers."""
-    if types := [f"type({name})" for name in names]:
-        yield f"{' is '.join(types)} is _ndarray"
+def array_text(
+    name: str, shape: Iterable[sympy.Expr], local: Mapping[sympy.Basic, sympy.Basic]
+) -> str:
+    """An array with its lengths, as "X[n, n]"."""
+    return f"{name}[{', '.join(index(size.xreplace(local)) for size in shape)}]"
 
 
-def ready(plan: Plan) -> str:
-    """The name of the kernel that refuses what it is not compiled for."""
-    return f"_{plan.name}_ready"
+def _read_sizes(plan: Plan) -> Iterator[str]:
+    """How sizes are read that no axis of an argument is as long as."""
+    lengths = {str(size) for argument in plan.arguments for size in argument.shape}
+    local = local_sizes(plan)
+    for size in plan.sizes:
+        if size.name not in lengths:
+            axis = sympy.Symbol(f"{size.argument.local}.shape[{size.axis}]")
+            yield f"{size.local} = {index(size.value.xreplace({**local, LENGTH: axis}))}"
 
 
-def sharing(plan: Plan) -> str:
-    """The name of what threads share the work of a kernel by."""
-    return f"_{plan.name}_shared"
+def function_arguments(function: FunctionDescription) -> list[str]:
+    """The arguments of `generated.function` for a public function, its parts where one is long."""
+    plan = function.plan
+    found = [f'"{function.name}"', f"{function.name}_kernel"]
+    if quick := _few(plan):
+        found.append(f'"{quick}"')
+    if not isinstance(function.result, str):
+        found.append(f'returns="{returns_text(function)}"')
+    if calls_blas(plan):
+        found.append("blas=True")
+    if parallel := parallel_arguments(plan):
+        found += [f"parallel={parallel[0]}", *parallel[1:]]
+    return found
 
 
-def _small(plan: Plan, sizes: _Sizes) -> Iterator[str]:
+def returns_text(function: FunctionDescription) -> str:
+    """How results are put together, as "Vjp(A=out_A, b=out_b)"."""
+    buffers = {name: buffer.name for name, buffer in function.plan.outputs}
+    return _returns(function.result, title(function.name), buffers)
+
+
+def _returns(result: Result, path: str, buffers: Mapping[str, str]) -> str:
+    if isinstance(result, str):
+        return buffers.get(result, result)
+    inner = _inner(path)
+    parts = (f"{name}={_returns(part, inner, buffers)}" for name, part in result)
+    return f"{path}({', '.join(parts)})"
+
+
+def title(name: str) -> str:
+    """The name of the named tuple that a function returns."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _inner(path: str) -> str:
+    return "Gradient" if path == "ValueAndGradient" else f"{path}Row"
+
+
+def tuples(functions: Iterable[FunctionDescription]) -> dict[str, str]:
+    """The named tuples that functions return, and their fields."""
+    found: dict[str, str] = {}
+
+    def add(result: Result, path: str) -> None:
+        if not isinstance(result, str):
+            found[path] = " ".join(name for name, _ in result)
+            for _, part in result:
+                add(part, _inner(path))
+
+    for function in functions:
+        add(function.result, title(function.name))
+    return found
+
+
+def _few(plan: Plan) -> str:
     """That all outputs have few entries, where there are several whose sizes are not known; where
     BLAS is called, all arguments and outputs together."""
     counts = [product(buffer.shape) for _, buffer in plan.outputs]
@@ -234,7 +119,13 @@ def _small(plan: Plan, sizes: _Sizes) -> Iterator[str]:
     if blas:
         counts += [product(argument.shape) for argument in plan.arguments]
     if sum(not count.is_number for count in counts) > (0 if blas else 1):
-        yield f"{sizes.text(sympy.Add(*counts))} <= {_LARGE}"
+        return f"{size_text(plan, sympy.Add(*counts))} <= {_LARGE}"
+    return ""
+
+
+def size_text(plan: Plan, polynomial: sympy.Expr) -> str:
+    """Arithmetic of sizes, in a kernel's own names."""
+    return index(sympy.factor_terms(polynomial.xreplace(local_sizes(plan))))
 
 
 def calls_blas(plan: Plan) -> bool:
@@ -254,241 +145,120 @@ def _registers(kernel: Kernel) -> bool:
     return any(uses(f"{file}.{name}", "register") for name, file in imports.support.items())
 
 
-def parted(plan: Plan) -> str:
-    """The name of what calls a kernel in parts."""
-    return f"_{plan.name}_in_parts"
+# How threads share the work
 
 
-def _shared(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, str]:
-    """The condition under which one thread does the work of a kernel, and the call of what has
-    threads share it; "", "" where nothing does."""
-    if plan.parts is not None:
-        work = sizes.text(plan.parts.work)
-        return f"{work} < {_SHARED}", f"{parted(plan)}({work}, {passed})"
+def one_body(plan: Plan) -> bool:
+    """Whether a kernel's own body does a share of the rows."""
+    return plan.rows is not None and plan.rows.alone is None and len(plan.rows.phases) == 1
+
+
+def parallel_arguments(plan: Plan) -> list[str]:
+    """How threads share the work of a kernel: the parts of a call of one of
+    `support.cpu.parallel`'s, none where they do not."""
     if plan.rows is not None:
-        gain = sizes.text(plan.rows.gain)
-        few = f"{gain} < {plan.rows.enough}"
-        if plan.rows.phases:
-            return few, f"{parted(plan)}({gain}, {passed})"
-        return few, _alone(plan, plan.rows.plans[0], passed)
-    if plan.sums is None:
-        return "", ""
-    sums = plan.sums
-    few = f"{sizes.text(sums.samples)} < {sums.least}"
-    if sums.least == 1:
-        few = _little(sums, sizes)
-    costs = [sizes.text(cost) for cost in (sums.entries, sums.work, sums.fixed)]
-    return few, f"{parted(plan)}({', '.join([*costs, passed])})"
+        return _nested("by_rows", _rows(plan, plan.rows))
+    if plan.parts is not None:
+        given = [f'"{size_text(plan, plan.parts.work)}"', f'"{_cut(plan, plan.parts.sliced)}"']
+        given += ["short=True"] if plan.short_parts else []
+        if plan.parts.columns:
+            first, *others = _nested("columns", _columns(plan, plan.parts.columns))
+            given += [f"columns={first}", *others]
+        return _nested("by_samples", given)
+    return _nested("by_sums", _sums(plan, plan.sums)) if plan.sums is not None else []
 
 
-def _little(sums: Sums, sizes: _Sizes) -> str:
-    """That one thread adds up all samples, at once."""
-    if sums.products:
-        held, dense = sizes.text(sums.entries * sums.samples), sizes.text(DENSE * sums.entries)
-        return f"({held} < {HELD} or {sizes.text(sums.work)} > {dense})"
-    return f"{sizes.text(sums.work * sums.samples)} < {_SHARED}"
+def _nested(name: str, arguments: list[str]) -> list[str]:
+    """The parts of a call."""
+    first, *others = arguments
+    *rest, last = [f"{name}({first}", *others]
+    return [*rest, f"{last})"]
 
 
-def _by_columns(plan: Plan, sizes: _Sizes, passed: str) -> str:
-    """What is tried before the kernel is called, where samples last in memory are better: true if
-    that is to be called."""
-    if plan.sums is not None and plan.sums.least > 1:
-        samples, name = sizes.text(plan.sums.samples), sharing(plan)
-        unsuited = f"{samples} < {plan.sums.least}"
-        given = f"1, {samples}, {passed}, {samples}"
-    elif plan.parts is not None and (columns := plan.parts.columns):
-        samples, name = sizes.text(columns.samples), sharing(columns.kernel)
-        unsuited = _unsuited(columns, sizes)
-        given = f"1 + {samples} // {FEW}, {samples}, {passed}"
-    else:
-        return ""
-    return f"{unsuited} or {name}_ready(_CREW.alone, {name}.addresses, {given})"
+def _rows(plan: Plan, rows: Rows) -> list[str]:
+    given = [f'"{size_text(plan, rows.gain)}"', str(rows.enough)]
+    if rows.phases and not one_body(plan):
+        given.append(f"phases=({', '.join(phase.name for phase in rows.phases)},)")
+    for name, kind in (("work", "real"), ("integers", "integer")):
+        if made := [buffer for buffer in rows.work if buffer.kind == kind]:
+            given.append(f'{name}="{_arrays(plan, made)}"')
+    return [*given, *([f"large={rows.alone.name}"] if rows.alone else [])]
 
 
-def _unsuited(columns: Columns, sizes: _Sizes) -> str:
-    """That samples last in memory are not better: they are few, or each takes too much of it."""
-    samples, entries = sizes.text(columns.samples), sizes.text(columns.entries)
-    most = f"min({columns.each}*{samples}, {columns.most})"
-    return f"{samples} < {columns.least} or {entries} > {most}"
+def _columns(plan: Plan, columns: Columns) -> list[str]:
+    sizes = [f'"{size_text(plan, each)}"' for each in (columns.samples, columns.entries)]
+    return [columns.kernel.name, *sizes, *map(str, (columns.least, columns.each, columns.most))]
 
 
-def _alone(plan: Plan, kernel: Plan, passed: str) -> str:
-    """The call of a kernel of a plan that is for one thread: counted where it calls BLAS."""
-    if calls_blas(plan):
-        return f"_CREW.run({kernel.name}, {passed})"
-    return f"{kernel.name}({passed})"
+def _sums(plan: Plan, sums: Sums) -> list[str]:
+    made = [
+        Buffer(argument.local, argument.shape)
+        for argument in sums.rest.arguments[len(sums.sliced) :]
+    ]
+    costs = (sums.samples, sums.entries, sums.work, sums.fixed)
+    locals_ = [argument.local for argument in plan.arguments]
+    names = [buffer.name for _, buffer in plan.outputs]
+    divided = " ".join(name for name, flag in zip(names, sums.divided, strict=True) if flag)
+    whole = " ".join(locals_[position] for position in sums.whole)
+    given = [
+        sums.part.name,
+        sums.rest.name,
+        f'"{_arrays(plan, made)}"',
+        *(f'"{size_text(plan, cost)}"' for cost in costs),
+        f'"{_cut(plan, sums.sliced)}"',
+    ]
+    given += [f'whole="{whole}"'] if whole else []
+    given += [f'divided="{divided}"'] if divided else []
+    given += [f"least={sums.least}"] if sums.least != 1 else []
+    return [*given, *(["products=True"] if sums.products else [])]
 
 
-def _call(plan: Plan, sizes: _Sizes, passed: str) -> tuple[str, ...]:
-    """The call of the kernel, or of what has threads share it where that gains."""
-    few, among = _shared(plan, sizes, passed)
-    alone = _alone(plan, plan, passed)
-    if not few:
-        return (alone,)
-    choice = (f"if {few}:", f"    {alone}", "else:", f"    {among}")
-    if plan.parts is None or (columns := plan.parts.columns) is None:
-        return choice
-    costs = f"{sizes.text(columns.entries)}, {sizes.text(plan.parts.work)}"
-    abreast = f"{parted(columns.kernel)}({costs}, {passed})"
-    return (
-        f"if {_unsuited(columns, sizes)}:",
-        *(f"    {line}" for line in choice),
-        "else:",
-        f"    {abreast}",
-    )
+def _arrays(plan: Plan, buffers: Iterable[Buffer]) -> str:
+    return ", ".join(array_text(each.name, each.shape, local_sizes(plan)) for each in buffers)
 
 
-def operator_text(
-    operator: OperatorDescription,
-    module: ModuleDescription,
-    tuples: dict[str, tuple[str, ...]],
-) -> OperatorText:
+def _cut(plan: Plan, flags: Iterable[bool]) -> str:
+    """The arguments whose flags are set."""
+    pairs = zip(plan.arguments, flags, strict=True)
+    return " ".join(argument.local for argument, flag in pairs if flag)
+
+
+# Operators
+
+
+def operator_arguments(operator: OperatorDescription, owner: str) -> tuple[list[str], list[str]]:
+    """The arguments of `generated.operators`, and the lines of the operators, made of `_parts`,
+    `_dtype` and sizes."""
     function, found = operator.function, operator.structured
     plan = function.plan
-    plain = replace(function, result=tuple((name, name) for name, _ in plan.outputs))
-    text = function_text(plain, module, {})
-    names = Names([*(argument.name for argument in plan.arguments), text.out, text.real])
-    sizes = _Sizes(plan, names)
-    for result in text.results:
-        names.exact(result.name)
-    made = {name: each.name for (name, _), each in zip(plan.outputs, text.results, strict=True)}
-    arrays = [
-        made.get(f"part_{number}") or f"{node.name}.copy()"  # type: ignore[attr-defined]
+    first, *named = signature(plan)
+    buffers = {name: buffer.name for name, buffer in plan.outputs}
+    parts = [
+        buffers.get(f"part_{number}") or local_name(plan, node.name)  # type: ignore[attr-defined]
         for number, node in enumerate(found.parts)
     ]
-    every = names.exact("parts")
-    outputs = [output for output, _ in _places(function.result, "")]
-    local = {output: names.exact(output) for output in outputs}
-    lines = [
-        operator_lines(
-            f"{module.name}: {found.title(each)}", each, found, sizes.renamed, every, text.real
+    returned = returns_text(function) if not isinstance(function.result, str) else "operator"
+    local = local_sizes(plan)
+    lines = []
+    for each in found.operators:
+        name = f"{owner}: {found.title(each)}"
+        made = operator_lines(
+            name, each, found, lambda size: size.xreplace(local), "_parts", "_dtype"
         )
-        for each in found.operators
+        lines += [*made[:-1], f"{made[-1]},"]
+    given = [
+        f'"{function.name}"',
+        first,
+        f'"{" ".join(parts)}"',
+        f"_{function.name}",
+        f'"{returned}"',
+        *([f"kernel={plan.name}"] if plan.outputs else []),
+        *(["blas=True"] if calls_blas(plan) else []),
+        *named,
     ]
-    title = "".join(word.capitalize() for word in function.name.split("_"))
-    value = _result(function.result, title, local, tuples)
-    return OperatorText(
-        replace(text, value=value, inner=tuple_text(arrays)),
-        every,
-        tuple(zip(local.values(), lines, strict=True)),
-    )
+    return given, lines
 
 
-class _Sizes:
-    """The sizes that a public function reads from its arguments' shapes.
-
-    lengths: the axes as they are assigned to, an argument each; lines: the sizes that are computed
-    from them; conditions: for each axis that no size is read from, true if it is too short or long.
-    """
-
-    def __init__(self, plan: Plan, names: Names) -> None:
-        self.local = {size.name: names.exact(size.name) for size in plan.sizes}
-        self._renames = {
-            sympy.Symbol(name, integer=True, positive=True): sympy.Symbol(local)
-            for name, local in self.local.items()
-        }
-        read = {(s.argument.name, s.axis): self.local[s.name] for s in plan.sizes if s.exact}
-        arguments = [argument for argument in plan.arguments if argument.shape]
-        axes = [(a.name, axis) for a in arguments for axis in range(len(a.shape))]
-        self._axes = {key: read.get(key) or names.exact(f"{key[0]}_{key[1]}") for key in axes}
-        self.lengths = tuple(
-            f"{_targets([self._axes[a.name, axis] for axis in range(len(a.shape))])} "
-            f"= {a.name}.shape"
-            for a in arguments
-        )
-        self.lines = tuple(self._line(size) for size in plan.sizes if not size.exact)
-        self._read = [(size, self.local[size.name]) for size in plan.sizes]
-        self.conditions = [
-            f"{self._axes[a.name, axis]} != {index(length.xreplace(self._renames))}"
-            for a in arguments
-            for axis, length in enumerate(a.shape)
-            if (a.name, axis) not in read
-        ]
-
-    def _line(self, size: Size) -> str:
-        return self._reading(size, self._axes[size.argument.name, size.axis])
-
-    def _reading(self, size: Size, axis: str) -> str:
-        value = size.value.xreplace({**self._renames, LENGTH: sympy.Symbol(axis)})
-        return f"{self.local[size.name]} = {index(value)}"
-
-    def needed(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """Lines that read the sizes that are in the texts from the arguments."""
-        words = set(re.findall(r"\w+", " ".join(texts)))
-        lines: list[str] = []
-        for size, local in reversed(self._read):
-            if local in words:
-                name, axis = size.argument.name, size.axis
-                length = f"{name}.shape[{axis}]" if axis else f"_len({name})"
-                lines.insert(0, self._reading(size, length))
-                words.update(re.findall(r"\w+", lines[0]))
-        return tuple(lines)
-
-    def shape(self, shape: Iterable[sympy.Expr]) -> str:
-        """A shape as a tuple of the local sizes."""
-        return tuple_text(index(self.renamed(size)) for size in shape)
-
-    def text(self, polynomial: sympy.Expr) -> str:
-        """Arithmetic of sizes as text."""
-        return index(sympy.factor_terms(self.renamed(polynomial)))
-
-    def renamed(self, size: sympy.Expr) -> sympy.Expr:
-        """Arithmetic of sizes in the local names."""
-        return size.xreplace(self._renames)
-
-    def condition(self, text: str) -> str:
-        """A condition on sizes, in the local names."""
-        return condition_text(text, self.local)
-
-
-def _real(plan: Plan) -> str:
-    """The dtype of the results, from arguments as kernels take them."""
-    arrays = [argument.name for argument in plan.arguments if argument.shape]
-    return f"{arrays[0]}.dtype" if arrays else f"_real({plan.arguments[0].name})"
-
-
-def _result(
-    result: Result, path: str, results: Mapping[str, str], tuples: dict[str, tuple[str, ...]]
-) -> str:
-    """What a function returns: the text of an output, or a named tuple called `path`."""
-    if isinstance(result, str):
-        return results[result]
-    tuples[path] = tuple(name for name, _ in result)
-    inner = "Gradient" if path == "ValueAndGradient" else f"{path}Row"
-    parts = [_result(part, inner, results, tuples) for _, part in result]
-    return f"_named({path}, {tuple_text(parts)})"
-
-
-def _pattern(result: Result, results: Mapping[str, str]) -> str:
-    """The locals of the outputs, to be assigned to, as they are in a function's result."""
-    if isinstance(result, str):
-        return results[result]
-    parts = [
-        text if isinstance(part, str) else f"({text})"
-        for _, part in result
-        for text in [_pattern(part, results)]
-    ]
-    return _targets(parts)
-
-
-def _targets(names: list[str]) -> str:
-    return ", ".join(names) + ("," if len(names) == 1 else "")
-
-
-def quoted(text: str) -> str:
-    """A text for between triple quotes."""
-    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-
-
-def literal(value: object, indent: int = 0) -> str:
-    """A Python literal, one entry a line where it is too long for one line."""
-    text = repr(value)
-    if len(text) + indent <= WIDTH - 20 or not isinstance(value, dict | tuple | list):
-        return text
-    space = " " * (indent + 4)
-    if isinstance(value, dict):
-        entries = [f"{space}{k!r}: {literal(v, indent + 4)},\n" for k, v in value.items()]
-    else:
-        entries = [f"{space}{literal(entry, indent + 4)},\n" for entry in value]
-    empty = repr(type(value)())
-    return f"{empty[0]}\n{''.join(entries)}{' ' * indent}{empty[1]}"
+def local_name(plan: Plan, name: str) -> str:
+    """The name of an argument within a kernel."""
+    return next(argument.local for argument in plan.arguments if argument.name == name)

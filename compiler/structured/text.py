@@ -24,22 +24,17 @@ def operator_lines(
     numbers = {node: number for number, node in enumerate((*structured.parts, *masks))}
     texts = _Texts(rename, numbers)
     shapes = (texts.sizes(operator.output_shape), texts.sizes(operator.input_shape))
-    facts = (name, operator.structure, operator.batched, operator.projected)
     triangles = tuple_text(
         f"_tri({texts.size(node.shape[0])}, {texts.size(node.shape[1])}, {-node.offset}, {real})"
         for node in masks
         if isinstance(node, ir.Triangle)
     )
+    heading = f"{name!r}, {operator.structure!r}"
     return (
-        "_Operator(",
-        *(f"    {fact!r}," for fact in facts[:2]),
-        f"    {tuple_text(shapes)},",
-        *(f"    {fact!r}," for fact in facts[2:]),
+        f"_Operator({heading},",
+        f"    {tuple_text(shapes)}, {operator.batched!r}, {operator.projected!r},",
         *(_block(texts.term(term) for term in operator.terms)),
-        f"    {parts},",
-        f"    {triangles},",
-        f"    {real},",
-        ")",
+        f"    {parts}, {triangles}, {real})",
     )
 
 

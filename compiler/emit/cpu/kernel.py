@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
 
 from derivatrix.compiler.emit.statements import Statements, number
+from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
-from derivatrix.compiler.ir.python_text import condition_text, index, tuple_text
+from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.reads import operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
@@ -57,9 +58,9 @@ FUNCTIONS = {
 }
 """How Numba spells the operators of `steps.Operate`."""
 
-WIDTH = 92
 REDUCING = 'fastmath={"reassoc"}'
 EXACT = ""
+WIDTH = 96
 STRAIGHT = 'fastmath={"contract", "reassoc"}'
 POLYNOMIAL = 'fastmath={"contract", "nsz", "reassoc"}'
 """Sums and products only: nothing but the sign of a result that is zero depends on a zero's."""
@@ -75,12 +76,14 @@ class StepText:
 
 @dataclass(frozen=True)
 class KernelText:
-    """A kernel: decorator, name, parameters, lines that read sizes, steps, and lines after them."""
+    """A kernel: decorator, name, parameters, those of them that it checks, lines that read sizes,
+    steps, and lines after them."""
 
-    decorator: str
+    decorator: tuple[str, ...]
     name: str
     summary: str
     parameters: str
+    checked: str
     head: tuple[str, ...]
     steps: tuple[StepText, ...]
     tail: tuple[str, ...] = ()
@@ -91,31 +94,33 @@ def kernel_text(
     owner: str,
     summary: str,
     chosen_by: Plan | None = None,
-    requirements: Sequence[str] = (),
+    checked: Sequence[str] | None = None,
+    bounds: Mapping[sympy.Basic, sympy.Basic] | None = None,
 ) -> KernelText:
     """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
     name, for messages; `chosen_by`: what chooses it among variants, and is compiled with them;
-    `requirements`: conditions on sizes that it checks."""
+    `checked`: what `generated.kernel` is to check, None for what is called by others only;
+    `bounds`: of loops over a share of the rows, with the names to give them."""
     steps = _steps(plan, owner)
-    checks = [*_shapes_checked(plan, owner), *_sizes_checked(plan, owner, requirements)]
-    lines = [*checks, *(line for step in steps for line in step.lines)]
-    words = {word for line in lines for word in re.findall(r"\w+", line)}
-    sizes = []
+    texts = [line for step in steps for line in step.lines]
+    shares = [f"{name} = {index(bound)}" for bound, name in (bounds or {}).items()]
+    words = {word for line in (*texts, *shares) for word in re.findall(r"\w+", line)}
+    sizes: list[str] = []
     for size in reversed(plan.sizes):
         if size.local in words:
             value = size.value.xreplace({LENGTH: _axis(size.argument.local, size.axis)})
-            sizes.append(f"{size.local} = {index(value)}")
-            words.update(re.findall(r"\w+", sizes[-1]))
-    outputs = [buffer.name for _, buffer in plan.outputs]
-    head = [*_types_checked(plan, owner), *reversed(sizes), *checks]
-    if "real" in words:
-        head.append(f"real = {outputs[0]}.dtype.type")
+            sizes.insert(0, f"{size.local} = {index(value)}")
+            words.update(re.findall(r"\w+", sizes[0]))
+    real = [f"real = {plan.outputs[0][1].name}.dtype.type"] if "real" in words else []
+    options = _options(chosen_by or plan, inline=chosen_by is not None)
+    decorated = "@compiled" if checked is None else "@generated.kernel"
     return KernelText(
-        _decorator(chosen_by or plan, inline=chosen_by is not None),
+        tuple(call_lines(decorated, [*(checked or []), *options])),
         plan.name,
         summary,
-        passed(plan),
-        tuple(head),
+        passed(plan) + (", part, parts" if bounds is not None else ""),
+        passed(plan) if checked is not None else "",
+        (*sizes, *real, *shares),
         steps,
         _leaving(plan),
     )
@@ -151,48 +156,6 @@ def newton_text(step: Newton) -> NewtonText:
     )
 
 
-def _types_checked(plan: Plan, owner: str) -> list[str]:
-    """The check of a kernel's arrays while it is compiled."""
-    return _called("require_arrays", _arrays(plan, owner))
-
-
-def _shapes_checked(plan: Plan, owner: str) -> list[str]:
-    """The check of their shapes and places when it is called."""
-    locals_ = size_names(plan)
-    arguments = [argument.shape for argument in plan.arguments if argument.shape]
-    shapes = [*arguments, *(buffer.shape for _, buffer in plan.outputs)]
-    texts = [tuple_text(index(size.xreplace(locals_)) for size in shape) for shape in shapes]
-    checks = [*_arrays(plan, owner), tuple_text(texts), str(len(arguments))]
-    return _called("require_shapes", checks)
-
-
-def _sizes_checked(plan: Plan, owner: str, requirements: Sequence[str]) -> list[str]:
-    """The check of conditions on sizes when it is called."""
-    local = {size.name: size.local for size in plan.sizes}
-    lines = []
-    for requirement in requirements:
-        message = f"{owner}: an argument of a kernel is too small; it needs {requirement}"
-        lines.append(f"if not {condition_text(requirement, local)}:")
-        lines.append(f"    raise ValueError({message!r})")
-    return lines
-
-
-def size_names(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
-    """The names of sizes -> those within the kernel."""
-    return {
-        sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
-        for size in plan.sizes
-    }
-
-
-def _arrays(plan: Plan, owner: str) -> list[str]:
-    """The names of a kernel's owner and of its arrays, as text, and the arrays."""
-    arguments = [argument for argument in plan.arguments if argument.shape]
-    names = [*(argument.name for argument in arguments), *(name for name, _ in plan.outputs)]
-    local = [*(argument.local for argument in arguments), *(b.name for _, b in plan.outputs)]
-    return [repr(owner), repr(" ".join(names)), tuple_text(local)]
-
-
 def _steps(plan: Plan, owner: str) -> tuple[StepText, ...]:
     """The steps, each with the names that it gives to memory as its first lines."""
     texts = []
@@ -217,13 +180,12 @@ def _axis(name: str, axis: int) -> sympy.Symbol:
     return sympy.Symbol(f"{name}.shape[{axis}]", integer=True, nonnegative=True)
 
 
-def _decorator(plan: Plan, inline: bool) -> str:
+def _options(plan: Plan, inline: bool) -> list[str]:
     """How a kernel, or one that it chooses, is compiled."""
     steps = [step for each in (plan, *plan.variants) for step in each.steps]
     allowed = _allowed([step for step in steps if isinstance(step, Nest)])
     counted = "counted=True" if any(map(_counted, steps)) else ""
-    options = [counted, 'inline="always"' if inline else "", allowed]
-    return f"@compiled({', '.join(filter(None, options))})"
+    return [*filter(None, [counted, 'inline="always"' if inline else "", allowed])]
 
 
 def _counted(step: Step) -> bool:
@@ -266,7 +228,7 @@ class Failing:
 def _step(step: Step, output: str, failing: Failing) -> StepText:
     match step:
         case Allocate(buffers):
-            return StepText("memory", tuple(_allocation(buffers, output)))
+            return StepText("", tuple(_allocation(buffers, output)))
         case Reuse(buffer, place):
             return StepText("", (f"{buffer.name} = {place.name}",))
         case Fill(buffer):
@@ -274,7 +236,7 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
         case Nest(comment, body):
             return StepText(comment, tuple(_Statements(failing).lines(body)))
         case Gemm():
-            return StepText(step.comment, tuple(_gemm(step)))
+            return StepText("", tuple(_gemm(step)))
         case Call(comment, kernel, arguments, failure):
             texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
             return StepText(comment, _guarded(kernel_name(kernel), texts, failure, failing))
@@ -293,7 +255,7 @@ def _allocation(buffers: tuple[Buffer, ...], output: str) -> Iterator[str]:
     kinds = [[buffer for buffer in buffers if buffer.kind == kind] for kind in ("real", "integer")]
     names = ", ".join(buffer.name for kind in kinds for buffer in kind)
     shapes = [tuple_text(tuple_text(map(index, b.shape)) for b in kind) for kind in kinds]
-    yield from _called(f"{names}, memory = work_arrays", [output, *shapes])
+    yield from call_lines(f"{names}, memory = work_arrays", [output, *shapes])
 
 
 def _choice(variants: tuple[tuple[str, sympy.Expr, Plan], ...]) -> Iterator[str]:
@@ -324,17 +286,9 @@ def passed(plan: Plan) -> str:
 def _guarded(name: str, arguments: list[str], failure: str, failing: Failing) -> tuple[str, ...]:
     """A call that raises where it returns False, if it can."""
     if not failure:
-        return tuple(_called(name, arguments))
-    lines = _called(f"if not {name}", arguments, ":")
+        return tuple(call_lines(name, arguments))
+    lines = call_lines(f"if not {name}", arguments, ":")
     return (*lines, *(f"    {line}" for line in failing.lines(failure)))
-
-
-def _called(name: str, arguments: list[str], end: str = "") -> list[str]:
-    """A call, with an argument a line where it is too long for one line."""
-    line = f"{name}({', '.join(arguments)}){end}"
-    if len(line) <= WIDTH:
-        return [line]
-    return [f"{name}(", *(f"    {argument}," for argument in arguments), f"){end}"]
 
 
 def _gemm(step: Gemm) -> list[str]:
@@ -358,7 +312,25 @@ def _gemm(step: Gemm) -> list[str]:
         arguments += [triangle.upper() for triangle in step.triangles]
     if step.routine == "structured_gemm":
         arguments.append(step.part.upper())
-    return [*lines, *(f"{indent}{line}" for line in _called(step.routine, arguments))]
+    call = call_lines(step.routine, arguments)
+    comment = f"# {_product(step)}"
+    if len(call) == 1 and len(indent + call[0]) + len(comment) + 6 <= WIDTH:
+        return [*lines, f"{indent}{call[0]}  {comment}"]
+    return [*lines, *(f"{indent}{line}" for line in (comment, *call))]
+
+
+def _product(step: Gemm) -> str:
+    """A product of matrices as a formula."""
+    left, right = (
+        f"{_operand(operand)}{'ᵀ' if transposed else ''}"
+        for operand, transposed in (
+            (step.left, step.left_transposed),
+            (step.right, step.right_transposed),
+        )
+    )
+    factor = "" if step.coefficient == 1 else f"{index(step.coefficient)} "
+    factor = "-" if step.coefficient == -1 else factor
+    return f"{_operand(step.target)} {'+=' if step.accumulate else '='} {factor}{left} {right}"
 
 
 def _operand(operand: Operand) -> str:

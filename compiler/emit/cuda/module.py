@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,19 +13,12 @@ from derivatrix.compiler.emit.cuda.kernel import KernelText
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports, support_digest
 from derivatrix.compiler.emit.module import check_names, environment
-from derivatrix.compiler.emit.public_functions import (
-    FunctionText,
-    expected_text,
-    function_text,
-    literal,
-    quoted,
-)
+from derivatrix.compiler.emit.public_functions import returns_text, signature, tuples
+from derivatrix.compiler.emit.texts import call_lines, literal, quoted
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.targets import cuda
 
-NEEDED = ("_Call",)
-"""What public functions refer to, apart from names of the module's own."""
 FUNCTIONS = (
     *(f"shares.{name}" for name in ("lane_sum", "lane_maximum", "quotient", "remainder")),
     "blocks.larger",
@@ -34,26 +27,16 @@ FUNCTIONS = (
 """Functions of the device that kernels may call, apart from those of numbers."""
 
 
-@dataclass(frozen=True)
-class PublicText:
-    """A public function with the call of its host function, and the texts of what can fail."""
-
-    function: FunctionText
-    call: str
-    checks: str
-
-
 def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     """The text of the generated module, and the files of the support that it needs. Raises
     DeclarationError for an input whose name is one that the module itself needs, UnsupportedError for what has no kernel for devices."""
-    tuples: dict[str, tuple[str, ...]] = {}
-    functions = [function_text(function, module, tuples) for function in module.functions]
     device = Device()
     for function in module.functions:
         device.add(function.plan)
     kernels, same = _distinct(device.kernels)
     imports = _imports(device, [line for kernel in kernels for line in kernel.lines])
-    if tuples:
+    named = tuples(module.functions)
+    if named:
         imports.require("collections", "namedtuple")
     constants = {n: a for f in module.functions for n, a in _constants(f.plan).items()}
     text = (
@@ -67,28 +50,28 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
             facts=[(name, literal(value)) for name, value in module.facts.items()],
             constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
             definitions=imports.texts.values(),
-            tuples=[(name, " ".join(fields)) for name, fields in tuples.items()],
+            tuples=named.items(),
             kernels=kernels,
             drivers=[_shared(driver, same) for driver in device.drivers],
-            expected=[
-                *((f"_{f.name.upper()}", expected_text(f, module)) for f in module.functions),
-                ("_CHECKS", literal(tuple(device.checks))),
-            ],
+            failures=literal(tuple(device.checks)) if device.checks else "",
             functions=[
-                PublicText(text, _call(f, text), "_CHECKS" if can_fail(f.plan) else "()")
-                for f, text in zip(module.functions, functions, strict=True)
+                call_lines(f"{function.name} = generated.function", _public(function))
+                for function in module.functions
             ],
-            module=module.name,
+            owner=module.name,
         )
     )
     check_names(module, text, imports.names, constants)
     return text, imports.files
 
 
-def _call(function: FunctionDescription, text: FunctionText) -> str:
-    """The call of a public function's host function."""
-    given = [text.run, text.parameters, *(result.name for result in text.results)]
-    return f"{driver_name(function.plan)}({', '.join(given)})"
+def _public(function: FunctionDescription) -> list[str]:
+    """The arguments of `generated.function` for a public function."""
+    first, *named = signature(function.plan)
+    found = [f'"{function.name}"', first, driver_name(function.plan)]
+    if not isinstance(function.result, str):
+        found.append(f'returns="{returns_text(function)}"')
+    return [*found, *(["failures=FAILURES"] if can_fail(function.plan) else []), *named]
 
 
 def _distinct(kernels: Iterable[KernelText]) -> tuple[list[KernelText], dict[str, str]]:
@@ -123,8 +106,7 @@ def _imports(device: Device, lines: Iterable[str]) -> Imports:
     imports = Imports()
     imports.add("cuda.base.kernel")
     imports.add("cuda.base.all_kernels")
-    for name in NEEDED:
-        imports.add(f"cuda.boundary.{name}")
+    imports.add("cuda.functions.Module")
     words = {word for line in lines for word in re.findall(r"\w+", line)}
     for path in (*FUNCTIONS, *cuda.SCALARS.values()):
         if kernel_name(path) in words:

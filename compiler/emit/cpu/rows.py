@@ -1,0 +1,51 @@
+"""Kernels that do a share of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import sympy
+
+from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
+from derivatrix.compiler.plan.divided import border
+from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.reads import buffers, loops
+from derivatrix.compiler.plan.steps import Nest, Plan, renamed
+
+
+def rows_texts(plan: Plan, owner: str) -> list[KernelText]:
+    """The kernel for large results of a plan, and those of its shares."""
+    if plan.rows is None:
+        return []
+    large = plan.rows.alone
+    texts = (
+        [] if large is None else [kernel_text(large, owner, f"`{plan.name}` for large results.")]
+    )
+    summary = f"A share of `{plan.name}`: part of parts."
+    return [*texts, *(share_text(phase, owner, summary) for phase in plan.rows.phases)]
+
+
+def share_text(
+    phase: Plan, owner: str, summary: str, checked: Sequence[str] | None = None
+) -> KernelText:
+    """A kernel that does a share of the rows: one of `parts`, the number `part`."""
+    named = _borders_named(phase)
+    steps = renamed(phase.steps, named)
+    return kernel_text(replace(phase, steps=steps), owner, summary, checked=checked, bounds=named)
+
+
+def _borders_named(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
+    """Where loops over shares start and stop, which has to be known before them for vector code,
+    with names."""
+    taken = [*(a.local for a in plan.arguments), *(size.local for size in plan.sizes)]
+    names = Names([*taken, *(buffer.name for step in plan.steps for buffer in buffers(step))])
+    found = dict.fromkeys(
+        term
+        for step in plan.steps
+        if isinstance(step, Nest)
+        for loop in loops(step.body)
+        for term in (loop.start, loop.extent)
+        if isinstance(term, border)
+    )
+    return {term: sympy.Symbol(names.numbered("row"), integer=True) for term in found}

@@ -1,0 +1,198 @@
+"""The kernels and public functions of a generated module, made of what the module says of them."""
+
+# mypy: allow-untyped-defs
+
+from numba import njit
+
+from ..common.boundary import (
+    _UNREADY,
+    _coerced,
+    _delivered,
+    _destinations,
+    _empty,
+    _len,
+    _ndarray,
+    _ready,
+    _real,
+    _refuse,
+    _remember,
+)
+from ..common.function_parts import _Parts, defined
+from ..common.returned import _Returned
+from ..common.signature import _Signature, indented, renamed, tuple_text
+from .base import compiled, require_arrays, require_shapes
+from .pool import _CREW
+
+_SCOPE = {
+    "_TypeError": TypeError,
+    "_UNREADY": _UNREADY,
+    "_coerced": _coerced,
+    "_crew": _CREW,
+    "_delivered": _delivered,
+    "_destinations": _destinations,
+    "_empty": _empty,
+    "_len": _len,
+    "_max": max,
+    "_min": min,
+    "_named": tuple.__new__,
+    "_ndarray": _ndarray,
+    "_real": _real,
+    "_refuse": _refuse,
+    "_remember": _remember,
+    "_type": type,
+}
+"""What the texts of public functions refer to. Only names that begin with an underscore, as none of
+a declaration does."""
+
+
+class Module:
+    """A generated module: the name of the declared function, for messages, and its global names.
+
+    The texts that kernels and functions are made of come from the compiler alone."""
+
+    def __init__(self, owner, names):
+        self.owner, self.names = owner, names
+        self.requirements = names["REQUIREMENTS"]
+        self.signatures: dict = {}
+        self.shared: dict = {}
+
+    def kernel(self, signature, sizes=(), names=None, rows=False, **options):
+        """A kernel, and the function `check_` + its name, which it calls first. For `signature`,
+        `sizes` and `names` see `_Signature`, for `options` see `compiled`. rows: whether the body
+        does a share of the rows, and takes its number and how many there are besides; it is the
+        `share` of the kernel, which does all of them."""
+        found = _Signature(signature, sizes, names)
+
+        def decorate(body):
+            name = body.__name__
+            scope = {"_require_arrays": require_arrays, "_require_shapes": require_shapes}
+            text = self._checking(f"check_{name}", found)
+            self.names[f"check_{name}"] = njit(inline="always")(self._defined(text, scope))
+            if not rows:
+                made = compiled(**options)(body)
+            else:
+                body.__name__ = f"{name}_share"
+                share = compiled(**options)(body)
+                given = ", ".join(found.arrays)
+                text = f"def {name}({given}):\n    _share({given}, 0, 1)\n"
+                made = self.compiled(text, {"_share": share})
+                made.share = share
+            self.signatures[made] = found
+            return made
+
+        return decorate
+
+    def _checking(self, name, signature):
+        """The text of a function that checks what a kernel is given."""
+        shapes = {each: s for each, s in signature.inputs.items() if s} | signature.outputs
+        labels = [signature.names.get(each, each) for each in shapes]
+        arrays = f"{self.owner!r}, {' '.join(labels)!r}, {tuple_text(shapes)}"
+        lengths = tuple_text(map(tuple_text, shapes.values()))
+        count = sum(map(bool, signature.inputs.values()))
+        conditions = [renamed(each, signature.local) for each in self.requirements]
+        lines = [
+            f"_require_arrays({arrays})",
+            *signature.reading([lengths, *conditions]),
+            f"_require_shapes({arrays}, {lengths}, {count})",
+        ]
+        for condition, required in zip(conditions, self.requirements, strict=True):
+            problem = f"{self.owner}: an argument of a kernel is too small; it needs {required}"
+            lines += [f"if not ({condition}):", f"    raise ValueError({problem!r})"]
+        return "\n".join([f"def {name}({', '.join(signature.arrays)}):", *indented(lines)])
+
+    def _defined(self, text, scope):
+        """The function of a text, as if the module's own file had it."""
+        scope = {"__name__": self.names["__name__"], **scope}
+        exec(compile(text, self.names["__file__"], "exec"), scope)
+        return list(scope.values())[-1]
+
+    def compiled(self, text, scope):
+        """The function of a text, compiled; to Numba's cache it is one of the module's file."""
+        return compiled()(self._defined(text, scope))
+
+    def share(self, sharing):
+        """What lets threads share a kernel's work (see `parallel`): entered in `shared`."""
+        if sharing.kernel.__name__ not in self.shared:
+            self.shared[sharing.kernel.__name__] = sharing.made(self)
+        return self.shared[sharing.kernel.__name__]
+
+    def function(self, name, kernel, quick="", returns="", blas=False, parallel=None):
+        """A public function that has arrays for the results of a kernel filled.
+
+        quick: a condition on sizes under which these are few; returns: see `_Returned`; blas:
+        whether the kernel calls BLAS; parallel: how threads share its work (see `parallel`)."""
+        signature = self.signatures[kernel]
+        parts = _Parts(signature, _Returned(returns, signature.outputs))
+        share = getattr(kernel, "share", kernel)
+        scope = {"_kernel": share, "_kernel_ready": _ready(share)}
+        given = parts.passed if share is kernel else f"{parts.passed}, 0, 1"
+        conditions = [*_plain(parts.arrays), *([parts.sized(quick)] if quick else [])]
+        run = [f"_kernel_ready({given})"]
+        call = alone = [f"_crew.run(_kernel, {given})" if blas else f"_kernel({given})"]
+        if parallel is not None:
+            shared = parallel.planned(self, kernel, parts, alone)
+            conditions += [shared.few] if shared.few else []
+            call, scope = shared.call, scope | shared.scope
+            run = [f"if {shared.before}:", *indented(run)] if shared.before else run
+        lines = self._function_lines(parts, conditions, run, call, scope)
+        out = parts.out
+        heading = f"def {name}({', '.join([*parts.parameters, '*', f'{out}=None'])}):"
+        return defined(self, name, [heading, *indented(lines)], parts, _SCOPE | scope)
+
+    def _function_lines(self, parts, conditions, run, call, scope):
+        """The body of a public function; `run`: the call of a kernel that is compiled for the
+        arguments, `call`: that of any."""
+        out, returned = parts.out, parts.returned
+        inputs, filled = tuple_text(parts.parameters), tuple_text(parts.filled)
+        empty, shapes = parts.empty(), tuple_text(parts.shapes)
+        remembered = [each for each in scope if f"{each}_ready" in scope]
+        return [
+            "try:  # arrays as the kernel takes them",
+            *indented(parts.reading([*conditions, *empty])),
+            f"    if {' and '.join(conditions) or 'True'}:",
+            f"        if {out} is None:",
+            *indented(indented(indented([*empty, *run, f"return {returned.new}"]))),
+            f"        {returned.pattern} = {out}",
+            f"        if not {''.join(_plain(parts.filled))}:",
+            "            raise _TypeError",
+            *indented(indented([*run, f"return {returned.delivered}"])),
+            "except _UNREADY:",
+            "    pass",
+            *parts.start(self.requirements),
+            f"{filled} = _destinations(_owner, _expected, {out}, {shapes}, _dtype, {inputs})",
+            *call,
+            *(f"_remember({each}_ready, {each})" for each in remembered),
+            f"if {out} is None:",
+            f"    return {returned.new}",
+            f"{filled} = _delivered({out}, {filled})",
+            f"return {returned.delivered}",
+        ]
+
+    def operators(self, name, signature, parts, made, returns, kernel=None, blas=False, **named):
+        """A public function that returns Jacobians or Hessians as operators.
+
+        signature: what the function takes, and the arrays that `kernel` fills, if there are any;
+        parts: the arrays that the operators are made of, of both; made: these, their dtype, and
+        sizes -> the operators, in the order in which `returns` (see `_Returned`) has them; named:
+        see `_Signature`."""
+        found = _Signature(signature, **named)
+        texts = _Parts(found, _Returned(returns, {}))
+        arrays = [f"_array_{e}" if e in found.outputs else f"{e}.copy()" for e in parts.split()]
+        wanted = made.__code__.co_varnames[2 : made.__code__.co_argcount]
+        given = [tuple_text(arrays), "_dtype", *map(texts.sized, wanted)]
+        call = [f"_crew.run(_kernel, {texts.passed})"] if blas else [f"_kernel({texts.passed})"]
+        lines = [
+            f"def {name}({', '.join(texts.parameters)}):",
+            *indented(texts.start(self.requirements)),
+            *indented([*texts.empty(), *(call if kernel is not None else [])]),
+            f"    {tuple_text(texts.returned.locals)} = _made({', '.join(given)})",
+            f"    return {texts.returned.delivered}",
+        ]
+        scope = _SCOPE | {"_kernel": kernel, "_made": made}
+        return defined(self, name, lines, texts, scope)
+
+
+def _plain(names):
+    """That arrays are of no class of their own: Numba takes a masked array for its numbers."""
+    if names:
+        yield f"{' is '.join(f'_type({name})' for name in names)} is _ndarray"

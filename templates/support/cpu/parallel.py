@@ -1,0 +1,311 @@
+"""How threads share the work of kernels: by rows of results, by samples, or by sums over samples.
+
+Each way has a condition under which one thread does all the work, and a compiled function that has
+all threads that are free do parts of it (see `crew`). Costs are texts in terms of sizes.
+"""
+
+# mypy: allow-untyped-defs
+
+from dataclasses import dataclass, field
+
+from ..common.boundary import _ready
+from ..common.limits import _SHARED
+from ..common.signature import _Signature, indented, tuple_text
+from .crew import _Shared, part_of, share
+from .parts import _by_rows, _by_sums, _in_columns, _in_parts, add_onto
+from .workspace import give_back, work_arrays
+
+HELD = 120_000
+"""So many numbers in memory at once stay in the cache."""
+DENSE = 40
+"""Where each is used in so many operations, it is no gain that they do."""
+FEW = 344
+"""How many samples are computed at a time, side by side, where they are no work for threads."""
+_SCOPE = {
+    "_add_onto": add_onto,
+    "_give_back": give_back,
+    "_min": min,
+    "_part_of": part_of,
+    "_share": share,
+    "_work_arrays": work_arrays,
+}
+"""What the texts of shared functions refer to, besides names that kernels keep for them."""
+
+
+@dataclass
+class Planned:
+    """What a public function does with a kernel whose work threads may share. few: the condition
+    under which there is little to do; call: lines for all arguments; before: what is tried first
+    where there is little: true if the kernel is to be called; scope: the names in these."""
+
+    few: str
+    call: list
+    before: str = ""
+    scope: dict = field(default_factory=dict)
+
+
+def _choice(condition, one, other):
+    return [f"if {condition}:", *indented(one), "else:", *indented(other)]
+
+
+class by_rows:
+    """A share of the rows of the results by each of a few threads.
+
+    cost: about how many operations a second thread takes over; `least` are worth it. phases:
+    kernels that do a share each, one after the other (the kernel's own body if there are none), with
+    the arrays of `work` and `integers` ("t0[n, n]"), which one phase makes for others. large: a
+    kernel for large results; without phases it is called instead of them."""
+
+    def __init__(self, cost, least, phases=(), work="", integers="", large=None):
+        self.cost, self.least, self.phases = cost, least, phases
+        self.work, self.integers, self.large = work, integers, large
+
+    def planned(self, module, kernel, parts, alone):
+        cost = parts.sized(self.cost)
+        few = f"{cost} < {self.least}"
+        if self.large is not None and not self.phases:
+            (line,) = alone
+            call = _choice(few, alone, [line.replace("_kernel", "_large")])
+            return Planned(few, call, "", {"_large": self.large})
+        signature, phases = parts.signature, self.phases or (kernel.share,)
+        work = _Work(signature, self.work, self.integers)
+        given = [*signature.arrays, *work.names]
+        shared = module.share(
+            _Sharing(
+                kernel,
+                signature,
+                phases,
+                kinds=[*signature.kinds(), *work.kinds, "intp", "intp"],
+                codes="w" * len(given) + "pn",
+                given=given,
+                work=work,
+            )
+        )
+        call = _choice(few, alone, [f"_in_parts({cost}, {parts.passed})"])
+        return Planned(few, call, "", {"_in_parts": _by_rows(self.large or kernel, shared)})
+
+
+class by_samples:
+    """A part of the samples by each thread.
+
+    cost: about how many operations they take; cut: the inputs that are cut along their first
+    axis, as all results are; short: whether it pays to compute so many at a time that they stay in
+    the cache; columns: how samples are done that are better last in memory."""
+
+    def __init__(self, cost, cut, short=False, columns=None):
+        self.cost, self.cut, self.short, self.columns = cost, cut.split(), short, columns
+
+    def planned(self, module, kernel, parts, alone):
+        cost, passed = parts.sized(self.cost), parts.passed
+        few = f"{cost} < {_SHARED}"
+        flags = [name in self.cut for name in parts.signature.inputs]
+        scope = {
+            "_in_parts": _in_parts(kernel, self._shared(module, kernel, parts), flags, self.short)
+        }
+        call = _choice(few, alone, [f"_in_parts({cost}, {passed})"])
+        if self.columns is None:
+            return Planned(few, call, "", scope)
+        found = self.columns
+        samples, entries = parts.sized(found.samples), parts.sized(found.entries)
+        most = f"_min({found.each}*{samples}, {found.most})"
+        unsuited = f"({samples} < {found.least} or {entries} > {most})"
+        shared = self._shared(module, found.kernel, parts, "S")
+        scope |= {"_in_columns": _in_columns(found.kernel, shared), **_tried(shared)}
+        call = _choice(unsuited, call, [f"_in_columns({entries}, {cost}, {passed})"])
+        given = f"1 + {samples} // {FEW}, {samples}, {passed}"
+        return Planned(few, call, f"{unsuited} or {_TRY}, {given})", scope)
+
+    def _shared(self, module, kernel, parts, cut="s"):
+        signature = parts.signature
+        codes = "".join(cut if name in self.cut else "w" for name in signature.inputs)
+        codes += cut * len(signature.outputs)
+        given = signature.arrays
+        sharing = _Sharing(kernel, signature, (kernel,), signature.kinds(), codes, given)
+        return module.share(sharing)
+
+
+@dataclass
+class columns:
+    """The kernel that has the samples last in memory, for at least so many of them; entries: how
+    many numbers each takes in memory, which is `each` for each of them and `most` at the most."""
+
+    kernel: object
+    samples: str
+    entries: str
+    least: int
+    each: int
+    most: int
+
+
+class by_sums:
+    """What is made of sums over samples.
+
+    part: a kernel that fills, of a part of the samples, the results that come sample by sample
+    (`divided`), then the `sums` ("sum_0[n, n]"); it takes the inputs, those of `cut` cut along
+    their first axis, and the whole ones of `whole` besides. rest: a kernel that fills the other
+    results, from the inputs and the sums over all samples. samples: their number; entries, work,
+    fixed: about how many numbers each takes in memory, how many operations, and how many each part
+    takes besides. least: the number of samples for which a part is worth calling; 1 where it takes
+    several threads for that. products: whether BLAS does most of it, so that parts gain only where
+    the arrays of all samples do not stay in the cache."""
+
+    def __init__(self, part, rest, sums, samples, entries, work, fixed, cut, **options):
+        self.part, self.rest, self.sums, self.samples = part, rest, sums, samples
+        self.costs, self.cut = (entries, work, fixed), cut.split()
+        self.whole = options.get("whole", "").split()
+        self.divided = options.get("divided", "").split()
+        self.least, self.products = options.get("least", 1), options.get("products", False)
+
+    def planned(self, module, kernel, parts, alone):
+        samples, entries, work, fixed = map(parts.sized, (self.samples, *self.costs))
+        few = little = f"({work})*({samples}) < {_SHARED}"
+        if self.products:
+            few = little = f"(({entries})*({samples}) < {HELD} or {work} > {DENSE}*({entries}))"
+        if self.least > 1:
+            few = f"{samples} < {self.least}"
+        flags = [name in self.cut for name in parts.signature.inputs]
+        shared = self._shared(module, kernel, parts.signature)
+        scope = {"_in_parts": _by_sums(kernel, shared, flags, self.least, self.products)}
+        call = _choice(few, alone, [f"_in_parts({entries}, {work}, {fixed}, {parts.passed})"])
+        if self.least == 1:
+            return Planned(few, call, "", scope)
+        before = f"{few} or {_TRY}, 1, {samples}, {parts.passed}, {samples})"
+        return Planned(little, call, before, scope | _tried(shared))
+
+    def _shared(self, module, kernel, signature):
+        sums = _Work(signature, self.sums)
+        inputs = [*signature.inputs]
+        others = [name for name in signature.outputs if name not in self.divided]
+        by_sample = [*inputs, *self.divided]
+        return module.share(
+            _Sharing(
+                kernel,
+                signature,
+                (self._blocks(module, kernel, inputs, sums),),
+                kinds=[*signature.kinds(by_sample), *sums.kinds, "intp", "intp", "intp"],
+                codes="w" * len(by_sample) + "o" * len(sums.names) + "flw",
+                given=[*by_sample, *sums.names, "step"],
+                work=_Work(signature, self.sums, parts=True),
+                tail=[
+                    "for part in range(1, parts):",
+                    *(f"    _add_onto({name}[0], {name}[part])" for name in sums.names),
+                    f"_rest({', '.join([*inputs, *(f'{name}[0]' for name in sums.names), *others])})",
+                ],
+                scope={"_rest": self.rest},
+                more=("step",),
+            )
+        )
+
+    def _blocks(self, module, kernel, inputs, sums):
+        """A function that has samples computed so many at a time, and adds up what they make."""
+        made = [f"_{name}" for name in sums.names]
+        part = [
+            *(f"{name}[_start:_stop]" if name in self.cut else name for name in inputs),
+            *self.whole,
+            *(f"{name}[_start:_stop]" for name in self.divided),
+            *made,
+        ]
+        shapes = tuple_text(f"{name}.shape" for name in sums.names)
+        lines = [
+            f"{', '.join([*made, 'memory'])} = _work_arrays({sums.names[0]}, {shapes}, ())",
+            "for _start in range(_first, _last, step):",
+            "    _stop = _min(_start + step, _last)",
+            f"    _part({', '.join(part)})",
+            *(f"    _add_onto({name}, _{name})" for name in sums.names),
+            "_give_back(memory)",
+        ]
+        name = f"{kernel.__name__}_blocks"
+        parameters = [*inputs, *self.divided, *sums.names, "_first", "_last", "step"]
+        text = "\n".join([f"def {name}({', '.join(parameters)}):", *indented(lines)])
+        return module.compiled(text, _SCOPE | {"_part": self.part})
+
+
+class _Work:
+    """Arrays that a shared function makes, from texts such as "t0[n, n], t1[n]": reals, and
+    integers; `parts`: for each part one, zero to begin with."""
+
+    def __init__(self, signature, reals, integers="", parts=False):
+        self.reals, self.integers = (
+            _Signature(f"-> {text}").outputs if text else {} for text in (reals, integers)
+        )
+        if parts:
+            self.reals = {name: ("parts", *shape) for name, shape in self.reals.items()}
+        self.parts = parts
+        self.names = [*self.reals, *self.integers]
+        shapes = [tuple_text(each) for each in (*self.reals.values(), *self.integers.values())]
+        self.reading = signature.reading(shapes)
+
+    @property
+    def kinds(self):
+        """Their types, as `crew._Shared` has them."""
+        reals = [f"real:{len(shape)}" for shape in self.reals.values()]
+        return [*reals, *(f"int32:{len(shape)}" for shape in self.integers.values())]
+
+    def lines(self, like):
+        """Lines that make them, of the type of another array."""
+        shapes = [
+            tuple_text(map(tuple_text, each.values())) for each in (self.reals, self.integers)
+        ]
+        made = f"{', '.join([*self.names, 'memory'])} = _work_arrays({like}, {', '.join(shapes)})"
+        zeros = [f"{name}[...] = 0" for name in self.names] if self.parts else []
+        return [*self.reading, made, *zeros] if self.names else []
+
+
+@dataclass
+class _Sharing:
+    """What a shared function does: `kernels` do a part each, one after the other. kinds: the types
+    of their arguments, codes: where these come from of `given` (see `crew`). work: arrays that it
+    makes; tail: lines for what is left to do; scope: names in these; more: parameters besides the
+    kernel's own."""
+
+    kernel: object
+    signature: object
+    kernels: tuple
+    kinds: list
+    codes: str
+    given: list
+    work: object = None
+    tail: list = field(default_factory=list)
+    scope: dict = field(default_factory=dict)
+    more: tuple = ()
+
+    @property
+    def name(self):
+        return f"{self.kernel.__name__}_shared"  # type: ignore[attr-defined]
+
+    def made(self, module):
+        """The function with its kernels; it returns whether a part failed."""
+        out = next(iter(self.signature.outputs))  # type: ignore[attr-defined]
+        made = self.work.lines(out) if self.work else []  # type: ignore[attr-defined]
+        lines = [
+            *made,
+            f"given = {tuple_text(self.given)}",
+            "failed = False",
+            f"precision = {out}.itemsize // 8",
+        ]
+        for number in range(len(self.kernels)):
+            address = f"addresses[{number}, precision]"
+            lines.append(f"work = _part_of({address}, {self.codes!r}, given, length, parts)")
+            lines.append("failed |= _share(words, work, parts)")
+        if self.tail:
+            lines += ["if not failed:", *indented(self.tail)]
+        lines += ["_give_back(memory)"] if made else []
+        arrays = [*self.signature.arrays, *self.more]  # type: ignore[attr-defined]
+        heading = (
+            f"def {self.name}({', '.join(['words', 'addresses', 'parts', 'length', *arrays])}):"
+        )
+        text = "\n".join([heading, *indented([*lines, "return failed"])])
+        function = module.compiled(text, _SCOPE | self.scope)
+        return _Shared(function, *((each, " ".join(self.kinds)) for each in self.kernels))
+
+
+_TRY = "_shared_ready(_crew.alone, _addresses"
+
+
+def _tried(shared):
+    """The names in `_TRY`, and the function to which arguments are remembered."""
+    return {
+        "_addresses": shared.addresses,
+        "_shared": shared.function,
+        "_shared_ready": _ready(shared.function),
+    }

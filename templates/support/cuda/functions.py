@@ -1,0 +1,47 @@
+"""The public functions of a generated module for CUDA devices, made of what the module says of
+them."""
+
+# mypy: allow-untyped-defs
+
+from ..common.function_parts import _Parts, defined
+from ..common.returned import _Returned
+from ..common.signature import _Signature, indented, tuple_text
+from .boundary import _Call
+
+_SCOPE = {"_Call": _Call, "_max": max, "_min": min, "_named": tuple.__new__}
+"""What the texts of public functions refer to."""
+
+
+class Module:
+    """A generated module: the name of the declared function, for messages, and its global names.
+
+    The texts that functions are made of come from the compiler alone."""
+
+    def __init__(self, owner, names):
+        self.owner, self.names = owner, names
+        self.requirements = names["REQUIREMENTS"]
+
+    def function(self, name, signature, launch, returns="", failures=(), **named):
+        """A public function that has `launch` fill arrays for its results.
+
+        signature: what it takes and fills (see `_Signature`, as for `named`); launch: the host
+        function, which takes the run and these; returns: see `_Returned`; failures: what is wrong
+        where a check of the kernels fails, in order."""
+        found = _Signature(signature, **named)
+        parts = _Parts(found, _Returned(returns, found.outputs))
+        inputs, filled = tuple_text(parts.parameters), tuple_text(parts.filled)
+        wrong = parts.wrong(self.requirements)
+        lines = [
+            f"{inputs} = _run.take()",
+            *parts.all_sizes,
+            *([f"if {wrong}:", "    _run.refuse()"] if wrong else []),
+            f"{filled} = _run.results({parts.out}, {tuple_text(parts.shapes)})",
+            f"_launch(_run, {parts.passed})",
+            f"{filled} = _run.delivered({filled})",
+            f"return {parts.returned.delivered}",
+        ]
+        heading = f"def {name}({', '.join([*parts.parameters, '*', f'{parts.out}=None'])}):"
+        run = f"    with _Call(_owner, _expected, {inputs}, _failures) as _run:"
+        lines = [heading, run, *indented(indented(lines))]
+        scope = _SCOPE | {"_failures": failures, "_launch": launch}
+        return defined(self, name, lines, parts, scope)
