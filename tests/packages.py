@@ -83,4 +83,4 @@ def warmed(folder: Path, function: Function) -> Any:
 
 def sharing(module: Any, kernel: str) -> Any:
     """What lets threads share the work of one of a generated module's kernels."""
-    return module.generated.shared[kernel]
+    return module.generated.shared[getattr(module, kernel).__name__]
