@@ -53,9 +53,9 @@ def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: i
 
 
 def write_module(folder: Path, name: str, text: str) -> Path:
-    """Write a generated module with its support beside it; the module's file."""
-    texts = {**support_texts(all_files()), f"{name}.py": text}
-    return write_files(folder, texts) / f"{name}.py"
+    """Write a generated module with its support beside it, and no formulas; the module's file."""
+    texts = {"_formulas/" + f"{name}.py": "FORMULAS = {}\n", f"{name}.py": text}
+    return write_files(folder, {**support_texts(all_files()), **texts}) / f"{name}.py"
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> Path:

@@ -206,7 +206,8 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
         path = directory / path
         for name, text in support_texts(all_files()).items():
             _keep(directory.parent / name, text.encode())
-        _keep(path, generated.text.encode())
+        for name, text in generated.texts.items():
+            _keep(directory / name, text.encode())
     except OSError as error:
         raise BuildError(f"{path}: cannot be written: {error.strerror}") from error
     return load(path)
@@ -386,7 +387,7 @@ def _require_passed(reports: Iterable[Report]) -> None:
 def _texts(modules: Sequence[Generated]) -> dict[str, str]:
     """The text of each file of the package, those of the support first, the package's own last."""
     support = support_texts(file for module in modules for file in module.support)
-    texts = {f"{module.name}.py": module.text for module in modules}
+    texts = {name: text for module in modules for name, text in module.texts.items()}
     return {**support, **texts, PACKAGE: _package_text(modules)}
 
 
@@ -438,7 +439,11 @@ def _standing(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
 
 def _leftovers(directory: Path, texts: Iterable[str]) -> list[str]:
     """The files of an earlier build that no function belongs to any more."""
-    old = [f"{name}.py" for name in published(directory)] + support_files(directory)
+    modules = [f"{name}.py" for name in published(directory)]
+    formulas = [
+        f"_formulas/{name}" for name in modules if (directory / "_formulas" / name).exists()
+    ]
+    old = [*modules, *formulas, *support_files(directory)]
     own = own_files(directory, old)
     return [name for name in old if name in own and name not in set(texts)]
 

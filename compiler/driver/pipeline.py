@@ -19,7 +19,7 @@ from derivatrix.compiler.emit.description import (
     OperatorDescription,
     Result,
 )
-from derivatrix.compiler.emit.module import emit
+from derivatrix.compiler.emit.module import emit, formulas_text
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.content import content
@@ -36,13 +36,19 @@ TARGETS = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated module: its name (the file's stem), its text, its digest, and the files of the
-    support that it needs, as "cpu/blas.py"."""
+    """A generated module: its name (the file's stem), its text, its digest, the files of the
+    support that it needs, as "cpu/blas.py", and the text of the file with its formulas."""
 
     name: str
     text: str
     digest: str
     support: tuple[str, ...]
+    formulas: str
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Its two files, as they are in a generated package."""
+        return {f"_formulas/{self.name}.py": self.formulas, f"{self.name}.py": self.text}
 
 
 def generate(function: Function, target: str = "cpu") -> Generated:
@@ -52,7 +58,8 @@ def generate(function: Function, target: str = "cpu") -> Generated:
     module = describe(function, target)
     name = module_name(function.name, target)
     text, support = emit(module) if target == "cpu" else cuda.emit(module)
-    return Generated(name, text, str(module.facts["DIGEST"]), support)
+    formulas = formulas_text(name, _formulas(function.derivatives))
+    return Generated(name, text, str(module.facts["DIGEST"]), support, formulas)
 
 
 def module_name(name: str, target: str) -> str:
@@ -109,7 +116,6 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
             "PARTS": _ranks(operator.function.plan) if operator else (),
             "TARGET": target,
             "DECLARATION": function.declaration,
-            "FORMULAS": _formulas(derivatives),
             "DIGEST": digest(function, target),
         },
         functions=functions,

@@ -42,22 +42,22 @@ def generate_elsewhere(work: Work, workers: Workers, changed: Changed) -> list[G
     arguments = [_packed(function, target) for function, target in work]
     answers = workers.map(f"{__name__}:generated", arguments, changed)
     same = [
-        isinstance(answer, list) and answer[2] == digest(function, target)
+        isinstance(answer, dict) and answer["digest"] == digest(function, target)
         for (function, target), answer in zip(work, answers, strict=True)
     ]
     return [
-        Generated(*answer[:3], tuple(answer[3])) if known else None
+        Generated(**{**answer, "support": tuple(answer["support"])}) if known else None
         for answer, known in zip(answers, same, strict=True)
     ]
 
 
-def generated(packed: str) -> list[Any] | None:
-    """A module's name, text, digest and support as plain data: what a worker does."""
+def generated(packed: str) -> dict[str, Any] | None:
+    """A generated module as plain data: what a worker does."""
     if not packed:
         return None
     _, fields, target = pickle.loads(base64.b64decode(packed))
     module = generate(Function(*fields), target)
-    return [module.name, module.text, module.digest, module.support]
+    return vars(module)
 
 
 def _packed(function: Function, target: str) -> str:

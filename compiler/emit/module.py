@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -31,6 +31,7 @@ from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.targets import cpu
 from derivatrix.runtime.errors import DeclarationError
+from derivatrix.version import VERSION
 
 OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
 """What functions that return operators refer to."""
@@ -106,6 +107,12 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     )
     check_names(module, written, imports.names)
     return written, imports.files
+
+
+def formulas_text(name: str, formulas: Mapping[str, object]) -> str:
+    """The text of the file with a module's formulas."""
+    template = environment().get_template("formulas.py.jinja")
+    return template.render(version=VERSION, name=name, formulas=literal(formulas))
 
 
 @dataclass(frozen=True)

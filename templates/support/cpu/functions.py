@@ -18,6 +18,7 @@ from ..common.boundary import (
     _remember,
 )
 from ..common.function_parts import _Parts, defined
+from ..common.module import _Module
 from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, renamed, tuple_text
 from .base import compiled, require_arrays, require_shapes
@@ -45,14 +46,11 @@ _SCOPE = {
 a declaration does."""
 
 
-class Module:
-    """A generated module: the name of the declared function, for messages, and its global names.
-
-    The texts that kernels and functions are made of come from the compiler alone."""
+class Module(_Module):
+    """A generated module. The texts that kernels and functions are made of come from the compiler alone."""
 
     def __init__(self, owner, names):
-        self.owner, self.names = owner, names
-        self.requirements = names["REQUIREMENTS"]
+        super().__init__(owner, names)
         self.signatures: dict = {}
         self.shared: dict = {}
 

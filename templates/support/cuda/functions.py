@@ -4,6 +4,7 @@ them."""
 # mypy: allow-untyped-defs
 
 from ..common.function_parts import _Parts, defined
+from ..common.module import _Module
 from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, tuple_text
 from .boundary import _Call
@@ -12,14 +13,8 @@ _SCOPE = {"_Call": _Call, "_max": max, "_min": min, "_named": tuple.__new__}
 """What the texts of public functions refer to."""
 
 
-class Module:
-    """A generated module: the name of the declared function, for messages, and its global names.
-
-    The texts that functions are made of come from the compiler alone."""
-
-    def __init__(self, owner, names):
-        self.owner, self.names = owner, names
-        self.requirements = names["REQUIREMENTS"]
+class Module(_Module):
+    """A generated module. The texts that functions are made of come from the compiler alone."""
 
     def function(self, name, signature, launch, returns="", failures=(), **named):
         """A public function that has `launch` fill arrays for its results.
