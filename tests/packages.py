@@ -2,8 +2,9 @@
 
 import importlib
 import inspect
+import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,14 @@ from derivatrix.runtime.warm import import_name, warm_file
 def support_of(*functions: Function, target: str = "cpu") -> set[str]:
     """The files of the support in a package of functions, as "_support/cpu/blas.py"."""
     return {*support_texts(file for each in functions for file in generate(each, target).support)}
+
+
+def package_of(*functions: Function, targets: Sequence[str] = ("cpu",)) -> set[str]:
+    """The files of a package of functions, without a certificate."""
+    found = {"__init__.py"}
+    for function, target in itertools.product(functions, targets):
+        found |= {*generate(function, target).texts, *support_of(function, target=target)}
+    return found
 
 
 def support_file(module: ModuleType, file: str) -> Any:
