@@ -61,10 +61,15 @@ def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: i
     return made
 
 
+def texts_of(name: str, text: str) -> dict[str, str]:
+    """The files of a generated module of this text, with its support, and no formulas."""
+    formulas = {f"_formulas/{name}.py": "FORMULAS = {}\n"}
+    return {**support_texts(all_files()), **formulas, f"{name}.py": text}
+
+
 def write_module(folder: Path, name: str, text: str) -> Path:
-    """Write a generated module with its support beside it, and no formulas; the module's file."""
-    texts = {"_formulas/" + f"{name}.py": "FORMULAS = {}\n", f"{name}.py": text}
-    return write_files(folder, {**support_texts(all_files()), **texts}) / f"{name}.py"
+    """Write a generated module of this text to a folder; the module's file."""
+    return write_files(folder, texts_of(name, text)) / f"{name}.py"
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> Path:
