@@ -168,7 +168,7 @@ def test_every_stage_can_be_dumped(run, stage):
     result = run("explain", "functions.py:square", "--stage", stage)
     assert result.exit_code == 0, result.output
     assert result.output.strip()
-    assert "formulas" not in result.output
+    assert ": formulas" not in result.output
 
 
 def test_the_stages_are_those_of_the_pipeline():
