@@ -40,12 +40,17 @@ def _borders_named(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
     with names."""
     taken = [*(a.local for a in plan.arguments), *(size.local for size in plan.sizes)]
     names = Names([*taken, *(buffer.name for step in plan.steps for buffer in buffers(step))])
+    return {bound: sympy.Symbol(names.numbered("row"), integer=True) for bound in shares(plan)}
+
+
+def shares(plan: Plan) -> list[border]:
+    """Where loops over a share of the rows start and stop, each once."""
     found = dict.fromkeys(
-        term
+        bound
         for step in plan.steps
         if isinstance(step, Nest)
         for loop in loops(step.body)
-        for term in (loop.start, loop.extent)
-        if isinstance(term, border)
+        for bound in (loop.start, loop.extent)
+        if isinstance(bound, border)
     )
-    return {term: sympy.Symbol(names.numbered("row"), integer=True) for term in found}
+    return list(found)
