@@ -1,4 +1,4 @@
-"""Closed-form derivatives of matrix functions, as self-contained Numba modules.
+"""Closed-form derivatives of matrix functions, as self-contained packages of Numba modules.
 
     import derivatrix as dx
 

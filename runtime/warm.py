@@ -62,19 +62,22 @@ def _warm_kernel(module: Any, name: str, given: Sequence[Any], filled: Sequence[
     """Compile a kernel, those for large results and many samples, and what lets threads share
     their work."""
     real = np.dtype(str(filled[0].dtype))
-    for each in (name, f"{name}_large", f"{name}_columns"):
-        if hasattr(module, each):
-            getattr(module, each).compile((*given, *filled))
-        shared = getattr(module, f"_{each}_shared", None)
-        if shared is None:
+    arrays, counts = (*given, *filled), (types.int64, types.int64)
+    words, addresses = (types.Array(types.int64, axes, "C") for axes in (1, 2))
+    for kernel in (getattr(module, f"{name}{end}", None) for end in ("", "_large", "_columns")):
+        if kernel is None:
             continue
-        shared.prepare(real)
-        step = [types.int64] * hasattr(module, f"{each}_blocks")
-        words, addresses = (types.Array(types.int64, axes, "C") for axes in (1, 2))
-        counts = (types.int64, types.int64)
-        shared.function.compile((words, addresses, *counts, *given, *filled, *step))
-        crew = sys.modules[f"{module.__package__}.{FOLDER}.cpu.crew"]
-        crew.help_others.compile((words,))
+        kernel.compile(arrays)
+        if hasattr(kernel, "share"):
+            kernel.share.compile((*arrays, *counts))
+        shared = module.generated.shared.get(kernel.__name__)
+        if shared is not None:
+            shared.prepare(real)
+            first = (words, addresses, *counts, *arrays)
+            more = shared.function.py_func.__code__.co_argcount - len(first)
+            shared.function.compile((*first, *[types.int64] * more))
+            crew = sys.modules[f"{module.__package__}.{FOLDER}.cpu.crew"]
+            crew.help_others.compile((words,))
 
 
 def _warm_for_device(module: Any) -> None:

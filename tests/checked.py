@@ -15,11 +15,12 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.driver.ownership import SUPPORT
-from derivatrix.compiler.driver.pipeline import kernel_plan, operator_plan
+from derivatrix.compiler.driver.pipeline import _operator, kernel_plan, operator_plan
 from derivatrix.compiler.driver.support_package import all_files, support_texts
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import _contents, _parsed
 from derivatrix.compiler.emit.module import emit
+from derivatrix.compiler.emit.public_functions import parallel_arguments
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import evaluate
 from derivatrix.compiler.plan.steps import Plan
@@ -82,20 +83,24 @@ def reached(request: Mapping[str, Any]) -> list[str]:
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
-    text = module_text(function, plans).replace("from ._support.", f"from {support.__name__}.")
+    own = module_text(function, plans).replace("from ._support", f"from {support.__name__}")
     kernels = [each.name for plan in plans for each in (plan, *plan.inner)]
-    waiting = [("", f"{name}{part}") for name in kernels for part in ("", "_shared", "_blocks")]
+    waiting = [("", name) for name in kernels]
+    if any(map(parallel_arguments, plans)):  # what functions are given that threads share
+        waiting.append((f"{support.__name__}.cpu.parallel", "_SCOPE"))
     found: set[tuple[str, str]] = set()
     while waiting:
         file, name = waiting.pop()
-        contents = _contents(file) if file else _parsed(text, "")
+        contents = _contents(file) if file else _parsed(own, "")
         if name in contents.imports:
             file, name = contents.imports[name]
             if file.startswith(support.__name__):
                 waiting.append((file, name))
         elif name in contents.definitions and (file, name) not in found:
-            found.add((file, name))
-            waiting += [(file, other) for other in contents.definitions[name][1]]
+            text, used = contents.definitions[name]
+            if not text.startswith("class "):  # no kernel calls methods
+                found.add((file, name))
+                waiting += [(file, other) for other in used]
     return sorted(name for _, name in found)
 
 
@@ -113,14 +118,17 @@ def plans_of(function: Function, kinds: Sequence[str]) -> Iterator[Plan]:
 
 def module_text(function: Function, plans: Sequence[Plan]) -> str:
     """A module of these kernels. Formulas, which it has none of, would take most of the time."""
+    kinds = {f"{kind}_kernel": kind for kind in function.kinds}
     functions = [
-        FunctionDescription(
-            plan.name.removesuffix("_kernel"), "", plan, tuple((n, n) for n, _ in plan.outputs)
-        )
+        FunctionDescription(kinds[plan.name], (), plan, tuple((n, n) for n, _ in plan.outputs))
         for plan in plans
+        if plan.name in kinds
     ]
-    facts = dict.fromkeys(REQUIRED, ())
-    text, _ = emit(ModuleDescription(function.name, "", facts, functions, function.requirements))
+    operator = _operator(function.derivatives) if len(functions) < len(plans) else None
+    facts = dict.fromkeys((*REQUIRED, "REQUIREMENTS"), ())
+    requirements = function.requirements
+    description = ModuleDescription(function.name, "", facts, functions, requirements, operator)
+    text, _ = emit(description)
     return text
 
 
@@ -156,7 +164,7 @@ class Called:
             getattr(module, self.plan.name)(*arguments)
             raise AssertionError("a part failed")
 
-    def parts(self, module: ModuleType, arguments: Sequence[Any]) -> bool:
+    def parts(self, module: Any, arguments: Sequence[Any]) -> bool:
         """Let threads do it, as `support.cpu.parts` does; whether a part failed."""
         sums, length, parts, extra = self.plan.sums, 0, 3, []
         if sums is not None:
@@ -165,20 +173,20 @@ class Called:
             length = len(arguments[-1])
         if self.plan.rows is None:
             parts = max(1, min(parts, length))
-        shared = getattr(module, f"_{self.plan.name}_shared")
+        shared = module.generated.shared[self.plan.name]
         real = arguments[-1].dtype
         crew = support_file(module, "cpu.pool")._CREW
         return bool(crew.share(shared, 2, parts, length, real, (*arguments, *extra)))
 
 
-def calls(module: ModuleType, plan: Plan) -> Iterator[Called]:
+def calls(module: Any, plan: Plan) -> Iterator[Called]:
     """All kernels of a plan that can be called, but where they are another one's, too."""
     if getattr(module, plan.name).__name__ != plan.name:
         return
     alone = plan.rows.plans[:1] if plan.rows and plan.rows.alone else ()
     for each in (plan, *plan.inner, *alone):
         yield Called(each)
-        if hasattr(module, f"_{each.name}_shared"):
+        if each.name in module.generated.shared:
             yield Called(each, shared=True)
 
 

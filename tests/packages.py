@@ -1,6 +1,7 @@
 """Generated packages, as tests look into them and write parts of them."""
 
 import importlib
+import inspect
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,12 +33,15 @@ def set_everywhere(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, path: str, value: object
 ) -> None:
     """Put another value in the place of what a file of a generated module's support defines, such
-    as "cuda.base.THREADS": there and wherever it is imported."""
+    as "cuda.base.THREADS": there, wherever it is imported, and where public functions have it."""
     file, _, name = path.rpartition(".")
     found = getattr(support_file(module, file), name)
-    for owner in with_support(module):
-        if getattr(owner, name, value) is found:
-            monkeypatch.setattr(owner, name, value)
+    functions = filter(inspect.isfunction, vars(module).values())
+    scopes = [vars(each) for each in with_support(module)] + [f.__globals__ for f in functions]
+    for scope in scopes:
+        for own in {name, name.lower()} & scope.keys():
+            if scope[own] is found:
+                monkeypatch.setitem(scope, own, value)
 
 
 def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: int) -> Any:
@@ -75,3 +79,8 @@ def warmed(folder: Path, function: Function) -> Any:
     path = folder / f"{function.name}.py"
     warm_file(str(path))
     return sys.modules[import_name(path)]
+
+
+def sharing(module: Any, kernel: str) -> Any:
+    """What lets threads share the work of one of a generated module's kernels."""
+    return module.generated.shared[getattr(module, kernel).__name__]

@@ -12,7 +12,7 @@ import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from tests.identities import IDENTITIES
-from tests.packages import warmed, with_threads
+from tests.packages import sharing, warmed, with_threads
 from tests.plain import check_plain
 from tests.test_identities import SIZES
 
@@ -157,7 +157,8 @@ def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     module = warmed(tmp_path, FUNCTIONS["vector"])
     for real in (np.float64, np.float32):
         module.vjp(*(np.ones((50, 1, *rest), real) for rest in ((1,), (), ())))
-    kernels = module.vjp_kernel_columns, module.vjp_kernel_columns_shared, module.vjp_kernel
+    columns = sharing(module, "vjp_kernel_columns").function
+    kernels = module.vjp_kernel_columns, columns, module.vjp_kernel
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2, 2]
 
 

@@ -13,8 +13,10 @@ import derivatrix as dx
 from derivatrix.compiler import cli
 from derivatrix.compiler.driver import build as building
 from derivatrix.compiler.emit.cuda import resources
+from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime import certificate, parallel, simulated
-from tests.test_build import snapshot
+from tests.packages import support_of
+from tests.test_build import imported, snapshot
 
 pytestmark = pytest.mark.xdist_group("cuda_build")
 
@@ -57,7 +59,8 @@ def copied(place, built, tmp_path, monkeypatch):
 
     def verify(module, **_):
         done[module.__name__] = module
-        return next(r for r in reports if module.__name__.startswith(f"{r.function}_"))
+        name = module.__name__.rpartition(".")[2]
+        return next(report for report in reports if name.startswith(f"{report.function}_"))
 
     entries = json.loads((place / "generated/certificate.json").read_text())["modules"]
     reports = [dx.runtime.Report.from_dict(entry) for entry in entries]
@@ -70,7 +73,9 @@ def test_both_are_written_and_verified(place, built):
     assert built.exit_code == 0, built.output
     assert "in Numba's simulator of a device: double_cuda" in built.output
     files = {"double.py", "double_cuda.py", "__init__.py", "certificate.json", "certificate.md"}
-    assert {*snapshot(place / "generated")} == files
+    (double,) = load_functions(place / "functions.py")
+    support = support_of(double) | support_of(double, target="cuda")
+    assert {*snapshot(place / "generated")} == files | support
     package = dx.load_package(place / "generated")
     assert {name: module.TARGET for name, module in package.items()} == {
         "double": "cpu",
@@ -141,9 +146,9 @@ def test_names_that_are_made_twice(tmp_path):
 
 
 def test_what_generated_modules_import_is_known(place, built):
-    text = (place / "generated/double_cuda.py").read_text(encoding="utf-8")
-    lines = [line.split() for line in text.splitlines() if line.startswith(("import ", "from "))]
-    assert {words[1].partition(".")[0] for words in lines} <= {*building.IMPORTED}
+    found = imported(place / "generated")
+    assert found <= {*building.IMPORTED}
+    assert {"_support", "numba", "numpy"} <= found
 
 
 def test_modules_for_devices_can_be_imported_without_one(place, built):

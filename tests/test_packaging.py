@@ -53,6 +53,17 @@ def test_every_template_is_package_data():
     assert SETTINGS["tool"]["setuptools"]["package-data"]["derivatrix.templates"] == ["*.jinja"]
 
 
+def test_the_support_of_generated_packages_is_installed():
+    """`build` copies it from there: all of it are Python files of packages that are listed."""
+    files = (ROOT / "templates" / "support").rglob("*")
+    files = [path for path in files if path.is_file() and "__pycache__" not in path.parts]
+    assert {path.suffix for path in files} == {".py"}
+    found = {".".join(("derivatrix", *path.parent.relative_to(ROOT).parts)) for path in files}
+    inner = {f"derivatrix.templates.support.{name}" for name in ("common", "cpu", "cuda")}
+    assert found == {"derivatrix.templates.support", *inner}
+    assert found <= {*SETTINGS["tool"]["setuptools"]["packages"]}
+
+
 def test_the_checkout_and_the_installed_package_agree():
     mapping = SETTINGS["tool"]["setuptools"]["package-dir"]
     for folder in FOLDERS:

@@ -18,7 +18,7 @@ import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.templates.support.cpu import parts
-from tests.packages import support_file, warmed, with_threads
+from tests.packages import sharing, support_file, warmed, with_threads
 
 b, n, m = dx.dims("b n m")
 A, x, W = dx.matrix("A", 3, 3), dx.vector("x", n), dx.matrix("W", m, n)
@@ -131,7 +131,7 @@ def test_blocks_of_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     found = module.value(samples, weights)
     expected = scipy.special.softmax(samples @ weights.T, axis=1)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert len(module.value_kernel_shared.signatures) == 1
+    assert len(sharing(module, "value_kernel").function.signatures) == 1
     warmed(tmp_path, layer)
 
 

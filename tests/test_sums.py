@@ -16,7 +16,7 @@ from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan import sums
 from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import Plan
-from tests.packages import support_file, warmed, with_threads
+from tests.packages import sharing, support_file, warmed, with_threads
 from tests.plain import check_plain
 
 N, n, m = dx.dims("N n m")
@@ -120,12 +120,12 @@ def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     samples, weights = generator.normal(size=(5000, 30)), 0.1 * generator.normal(size=(20, 30))
     vector = generator.normal(size=30)
-    shared, found = module._gradient_kernel_shared, []
+    addresses, found = sharing(module, "gradient_kernel").addresses, []
     for threads in (2, 1):
         monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
         found.append(module.gradient(samples, weights, vector))
-        assert shared.addresses.any()
-        shared.addresses[:] = 0
+        assert addresses.any()
+        addresses[:] = 0
     np.testing.assert_allclose(*found, rtol=1e-9)
 
 
@@ -174,7 +174,7 @@ def test_inputs_called_as_what_adds_them_up() -> None:
     out = np.empty_like(centres)
     module.gradient_kernel(points, centres, *values, out)
     np.testing.assert_allclose(found, out, rtol=1e-9, atol=1e-9)
-    assert len(module.gradient_kernel_shared.signatures) == 1
+    assert len(sharing(module, "gradient_kernel").function.signatures) == 1
 
 
 @pytest.mark.parametrize("real", [np.float64, np.float32])
@@ -203,7 +203,7 @@ def test_a_part_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     """The types that callers' arrays have, in both precisions: calls compile nothing more."""
     module = warmed(tmp_path, ADDED["by samples too"][0])
-    kernels = module.gradient_kernel_shared, module.gradient_kernel
+    kernels = sharing(module, "gradient_kernel").function, module.gradient_kernel
     assert [len(kernel.signatures) for kernel in kernels] == [2, 2]
     for real in (np.float64, np.float32):
         module.gradient(np.ones((80000, 30), real), np.ones(30, real))

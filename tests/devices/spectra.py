@@ -355,6 +355,7 @@ NUMPY = {
     "erfc": scipy.special.erfc,
     "gamma": scipy.special.gamma,
     "lgamma": scipy.special.gammaln,
+    "where": lambda x, y: np.where(x > 0, x, y),
 }
 
 
@@ -371,10 +372,10 @@ def elementwise(text, count, *arrays):
 @pytest.mark.parametrize("operator", sorted(ELEMENTARY))
 def test_elementary(device, operator):
     x, y = (part.ravel().astype(device.dtype) for part in np.meshgrid(POINTS, POINTS))
-    two = operator in ("atan2", "mod", "maximum", "minimum")
+    two = operator in ("atan2", "mod", "maximum", "minimum", "where")
     arrays = (x, y) if two else (x,)
-    text = f"{targets.SPELLED[operator]}({'x, y' if two else 'x'})"
-    found = elementwise(text, len(x), *arrays)
+    given = "x > 0, x, y" if operator == "where" else "x, y" if two else "x"
+    found = elementwise(f"{targets.SPELLED[operator]}({given})", len(x), *arrays)
     expected = NUMPY.get(operator, getattr(np, operator, None))(*arrays)
     np.testing.assert_array_equal(found, expected)
 
