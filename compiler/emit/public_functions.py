@@ -1,4 +1,4 @@
-"""What a generated module says of its kernels and public functions, which its support makes of it."""
+"""What a generated module says of its kernels and public functions, for its support to make."""
 
 from __future__ import annotations
 

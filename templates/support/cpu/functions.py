@@ -50,7 +50,8 @@ a declaration does."""
 
 
 class Module(_Module):
-    """A generated module. The texts that kernels and functions are made of come from the compiler alone."""
+    """A generated module. The texts that kernels and functions are made of come from the compiler
+    alone."""
 
     def __init__(self, owner, names):
         super().__init__(owner, names)
