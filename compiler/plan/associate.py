@@ -16,6 +16,7 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.plan.sizes import nominal
 from derivatrix.compiler.plan.structure import split
@@ -63,23 +64,16 @@ class _Associator:
         return [self.known[root] for root in roots]
 
     def _rebuilt(self, node: ir.Node) -> ir.Node:
-        match node:
-            case ir.Sum():
-                return _grouped(ir.Sum(tuple(self.known[t] for t in node.terms), node.shape))
-            case ir.Map():
-                return ir.Map(node.expression, tuple(self.known[a] for a in node.arguments))
-            case ir.Apply():
-                arguments = tuple((self.known[a], labels) for a, labels in node.arguments)
-                return ir.Apply(node.operation, arguments, node.stack, node.parameters, node.output)
-            case ir.Einsum():
-                coefficient = node.coefficient
-                factors: list[ir.Factor] = []
-                for factor, labels in node.factors:
-                    scale, peeled, relabelled = self._peeled(factor, labels)
-                    coefficient = coefficient * scale
-                    factors.append((peeled, relabelled))
-                return self._product(ir.Einsum(coefficient, tuple(factors), node.sizes, node.ndim))
-        return node
+        if not isinstance(node, ir.Einsum):
+            new = rebuilt(node, self.known)
+            return _grouped(new) if isinstance(new, ir.Sum) else new
+        coefficient = node.coefficient
+        factors: list[ir.Factor] = []
+        for factor, labels in node.factors:
+            scale, peeled, relabelled = self._peeled(factor, labels)
+            coefficient = coefficient * scale
+            factors.append((peeled, relabelled))
+        return self._product(ir.Einsum(coefficient, tuple(factors), node.sizes, node.ndim))
 
     def _peeled(self, factor: ir.Node, labels: ir.Labels) -> tuple[sympy.Expr, ir.Node, ir.Labels]:
         """A factor without its own coefficient and transposition."""
@@ -93,7 +87,7 @@ class _Associator:
                 continue
             if factor not in self._needed and node.coefficient != 1:
                 coefficient = coefficient * node.coefficient
-                node = ir.Einsum(sympy.S.One, node.factors, node.sizes, node.ndim)
+                node = node.scaled(sympy.S.One)
             break
         return coefficient, node, labels
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.scalar_values import cost
 from derivatrix.compiler.plan.uses import COSTLY
-from derivatrix.compiler.simplify import rebuilt
 
 Call = tuple[sympy.Expr, tuple[ir.Node, ...]]
 """An expression of slots, and what stands in them."""

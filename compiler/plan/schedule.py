@@ -11,6 +11,7 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.operation import Equation, Kernel
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.failures import failure_text, written
@@ -33,7 +34,6 @@ from derivatrix.compiler.plan.uses import (
     needed_inverses,
     read_below,
     read_orders,
-    references,
     stored,
     turned,
 )
@@ -279,8 +279,7 @@ class Scheduler:
         if node.coefficient != 1:
             if not isinstance(factor, ir.Einsum):
                 return False
-            scaled = node.coefficient * factor.coefficient
-            factor = ir.Einsum(scaled, factor.factors, factor.sizes, factor.ndim)
+            factor = factor.scaled(node.coefficient * factor.coefficient)
         axes = tuple(view.axes[label] for label in labels)
         self._compute(factor, replace(view, axes=axes), accumulate)
         return True
@@ -318,7 +317,7 @@ class Scheduler:
     def _scaled(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
         """Sums in a place of their own, then divided by sizes, for which these may be 0: the
         quotient is nan then, as there are no entries to divide and add."""
-        plain = ir.Einsum(sympy.S.One, node.factors, node.sizes, node.ndim)
+        plain = node.scaled(sympy.S.One)
         self._place(plain)
         axes = range(node.ndim)
         self._dense(ir.einsum([(plain, axes)], axes, node.coefficient), view, accumulate)
@@ -703,8 +702,7 @@ class Scheduler:
             shape = node.stack + core
             view = self._fresh(shape, range(len(shape)))
             outputs.append(_operand(view.buffer, shape, len(core)))
-            sibling = ir.Apply(operation, node.arguments, node.stack, node.parameters, position)
-            self._views.setdefault(sibling, view)
+            self._views.setdefault(node.sibling(position), view)
         operands = (*arguments, *outputs, *node.parameters)
         failure = failure_text(node, operation.failure) if operation.failure else ""
         self._call(operation.name, operation.kernel, *operands, failure=failure)  # type: ignore[arg-type]

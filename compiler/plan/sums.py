@@ -15,6 +15,7 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan.matrices import groups
@@ -186,23 +187,10 @@ def _leaf(leaf: ir.Leaf, old: sympy.Symbol, length: sympy.Symbol) -> ir.Leaf:
 
 def _renamed(roots: Sequence[ir.Node], old: sympy.Symbol, length: sympy.Symbol) -> list[ir.Node]:
     """The roots with axes of another length; in numbers the size stays what it was."""
-    sizes = partial(_sizes, old=old, length=length)
+    resized = partial(_sizes, old=old, length=length)
     new: dict[ir.Node, ir.Node] = {}
     for node in ir.topological(roots):
-        new[node] = node
-        match node:
-            case ir.Leaf():
-                new[node] = _leaf(node, old, length)
-            case ir.Einsum():
-                factors = tuple((new[factor], labels) for factor, labels in node.factors)
-                new[node] = ir.Einsum(node.coefficient, factors, sizes(node.sizes), node.ndim)
-            case ir.Sum():
-                new[node] = ir.Sum(tuple(new[term] for term in node.terms), sizes(node.shape))
-            case ir.Map():
-                new[node] = ir.Map(node.expression, tuple(new[a] for a in node.arguments))
-            case ir.Apply():
-                arguments = tuple((new[argument], labels) for argument, labels in node.arguments)
-                new[node] = ir.Apply(
-                    node.operation, arguments, sizes(node.stack), node.parameters, node.output
-                )
+        new[node] = (
+            _leaf(node, old, length) if isinstance(node, ir.Leaf) else rebuilt(node, new, resized)
+        )
     return [new[root] for root in roots]

@@ -200,8 +200,7 @@ class _Entries:
         if any(not size.is_Integer for size in node.shape[depth:]):
             raise TooLarge
         stack, core = at[:depth], tuple(map(int, at[depth:]))
-        first = ir.Apply(node.operation, node.arguments, node.stack, node.parameters, 0)
-        key = first, stack
+        key = node.sibling(0), stack
         if key not in self._outputs:
             self._outputs[key] = self._applied(node, stack)
         return self._outputs[key][node.output][core].number

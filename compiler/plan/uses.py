@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.scalar_values import cost
 from derivatrix.compiler.plan import linear, matrices
 from derivatrix.compiler.plan.associate import is_inverse
@@ -104,20 +105,6 @@ def _own_work(node: ir.Node) -> int:
         case ir.Einsum():
             return len(node.factors) - (node.coefficient == 1)
     return 0
-
-
-def references(node: ir.Node) -> list[ir.Node]:
-    """The children of a node, as often as it reads them."""
-    match node:
-        case ir.Einsum():
-            return [factor for factor, _ in node.factors]
-        case ir.Apply():
-            return [argument for argument, _ in node.arguments]
-        case ir.Sum():
-            return list(node.terms)
-        case ir.Map():
-            return list(node.arguments)
-    return []
 
 
 def needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[ir.Node]:
