@@ -6,8 +6,8 @@ import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.plan.gather import gather
-from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import Nest, Step
+from derivatrix.compiler.plan.visit import buffers
 from tests.plain import check_plain
 
 n = dx.dims("n")

@@ -15,8 +15,8 @@ from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan import sums
-from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.plan.visit import buffers
 from derivatrix.runtime.warm import import_name, warm_file
 from tests.plain import check_plain
 

@@ -33,11 +33,11 @@ from derivatrix.compiler.plan.steps import (
     Size,
     Step,
     Sums,
-    renamed,
 )
 from derivatrix.compiler.plan.sums import LEAST_COLUMNS, STEP, cut
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
+from derivatrix.compiler.plan.visit import renamed
 from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan", "threaded_plan"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read
 from derivatrix.compiler.plan.steps import Nest, Step
+from derivatrix.compiler.plan.visit import buffers, names_made, names_read, read, written
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,20 @@ def _meet(first: _Uses, second: _Uses) -> bool:
 def _uses(step: Step) -> _Uses:
     touched = {*buffers(step)}
     if not isinstance(step, Nest):
-        written = {buffer for buffer in touched if buffer.role in ("output", "work")}
+        changed = {buffer for buffer in touched if buffer.role in ("output", "work")}
         none = frozenset[str]()
-        return _Uses(step, _names(touched), _names(written), none, none, none)
-    met = list(accesses(step.body))
+        return _Uses(step, _names(touched), _names(changed), none, none, none)
     matrices = {
-        load.buffer for load, _ in met if len(load.indices) > 1 and load.buffer.role == "argument"
+        load.buffer
+        for load in read(step)
+        if len(load.indices) > 1 and load.buffer.role == "argument"
     }
     return _Uses(
         step,
         _names(touched),
-        _names({load.buffer for load, is_written in met if is_written}),
-        frozenset(names_made(step.body)),
-        frozenset(names_read(step.body)),
+        _names(written(step)),
+        frozenset(names_made(step)),
+        frozenset(names_read(step)),
         _names(matrices),
     )
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import sympy
 
 from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import accesses, operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -32,6 +32,7 @@ from derivatrix.compiler.plan.steps import (
     Test,
 )
 from derivatrix.compiler.plan.straight import CHEAP
+from derivatrix.compiler.plan.visit import accesses, operations, rebuilt, renamed
 from derivatrix.compiler.targets import cpu
 
 LANES = 16
@@ -146,15 +147,15 @@ class _Lanes:
         return Load(buffer, (self._lane + LANES * row,))
 
     def _moved(self, load: Load) -> Load:
-        renames = {self._loop.index: self._sample}
-        return Load(load.buffer, tuple(index.xreplace(renames) for index in load.indices))
+        return renamed(load, {self._loop.index: self._sample})
 
     def _scalar(self, value: Scalar) -> Scalar:
-        match value:
-            case Load() if value in self._rows:
-                return self._place(self._given, self._rows[value])
+        return rebuilt(value, self._changed)
+
+    def _changed(self, part: Any) -> Scalar | None:
+        match part:
+            case Load() if part in self._rows:
+                return self._place(self._given, self._rows[part])
             case Operate("choose", operands):
                 return Operate("where", tuple(map(self._scalar, operands)))
-            case Operate(operator, operands):
-                return Operate(operator, tuple(map(self._scalar, operands)))
-        return value
+        return None

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import sympy
 
-from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import Allocate, Buffer, Plan, Reuse, Step
+from derivatrix.compiler.plan.visit import buffers
 
 
 def allocated(steps: Sequence[Step]) -> Iterator[Step]:

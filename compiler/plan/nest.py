@@ -34,6 +34,7 @@ from derivatrix.compiler.plan.steps import (
     Test,
 )
 from derivatrix.compiler.plan.structure import bind, index_symbol, split
+from derivatrix.compiler.plan.visit import renamed
 
 Indices = tuple[sympy.Expr, ...]
 
@@ -365,7 +366,7 @@ class Tree:
         return self._scalars.operate("mul", *outer), *inner
 
     def _renamed(self, load: Load) -> Load:
-        return Load(load.buffer, tuple(index.xreplace(self._renames) for index in load.indices))
+        return renamed(load, self._renames)
 
     def comment(self, accumulate: bool) -> str:
         """What the nest computes, in index notation."""

@@ -18,11 +18,10 @@ from derivatrix.compiler.plan.divided import (
     share,
     work,
     writes_rows,
-    written,
 )
 from derivatrix.compiler.plan.fuse import fuse
-from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, Nest, Statement, Step
+from derivatrix.compiler.plan.visit import accesses, names_made, names_read, written
 from derivatrix.templates.support.common.limits import _WRITERS
 
 
@@ -98,8 +97,8 @@ def _uses(step: Step, shared: set[Buffer]) -> _Uses:
         touched = frozenset((buffer, True, divided) for buffer in written(step))
         return _Uses(step, divided, touched, frozenset(), frozenset())
     touched = frozenset(_touched(step.body, divided))
-    made = frozenset(names_made(step.body))
-    return _Uses(step, divided, touched, made, frozenset(names_read(step.body)) - made)
+    made = frozenset(names_made(step))
+    return _Uses(step, divided, touched, made, frozenset(names_read(step)) - made)
 
 
 def _touched(

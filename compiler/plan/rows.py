@@ -8,29 +8,34 @@ rows, too, phase by phase.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import sympy
 
-from derivatrix.compiler.plan.divided import divisible, share, work, written
+from derivatrix.compiler.plan.divided import divisible, share, work
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
-from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read, operations
 from derivatrix.compiler.plan.sizes import at_large
 from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
     Fill,
-    Load,
     Nest,
     Plan,
     Reuse,
     Rows,
-    Statement,
     Step,
 )
 from derivatrix.compiler.plan.straight import CHEAP
 from derivatrix.compiler.plan.stream import ENTRIES, many, stream, streamed
+from derivatrix.compiler.plan.visit import (
+    buffers,
+    names_made,
+    names_read,
+    operations,
+    read,
+    written,
+)
 from derivatrix.templates.support.common.limits import _SHARED
 
 AGAIN = sympy.Rational(1, 4)
@@ -109,7 +114,7 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     ):
         return None
     nests = [step for step in steps if isinstance(step, Nest)]
-    if any(load.buffer in outputs for nest in nests for load in _read(nest.body)):
+    if any(load.buffer in outputs for load in read(nests)):
         return None
     shared = {buffer for buffer in outputs if buffer.shape}
     for _ in outputs:  # what is written together with what is not shared, is not
@@ -128,19 +133,15 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     return tuple(share(step, shared, outputs) for step in plan.steps), gain
 
 
-def _read(body: Sequence[Statement]) -> Iterator[Load]:
-    return (load for load, is_written in accesses(body) if not is_written)
-
-
 def _needed(nest: Nest, nests: Sequence[Nest], outputs: set[Buffer]) -> bool:
     """Whether other nests need what a nest makes besides outputs."""
-    made = {*names_made(nest.body)}
+    made = {*names_made(nest)}
     others = (other for other in nests if other is not nest)
-    return not written(nest) <= outputs or any(made & {*names_read(o.body)} for o in others)
+    return not written(nest) <= outputs or any(made & {*names_read(other)} for other in others)
 
 
 def _again(step: Step) -> sympy.Expr:
     """What it counts that every thread does it."""
-    if isinstance(step, Nest) and all(each.operator in CHEAP for each in operations(step.body)):
+    if isinstance(step, Nest) and all(each.operator in CHEAP for each in operations(step)):
         return work(step) * PASS
     return work(step) * AGAIN

@@ -7,10 +7,8 @@ loop indices; values are `Scalar` trees. `str` of each is what `explain --stage 
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import sympy
@@ -524,16 +522,3 @@ class Plan:
         inputs = ", ".join(argument.name for argument in self.arguments)
         outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
         return "\n".join([f"{self.name}: {inputs} -> {outputs}", *map(str, self.steps)])
-
-
-def renamed(part: Any, renames: Mapping[sympy.Basic, sympy.Basic]) -> Any:
-    """A part of a plan with sizes or loop indices renamed."""
-    if isinstance(part, sympy.Basic):
-        return part.xreplace(renames)
-    if isinstance(part, tuple):
-        return tuple(renamed(item, renames) for item in part)
-    if dataclasses.is_dataclass(part) and not isinstance(part, Argument | Size | Plan):
-        fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-        changed = {name: renamed(value, renames) for name, value in fields.items()}
-        return dataclasses.replace(part, **changed)  # type: ignore[type-var]
-    return part

@@ -24,6 +24,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Test,
 )
+from derivatrix.compiler.plan.visit import renamed
 
 CHEAP = frozenset({"add", "mul", "neg", "load", "number", "name", "choose", "where"})
 """Operators that are computed again in a later loop rather than kept for every sample."""
@@ -217,5 +218,4 @@ class _Straight:
         return Operate(operator, tuple(map(self._scalar, self._children(number))))
 
     def _renamed(self, load: Load) -> Load:
-        renames = {self._sample: self._index}
-        return Load(load.buffer, tuple(index.xreplace(renames) for index in load.indices))
+        return renamed(load, {self._sample: self._index})

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.reads import accesses, buffers, operations
 from derivatrix.compiler.plan.sizes import product
 from derivatrix.compiler.plan.steps import (
     Buffer,
@@ -25,6 +25,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
 )
 from derivatrix.compiler.plan.straight import CHEAP
+from derivatrix.compiler.plan.visit import accesses, buffers, operations, rebuilt
 
 ENTRIES = 2_000_000
 """Entries of all streamed results from which they are: the memory of inputs and results is more
@@ -72,20 +73,15 @@ def many(found: set[Buffer]) -> sympy.Expr:
 
 def stream(step: Step, found: set[Buffer], always: bool) -> Step:
     """A step with streaming stores to these outputs: `always`, or where they are large."""
-    if not isinstance(step, Nest) or not found & {load.buffer for load, _ in accesses(step.body)}:
+    if not isinstance(step, Nest) or not found & {*buffers(step)}:
         return step
-    body = tuple(_streaming(statement, found) for statement in step.body)
+
+    def change(part: Any) -> Store | None:
+        streams = isinstance(part, Store) and part.target.buffer in found
+        return dataclasses.replace(part, streamed=True) if streams else None
+
+    body = rebuilt(step.body, change)
     if always:
         return Nest(step.comment, body)
     large = many(found) > ENTRIES
     return Nest(step.comment, (Guard(large, body), Guard(sympy.Not(large), step.body)))
-
-
-def _streaming(statement: Statement, found: set[Buffer]) -> Statement:
-    match statement:
-        case Store(target, _, _) if target.buffer in found:
-            return dataclasses.replace(statement, streamed=True)
-        case Loop(_, _, _, body) | Guard(_, body):
-            inside = tuple(_streaming(inner, found) for inner in body)
-            return dataclasses.replace(statement, body=inside)
-    return statement

@@ -12,7 +12,6 @@ from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, passed,
 from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.divided import PARTS, border
 from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import buffers, loops
 from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
@@ -22,8 +21,8 @@ from derivatrix.compiler.plan.steps import (
     Rows,
     Step,
     Sums,
-    renamed,
 )
+from derivatrix.compiler.plan.visit import buffers, loops, renamed
 
 
 def rows_texts(plan: Plan, owner: str) -> list[KernelText]:
