@@ -19,10 +19,10 @@ from derivatrix.compiler.emit.sources import Sources
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import condition_text, index, tuple_text
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import Columns, Gemm, Newton, Plan, Size, Sums
-from derivatrix.compiler.structured.text import operator_lines
+from derivatrix.compiler.structured.operator_text import operator_lines
 from derivatrix.templates.support.common.limits import _LARGE, _SHARED
 
 WIDTH = 100

@@ -14,17 +14,18 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import readings
 from derivatrix.compiler.ir.structure import facts
-from derivatrix.compiler.plan.common import pull_out
-from derivatrix.compiler.plan.functions import share_functions
+from derivatrix.compiler.plan.common_factors import pull_out
 from derivatrix.compiler.plan.fuse import fuse
-from derivatrix.compiler.plan.lanes import side_by_side
-from derivatrix.compiler.plan.linear import helper_names
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.memory import allocated, entries
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.nest import View
-from derivatrix.compiler.plan.parts import parts
-from derivatrix.compiler.plan.rows import rows
+from derivatrix.compiler.plan.row_kernels import rows
+from derivatrix.compiler.plan.sample_parts import parts
+from derivatrix.compiler.plan.sample_sums import LEAST_COLUMNS, STEP, cut
 from derivatrix.compiler.plan.schedule import Scheduler
+from derivatrix.compiler.plan.shared_functions import share_functions
+from derivatrix.compiler.plan.simd import simd_blocked
+from derivatrix.compiler.plan.solvers import helper_names
 from derivatrix.compiler.plan.steps import (
     Argument,
     Buffer,
@@ -34,7 +35,6 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Sums,
 )
-from derivatrix.compiler.plan.sums import LEAST_COLUMNS, STEP, cut
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.compiler.plan.visit import renamed
@@ -160,7 +160,7 @@ def _single(
     nest = unroll(places, frame.views, frame.names, known)
     if nest is not None:
         if join is fuse:  # on a device every thread has a sample
-            nest = side_by_side(nest, frame.names)
+            nest = simd_blocked(nest, frame.names)
         return frame.plan(name, [nest], {})
     inner = partial(_usual, taken, join)
     scheduler = Scheduler(

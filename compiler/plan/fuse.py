@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.gather import gather
+from derivatrix.compiler.plan.reordering import with_readers_together
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Clear,
@@ -42,7 +42,9 @@ from derivatrix.compiler.targets import cpu
 def fuse(steps: Sequence[Step]) -> list[Step]:
     """The steps, with the loops of neighbours fused."""
     found: list[Step] = []
-    for step in gather(steps, lambda first, second: _joined(first, second) is not None):
+    for step in with_readers_together(
+        steps, lambda first, second: _joined(first, second) is not None
+    ):
         before = found[-1] if found else None
         joined = None
         if isinstance(before, Fill) and isinstance(step, Nest):

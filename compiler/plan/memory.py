@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import sympy
 
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import Allocate, Buffer, Plan, Reuse, Step
 from derivatrix.compiler.plan.visit import buffers
 

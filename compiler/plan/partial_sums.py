@@ -10,8 +10,8 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.divided import PART, PARTS, ROW
-from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.row_shares import PART, PARTS, ROW
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Clear,

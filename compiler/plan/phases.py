@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import sympy
 
-from derivatrix.compiler.plan.divided import (
+from derivatrix.compiler.plan.fuse import fuse
+from derivatrix.compiler.plan.row_shares import (
     PARTS,
     divisible,
     is_own,
@@ -19,7 +20,6 @@ from derivatrix.compiler.plan.divided import (
     work,
     writes_rows,
 )
-from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, Nest, Statement, Step
 from derivatrix.compiler.plan.visit import accesses, names_made, names_read, written
 from derivatrix.templates.support.common.limits import _WRITERS

@@ -13,21 +13,21 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.operation import Equation, Kernel
-from derivatrix.compiler.plan import linear, matrices
+from derivatrix.compiler.plan import matrix_products, solvers
 from derivatrix.compiler.plan.failures import failure_text, written
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.nest import Builder, View
-from derivatrix.compiler.plan.sizes import is_small, product
-from derivatrix.compiler.plan.steps import Buffer, Call, Fill, Gemm, Newton, Operand, Plan, Step
-from derivatrix.compiler.plan.structure import (
+from derivatrix.compiler.plan.index_arithmetic import (
     Binding,
     Constraint,
     bind,
-    gather,
+    entry_indices,
     index_symbol,
     picked,
     split,
 )
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.loop_nest import Builder, View
+from derivatrix.compiler.plan.nominal_sizes import is_small, product
+from derivatrix.compiler.plan.steps import Buffer, Call, Fill, Gemm, Newton, Operand, Plan, Step
 from derivatrix.compiler.plan.uses import (
     dear_inverses,
     is_elementwise,
@@ -40,7 +40,7 @@ from derivatrix.compiler.plan.uses import (
 from derivatrix.runtime.errors import UnsupportedError
 
 Pair = tuple[int, ir.Labels]
-Factorisation = tuple[linear.Solver, tuple[Operand, ...]]
+Factorisation = tuple[solvers.Solver, tuple[Operand, ...]]
 TRANSPOSED = {"whole": "whole", "lower": "upper", "upper": "lower"}
 
 
@@ -238,11 +238,13 @@ class Scheduler:
             return True
         if not isinstance(term, ir.Einsum) or self._solved(term) is not None:
             return False
-        return self._uses[term] == 1 or (gather(term).scattered and not gather(term).loops)
+        return self._uses[term] == 1 or (
+            entry_indices(term).scattered and not entry_indices(term).loops
+        )
 
     def _filling(self, term: ir.Node) -> bool:
         """Whether a term leaves gaps, so that what it is added to has to be complete before."""
-        return not (isinstance(term, ir.Einsum) and matrices.groups(term) is not None)
+        return not (isinstance(term, ir.Einsum) and matrix_products.groups(term) is not None)
 
     def _einsum(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
         if self._forward(node, view, accumulate):
@@ -253,7 +255,7 @@ class Scheduler:
             self._dense(node, view, accumulate)
             return
         solve = self._solved(node)
-        groups = matrices.groups(node)
+        groups = matrix_products.groups(node)
         if solve is not None:
             self._solve(node, solve, view, accumulate)
         elif groups is not None and self._samples not in node.sizes:
@@ -261,12 +263,12 @@ class Scheduler:
         else:
             self._reduce(node, view, accumulate)
 
-    def _solved(self, node: ir.Einsum) -> linear.Solve | None:
+    def _solved(self, node: ir.Einsum) -> solvers.Solve | None:
         """A product with an inverse, where it is a solve: it is not if it is a product of matrices
         and the inverse is needed anyway."""
-        solve = linear.match_solve(node)
+        solve = solvers.match_solve(node)
         at_hand = solve is not None and solve.inverse in self._inverses
-        return None if at_hand and matrices.groups(node) is not None else solve
+        return None if at_hand and matrix_products.groups(node) is not None else solve
 
     def _forward(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
         """Compute a scaled transpose of something used once straight into place."""
@@ -331,16 +333,18 @@ class Scheduler:
 
     # Matrix products
 
-    def _gemm(self, node: ir.Einsum, groups: matrices.Groups, view: View, accumulate: bool) -> None:
+    def _gemm(
+        self, node: ir.Einsum, groups: matrix_products.Groups, view: View, accumulate: bool
+    ) -> None:
         output = tuple(range(node.ndim))
         symmetric = self._symmetric(node) and (not accumulate or node in self._onto_symmetric)
-        if symmetric and self._on_processor and matrices.weighted(node) is not None:
+        if symmetric and self._on_processor and matrix_products.weighted(node) is not None:
             if _by_sizes(node.coefficient):
                 self._scaled(node, view, accumulate)
                 return
             if self._weighted_gram(node, view, accumulate):
                 return
-        target = matrices.as_matrix(view, output, groups.batch, groups.rows, node.sizes)
+        target = matrix_products.as_matrix(view, output, groups.batch, groups.rows, node.sizes)
         if target is None:
             order = (*groups.batch, *groups.rows, *groups.columns)
             self._through(node, view, order, accumulate)
@@ -348,7 +352,7 @@ class Scheduler:
         rows, columns = target.first, target.second
         left = self._matrix(node, 0, groups.batch, rows, groups.inner)
         right = self._matrix(node, 1, groups.batch, left.second, columns)
-        symbols = [matrices.batch_symbol(label) for label in groups.batch]
+        symbols = [matrix_products.batch_symbol(label) for label in groups.batch]
         indices = self._names.indices(len(symbols))
         renames = {
             symbol: sympy.Symbol(name, integer=True, nonnegative=True)
@@ -393,7 +397,7 @@ class Scheduler:
     def _weighted_gram(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
         """Compute A' diag(w) A, if that is what a symmetric product is, and A's rows come one
         after the other in memory."""
-        found = matrices.weighted(node)
+        found = matrix_products.weighted(node)
         if found is None or view.local or len(view.buffer.shape) != 2:
             return False
         samples, weights = found
@@ -413,7 +417,7 @@ class Scheduler:
         that half of the entries are enough; last the one that is read along the last axis."""
         if not isinstance(node, ir.Einsum) or node in self._halved:
             return []
-        groups = matrices.groups(node)
+        groups = matrix_products.groups(node)
         if groups is None or groups.batch:
             return []
         last = [*self._read_as.get(node, range(node.ndim))][-1]
@@ -487,7 +491,7 @@ class Scheduler:
         batch: ir.Labels,
         first: ir.Labels,
         second: ir.Labels,
-    ) -> matrices.Matrix:
+    ) -> matrix_products.Matrix:
         """A factor as matrices with rows over `first`, in that order; copied if need be.
         The columns' order is the caller's for the second factor, free for the first."""
         factor, labels = node.factors[position]
@@ -496,11 +500,11 @@ class Scheduler:
             order = [labels.index(label) for label in (*batch, *first, *second)]
         constant = isinstance(factor, ir.Constant)
         view = self._copied(factor, order) if constant else self._place(factor, order)
-        matrix = matrices.as_matrix(view, labels, batch, first, node.sizes)
+        matrix = matrix_products.as_matrix(view, labels, batch, first, node.sizes)
         right_order = matrix is not None and (position == 0 or matrix.second == second)
         if matrix is None or matrix.first != first or not right_order:
             view = self._copied(factor, order)
-            matrix = matrices.as_matrix(view, labels, batch, first, node.sizes)
+            matrix = matrix_products.as_matrix(view, labels, batch, first, node.sizes)
         assert matrix is not None
         return matrix
 
@@ -541,7 +545,7 @@ class Scheduler:
         matrix = _broadcast(*node.arguments[0], node.stack)
         if matrix not in self._factored:
             abreast = self._samples in node.stack
-            method = linear.choose_solver(self._facts(matrix), abreast)
+            method = solvers.choose_solver(self._facts(matrix), abreast)
             if method.factor is None:
                 operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
             else:
@@ -574,9 +578,9 @@ class Scheduler:
             self._call("is there an inverse?", method.invertible, operands[0], failure=failure)
         return method, operands
 
-    def _solve(self, node: ir.Einsum, solve: linear.Solve, view: View, accumulate: bool) -> None:
+    def _solve(self, node: ir.Einsum, solve: solvers.Solve, view: View, accumulate: bool) -> None:
         output = tuple(range(node.ndim))
-        order = () if view.local else matrices.axes_order(view, output)
+        order = () if view.local else matrix_products.axes_order(view, output)
         if abreast := self._abreast(node, solve.stack):
             order = order[-1:] + order[:-1]
         depth = len(solve.stack)
@@ -619,7 +623,7 @@ class Scheduler:
     def _apply(self, node: ir.Apply, view: View, accumulate: bool) -> None:
         name = node.operation.name
         abreast = self._samples in node.stack
-        if abreast and name not in linear.FACTORED:
+        if abreast and name not in solvers.FACTORED:
             self._columns(node, view, accumulate)
             return
         order = _first_last(node.ndim) if abreast else tuple(range(node.ndim))
@@ -633,10 +637,10 @@ class Scheduler:
         if name == "inv":
             method, factors = self._inverted(node)
             self._call("invert", method.inverse, *factors, target, *method.flags)
-        elif name in linear.FACTORED:
+        elif name in solvers.FACTORED:
             method, factors = self._factorised(node)
             self._call(name, method.reductions[name], *factors, target)
-        elif name in linear.BY_SCHUR_FORMS:
+        elif name in solvers.BY_SCHUR_FORMS:
             self._sylvester(node, target)
         elif node.operation.equation is not None:
             self._newton(node, node.operation.equation, target)
@@ -646,7 +650,7 @@ class Scheduler:
     def _columns(self, node: ir.Apply, view: View, accumulate: bool) -> None:
         """An operation on vectors, the stack of which comes last in memory."""
         order = self._preferred(node)
-        if accumulate or matrices.axes_order(view, tuple(range(node.ndim))) != tuple(order):
+        if accumulate or matrix_products.axes_order(view, tuple(range(node.ndim))) != tuple(order):
             self._through(node, view, order, accumulate)
             return
         argument, _ = node.arguments[0]
@@ -775,7 +779,7 @@ def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
     return ir.einsum([(node, (*labels, *core))], (*axes, *core), sizes=sizes)
 
 
-def _solve_order(node: ir.Node, solve: linear.Solve) -> tuple[int, ...]:
+def _solve_order(node: ir.Node, solve: solvers.Solve) -> tuple[int, ...]:
     """The axes of a solution in memory: stacked ones, then the order of the right-hand side
     if the unknowns come first or last in it."""
     labels = [label for label in solve.right[1] if label not in solve.stack]

@@ -121,7 +121,7 @@ class Accumulate:
 
 @dataclass(frozen=True)
 class Store:
-    """Write, or add to, an entry of a buffer; past the cache if `streamed`."""
+    """Write, or add to, an entry of a buffer; by a non-temporal store if `streamed`."""
 
     target: Load
     value: Scalar
@@ -221,8 +221,8 @@ class Fill:
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops and scalar statements. `comment` says what they compute, in index notation; `straight`:
-    whether they compute entry by entry what arrays would be for."""
+    """A loop nest: loops and scalar statements. `comment`: what they compute, in index notation;
+    `straight`: whether they are straight-line code, a scalar for each entry of small arrays."""
 
     comment: str
     body: tuple[Statement, ...]
@@ -299,8 +299,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Team:
-    """Steps that need no more of each other than the same row: threads of a device that share a row
-    do one after the other for it."""
+    """A block-cooperative kernel: steps that need no more of each other than the same row. The
+    threads of a device's block share the row, and do one step after the other for it."""
 
     steps: tuple[Step, ...]
 
@@ -412,7 +412,7 @@ class Columns:
 class Rows:
     """Kernels for large outputs.
 
-    alone: the one that one thread calls; None for the usual one.
+    alone: the kernel for a call by one thread; None where that is the usual one.
     phases: those that threads call one after the other, each for a share of the rows; none where
     they do not. They take the arrays of `work` besides, which one phase makes for others, and two
     whole numbers, `part` and `parts`: which share, and of how many.

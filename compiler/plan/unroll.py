@@ -18,13 +18,13 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.plan.factoring import factored
 from derivatrix.compiler.plan.failures import failure_text
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.nest import View
+from derivatrix.compiler.plan.index_arithmetic import entry_indices, index_symbol, split
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.scalar_factoring import factored
 from derivatrix.compiler.plan.steps import Load, Nest
-from derivatrix.compiler.plan.straight import TooLarge, body
-from derivatrix.compiler.plan.structure import gather, index_symbol, split
+from derivatrix.compiler.plan.straight_line import TooLarge, body
 from derivatrix.compiler.plan.uses import stored
 
 MOST_ENTRIES = 128
@@ -158,7 +158,7 @@ class _Entries:
         raise TooLarge
 
     def _contraction(self, node: ir.Einsum, at: Index) -> int:
-        binding = gather(node)
+        binding = entry_indices(node)
         _, dense = split(node)
         known = {index_symbol(label): index for label, index in enumerate(at)}
         summed = [node.sizes[label] for label in binding.loops]

@@ -11,10 +11,10 @@ from functools import lru_cache
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.scalar_values import cost
-from derivatrix.compiler.plan import linear, matrices
-from derivatrix.compiler.plan.associate import is_inverse
-from derivatrix.compiler.plan.sizes import nominal
-from derivatrix.compiler.plan.structure import bind, gather, split
+from derivatrix.compiler.plan import matrix_products, solvers
+from derivatrix.compiler.plan.contraction_order import is_inverse
+from derivatrix.compiler.plan.index_arithmetic import bind, entry_indices, split
+from derivatrix.compiler.plan.nominal_sizes import nominal
 
 CHEAP = 3
 COSTLY = 8
@@ -29,7 +29,7 @@ def is_elementwise(node: ir.Node) -> bool:
         case ir.Sum():
             return not node.terms or any(is_elementwise(term) for term in node.terms)
         case ir.Einsum():
-            binding = gather(node)
+            binding = entry_indices(node)
             return not (binding.loops or binding.scattered or binding.divided)
     return isinstance(node, ir.Leaf | ir.Constant | ir.Structural)
 
@@ -111,7 +111,7 @@ def needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[i
     """The inverses that are needed as such, and not for solving only."""
     needed = {root for root in roots if is_inverse(root)}
     for node in nodes:
-        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solve = solvers.match_solve(node) if isinstance(node, ir.Einsum) else None
         solving = {solve.inverse} if solve is not None else set()
         needed.update(
             child for child in node.children if is_inverse(child) and child not in solving
@@ -126,7 +126,7 @@ def dear_inverses(
     multiplies several times as fast as it substitutes, and products leave out the zeros."""
     counts: Counter[ir.Node] = Counter()
     for node in nodes:
-        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solve = solvers.match_solve(node) if isinstance(node, ir.Einsum) else None
         if solve is not None and facts(solve.inverse) & {"lower", "upper"}:
             labels = set(solve.right[1]).difference(solve.stack, [solve.contracted])
             sizes = [node.shape[label] for label in labels]
@@ -178,7 +178,9 @@ def turned(
 
 def _multiplies(node: ir.Node) -> bool:
     """Whether a node is a product of matrices, and a matrix itself."""
-    return isinstance(node, ir.Einsum) and node.ndim == 2 and matrices.groups(node) is not None
+    return (
+        isinstance(node, ir.Einsum) and node.ndim == 2 and matrix_products.groups(node) is not None
+    )
 
 
 def _operands(
@@ -208,7 +210,7 @@ def read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:
     orders: dict[ir.Node, list[int]] = {}
     for node in nodes:
         if isinstance(node, ir.Einsum):
-            product = matrices.groups(node) is not None
+            product = matrix_products.groups(node) is not None
             for factor, labels in node.factors:
                 if isinstance(factor, ir.Apply) or (product and factor.ndim == 2):
                     continue

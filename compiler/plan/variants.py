@@ -6,16 +6,17 @@ Such kernels compare the costs of their variants, polynomials of the sizes, when
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.plan.associate import associate
-from derivatrix.compiler.plan.sizes import nominal, product
-from derivatrix.compiler.plan.structure import bind, split
+from derivatrix.compiler.plan.contraction import pairwise
+from derivatrix.compiler.plan.contraction_order import Numbers
+from derivatrix.compiler.plan.index_arithmetic import bind, split
+from derivatrix.compiler.plan.nominal_sizes import nominal, product
 
 SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
 """What sizes are taken to be, in all combinations, to find the variants."""
@@ -26,8 +27,6 @@ GAIN = 2.0
 MOST_VARIANTS = 3
 MOST_TERMS = 80
 """Larger kernels have one order: deriving others takes long, and so does compiling them."""
-
-Numbers = Callable[[sympy.Expr], float]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def variants(roots: Sequence[ir.Node]) -> list[Variant]:
 
 
 def _variant(roots: Sequence[ir.Node], numbers: Numbers) -> Variant:
-    nodes, facts = associate(roots, numbers)
+    nodes, facts = pairwise(roots, numbers)
     return Variant(tuple(nodes), facts)
 
 

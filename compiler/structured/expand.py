@@ -17,7 +17,7 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension
-from derivatrix.compiler.plan.sizes import nominal
+from derivatrix.compiler.plan.nominal_sizes import nominal
 
 MOST_TERMS = 64
 """A product of sums is multiplied out up to so many terms."""

@@ -10,8 +10,8 @@ import sympy
 
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, passed, size_names
 from derivatrix.compiler.ir.python_text import index, tuple_text
-from derivatrix.compiler.plan.divided import PARTS, border
-from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.row_shares import PARTS, border
 from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,

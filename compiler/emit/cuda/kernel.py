@@ -17,8 +17,8 @@ from derivatrix.compiler.emit.cuda.teams import Phase
 from derivatrix.compiler.emit.cuda.tiles import Tile, Tiled
 from derivatrix.compiler.emit.statements import Statements
 from derivatrix.compiler.ir import python_text
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Guard,

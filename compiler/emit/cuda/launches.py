@@ -13,7 +13,7 @@ from typing import Any
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,

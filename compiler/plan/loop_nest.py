@@ -13,9 +13,10 @@ from sympy.logic.boolalg import Boolean
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.plan import text
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.sizes import nominal
+from derivatrix.compiler.plan.index_arithmetic import bind, index_symbol, split
+from derivatrix.compiler.plan.infix import infix_text
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.nominal_sizes import nominal
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -33,7 +34,6 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Test,
 )
-from derivatrix.compiler.plan.structure import bind, index_symbol, split
 from derivatrix.compiler.plan.visit import renamed
 
 Indices = tuple[sympy.Expr, ...]
@@ -371,11 +371,11 @@ class Tree:
     def comment(self, accumulate: bool) -> str:
         """What the nest computes, in index notation."""
         self._named.clear()
-        place = self._place.buffer.name if self._local else text.comment(self._renamed(self._place))
-        value = text.comment(self._scalar_tree(self._value))
+        place = self._place.buffer.name if self._local else infix_text(self._renamed(self._place))
+        value = infix_text(self._scalar_tree(self._value))
         if len(value) > 90:
             reads = dict.fromkeys(
-                text.comment(self._renamed(load)) for load in self._builder.loads(self._value)
+                infix_text(self._renamed(load)) for load in self._builder.loads(self._value)
             )
             value = f"f({', '.join(reads)})"
         over = [str(i) for i, reduced in zip(self._indices, self._reduced, strict=True) if reduced]

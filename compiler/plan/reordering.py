@@ -22,7 +22,7 @@ class _Uses:
     matrices: frozenset[str]
 
 
-def gather(steps: Sequence[Step], fits: Callable[[Step, Step], bool]) -> list[Step]:
+def with_readers_together(steps: Sequence[Step], fits: Callable[[Step, Step], bool]) -> list[Step]:
     """The steps, with those nests next to each other that read the same matrix, and can be one by
     `fits`, where what is between them can be done before or after both."""
     found = [_uses(step) for step in steps]

@@ -200,7 +200,7 @@ def split(einsum: ir.Einsum) -> tuple[list[Constraint], list[ir.Factor]]:
     return structural, dense
 
 
-def gather(einsum: ir.Einsum) -> Binding:
+def entry_indices(einsum: ir.Einsum) -> Binding:
     """The labels of `einsum` with its output labels as given indices: no loops and not
     `scattered` means that each entry is a plain product of entries."""
     known = {label: index_symbol(label) for label in range(einsum.ndim)}

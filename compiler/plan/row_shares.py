@@ -6,8 +6,8 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.samples import OPERATION
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.sample_axis import OPERATION
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -26,7 +26,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
-from derivatrix.compiler.plan.straight import CHEAP
+from derivatrix.compiler.plan.straight_line import CHEAP
 from derivatrix.compiler.plan.visit import (
     accesses,
     names_added,

@@ -1,7 +1,7 @@
 """Which factors of a product are multiplied once, and which stay apart as parts of an operator.
 
-Two factors become one part where that saves as much in each product with a vector as it costs,
-and takes no more memory: X X in the derivative of X X X, but not Rᵀ diag(w) R.
+Two factors become one part where that costs no more than it saves in `PRODUCTS` products with a
+vector, and takes no more memory: X X in the derivative of X X X, but not Rᵀ diag(w) R.
 """
 
 from __future__ import annotations

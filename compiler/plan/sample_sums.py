@@ -18,8 +18,9 @@ from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
-from derivatrix.compiler.plan.matrices import groups
-from derivatrix.compiler.plan.samples import (
+from derivatrix.compiler.plan.matrix_products import groups
+from derivatrix.compiler.plan.nominal_sizes import at_large, product
+from derivatrix.compiler.plan.sample_axis import (
     added,
     counts,
     divisible,
@@ -28,7 +29,6 @@ from derivatrix.compiler.plan.samples import (
     suits_columns,
     work,
 )
-from derivatrix.compiler.plan.sizes import at_large, product
 
 REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""

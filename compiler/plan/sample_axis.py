@@ -6,9 +6,9 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.scalar_values import cost
-from derivatrix.compiler.plan.matrices import groups
-from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.structure import bind, split
+from derivatrix.compiler.plan.index_arithmetic import bind, split
+from derivatrix.compiler.plan.matrix_products import groups
+from derivatrix.compiler.plan.nominal_sizes import product
 
 OPERATION = 20
 """What an entry of an operation on vectors counts."""

@@ -9,8 +9,8 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.plan.nest import View
-from derivatrix.compiler.plan.sizes import is_small, product
+from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.nominal_sizes import is_small, product
 from derivatrix.compiler.plan.steps import Operand
 
 Labels = tuple[int, ...]

@@ -97,6 +97,6 @@ def _load(load: Load) -> str:
 _comments = Infix(lambda number: str(number).replace(" ", ""), {}, _load)
 
 
-def comment(scalar: Scalar) -> str:
+def infix_text(scalar: Scalar) -> str:
     """The scalar in mathematical notation, for comments."""
     return _comments.text(scalar)

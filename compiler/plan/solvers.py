@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
-from derivatrix.compiler.plan.associate import is_inverse
+from derivatrix.compiler.plan.contraction_order import is_inverse
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,16 @@ from collections.abc import Callable, Sequence
 
 import sympy
 
-from derivatrix.compiler.plan.divided import divisible, share, work
+from derivatrix.compiler.plan.nominal_sizes import at_large
+from derivatrix.compiler.plan.non_temporal import (
+    ENTRIES,
+    entries_of,
+    non_temporal_outputs,
+    with_non_temporal_stores,
+)
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
-from derivatrix.compiler.plan.sizes import at_large
+from derivatrix.compiler.plan.row_shares import divisible, share, work
 from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
@@ -26,8 +32,7 @@ from derivatrix.compiler.plan.steps import (
     Rows,
     Step,
 )
-from derivatrix.compiler.plan.straight import CHEAP
-from derivatrix.compiler.plan.stream import ENTRIES, many, stream, streamed
+from derivatrix.compiler.plan.straight_line import CHEAP
 from derivatrix.compiler.plan.visit import (
     buffers,
     names_made,
@@ -51,23 +56,23 @@ WRITTEN = 2
 def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
     """The kernels for shares of the rows, or for large results; None where nothing is gained.
     `unfused`: makes the plan without fusing loops."""
-    large = streamed(plan.steps)
+    large = non_temporal_outputs(plan.steps)
     if (found := _shares(plan)) is not None:
         steps, gain = found
         return Rows(None, (_renamed(plan, "rows", _streaming(steps, large)),), (), gain, _SHARED)
-    alone = at_large(many(large)) >= ENTRIES
+    alone = at_large(entries_of(large)) >= ENTRIES
     if (several := _phases(plan, unfused)) is not None:
         phases, work_arrays, gain = several
         kernel = _renamed(plan, "large", _streaming(plan.steps, large)) if alone else None
         return Rows(kernel, phases, work_arrays, gain, _SHARED)
     if not alone:
         return None
-    made = tuple(stream(step, large, always=True) for step in plan.steps)
-    return Rows(_renamed(plan, "large", made), (), (), many(large), ENTRIES)
+    made = tuple(with_non_temporal_stores(step, large, always=True) for step in plan.steps)
+    return Rows(_renamed(plan, "large", made), (), (), entries_of(large), ENTRIES)
 
 
 def _streaming(steps: Sequence[Step], large: set[Buffer]) -> tuple[Step, ...]:
-    return tuple(stream(step, large, always=False) for step in steps)
+    return tuple(with_non_temporal_stores(step, large, always=False) for step in steps)
 
 
 def _renamed(plan: Plan, word: str, steps: tuple[Step, ...]) -> Plan:
@@ -90,7 +95,7 @@ def _phases(
     gain = found.gain - PHASE * len(found.steps)
     if at_large(gain) < _SHARED:
         return None
-    large = streamed(steps)
+    large = non_temporal_outputs(steps)
     taken = tuple((buffer.name, buffer) for buffer in found.work)
     plans = tuple(
         dataclasses.replace(

@@ -9,9 +9,9 @@ from dataclasses import replace
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.plan.linear import FACTORED
 from derivatrix.compiler.plan.memory import entries
-from derivatrix.compiler.plan.samples import (
+from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.sample_axis import (
     added,
     counts,
     divisible,
@@ -20,7 +20,7 @@ from derivatrix.compiler.plan.samples import (
     suits_columns,
     work,
 )
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.solvers import FACTORED
 from derivatrix.compiler.plan.steps import Columns, Parts, Plan
 
 LEAST_SYSTEMS = 16

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import sympy
 
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Let,
