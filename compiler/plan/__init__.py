@@ -38,6 +38,7 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.compiler.plan.visit import renamed
+from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan", "threaded_plan"]
@@ -163,9 +164,9 @@ def _single(
             nest = simd_blocked(nest, frame.names)
         return frame.plan(name, [nest], {})
     inner = partial(_usual, taken, join)
-    scheduler = Scheduler(
-        frame.names, frame.views, variant.nodes, known, inner, samples, join in (fuse, list)
-    )
+    on_processor = join in (fuse, list)
+    setting = Setting(frame.names, frame.views, variant.nodes, known, inner, samples, on_processor)
+    scheduler = Scheduler(setting)
     for node, view in places:
         scheduler.output(node, view)
     return frame.plan(name, join(scheduler.steps), scheduler.constants)

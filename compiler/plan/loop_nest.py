@@ -13,7 +13,7 @@ from sympy.logic.boolalg import Boolean
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.plan.index_arithmetic import bind, index_symbol, split
+from derivatrix.compiler.plan.index_arithmetic import bind, index_symbol, loop_indices, split
 from derivatrix.compiler.plan.infix import infix_text
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.nominal_sizes import nominal
@@ -109,10 +109,8 @@ class Builder:
                 }
                 return self.scalars.lower(node.expression, slots)
             case ir.Einsum():
-                known = dict(enumerate(indices))
-                constraints, dense = split(node)
-                binding = bind(constraints, node.sizes, range(len(node.sizes)), known)
-                product = self.product(node.coefficient, dense, binding.indices)
+                binding = loop_indices(node, dict(enumerate(indices)))
+                product = self.product(node.coefficient, split(node)[1], binding.indices)
                 return self._choose(binding.conditions, product)
         raise AssertionError(f"{node!r} has no place")
 

@@ -6,8 +6,8 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.scalar_values import cost
-from derivatrix.compiler.plan.index_arithmetic import bind, split
-from derivatrix.compiler.plan.matrix_products import groups
+from derivatrix.compiler.plan.index_arithmetic import loop_indices
+from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.nominal_sizes import product
 
 OPERATION = 20
@@ -62,7 +62,7 @@ def suits_columns(node: ir.Node, samples: sympy.Symbol) -> bool:
     multiplies, nor where an operation has a kernel for other orders only."""
     match node:
         case ir.Einsum():
-            return samples not in node.sizes or groups(node) is None
+            return samples not in node.sizes or product_groups(node) is None
         case ir.Apply():
             alone = node.stack == (samples,) and node.arguments[0][1] == (0,)
             return samples not in node.stack or (alone and node.operation.columns is not None)
@@ -73,10 +73,8 @@ def work(node: ir.Node) -> sympy.Expr:
     """About how many operations it takes."""
     match node:
         case ir.Einsum():
-            constraints, _ = split(node)
-            loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
-            points = product(tuple(node.sizes[label] for label in loops))
-            return points if groups(node) is None else points * PRODUCT
+            points = product(tuple(node.sizes[label] for label in loop_indices(node).loops))
+            return points if product_groups(node) is None else points * PRODUCT
         case ir.Map():
             return product(node.shape) * cost(node.expression)
         case ir.Sum():

@@ -18,7 +18,7 @@ from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
-from derivatrix.compiler.plan.matrix_products import groups
+from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.nominal_sizes import at_large, product
 from derivatrix.compiler.plan.sample_axis import (
     added,
@@ -151,7 +151,7 @@ def _follow(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy.Sy
 
 
 def _is_product(node: ir.Node) -> bool:
-    return isinstance(node, ir.Einsum) and groups(node) is not None
+    return isinstance(node, ir.Einsum) and product_groups(node) is not None
 
 
 def _symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:

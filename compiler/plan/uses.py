@@ -11,9 +11,10 @@ from functools import lru_cache
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.scalar_values import cost
-from derivatrix.compiler.plan import matrix_products, solvers
+from derivatrix.compiler.plan import solvers
 from derivatrix.compiler.plan.contraction_order import is_inverse
-from derivatrix.compiler.plan.index_arithmetic import bind, entry_indices, split
+from derivatrix.compiler.plan.index_arithmetic import entry_indices, loop_indices
+from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.nominal_sizes import nominal
 
 CHEAP = 3
@@ -83,9 +84,7 @@ def _volume(node: ir.Node) -> float:
     """The points of the loops that compute a node."""
     if not isinstance(node, ir.Einsum):
         return math.prod(nominal(size) for size in node.shape)
-    constraints, _ = split(node)
-    loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
-    return math.prod(nominal(node.sizes[label]) for label in loops)
+    return math.prod(nominal(node.sizes[label]) for label in loop_indices(node).loops)
 
 
 @lru_cache(maxsize=65536)
@@ -145,15 +144,16 @@ def read_below(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]
     }
 
 
-def turned(
+def orders_in_memory(
     nodes: Sequence[ir.Node],
     roots: Sequence[ir.Node],
     kept: set[ir.Node],
     orders: dict[ir.Node, list[int]],
 ) -> dict[ir.Node, list[int]]:
-    """The orders of axes for elementwise nodes that are made of matrices which lie in memory the
-    other way round, and for products of matrices read there only; `kept` nodes have places of
-    their own. What reads such a node takes it in any order: products of matrices do."""
+    """The orders of axes in memory, where they are not the nodes' own: elementwise nodes that are
+    made of matrices which lie transposed in memory do so, too, and so do products of matrices that
+    only they read. `kept` nodes have places of their own. What reads such a node has to take it in
+    any order, as products of matrices do."""
     readers: dict[ir.Node, list[ir.Node]] = {}
     for node in nodes:
         for child in references(node):
@@ -178,9 +178,7 @@ def turned(
 
 def _multiplies(node: ir.Node) -> bool:
     """Whether a node is a product of matrices, and a matrix itself."""
-    return (
-        isinstance(node, ir.Einsum) and node.ndim == 2 and matrix_products.groups(node) is not None
-    )
+    return isinstance(node, ir.Einsum) and node.ndim == 2 and product_groups(node) is not None
 
 
 def _operands(
@@ -210,7 +208,7 @@ def read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:
     orders: dict[ir.Node, list[int]] = {}
     for node in nodes:
         if isinstance(node, ir.Einsum):
-            product = matrix_products.groups(node) is not None
+            product = product_groups(node) is not None
             for factor, labels in node.factors:
                 if isinstance(factor, ir.Apply) or (product and factor.ndim == 2):
                     continue

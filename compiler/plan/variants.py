@@ -15,7 +15,7 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.contraction import pairwise
 from derivatrix.compiler.plan.contraction_order import Numbers
-from derivatrix.compiler.plan.index_arithmetic import bind, split
+from derivatrix.compiler.plan.index_arithmetic import loop_indices
 from derivatrix.compiler.plan.nominal_sizes import nominal, product
 
 SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
@@ -43,8 +43,7 @@ class Variant:
         found = []
         for node in ir.topological(self.nodes):
             if isinstance(node, ir.Einsum) and len(node.factors) > 1:
-                constraints, _ = split(node)
-                loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
+                loops = loop_indices(node).loops
                 found.append((2, product(tuple(node.sizes[label] for label in loops))))
                 found.append((4, product(node.shape)))
         return found
