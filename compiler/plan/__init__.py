@@ -81,7 +81,7 @@ def threaded_plan(
 
 
 def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Sums | None:
-    """The two kernels for what is made of sums over samples, of associated products `nodes`."""
+    """The two kernels for what is made of sums over samples, of pairwise contractions `nodes`."""
     found = cut(nodes, arguments)
     if found is None:
         return None
@@ -232,7 +232,7 @@ class _Frame:
 
 
 def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozenset[str]:
-    """What is known of a node: from before products were associated, and as it is now."""
+    """What is known of a node: from before its product was made pairwise, and as it is now."""
     return structure.get(node, frozenset()) | facts(node)
 
 

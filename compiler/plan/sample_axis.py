@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
@@ -18,13 +20,22 @@ PRODUCT = sympy.Rational(1, 10)
 """What a multiplication within a product of matrices counts."""
 
 
-def divisible(leaf: ir.Leaf, samples: sympy.Symbol) -> bool:
+def is_divisible(
+    arguments: Sequence[ir.Leaf], nodes: Sequence[ir.Node], samples: sympy.Symbol
+) -> bool:
+    """Whether arguments can be cut along their first axis, and nodes are computed sample by sample
+    or are sums over the samples."""
+    leaves = all(_is_cut(leaf, samples) for leaf in arguments)
+    return leaves and all(_sample_by_sample(node, samples) for node in nodes)
+
+
+def _is_cut(leaf: ir.Leaf, samples: sympy.Symbol) -> bool:
     """Whether an argument can be cut along its first axis, or has nothing to do with samples."""
     others = leaf.shape[1:] if leaf.shape[:1] == (samples,) else leaf.shape
     return not any(samples in size.free_symbols for size in others)
 
 
-def sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
+def _sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether entries, or the summands of entries, are made of entries of one sample each."""
     sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
     if any(samples in size.free_symbols and size != samples for size in sizes):

@@ -14,9 +14,8 @@ from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.sample_axis import (
     added,
     counts,
-    divisible,
+    is_divisible,
     rounded,
-    sample_by_sample,
     suits_columns,
     work,
 )
@@ -36,17 +35,15 @@ def parts(
     roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf], columns: Callable[[sympy.Symbol], Plan]
 ) -> Parts | None:
     """How arguments are cut along their first axis so that a kernel computes a part of each of its
-    outputs from a part of them; None where it does not. `roots` are associated products;
+    outputs from a part of them; None where it does not. `roots` are pairwise contractions;
     `columns` makes the kernel that has the samples last in memory."""
     samples = roots[0].shape[0] if roots and roots[0].shape else None
     if samples is None or not samples.is_Symbol:
         return None
-    if not all(divisible(leaf, samples) for leaf in arguments):
-        return None
     nodes = ir.topological(roots)
     if not all(root.shape and root.shape[0] == samples for root in roots):
         return None
-    if not all(sample_by_sample(node, samples) for node in nodes):
+    if not is_divisible(arguments, nodes, samples):
         return None
     if any(added(node, samples) or counts(node, samples) for node in nodes):
         return None

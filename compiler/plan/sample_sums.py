@@ -23,9 +23,8 @@ from derivatrix.compiler.plan.nominal_sizes import at_large, product
 from derivatrix.compiler.plan.sample_axis import (
     added,
     counts,
-    divisible,
+    is_divisible,
     rounded,
-    sample_by_sample,
     suits_columns,
     work,
 )
@@ -71,7 +70,7 @@ class Cut:
 
 def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
     """How arguments are cut along their first axis so that outputs are made of sums over parts of
-    them; None where they are not. `roots` are associated products."""
+    them; None where they are not. `roots` are pairwise contractions."""
     first = dict.fromkeys(argument.shape[0] for argument in arguments if argument.shape)
     found = [_cut(roots, arguments, size) for size in first if size.is_Symbol]
     return max(filter(None, found), key=lambda made: at_large(made.work), default=None)
@@ -80,12 +79,9 @@ def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
 def _cut(
     roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf], samples: sympy.Symbol
 ) -> Cut | None:
-    if any(samples in root.shape[1:] for root in roots):
-        return None
-    if not all(divisible(leaf, samples) for leaf in arguments):
-        return None
     nodes = ir.topological(roots)
-    if not all(sample_by_sample(node, samples) for node in nodes):
+    along_others = any(samples in root.shape[1:] for root in roots)
+    if along_others or not is_divisible(arguments, nodes, samples):
         return None
     sums = [node for node in nodes if added(node, samples)]
     if not sums or _follow(nodes, sums, samples):

@@ -37,24 +37,13 @@ class TooLarge(Exception):
     """What is asked for is not to be written out."""
 
 
-def body(
-    scalars: Scalars,
-    places: Sequence[Place],
-    requirements: Sequence[Requirement],
-    sample: sympy.Symbol,
-    samples: sympy.Expr | None,
-    names: Names,
-) -> list[Statement]:
-    """Statements that store every value in its place.
+class StraightLine:
+    """Values as statements, around loops over the samples.
 
     A value "total" is the sum of another one over the samples, so what depends on it comes after
     the loop that makes it: stage k is what stands between loop k - 1 and loop k, and loop k.
-    Raises TooLarge where a later loop would compute functions again.
     """
-    return _Straight(scalars, places, requirements, sample, samples, names).statements()
 
-
-class _Straight:
     def __init__(
         self,
         scalars: Scalars,
@@ -115,6 +104,8 @@ class _Straight:
         self._varying[number], self._stage[number] = varying, stage
 
     def statements(self) -> list[Statement]:
+        """Statements that store every value in its place. Raises TooLarge where a later loop would
+        compute functions again."""
         last = max(self._stage.values(), default=0)
         found: list[Statement] = []
         for stage in range(last + 1):

@@ -24,7 +24,7 @@ from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.scalar_factoring import factored
 from derivatrix.compiler.plan.steps import Load, Nest
-from derivatrix.compiler.plan.straight_line import TooLarge, body
+from derivatrix.compiler.plan.straight_line import StraightLine, TooLarge
 from derivatrix.compiler.plan.uses import stored
 
 MOST_ENTRIES = 128
@@ -69,7 +69,8 @@ def unroll(
                 values[len(places) :], entries.requirements, strict=True
             )
         ]
-        statements = body(entries.scalars, places, requirements, SAMPLE, samples, names)
+        code = StraightLine(entries.scalars, places, requirements, SAMPLE, samples, names)
+        statements = code.statements()
     except TooLarge:
         return None
     written = ", ".join(dict.fromkeys(place.buffer.name for place, _ in places))
