@@ -67,7 +67,7 @@ def plan(
 def threaded_plan(
     name: str, arguments: Sequence[ir.Leaf], outputs: Sequence[tuple[str, ir.Node]]
 ) -> Plan:
-    """The same, with a way for threads of the CPU to share the work, where there is one."""
+    """As `plan`, with a way for threads of the CPU to share the work, where there is one."""
     found = variants(_prepared(outputs))
     made = _planned(name, arguments, outputs, found)
     nodes = found[0].nodes
@@ -243,7 +243,7 @@ def _symbol(name: str) -> sympy.Symbol:
 def _sizes(
     arguments: Sequence[Argument], nodes: Sequence[ir.Node], names: Names
 ) -> tuple[Size, ...]:
-    """Every named size, read off the arguments' axes."""
+    """All named sizes, read off the arguments' axes."""
     found = readings([argument.shape for argument in arguments])
     for node in ir.topological(nodes):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape

@@ -16,7 +16,7 @@ Factors = Counter[ir.Factor]
 
 
 def pull_out(roots: Sequence[ir.Node]) -> list[ir.Node]:
-    """The nodes with common factors in front of their sums, and these in the products around."""
+    """The nodes with common factors taken out of their sums, and into the products around these."""
     pulled: set[ir.Node] = set()
 
     def change(node: ir.Node) -> ir.Node:

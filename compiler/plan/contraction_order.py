@@ -216,7 +216,7 @@ def _flipped(factor: ir.Factor) -> ir.Factor:
 
 
 def _subsets(items: list[int]) -> Iterable[tuple[int, ...]]:
-    """Every subset but the empty one."""
+    """All subsets but the empty one."""
     for size in range(1, len(items) + 1):
         yield from itertools.combinations(items, size)
 

@@ -85,7 +85,7 @@ def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
 
 
 def _joined(first: Step, second: Step) -> Nest | None:
-    """Both as one nest, if they are nests that can be."""
+    """Two steps as one nest; None where they are no nests that can be one."""
     if not isinstance(first, Nest) or not isinstance(second, Nest):
         return None
     body = _sequence(first.body, second.body, outermost=True)
@@ -120,7 +120,8 @@ def _adding(part: Any) -> Store | None:
 def _sequence(
     first: tuple[Statement, ...], second: tuple[Statement, ...], outermost: bool
 ) -> tuple[Statement, ...] | None:
-    """Both, with the last loop of the first and the only one of the second in one; or None."""
+    """Two bodies as one, the last loop of the first and the only one of the second becoming one;
+    None where that cannot be."""
     *before, one = first
     *lets, other = second
     if not isinstance(one, Loop) or not isinstance(other, Loop):
@@ -140,7 +141,7 @@ def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
         any(inner) if outermost else all(inner)
     ):
         return None
-    if inner[0] != inner[1] and _dear(other if inner[0] else one):
+    if inner[0] != inner[1] and _is_vectorised(other if inner[0] else one):
         return None
     if one.index != other.index and one.index in {loop.index for loop in loops(other.body)}:
         return None
@@ -156,7 +157,8 @@ def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
 def _merged(
     first: tuple[Statement, ...], second: tuple[Statement, ...]
 ) -> tuple[Statement, ...] | None:
-    """Both, with their innermost loops in one, where these read the same entries of a matrix."""
+    """Two bodies as one with their innermost loops as one, where these read the same entries of a
+    matrix."""
     if (around := _around(first)) is None or (behind := _around(second)) is None:
         return None
     (head, one, tail), (later, other, end) = around, behind
@@ -170,8 +172,8 @@ def _merged(
     if (
         (one.start, one.extent) != (other.start, other.extent)
         or not entries[0] & entries[1]
-        or _dear(one)
-        or _dear(other)
+        or _is_vectorised(one)
+        or _is_vectorised(other)
         or made & {*names_read(ahead)}
         or writes[0] & _read(ahead)
         or writes[1] & _read((one, *tail))
@@ -197,7 +199,7 @@ def _around(
     return body[: places[0]], loop, body[places[0] + 1 :]
 
 
-def _dear(loop: Loop) -> bool:
+def _is_vectorised(loop: Loop) -> bool:
     """Whether a loop computes functions that are vectorised, which is worth a loop of their own."""
     return any(each.operator in cpu.SCALARS for each in operations(loop))
 

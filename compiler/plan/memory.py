@@ -1,4 +1,4 @@
-"""Memory for what kernels compute on the way."""
+"""Work arrays: where they are made, and which share memory."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ SYMBOLIC = 100
 BATCH = 1000
 SMALL = 8
 LARGE = sympy.Integer(3000)
-"""A size at which what threads share has to gain something."""
+"""The sizes at which it is decided whether threads gain from sharing work."""
 
 
 @cache

@@ -8,12 +8,12 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.operation import Equation
 from derivatrix.compiler.plan import solvers
-from derivatrix.compiler.plan.failures import failure_text, written
+from derivatrix.compiler.plan.failures import failure_text, short_formula
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.matrix_products import axes_order, product_groups
 from derivatrix.compiler.plan.nominal_sizes import is_small, product
 from derivatrix.compiler.plan.steps import Newton, Operand
-from derivatrix.compiler.plan.uses import dear_inverses, needed_inverses
+from derivatrix.compiler.plan.uses import needed_inverses, reused_inverses
 from derivatrix.compiler.plan.workspace import Setting, Workspace, first_last, stack_operand
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -27,7 +27,7 @@ class OperationSteps(Workspace):
         super().__init__(setting)
         self._plan = setting.plan
         self._inverses = needed_inverses(self._nodes, setting.roots)
-        self._inverses |= dear_inverses(self._nodes, setting.facts)
+        self._inverses |= reused_inverses(self._nodes, setting.facts)
         self._factored: dict[ir.Node, Factorisation] = {}
         self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
@@ -248,7 +248,7 @@ class OperationSteps(Workspace):
         if matrix not in self._schur:
             views = [self._fresh(matrix.shape, range(matrix.ndim)) for _ in range(2)]
             form, vectors = (stack_operand(view.buffer, matrix.shape, 2) for view in views)
-            failure = failure_text(node, f"no Schur form of {written(matrix)} was found")
+            failure = failure_text(node, f"no Schur form of {short_formula(matrix)} was found")
             operands = (self._stacked(matrix, 2), form, vectors)
             self._call("factorise", "sylvester.schur", *operands, failure=failure)
             self._schur[matrix] = form, vectors

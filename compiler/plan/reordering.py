@@ -33,7 +33,7 @@ def with_readers_together(steps: Sequence[Step], fits: Callable[[Step, Step], bo
             if first.matrices.isdisjoint(second.matrices):
                 continue
             free, bound = _divided(first, found[earlier + 1 : later])
-            if any(_meet(uses, second) for uses in bound):
+            if any(_are_ordered(uses, second) for uses in bound):
                 continue
             if fits(first.step, second.step):
                 found[earlier : later + 1] = [*free, first, second, *bound]
@@ -46,11 +46,11 @@ def _divided(first: _Uses, between: Sequence[_Uses]) -> tuple[list[_Uses], list[
     free: list[_Uses] = []
     bound = [first]
     for uses in between:
-        (bound if any(_meet(before, uses) for before in bound) else free).append(uses)
+        (bound if any(_are_ordered(before, uses) for before in bound) else free).append(uses)
     return free, bound[1:]
 
 
-def _meet(first: _Uses, second: _Uses) -> bool:
+def _are_ordered(first: _Uses, second: _Uses) -> bool:
     """Whether one step needs to be done before the other."""
     return not (
         first.made.isdisjoint(second.read)

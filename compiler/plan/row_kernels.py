@@ -43,14 +43,14 @@ from derivatrix.compiler.plan.visit import (
 )
 from derivatrix.templates.support.common.limits import _SHARED
 
-AGAIN = sympy.Rational(1, 4)
-"""What an operation that every thread repeats counts."""
-PASS = sympy.Rational(3, 2)
-"""What it counts where a thread waits for memory that the others wait for, too."""
-PHASE = 100_000
-"""What it counts that all threads have to be done with one phase before the next."""
+REPEATED = sympy.Rational(1, 4)
+"""The weight of an operation that every thread repeats."""
+MEMORY_BOUND = sympy.Rational(3, 2)
+"""Its weight where it waits for memory, as the others do at the same time."""
+BARRIER = 100_000
+"""The operations that could be done while all threads wait for each other between two phases."""
 WRITTEN = 2
-"""What an operation counts whose result goes to memory, beside those of parts."""
+"""The weight of an operation whose result goes to memory, against those of `Parts`."""
 
 
 def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
@@ -92,7 +92,7 @@ def _phases(
     found = phased(partial_sums(steps))
     if found is None:
         return None
-    gain = found.gain - PHASE * len(found.steps)
+    gain = found.gain - BARRIER * len(found.steps)
     if at_large(gain) < _SHARED:
         return None
     large = non_temporal_outputs(steps)
@@ -130,7 +130,7 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     alone = [nest for nest in whole if written(nest) & outputs]
     if not shared or any(_needed(nest, nests, outputs) for nest in alone):
         return None
-    again = sympy.Add(*(_again(step) for step in steps if step not in nests or step in whole))
+    again = sympy.Add(*(_repeated(step) for step in steps if step not in nests or step in whole))
     divided = sympy.Add(*(work(nest) for nest in nests if nest not in whole))
     gain = WRITTEN * sympy.expand(divided - again)
     if at_large(gain) < _SHARED:
@@ -145,8 +145,8 @@ def _needed(nest: Nest, nests: Sequence[Nest], outputs: set[Buffer]) -> bool:
     return not written(nest) <= outputs or any(made & {*names_read(other)} for other in others)
 
 
-def _again(step: Step) -> sympy.Expr:
-    """What it counts that every thread does it."""
+def _repeated(step: Step) -> sympy.Expr:
+    """The weight of a step that every thread repeats."""
     if isinstance(step, Nest) and all(each.operator in CHEAP for each in operations(step)):
-        return work(step) * PASS
-    return work(step) * AGAIN
+        return work(step) * MEMORY_BOUND
+    return work(step) * REPEATED

@@ -40,7 +40,7 @@ PART = sympy.Symbol("part", integer=True, nonnegative=True)
 PARTS = sympy.Symbol("parts", integer=True, positive=True)
 ROW = sympy.Symbol("row", integer=True, nonnegative=True)
 FUNCTION = 10
-"""What a function of numbers counts."""
+"""The operations that a function of numbers takes, about."""
 
 
 class border(sympy.Function):

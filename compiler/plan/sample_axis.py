@@ -1,4 +1,4 @@
-"""What nodes have to do with an axis of samples."""
+"""Nodes and the axis of samples: which are computed sample by sample, and how long they take."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.nominal_sizes import product
 
 OPERATION = 20
-"""What an entry of an operation on vectors counts."""
+"""The operations that an entry of an operation on vectors takes, about."""
 FACTOR = 10
-"""What a product of a row and a column within an operation on matrices counts."""
+"""Those that it takes for a multiplication within an operation on matrices."""
 PRODUCT = sympy.Rational(1, 10)
-"""What a multiplication within a product of matrices counts."""
+"""Those of a multiplication within a product of matrices."""
 
 
 def is_divisible(
@@ -53,12 +53,12 @@ def _sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
     return True
 
 
-def added(node: ir.Node, samples: sympy.Symbol) -> bool:
+def is_sum_over(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether its entries are sums over the samples."""
     return isinstance(node, ir.Einsum) and samples in node.sizes[node.ndim :]
 
 
-def counts(node: ir.Node, samples: sympy.Symbol) -> bool:
+def uses_their_number(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether the number of samples is a number in what it computes."""
     match node:
         case ir.Einsum():
@@ -68,7 +68,7 @@ def counts(node: ir.Node, samples: sympy.Symbol) -> bool:
     return False
 
 
-def suits_columns(node: ir.Node, samples: sympy.Symbol) -> bool:
+def allows_samples_last(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether it can be computed where the samples are the last axis in memory: not where BLAS
     multiplies, nor where an operation has a kernel for other orders only."""
     match node:
@@ -106,6 +106,6 @@ def _of_operation(node: ir.Apply) -> sympy.Expr:
 
 
 def rounded(polynomial: sympy.Expr) -> sympy.Expr:
-    """With whole numbers as coefficients, rounded up."""
+    """The polynomial with its coefficients rounded up to whole numbers."""
     terms = polynomial.as_coefficients_dict().items()
     return sympy.Add(*(sympy.ceiling(weight) * powers for powers, weight in terms))

@@ -12,11 +12,11 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.memory import entries
 from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.sample_axis import (
-    added,
-    counts,
+    allows_samples_last,
     is_divisible,
+    is_sum_over,
     rounded,
-    suits_columns,
+    uses_their_number,
     work,
 )
 from derivatrix.compiler.plan.solvers import FACTORED
@@ -45,7 +45,7 @@ def parts(
         return None
     if not is_divisible(arguments, nodes, samples):
         return None
-    if any(added(node, samples) or counts(node, samples) for node in nodes):
+    if any(is_sum_over(node, samples) or uses_their_number(node, samples) for node in nodes):
         return None
     sliced = tuple(bool(leaf.shape) and leaf.shape[0] == samples for leaf in arguments)
     works = [work(node) for node in nodes]
@@ -71,5 +71,5 @@ def _are_solved(nodes: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
     return (
         bool(sizes.free_symbols)
         and all(node.stack == (samples,) for node in factored)
-        and all(suits_columns(node, samples) for node in others)
+        and all(allows_samples_last(node, samples) for node in others)
     )

@@ -21,18 +21,18 @@ from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.nominal_sizes import at_large, product
 from derivatrix.compiler.plan.sample_axis import (
-    added,
-    counts,
+    allows_samples_last,
     is_divisible,
+    is_sum_over,
     rounded,
-    suits_columns,
+    uses_their_number,
     work,
 )
 
 REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""
 READ = 2
-"""What an operation counts, with the numbers that it takes from memory."""
+"""The weight of an operation, with the numbers that it takes from memory."""
 STEP = 1500
 """How many operations a step takes as long as, for few samples."""
 LEAST_COLUMNS = 64
@@ -83,8 +83,8 @@ def _cut(
     along_others = any(samples in root.shape[1:] for root in roots)
     if along_others or not is_divisible(arguments, nodes, samples):
         return None
-    sums = [node for node in nodes if added(node, samples)]
-    if not sums or _follow(nodes, sums, samples):
+    sums = [node for node in nodes if is_sum_over(node, samples)]
+    if not sums or _need_sums(nodes, sums, samples):
         return None
     divided = tuple(samples in root.shape for root in roots)
     parts = [*itertools.compress(roots, divided), *sums]
@@ -104,7 +104,7 @@ def _cut(
     ]
     read = {node: _number(leaf, node.ndim) for node, leaf in zip(sums, leaves, strict=True)}
     sliced = tuple(samples in argument.shape for argument in arguments)
-    whole = (sliced.index(True),) if any(counts(node, samples) for node in inner) else ()
+    whole = (sliced.index(True),) if any(uses_their_number(node, samples) for node in inner) else ()
     rest = [root for root in roots if samples not in root.shape]
     return Cut(
         samples,
@@ -131,11 +131,11 @@ def _in_columns(nodes: Sequence[ir.Node], samples: sympy.Symbol, each: sympy.Exp
     many times, loops along other axes may be short."""
     leaves = [node for node in nodes if isinstance(node, ir.Leaf) and samples in node.shape]
     read = sum(at_large(product(leaf.shape[1:])) for leaf in leaves)
-    suited = all(suits_columns(node, samples) for node in nodes)
+    suited = all(allows_samples_last(node, samples) for node in nodes)
     return suited and at_large(each) > REUSE * read
 
 
-def _follow(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
+def _need_sums(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
     """Whether entries of a sample, or other sums, need a sum."""
     after: set[ir.Node] = set()
     for node in nodes:

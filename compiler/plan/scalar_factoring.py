@@ -16,10 +16,10 @@ import sympy
 from derivatrix.compiler.ir.scalar_values import Scalars
 
 ENOUGH = 0.75
-"""The part of the operations that may be left for others to be better: what is taken out has to be
-known before, and lengthens chains of operations."""
+"""The part of the operations that may be left at most, or else nothing is taken out: what is has to
+be known before, and lengthens chains of operations."""
 DIVISION = 8
-"""What a division counts, or a function."""
+"""The weight of a division, or a function."""
 
 Term = tuple[sympy.Expr, tuple[int, ...]]
 """A coefficient and the numbers of the factors, of one that divides -1 - number."""

@@ -1,4 +1,4 @@
-"""Functions whose values are at hand: 1 - tanh(A)² beside tanh(A) is 1 - T² of the array T."""
+"""Functions that are nodes already: beside T = tanh(A), 1 - tanh(A)² is computed as 1 - T²."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from derivatrix.compiler.targets import cpu
 LANES = 16
 """Samples a block: several vector registers full, and all of their entries in the nearest cache."""
 GAIN, FUNCTION = 4, 20
-"""So many sums and products pay for a copied number; and as many of them as a function counts."""
+"""How many sums and products make up for a copied number; as how many a function counts."""
 VECTORS = frozenset(
     {
         *CHEAP,

@@ -37,7 +37,7 @@ def is_elementwise(node: ir.Node) -> bool:
 
 def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
     """The nodes that need memory: contractions, results of operations, and elementwise nodes
-    that are dear and read in several loops, or in loops over more axes than they have."""
+    that are costly and read in several loops, or in loops over more axes than they have."""
     found = set(roots)
     readers: dict[ir.Node, set[ir.Node]] = {root: {root} for root in roots}
     wide: set[ir.Node] = set()
@@ -118,7 +118,7 @@ def needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[i
     return needed
 
 
-def dear_inverses(
+def reused_inverses(
     nodes: Sequence[ir.Node], facts: Callable[[ir.Node], frozenset[str]]
 ) -> set[ir.Node]:
     """Inverses of triangular matrices that are multiplied by two square matrices or more: BLAS

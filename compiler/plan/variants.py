@@ -21,7 +21,7 @@ from derivatrix.compiler.plan.nominal_sizes import nominal, product
 SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
 """What sizes are taken to be, in all combinations, to find the variants."""
 MOST_SIZES = 4
-"""With more sizes than this only one at a time is taken to be small or large."""
+"""Where there are more sizes, only one at a time is taken to be small or large."""
 GAIN = 2.0
 """A variant has to be so much cheaper than the others at some combination."""
 MOST_VARIANTS = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler.ir import nodes as ir
@@ -39,7 +39,7 @@ class Grouping:
         fixed: Sequence[frozenset[int]],
         given: frozenset[int],
         asked: frozenset[int],
-        sizes: dict[int, Dimension],
+        sizes: Mapping[int, Dimension],
     ) -> None:
         self._parts = list(parts)
         self._fixed = list(fixed)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension
-from derivatrix.compiler.structured.expand import Product, labels_of, products, without_deltas
+from derivatrix.compiler.simplify.product import Product
+from derivatrix.compiler.structured.expand import labels_of, products, without_deltas
 from derivatrix.compiler.structured.grouping import Grouping, Part
 from derivatrix.compiler.structured.index_maps import IndexMap, IndexMaps
 
@@ -155,7 +156,7 @@ def _part(factor: ir.Factor, index_maps: IndexMaps) -> Part:
     return Part((factor,), frozenset(index_maps.free(factor[1])))
 
 
-def _node(part: Part, index_maps: IndexMaps, sizes: dict[int, Dimension]) -> ir.Factor:
+def _node(part: Part, index_maps: IndexMaps, sizes: Mapping[int, Dimension]) -> ir.Factor:
     """A part as a node, and its labels."""
     if len(part.factors) == 1:
         ((node, labels),) = part.factors
