@@ -131,9 +131,9 @@ class _OpenProduct:
         self.structural, self.dense = split(einsum)
         self._merge_deltas()
         covered = {label for _, labels in self.dense for label in labels}
-        alone = len(self.dense) == 1 and not self.structural and covered.issuperset(self.output)
+        single = len(self.dense) == 1 and not self.structural and covered.issuperset(self.output)
         moving = len(self.dense) > 1 and any(_moves(node) for node, _ in self.structural)
-        if (self.contracted or moving) and not alone:
+        if (self.contracted or moving) and not single:
             self._absorb()
             self.dense = [self._reduced(factor) for factor in self.dense]
 

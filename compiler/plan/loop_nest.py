@@ -257,8 +257,8 @@ class Tree:
     def _reduction(self, accumulate: bool) -> list[Statement]:
         """Sum over the innermost loops in a scalar; factors that do not depend on them wait."""
         inner, outer = self._part(self._value)
-        alone = self._local and outer == [] and not accumulate
-        total = self._place.buffer.name if alone else self._names.numbered("s")
+        is_result = self._local and outer == [] and not accumulate
+        total = self._place.buffer.name if is_result else self._names.numbered("s")
         self._total = total
         sign, factors = self._signed(outer)
         result = self._scalars.product([*factors, self._scalars.name(total)], sign)
@@ -268,7 +268,7 @@ class Tree:
         body: list[Statement] = [Accumulate(total, added)]
         for depth in range(len(self._extents), self._suffix, -1):
             body = self._loop(depth, body)
-        finish = [] if alone else [self._write(stored, accumulate)]
+        finish = [] if is_result else [self._write(stored, accumulate)]
         return [Start(total), *body, *finish]
 
     def _part(self, value: int) -> tuple[int, list[int]]:

@@ -1,8 +1,8 @@
 """Kernels whose results come row by row: a share of the rows by each of several threads.
 
-One thread alone does not use all that a machine's memory can take. What is computed before the
-rows, each thread computes for itself, or, where that is to read large arrays, for its share of the
-rows, too, phase by phase.
+One thread does not reach the bandwidth of a machine's memory. What is computed before the rows,
+each thread computes for itself; or, where that reads large arrays, for its share of the rows, phase
+by phase (see `phases`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from derivatrix.compiler.plan.non_temporal import (
 )
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
-from derivatrix.compiler.plan.row_shares import divisible, share, work
+from derivatrix.compiler.plan.row_shares import share, shareable, work
 from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
@@ -60,12 +60,12 @@ def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
     if (found := _shares(plan)) is not None:
         steps, gain = found
         return Rows(None, (_renamed(plan, "rows", _streaming(steps, large)),), (), gain, _SHARED)
-    alone = at_large(entries_of(large)) >= ENTRIES
+    past_caches = at_large(entries_of(large)) >= ENTRIES
     if (several := _phases(plan, unfused)) is not None:
         phases, work_arrays, gain = several
-        kernel = _renamed(plan, "large", _streaming(plan.steps, large)) if alone else None
+        kernel = _renamed(plan, "large", _streaming(plan.steps, large)) if past_caches else None
         return Rows(kernel, phases, work_arrays, gain, _SHARED)
-    if not alone:
+    if not past_caches:
         return None
     made = tuple(with_non_temporal_stores(step, large, always=True) for step in plan.steps)
     return Rows(_renamed(plan, "large", made), (), (), entries_of(large), ENTRIES)
@@ -121,14 +121,10 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     nests = [step for step in steps if isinstance(step, Nest)]
     if any(load.buffer in outputs for load in read(nests)):
         return None
-    shared = {buffer for buffer in outputs if buffer.shape}
-    for _ in outputs:  # what is written together with what is not shared, is not
-        shared -= {
-            buffer for nest in nests if not divisible(nest, shared) for buffer in written(nest)
-        }
+    shared = shareable(nests, outputs)
     whole = [nest for nest in nests if not written(nest) & shared]
-    alone = [nest for nest in whole if written(nest) & outputs]
-    if not shared or any(_needed(nest, nests, outputs) for nest in alone):
+    by_one_thread = [nest for nest in whole if written(nest) & outputs]
+    if not shared or any(_needed(nest, nests, outputs) for nest in by_one_thread):
         return None
     again = sympy.Add(*(_repeated(step) for step in steps if step not in nests or step in whole))
     divided = sympy.Add(*(work(nest) for nest in nests if nest not in whole))

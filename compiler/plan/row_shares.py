@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sympy
@@ -86,6 +87,15 @@ def is_own(load: Load, row: Loop | None) -> bool:
         and load.indices[:1] == (row.index,)
         and load.buffer.shape[:1] == (row.extent,)
     )
+
+
+def shareable(steps: Sequence[Step], made: Iterable[Buffer]) -> set[Buffer]:
+    """Those of the buffers that steps make whose rows threads can share: what is written together
+    with something that is not shared, is not either."""
+    shared = {buffer for buffer in made if buffer.shape}
+    while bound := {b for s in steps if not divisible(s, shared) for b in written(s) & shared}:
+        shared -= bound
+    return shared
 
 
 # Work

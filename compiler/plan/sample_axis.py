@@ -75,8 +75,8 @@ def allows_samples_last(node: ir.Node, samples: sympy.Symbol) -> bool:
         case ir.Einsum():
             return samples not in node.sizes or product_groups(node) is None
         case ir.Apply():
-            alone = node.stack == (samples,) and node.arguments[0][1] == (0,)
-            return samples not in node.stack or (alone and node.operation.columns is not None)
+            only = node.stack == (samples,) and node.arguments[0][1] == (0,)
+            return samples not in node.stack or (only and node.operation.columns is not None)
     return True
 
 

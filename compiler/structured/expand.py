@@ -41,15 +41,15 @@ def products(node: ir.Node) -> list[Product]:
 
 def _opened(product: Product, others: int) -> list[Product] | None:
     """The products that one with a composite factor is the sum of; None if it has none."""
-    alone = len(product.factors) == 1
+    single = len(product.factors) == 1
     for position, (node, labels) in enumerate(product.factors):
         inner = _rewritten(node)
-        if not isinstance(inner, ir.Einsum | ir.Sum) or not (alone or _opens(inner)):
+        if not isinstance(inner, ir.Einsum | ir.Sum) or not (single or _opens(inner)):
             continue
         rest = product.factors[:position] + product.factors[position + 1 :]
         if isinstance(inner, ir.Einsum):
             return [_spliced(product, rest, inner, labels)]
-        if alone or len(inner.terms) + others <= MOST_TERMS:
+        if single or len(inner.terms) + others <= MOST_TERMS:
             return [replace(product, factors=((term, labels), *rest)) for term in inner.terms]
     return None
 
