@@ -44,6 +44,7 @@ from derivatrix.runtime.errors import DeclarationError
 __all__ = ["Plan", "Size", "plan", "threaded_plan"]
 
 Join = Callable[[Sequence[Step]], Sequence[Step]]
+"""What makes fewer steps of many: `fuse`, or a target's own way."""
 
 
 def plan(

@@ -13,6 +13,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.graph import transformed
 
 Factors = Counter[ir.Factor]
+"""Labelled factors, and how often each occurs."""
 
 
 def pull_out(roots: Sequence[ir.Node]) -> list[ir.Node]:

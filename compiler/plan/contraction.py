@@ -57,6 +57,7 @@ class _Contraction:
         return [self.known[root] for root in roots]
 
     def _rebuilt(self, node: ir.Node) -> ir.Node:
+        """A node on its rebuilt children, products being pairwise."""
         if not isinstance(node, ir.Einsum):
             new = rebuilt(node, self.known)
             return _grouped(new) if isinstance(new, ir.Sum) else new
@@ -85,6 +86,7 @@ class _Contraction:
         return coefficient, node, labels
 
     def _product(self, einsum: ir.Einsum) -> ir.Node:
+        """A product as the pairwise contractions of its linked factors."""
         parts = _OpenProduct(einsum)
         if not parts.contracted or not parts.dense:
             return parts.node()
@@ -177,6 +179,8 @@ class _OpenProduct:
         return any(set(self.contracted).intersection(labels) for _, labels in component)
 
     def _merge_deltas(self) -> None:
+        """One label for the two of each identity that is summed over; labels left without factors
+        become numbers in the coefficient."""
         total = [label for label in range(len(self.sizes)) if label not in self.output]
         position = 0
         while position < len(self.structural):

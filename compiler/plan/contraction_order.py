@@ -124,6 +124,7 @@ class ContractionOrder:
         return True
 
     def _search(self) -> None:
+        """The best order of every subset, from the best ones of its parts."""
         for mask in range(1, self.full + 1):
             if mask.bit_count() == 1:
                 self._best[mask] = (0.0, 0)
@@ -142,6 +143,7 @@ class ContractionOrder:
             self._best[mask] = (cost / max(uses, 1), part)
 
     def _greedy(self) -> None:
+        """The cheapest next product, again and again."""
         parts = [1 << n for n in range(len(self.factors))]
         self._best = dict.fromkeys(parts, (0.0, 0))
         while len(parts) > 1:

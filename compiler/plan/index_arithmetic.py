@@ -12,6 +12,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 
 Constraint = tuple[ir.Structural, ir.Labels]
+"""A structural factor with its labels."""
 
 
 @dataclass

@@ -18,6 +18,7 @@ from derivatrix.compiler.plan.workspace import Setting, Workspace, first_last, s
 from derivatrix.runtime.errors import UnsupportedError
 
 Factorisation = tuple[solvers.Solver, tuple[Operand, ...]]
+"""Kernels for a kind of matrix, and the factored matrices that they take."""
 
 
 class OperationSteps(Workspace):
@@ -108,6 +109,7 @@ class OperationSteps(Workspace):
         return method, operands
 
     def _solve(self, node: ir.Einsum, solve: solvers.Solve, view: View, accumulate: bool) -> None:
+        """A product with an inverse: the right-hand side in place, then a solve on it."""
         output = tuple(range(node.ndim))
         order = () if view.local else axes_order(view, output)
         if batch_last := self._samples in [node.sizes[label] for label in solve.stack]:
@@ -141,6 +143,7 @@ class OperationSteps(Workspace):
     # Operations
 
     def _apply(self, node: ir.Apply, view: View, accumulate: bool) -> None:
+        """An operation, into a place whose axes are in the order that its kernel fills."""
         name = node.operation.name
         batch_last = self._samples in node.stack
         if batch_last and name not in solvers.FACTORED:

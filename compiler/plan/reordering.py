@@ -60,6 +60,7 @@ def _are_ordered(first: _Uses, second: _Uses) -> bool:
 
 
 def _uses(step: Step) -> _Uses:
+    """What a step does; steps that are no nests may write to all that is not an argument."""
     touched = {*buffers(step)}
     if not isinstance(step, Nest):
         changed = {buffer for buffer in touched if buffer.role in ("output", "work")}

@@ -40,6 +40,7 @@ from derivatrix.compiler.plan.visit import (
 PART = sympy.Symbol("part", integer=True, nonnegative=True)
 PARTS = sympy.Symbol("parts", integer=True, positive=True)
 ROW = sympy.Symbol("row", integer=True, nonnegative=True)
+"""The share of a thread, the number of shares, and the index of a row."""
 FUNCTION = 10
 """The operations that a function of numbers takes, about."""
 
@@ -116,6 +117,7 @@ def work(step: Step) -> sympy.Expr:
 
 
 def _operations(statement: Statement) -> sympy.Expr:
+    """About how many operations a statement takes."""
     match statement:
         case Loop(_, extent, _, body):
             return extent * sympy.Add(*map(_operations, body))

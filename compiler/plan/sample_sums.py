@@ -79,6 +79,7 @@ def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
 def _cut(
     roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf], samples: sympy.Symbol
 ) -> Cut | None:
+    """The graph cut at the sums over axes of one size, the samples; None where it cannot be."""
     nodes = ir.topological(roots)
     along_others = any(samples in root.shape[1:] for root in roots)
     if along_others or not is_divisible(arguments, nodes, samples):

@@ -73,6 +73,7 @@ class _Factoring:
         self.values = [made[number] for number in values]
 
     def _made(self, number: int, parts: list[int]) -> int:
+        """A value on other parts; sums with common factors taken out."""
         match self._scalars.entries[number][0]:
             case "add":
                 return self._sum([self._term(part) for part in parts])
@@ -85,6 +86,7 @@ class _Factoring:
         return number
 
     def _term(self, number: int) -> Term:
+        """A value as a coefficient times factors."""
         operator, payload, children = self._scalars.entries[number]
         if number not in self._kept:
             match operator:

@@ -117,6 +117,7 @@ class Scheduler(MatrixSteps, OperationSteps):
         return not (isinstance(term, ir.Einsum) and product_groups(term) is not None)
 
     def _einsum(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
+        """A product by what suits it: loops, a solve, or a product of matrices."""
         if self._forward(node, view, accumulate):
             return
         if pairs := self._pairs(node):

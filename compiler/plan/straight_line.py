@@ -30,7 +30,9 @@ CHEAP = frozenset({"add", "mul", "neg", "load", "number", "name", "choose", "whe
 """Operators that are computed again in a later loop rather than kept for every sample."""
 
 Place = tuple[Load, int]
+"""An entry of a buffer and the value that belongs there."""
 Requirement = tuple[int, str, str]
+"""A value, the comparison with zero that has to hold, and what is wrong where it does not."""
 
 
 class TooLarge(Exception):
@@ -93,6 +95,7 @@ class StraightLine:
         return any(self._sample in index.free_symbols for index in load.indices)
 
     def _classify(self, number: int) -> None:
+        """Whether a value depends on the sample, and after how many loops it is known."""
         operator, payload, _ = self._entries[number]
         children = self._children(number)
         stage = max((self._stage[child] for child in children), default=0)

@@ -34,6 +34,7 @@ MOST_SCALARS = 1500
 LARGEST = 6
 """The largest size of a matrix that an operation is written out for."""
 SAMPLE = index_symbol(0)
+"""The index of the loop over the samples."""
 REQUIREMENTS = {
     "positive": ("gt", "the matrix is not positive definite"),
     "nonzero": ("ne", "the matrix is singular"),
@@ -133,6 +134,7 @@ class _Entries:
         return self._known[key]
 
     def _made(self, node: ir.Node, at: Index) -> int:
+        """The scalar node[at], from the entries of the node's children."""
         view = self._views.get(node)
         if view is not None:
             if view.local:
@@ -159,6 +161,7 @@ class _Entries:
         raise TooLarge
 
     def _contraction(self, node: ir.Einsum, at: Index) -> int:
+        """An entry of a product, the sum over its inner labels written out."""
         binding = entry_indices(node)
         _, dense = split(node)
         known = {index_symbol(label): index for label, index in enumerate(at)}

@@ -18,7 +18,9 @@ from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.nominal_sizes import nominal
 
 CHEAP = 3
+"""The most operations of an entry that is computed again by each reader."""
 COSTLY = 8
+"""The least operations of an entry that is stored for loops over more axes than it has."""
 
 
 @lru_cache(maxsize=65536)

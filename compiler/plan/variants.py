@@ -25,6 +25,7 @@ MOST_SIZES = 4
 GAIN = 2.0
 """A variant has to be so much cheaper than the others at some combination."""
 MOST_VARIANTS = 3
+"""How many orders a kernel has at most."""
 MOST_TERMS = 80
 """Larger kernels have one order: deriving others takes long, and so does compiling them."""
 

@@ -86,6 +86,7 @@ def _simplified(found: dict[Key, list[Term]]) -> dict[Key, list[Term]]:
 
 
 def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Operator:
+    """The block of a Jacobian or Hessian by one input, or two."""
     function = derivatives.function
     column = derivatives.inputs[key[-1]]
     row = derivatives.inputs[key[0]].shape if len(key) == 2 else function.expression.shape

@@ -69,6 +69,7 @@ def _pattern(term: Term, batched: bool, letters: _Letters) -> str:
 
 
 def _of_sides(term: Term, sides: Sides, batched: bool, letters: _Letters) -> str:
+    """The text of a term with these index maps."""
     rows, columns = (_plain(side[batched:]) for side in sides)
     if rows is None or columns is None:
         return "sparse"

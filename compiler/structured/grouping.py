@@ -57,6 +57,7 @@ class Grouping:
         return self._parts
 
     def _best(self) -> tuple[Part, Part, Part] | None:
+        """The two parts that gain most by being one, and that one; None where none gain."""
         before = self._cost([part.labels for part in self._parts])
         found = None
         gain = 0.0
@@ -72,6 +73,7 @@ class Grouping:
         return found
 
     def _merged(self, first: Part, second: Part) -> Part | None:
+        """Two parts as one; None where they have nothing in common or it takes more memory."""
         both = first.labels | second.labels
         others = self._given | self._asked
         for part in self._parts:

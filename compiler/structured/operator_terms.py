@@ -91,6 +91,7 @@ def shared(found: Sequence[Term], known: Known) -> tuple[Term, ...]:
 
 
 def _term(product: Product, outputs: list[int], inputs: list[int]) -> Term:
+    """The term of a product, given its labels on the axes of both sides."""
     index_maps = IndexMaps(product.factors)
     dense = [factor for factor in product.factors if not isinstance(factor[0], ir.Structural)]
     given, asked = (frozenset(index_maps.free(axes)) for axes in (inputs, outputs))

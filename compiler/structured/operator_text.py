@@ -86,6 +86,7 @@ class _Texts:
         return tuple_text(tuple_text(map(self._index_map, pattern)) for pattern in patterns)
 
     def _index_map(self, index_map: IndexMap) -> str:
+        """An index map: a label, (offset, steps) or (table, label)."""
         if index_map.plain is not None:
             return str(index_map.plain)
         if index_map.table is None:
