@@ -26,6 +26,7 @@ from derivatrix.compiler.formulas.sharing import conventions
 from derivatrix.compiler.formulas.tree import Indices, Matmul, Name, Number, Scale, Trace, Tree
 from derivatrix.compiler.formulas.unicode import ATOM, UNICODE
 from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.graph import depending
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
@@ -125,10 +126,7 @@ class _Places:
         nodes = topological([root])
         self.leaf = leaf
         self.order = {node: position for position, node in enumerate(nodes)}
-        self.varying: set[Node] = {leaf}
-        for node in nodes:
-            if any(child in self.varying for child in node.children):
-                self.varying.add(node)
+        self.varying = depending(nodes, [leaf])
         self.open: dict[Node, Node] = {}
         self.parts: dict[str, Node] = {}
 

@@ -14,8 +14,8 @@ from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
-from derivatrix.compiler.plan.divided import PART
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.row_shares import PART
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Columns,
@@ -24,9 +24,9 @@ from derivatrix.compiler.plan.steps import (
     Plan,
     Rows,
     Sums,
-    renamed,
 )
-from derivatrix.compiler.structured.text import operator_lines
+from derivatrix.compiler.plan.visit import renamed
+from derivatrix.compiler.structured.operator_text import operator_lines
 from derivatrix.templates.support.common.limits import _LARGE
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import sympy
 
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
-from derivatrix.compiler.plan.divided import border
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import buffers, loops
-from derivatrix.compiler.plan.steps import Nest, Plan, renamed
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.row_shares import border
+from derivatrix.compiler.plan.steps import Nest, Plan
+from derivatrix.compiler.plan.visit import buffers, loops, renamed
 
 
 def rows_texts(plan: Plan, owner: str) -> list[KernelText]:

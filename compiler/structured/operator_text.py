@@ -9,7 +9,7 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.structured import Operator, Structured, Term
-from derivatrix.compiler.structured.places import Place
+from derivatrix.compiler.structured.index_maps import IndexMap
 
 Rename = Callable[[sympy.Expr], sympy.Expr]
 """Sizes as the names that they have where the expression stands."""
@@ -77,17 +77,18 @@ class _Texts:
             return sympy.pycode(above / below)
         return f"_ratio({sympy.pycode(above)}, {sympy.pycode(below)})"
 
-    def _side(self, patterns: Sequence[Sequence[Place]]) -> str:
-        return tuple_text(tuple_text(map(self._place, pattern)) for pattern in patterns)
+    def _side(self, patterns: Sequence[Sequence[IndexMap]]) -> str:
+        return tuple_text(tuple_text(map(self._index_map, pattern)) for pattern in patterns)
 
-    def _place(self, place: Place) -> str:
-        if place.plain is not None:
-            return str(place.plain)
-        if place.table is None:
-            steps = (f"({label}, {self.size(step)})" for label, step in place.steps)
-            return f"({self.size(place.offset)}, {tuple_text(steps)})"
-        ((label, _),) = place.steps
-        if place.table[-1] in ("rows", "columns"):
-            which = ("rows", "columns").index(str(place.table[-1]))
-            return f"(_packed({self.size(place.table[0])})[{which}], {label})"
-        return f"({place.table!r}, {label})"
+    def _index_map(self, index_map: IndexMap) -> str:
+        """An index map: a label, (offset, steps) or (table, label)."""
+        if index_map.plain is not None:
+            return str(index_map.plain)
+        if index_map.table is None:
+            steps = (f"({label}, {self.size(step)})" for label, step in index_map.steps)
+            return f"({self.size(index_map.offset)}, {tuple_text(steps)})"
+        ((label, _),) = index_map.steps
+        if index_map.table[-1] in ("rows", "columns"):
+            which = ("rows", "columns").index(str(index_map.table[-1]))
+            return f"(_packed({self.size(index_map.table[0])})[{which}], {label})"
+        return f"({index_map.table!r}, {label})"

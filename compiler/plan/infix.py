@@ -10,6 +10,7 @@ from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.steps import Load, Name, Number, Operate, Scalar, Test
 
 CHOOSE, OR, AND, NOT, COMPARE, ADD, MULTIPLY, NEGATE, POWER, ATOM = range(10)
+"""How tightly texts bind, the loosest first."""
 COMPARISONS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 CHAINS = {"mul": (" * ", MULTIPLY), "and": (" and ", AND), "or": (" or ", OR)}
 
@@ -33,6 +34,7 @@ class Infix:
         return f"({text})" if inner < outer else text
 
     def _print(self, scalar: Scalar) -> tuple[int, str]:
+        """A scalar's level of binding and its text."""
         match scalar:
             case Name(name):
                 return ATOM, name
@@ -97,6 +99,6 @@ def _load(load: Load) -> str:
 _comments = Infix(lambda number: str(number).replace(" ", ""), {}, _load)
 
 
-def comment(scalar: Scalar) -> str:
+def infix_text(scalar: Scalar) -> str:
     """The scalar in mathematical notation, for comments."""
     return _comments.text(scalar)

@@ -1,68 +1,78 @@
 """Kernels whose results come row by row: a share of the rows by each of several threads.
 
-One thread alone does not use all that a machine's memory can take. What is computed before the
-rows, each thread computes for itself, or, where that is to read large arrays, for its share of the
-rows, too, phase by phase.
+One thread does not reach the bandwidth of a machine's memory. What is computed before the rows,
+each thread computes for itself; or, where that reads large arrays, for its share of the rows, phase
+by phase (see `phases`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import sympy
 
-from derivatrix.compiler.plan.divided import divisible, share, work, written
+from derivatrix.compiler.plan.nominal_sizes import at_large
+from derivatrix.compiler.plan.non_temporal import (
+    ENTRIES,
+    entries_of,
+    non_temporal_outputs,
+    with_non_temporal_stores,
+)
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
-from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read, operations
-from derivatrix.compiler.plan.sizes import at_large
+from derivatrix.compiler.plan.row_shares import share, shareable, work
 from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
     Fill,
-    Load,
     Nest,
     Plan,
     Reuse,
     Rows,
-    Statement,
     Step,
 )
-from derivatrix.compiler.plan.straight import CHEAP
-from derivatrix.compiler.plan.stream import ENTRIES, many, stream, streamed
+from derivatrix.compiler.plan.straight_line import CHEAP
+from derivatrix.compiler.plan.visit import (
+    buffers,
+    names_made,
+    names_read,
+    operations,
+    read,
+    written,
+)
 from derivatrix.templates.support.common.limits import _SHARED
 
-AGAIN = sympy.Rational(1, 4)
-"""What an operation that every thread repeats counts."""
-PASS = sympy.Rational(3, 2)
-"""What it counts where a thread waits for memory that the others wait for, too."""
-PHASE = 100_000
-"""What it counts that all threads have to be done with one phase before the next."""
+REPEATED = sympy.Rational(1, 4)
+"""The weight of an operation that every thread repeats."""
+MEMORY_BOUND = sympy.Rational(3, 2)
+"""Its weight where it waits for memory, as the others do at the same time."""
+BARRIER = 100_000
+"""The operations that could be done while all threads wait for each other between two phases."""
 WRITTEN = 2
-"""What an operation counts whose result goes to memory, beside those of parts."""
+"""The weight of an operation whose result goes to memory, against those of `Parts`."""
 
 
 def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
     """The kernels for shares of the rows, or for large results; None where nothing is gained.
     `unfused`: makes the plan without fusing loops."""
-    large = streamed(plan.steps)
+    large = non_temporal_outputs(plan.steps)
     if (found := _shares(plan)) is not None:
         steps, gain = found
         return Rows(None, (_renamed(plan, "rows", _streaming(steps, large)),), (), gain, _SHARED)
-    alone = at_large(many(large)) >= ENTRIES
+    past_caches = at_large(entries_of(large)) >= ENTRIES
     if (several := _phases(plan, unfused)) is not None:
         phases, work_arrays, gain = several
-        kernel = _renamed(plan, "large", _streaming(plan.steps, large)) if alone else None
+        kernel = _renamed(plan, "large", _streaming(plan.steps, large)) if past_caches else None
         return Rows(kernel, phases, work_arrays, gain, _SHARED)
-    if not alone:
+    if not past_caches:
         return None
-    made = tuple(stream(step, large, always=True) for step in plan.steps)
-    return Rows(_renamed(plan, "large", made), (), (), many(large), ENTRIES)
+    made = tuple(with_non_temporal_stores(step, large, always=True) for step in plan.steps)
+    return Rows(_renamed(plan, "large", made), (), (), entries_of(large), ENTRIES)
 
 
 def _streaming(steps: Sequence[Step], large: set[Buffer]) -> tuple[Step, ...]:
-    return tuple(stream(step, large, always=False) for step in steps)
+    return tuple(with_non_temporal_stores(step, large, always=False) for step in steps)
 
 
 def _renamed(plan: Plan, word: str, steps: tuple[Step, ...]) -> Plan:
@@ -82,10 +92,10 @@ def _phases(
     found = phased(partial_sums(steps))
     if found is None:
         return None
-    gain = found.gain - PHASE * len(found.steps)
+    gain = found.gain - BARRIER * len(found.steps)
     if at_large(gain) < _SHARED:
         return None
-    large = streamed(steps)
+    large = non_temporal_outputs(steps)
     taken = tuple((buffer.name, buffer) for buffer in found.work)
     plans = tuple(
         dataclasses.replace(
@@ -109,18 +119,14 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     ):
         return None
     nests = [step for step in steps if isinstance(step, Nest)]
-    if any(load.buffer in outputs for nest in nests for load in _read(nest.body)):
+    if any(load.buffer in outputs for load in read(nests)):
         return None
-    shared = {buffer for buffer in outputs if buffer.shape}
-    for _ in outputs:  # what is written together with what is not shared, is not
-        shared -= {
-            buffer for nest in nests if not divisible(nest, shared) for buffer in written(nest)
-        }
+    shared = shareable(nests, outputs)
     whole = [nest for nest in nests if not written(nest) & shared]
-    alone = [nest for nest in whole if written(nest) & outputs]
-    if not shared or any(_needed(nest, nests, outputs) for nest in alone):
+    by_one_thread = [nest for nest in whole if written(nest) & outputs]
+    if not shared or any(_needed(nest, nests, outputs) for nest in by_one_thread):
         return None
-    again = sympy.Add(*(_again(step) for step in steps if step not in nests or step in whole))
+    again = sympy.Add(*(_repeated(step) for step in steps if step not in nests or step in whole))
     divided = sympy.Add(*(work(nest) for nest in nests if nest not in whole))
     gain = WRITTEN * sympy.expand(divided - again)
     if at_large(gain) < _SHARED:
@@ -128,19 +134,15 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     return tuple(share(step, shared, outputs) for step in plan.steps), gain
 
 
-def _read(body: Sequence[Statement]) -> Iterator[Load]:
-    return (load for load, is_written in accesses(body) if not is_written)
-
-
 def _needed(nest: Nest, nests: Sequence[Nest], outputs: set[Buffer]) -> bool:
     """Whether other nests need what a nest makes besides outputs."""
-    made = {*names_made(nest.body)}
+    made = {*names_made(nest)}
     others = (other for other in nests if other is not nest)
-    return not written(nest) <= outputs or any(made & {*names_read(o.body)} for o in others)
+    return not written(nest) <= outputs or any(made & {*names_read(other)} for other in others)
 
 
-def _again(step: Step) -> sympy.Expr:
-    """What it counts that every thread does it."""
-    if isinstance(step, Nest) and all(each.operator in CHEAP for each in operations(step.body)):
-        return work(step) * PASS
-    return work(step) * AGAIN
+def _repeated(step: Step) -> sympy.Expr:
+    """The weight of a step that every thread repeats."""
+    if isinstance(step, Nest) and all(each.operator in CHEAP for each in operations(step)):
+        return work(step) * MEMORY_BOUND
+    return work(step) * REPEATED

@@ -1,4 +1,4 @@
-"""The structure of an operator in words, such as "A ⊗ I + I ⊗ Aᵀ" or "diagonal + rank 1".
+"""The structure descriptor of an operator, such as "A ⊗ I + I ⊗ Aᵀ" or "diagonal + rank 1".
 
 Numbers and signs are left out. K is the map that transposes a matrix, `sym` the sum over the
 transposes of a side.
@@ -10,20 +10,20 @@ import itertools
 from collections.abc import Sequence
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.structured.expand import labels_of, volume
-from derivatrix.compiler.structured.places import Place
-from derivatrix.compiler.structured.terms import Term
+from derivatrix.compiler.structured.index_maps import IndexMap
+from derivatrix.compiler.structured.operator_terms import Term
 
-Sides = tuple[tuple[Place, ...], tuple[Place, ...]]
-"""The places of the axes of an output, and of an input."""
+Sides = tuple[tuple[IndexMap, ...], tuple[IndexMap, ...]]
+"""The index maps of the axes of an output, and of an input."""
 
 FIRST = ("diagonal", "identity", "permutation")
 """What a structure is named after before its other terms."""
 
 
-def words(terms: Sequence[Term], batched: bool) -> str:
-    """What the terms are; `batched`: of one sample."""
+def descriptor(terms: Sequence[Term], batched: bool) -> str:
+    """What the sum of the terms is called; `batched`: they are of one sample."""
     if not terms:
         return "zero"
     letters, alike = _Letters(), _Alike()
@@ -69,6 +69,7 @@ def _pattern(term: Term, batched: bool, letters: _Letters) -> str:
 
 
 def _of_sides(term: Term, sides: Sides, batched: bool, letters: _Letters) -> str:
+    """The text of a term with these index maps."""
     rows, columns = (_plain(side[batched:]) for side in sides)
     if rows is None or columns is None:
         return "sparse"
@@ -92,9 +93,9 @@ def _of_sides(term: Term, sides: Sides, batched: bool, letters: _Letters) -> str
     return "dense" if whole else "factored"
 
 
-def _plain(places: Sequence[Place]) -> list[int] | None:
+def _plain(index_maps: Sequence[IndexMap]) -> list[int] | None:
     """The labels of the axes, where each is one of its own."""
-    found = [place.plain for place in places]
+    found = [index_map.plain for index_map in index_maps]
     labels = [label for label in found if label is not None]
     return labels if len(set(labels)) == len(found) else None
 

@@ -1,4 +1,4 @@
-"""Functions whose values are at hand: 1 - tanh(A)² beside tanh(A) is 1 - T² of the array T."""
+"""Functions that are nodes already: beside T = tanh(A), 1 - tanh(A)² is computed as 1 - T²."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.scalar_values import cost
 from derivatrix.compiler.plan.uses import COSTLY
-from derivatrix.compiler.simplify import rebuilt
 
 Call = tuple[sympy.Expr, tuple[ir.Node, ...]]
 """An expression of slots, and what stands in them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from derivatrix.compiler.plan.reads import accesses, buffers, names_made, names_read
 from derivatrix.compiler.plan.steps import Nest, Step
+from derivatrix.compiler.plan.visit import buffers, names_made, names_read, read, written
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class _Uses:
     matrices: frozenset[str]
 
 
-def gather(steps: Sequence[Step], fits: Callable[[Step, Step], bool]) -> list[Step]:
+def with_readers_together(steps: Sequence[Step], fits: Callable[[Step, Step], bool]) -> list[Step]:
     """The steps, with those nests next to each other that read the same matrix, and can be one by
     `fits`, where what is between them can be done before or after both."""
     found = [_uses(step) for step in steps]
@@ -33,7 +33,7 @@ def gather(steps: Sequence[Step], fits: Callable[[Step, Step], bool]) -> list[St
             if first.matrices.isdisjoint(second.matrices):
                 continue
             free, bound = _divided(first, found[earlier + 1 : later])
-            if any(_meet(uses, second) for uses in bound):
+            if any(_are_ordered(uses, second) for uses in bound):
                 continue
             if fits(first.step, second.step):
                 found[earlier : later + 1] = [*free, first, second, *bound]
@@ -46,11 +46,11 @@ def _divided(first: _Uses, between: Sequence[_Uses]) -> tuple[list[_Uses], list[
     free: list[_Uses] = []
     bound = [first]
     for uses in between:
-        (bound if any(_meet(before, uses) for before in bound) else free).append(uses)
+        (bound if any(_are_ordered(before, uses) for before in bound) else free).append(uses)
     return free, bound[1:]
 
 
-def _meet(first: _Uses, second: _Uses) -> bool:
+def _are_ordered(first: _Uses, second: _Uses) -> bool:
     """Whether one step needs to be done before the other."""
     return not (
         first.made.isdisjoint(second.read)
@@ -60,21 +60,23 @@ def _meet(first: _Uses, second: _Uses) -> bool:
 
 
 def _uses(step: Step) -> _Uses:
+    """What a step does; steps that are no nests may write to all that is not an argument."""
     touched = {*buffers(step)}
     if not isinstance(step, Nest):
-        written = {buffer for buffer in touched if buffer.role in ("output", "work")}
+        changed = {buffer for buffer in touched if buffer.role in ("output", "work")}
         none = frozenset[str]()
-        return _Uses(step, _names(touched), _names(written), none, none, none)
-    met = list(accesses(step.body))
+        return _Uses(step, _names(touched), _names(changed), none, none, none)
     matrices = {
-        load.buffer for load, _ in met if len(load.indices) > 1 and load.buffer.role == "argument"
+        load.buffer
+        for load in read(step)
+        if len(load.indices) > 1 and load.buffer.role == "argument"
     }
     return _Uses(
         step,
         _names(touched),
-        _names({load.buffer for load, is_written in met if is_written}),
-        frozenset(names_made(step.body)),
-        frozenset(names_read(step.body)),
+        _names(written(step)),
+        frozenset(names_made(step)),
+        frozenset(names_read(step)),
         _names(matrices),
     )
 

@@ -16,10 +16,10 @@ import sympy
 from derivatrix.compiler.ir.scalar_values import Scalars
 
 ENOUGH = 0.75
-"""The part of the operations that may be left for others to be better: what is taken out has to be
-known before, and lengthens chains of operations."""
+"""The part of the operations that may be left at most, or else nothing is taken out: what is has to
+be known before, and lengthens chains of operations."""
 DIVISION = 8
-"""What a division counts, or a function."""
+"""The weight of a division, or a function."""
 
 Term = tuple[sympy.Expr, tuple[int, ...]]
 """A coefficient and the numbers of the factors, of one that divides -1 - number."""
@@ -73,6 +73,7 @@ class _Factoring:
         self.values = [made[number] for number in values]
 
     def _made(self, number: int, parts: list[int]) -> int:
+        """A value on other parts; sums with common factors taken out."""
         match self._scalars.entries[number][0]:
             case "add":
                 return self._sum([self._term(part) for part in parts])
@@ -85,6 +86,7 @@ class _Factoring:
         return number
 
     def _term(self, number: int) -> Term:
+        """A value as a coefficient times factors."""
         operator, payload, children = self._scalars.entries[number]
         if number not in self._kept:
             match operator:

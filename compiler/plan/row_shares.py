@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.reads import accesses, names_made
-from derivatrix.compiler.plan.samples import OPERATION
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.sample_axis import OPERATION
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -23,19 +21,28 @@ from derivatrix.compiler.plan.steps import (
     Loop,
     Nest,
     Operand,
-    Operate,
+    Scalar,
     Start,
     Statement,
     Step,
     Store,
 )
-from derivatrix.compiler.plan.straight import CHEAP
+from derivatrix.compiler.plan.straight_line import CHEAP
+from derivatrix.compiler.plan.visit import (
+    accesses,
+    names_added,
+    names_made,
+    operations,
+    rebuilt,
+    written,
+)
 
 PART = sympy.Symbol("part", integer=True, nonnegative=True)
 PARTS = sympy.Symbol("parts", integer=True, positive=True)
 ROW = sympy.Symbol("row", integer=True, nonnegative=True)
+"""The share of a thread, the number of shares, and the index of a row."""
 FUNCTION = 10
-"""What a function of numbers counts."""
+"""The operations that a function of numbers takes, about."""
 
 
 class border(sympy.Function):
@@ -43,26 +50,6 @@ class border(sympy.Function):
 
 
 # What steps do
-
-
-def written(step: Step) -> set[Buffer]:
-    """What loops write to, or what is filled."""
-    match step:
-        case Fill(buffer):
-            return {buffer}
-        case Nest(_, body):
-            return {load.buffer for load, is_written in accesses(body) if is_written}
-    return set()
-
-
-def _added(body: Sequence[Statement]) -> Iterator[str]:
-    """The names of sums that statements add to."""
-    for statement in body:
-        match statement:
-            case Accumulate(name, _):
-                yield name
-            case Loop(_, _, _, inside) | Guard(_, inside):
-                yield from _added(inside)
 
 
 def divisible(step: Step, shared: set[Buffer]) -> bool:
@@ -89,7 +76,7 @@ def writes_rows(loop: Loop) -> bool:
     """Whether the rounds of a loop write a row each, or to what is the thread's own."""
     places = [load for load, is_written in accesses(loop.body) if is_written]
     rows_only = all(is_own(load, loop) for load in places)
-    return bool(places) and rows_only and {*_added(loop.body)} <= {*names_made(loop.body)}
+    return bool(places) and rows_only and {*names_added(loop.body)} <= {*names_made(loop.body)}
 
 
 def is_own(load: Load, row: Loop | None) -> bool:
@@ -101,6 +88,15 @@ def is_own(load: Load, row: Loop | None) -> bool:
         and load.indices[:1] == (row.index,)
         and load.buffer.shape[:1] == (row.extent,)
     )
+
+
+def shareable(steps: Sequence[Step], made: Iterable[Buffer]) -> set[Buffer]:
+    """Those of the buffers that steps make whose rows threads can share: what is written together
+    with something that is not shared, is not either."""
+    shared = {buffer for buffer in made if buffer.shape}
+    while bound := {b for s in steps if not divisible(s, shared) for b in written(s) & shared}:
+        shared -= bound
+    return shared
 
 
 # Work
@@ -121,6 +117,7 @@ def work(step: Step) -> sympy.Expr:
 
 
 def _operations(statement: Statement) -> sympy.Expr:
+    """About how many operations a statement takes."""
     match statement:
         case Loop(_, extent, _, body):
             return extent * sympy.Add(*map(_operations, body))
@@ -135,11 +132,8 @@ def _operations(statement: Statement) -> sympy.Expr:
     return sympy.S.Zero
 
 
-def _count(value: Any) -> int:
-    if not isinstance(value, Operate):
-        return 0
-    own = 1 if value.operator in CHEAP else FUNCTION
-    return own + sum(map(_count, value.operands))
+def _count(value: Scalar) -> int:
+    return sum(1 if each.operator in CHEAP else FUNCTION for each in operations(value))
 
 
 # A share
@@ -153,20 +147,19 @@ def share(step: Step, shared: set[Buffer], owned: set[Buffer]) -> Step:
             clear = Clear(Load(buffer, ()))
             return share(Nest(f"{buffer.name} = 0", (clear,)), shared, owned)
         case Nest(comment, body) if written(step) & shared:
-            return Nest(comment, tuple(map(_some_rows, body)))
+            return Nest(comment, rebuilt(body, _some_rows))
         case Nest(comment, body) if written(step) & owned:
             return Nest(comment, (Guard(sympy.Eq(PART, 0), body),))
     return step
 
 
-def _some_rows(statement: Statement) -> Statement:
-    match statement:
+def _some_rows(part: Any) -> Any:
+    """What a thread does of a loop over rows; None for what is no such loop."""
+    match part:
         case Clear(target) if not target.indices:
             inner = Clear(Load(target.buffer, (ROW,)))
             return _some_rows(Loop(ROW, target.buffer.shape[0], False, (inner,)))
-        case Loop(index, extent, reduction, body) if writes_rows(statement):
+        case Loop(index, extent, reduction, body) if writes_rows(part):
             start, stop = (border(extent, PART + more, PARTS) for more in (0, 1))
             return Loop(index, stop, reduction, body, start)
-        case Loop(_, _, _, body):
-            return dataclasses.replace(statement, body=tuple(map(_some_rows, body)))
-    return statement
+    return None

@@ -15,24 +15,24 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
-from derivatrix.compiler.plan.matrices import groups
-from derivatrix.compiler.plan.samples import (
-    added,
-    counts,
-    divisible,
+from derivatrix.compiler.plan.matrix_products import product_groups
+from derivatrix.compiler.plan.nominal_sizes import at_large, product
+from derivatrix.compiler.plan.sample_axis import (
+    allows_samples_last,
+    is_divisible,
+    is_sum_over,
     rounded,
-    sample_by_sample,
-    suits_columns,
+    uses_their_number,
     work,
 )
-from derivatrix.compiler.plan.sizes import at_large, product
 
 REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""
 READ = 2
-"""What an operation counts, with the numbers that it takes from memory."""
+"""The weight of an operation, with the numbers that it takes from memory."""
 STEP = 1500
 """How many operations a step takes as long as, for few samples."""
 LEAST_COLUMNS = 64
@@ -70,7 +70,7 @@ class Cut:
 
 def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
     """How arguments are cut along their first axis so that outputs are made of sums over parts of
-    them; None where they are not. `roots` are associated products."""
+    them; None where they are not. `roots` are pairwise contractions."""
     first = dict.fromkeys(argument.shape[0] for argument in arguments if argument.shape)
     found = [_cut(roots, arguments, size) for size in first if size.is_Symbol]
     return max(filter(None, found), key=lambda made: at_large(made.work), default=None)
@@ -79,15 +79,13 @@ def cut(roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Cut | None:
 def _cut(
     roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf], samples: sympy.Symbol
 ) -> Cut | None:
-    if any(samples in root.shape[1:] for root in roots):
-        return None
-    if not all(divisible(leaf, samples) for leaf in arguments):
-        return None
+    """The graph cut at the sums over axes of one size, the samples; None where it cannot be."""
     nodes = ir.topological(roots)
-    if not all(sample_by_sample(node, samples) for node in nodes):
+    along_others = any(samples in root.shape[1:] for root in roots)
+    if along_others or not is_divisible(arguments, nodes, samples):
         return None
-    sums = [node for node in nodes if added(node, samples)]
-    if not sums or _follow(nodes, sums, samples):
+    sums = [node for node in nodes if is_sum_over(node, samples)]
+    if not sums or _need_sums(nodes, sums, samples):
         return None
     divided = tuple(samples in root.shape for root in roots)
     parts = [*itertools.compress(roots, divided), *sums]
@@ -107,7 +105,7 @@ def _cut(
     ]
     read = {node: _number(leaf, node.ndim) for node, leaf in zip(sums, leaves, strict=True)}
     sliced = tuple(samples in argument.shape for argument in arguments)
-    whole = (sliced.index(True),) if any(counts(node, samples) for node in inner) else ()
+    whole = (sliced.index(True),) if any(uses_their_number(node, samples) for node in inner) else ()
     rest = [root for root in roots if samples not in root.shape]
     return Cut(
         samples,
@@ -134,11 +132,11 @@ def _in_columns(nodes: Sequence[ir.Node], samples: sympy.Symbol, each: sympy.Exp
     many times, loops along other axes may be short."""
     leaves = [node for node in nodes if isinstance(node, ir.Leaf) and samples in node.shape]
     read = sum(at_large(product(leaf.shape[1:])) for leaf in leaves)
-    suited = all(suits_columns(node, samples) for node in nodes)
+    suited = all(allows_samples_last(node, samples) for node in nodes)
     return suited and at_large(each) > REUSE * read
 
 
-def _follow(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
+def _need_sums(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
     """Whether entries of a sample, or other sums, need a sum."""
     after: set[ir.Node] = set()
     for node in nodes:
@@ -150,7 +148,7 @@ def _follow(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy.Sy
 
 
 def _is_product(node: ir.Node) -> bool:
-    return isinstance(node, ir.Einsum) and groups(node) is not None
+    return isinstance(node, ir.Einsum) and product_groups(node) is not None
 
 
 def _symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:
@@ -186,23 +184,10 @@ def _leaf(leaf: ir.Leaf, old: sympy.Symbol, length: sympy.Symbol) -> ir.Leaf:
 
 def _renamed(roots: Sequence[ir.Node], old: sympy.Symbol, length: sympy.Symbol) -> list[ir.Node]:
     """The roots with axes of another length; in numbers the size stays what it was."""
-    sizes = partial(_sizes, old=old, length=length)
+    resized = partial(_sizes, old=old, length=length)
     new: dict[ir.Node, ir.Node] = {}
     for node in ir.topological(roots):
-        new[node] = node
-        match node:
-            case ir.Leaf():
-                new[node] = _leaf(node, old, length)
-            case ir.Einsum():
-                factors = tuple((new[factor], labels) for factor, labels in node.factors)
-                new[node] = ir.Einsum(node.coefficient, factors, sizes(node.sizes), node.ndim)
-            case ir.Sum():
-                new[node] = ir.Sum(tuple(new[term] for term in node.terms), sizes(node.shape))
-            case ir.Map():
-                new[node] = ir.Map(node.expression, tuple(new[a] for a in node.arguments))
-            case ir.Apply():
-                arguments = tuple((new[argument], labels) for argument, labels in node.arguments)
-                new[node] = ir.Apply(
-                    node.operation, arguments, sizes(node.stack), node.parameters, node.output
-                )
+        new[node] = (
+            _leaf(node, old, length) if isinstance(node, ir.Leaf) else rebuilt(node, new, resized)
+        )
     return [new[root] for root in roots]

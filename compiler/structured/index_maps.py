@@ -1,4 +1,5 @@
-"""Where a product's labels are on the axes: index arithmetic in place of structural factors."""
+"""Index maps: which index on an axis the labels of a product stand for, as arithmetic in place of
+structural factors."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from derivatrix.compiler.ir import nodes as ir
 
 
 @dataclass(frozen=True)
-class Place:
+class IndexMap:
     """The index on an axis: `offset` plus each step times its label; or, where there is a table,
     the table's entry at the one label. `table`: the tuple of a `Pick`; of a `Pack`, its size and
     which coordinate ("rows" or "columns") of the lower triangle's entry. `whole`: the axis is the
@@ -32,17 +33,17 @@ class Place:
         return self.labels[0] if self.whole else None
 
 
-def at_label(label: int) -> Place:
+def at_label(label: int) -> IndexMap:
     """The index that is a label."""
-    return Place(sympy.S.Zero, ((label, sympy.S.One),), whole=True)
+    return IndexMap(sympy.S.Zero, ((label, sympy.S.One),), whole=True)
 
 
-class Places:
+class IndexMaps:
     """Labels that follow from others. `sources` says by which factors, `rest` are the factors
     that nothing could be read off, `masks` the triangles between free labels."""
 
     def __init__(self, factors: Sequence[ir.Factor]) -> None:
-        self._found: dict[int, Place] = {}
+        self._found: dict[int, IndexMap] = {}
         self._by: dict[int, ir.Factor] = {}
         self.rest: list[ir.Factor] = []
         structural = [f for f in factors if isinstance(f[0], ir.Structural)]
@@ -58,7 +59,7 @@ class Places:
         ]
         self.rest = [factor for factor in self.rest if factor not in self.masks]
 
-    def at(self, label: int) -> Place:
+    def at(self, label: int) -> IndexMap:
         """The index that a label stands for, in terms of free labels."""
         return self._found.get(label, at_label(label))
 
@@ -84,51 +85,53 @@ class Places:
             return False
         match node:
             case ir.Select():
-                source = Place(node.start, ((labels[0], sympy.Integer(node.step)),))
+                source = IndexMap(node.start, ((labels[0], sympy.Integer(node.step)),))
                 found = {labels[1]: source}
             case ir.Merge():
                 steps = ((labels[1], node.shape[2]), (labels[2], sympy.S.One))
-                found = {labels[0]: Place(sympy.S.Zero, steps)}
+                found = {labels[0]: IndexMap(sympy.S.Zero, steps)}
             case ir.Pick():
-                found = {labels[1]: Place(sympy.S.Zero, ((labels[0], sympy.S.One),), node.table)}
+                found = {labels[1]: IndexMap(sympy.S.Zero, ((labels[0], sympy.S.One),), node.table)}
             case ir.Pack():
                 packed = ((labels[0], sympy.S.One),)
                 found = {
-                    label: Place(sympy.S.Zero, packed, (node.shape[1], side))
+                    label: IndexMap(sympy.S.Zero, packed, (node.shape[1], side))
                     for label, side in zip(labels[1:], ("rows", "columns"), strict=True)
                 }
             case _:
                 return False
-        resolved = {label: self._resolved(place) for label, place in found.items()}
-        if not all(self._fits(label, place) for label, place in resolved.items()):
+        resolved = {label: self._resolved(index_map) for label, index_map in found.items()}
+        if not all(self._fits(label, index_map) for label, index_map in resolved.items()):
             return False
-        known = {label: _put(place, resolved) for label, place in self._found.items()}
-        if any(place is None for place in known.values()):
+        known = {label: _put(index_map, resolved) for label, index_map in self._found.items()}
+        if any(index_map is None for index_map in known.values()):
             return False
         self._found = {**known, **resolved}  # type: ignore[dict-item]
         self._by.update(dict.fromkeys(found, factor))
         return True
 
-    def _resolved(self, place: Place) -> Place | None:
-        return _put(place, self._found)
+    def _resolved(self, index_map: IndexMap) -> IndexMap | None:
+        return _put(index_map, self._found)
 
-    def _fits(self, label: int, place: Place | None) -> bool:
-        return place is not None and label not in self._found and label not in place.labels
+    def _fits(self, label: int, index_map: IndexMap | None) -> bool:
+        return index_map is not None and label not in self._found and label not in index_map.labels
 
 
-def _put(place: Place, known: dict[int, Place] | dict[int, Place | None]) -> Place | None:
-    """A place with labels replaced by what they stand for; None where that is no such place."""
-    if not any(label in known for label in place.labels):
-        return place
-    offset = place.offset
+def _put(
+    index_map: IndexMap, known: dict[int, IndexMap] | dict[int, IndexMap | None]
+) -> IndexMap | None:
+    """An index map with labels replaced by what they stand for; None where that is none."""
+    if not any(label in known for label in index_map.labels):
+        return index_map
+    offset = index_map.offset
     steps: dict[int, sympy.Expr] = {}
-    for label, step in place.steps:
+    for label, step in index_map.steps:
         inner = known.get(label, at_label(label))
-        if inner is None or place.table is not None:
+        if inner is None or index_map.table is not None:
             return None
         if inner.table is not None:
             return None
         offset += step * inner.offset
         for source, factor in inner.steps:
             steps[source] = steps.get(source, sympy.S.Zero) + step * factor
-    return Place(sympy.expand(offset), tuple((k, sympy.expand(v)) for k, v in steps.items()))
+    return IndexMap(sympy.expand(offset), tuple((k, sympy.expand(v)) for k, v in steps.items()))

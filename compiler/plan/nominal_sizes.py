@@ -7,10 +7,13 @@ from functools import cache
 import sympy
 
 SYMBOLIC = 100
+"""What a symbolic size is taken to be."""
 BATCH = 1000
+"""What the number of samples in a batch is taken to be."""
 SMALL = 8
+"""The largest size for which loops beat BLAS."""
 LARGE = sympy.Integer(3000)
-"""A size at which what threads share has to gain something."""
+"""The sizes at which it is decided whether threads gain from sharing work."""
 
 
 @cache

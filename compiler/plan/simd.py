@@ -1,20 +1,20 @@
-"""Straight-line code for several samples side by side, so that its scalars become vectors.
+"""SIMD blocking: straight-line code for a block of samples at a time, by vector instructions.
 
 A sample's entries lie together in memory, and those of the next sample behind them, where vector
-instructions do not reach. So the entries of so many samples are copied first, one number of all
-of them beside the other; the code runs in a loop over these lanes; and its results are copied to
-where they belong.
+instructions do not reach. So the entries of `LANES` samples are copied first, the same entry of all
+of them side by side; the code runs in a loop over the lanes; and its results are copied to where
+they belong.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import accesses, operations
+from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -31,13 +31,14 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Test,
 )
-from derivatrix.compiler.plan.straight import CHEAP
+from derivatrix.compiler.plan.straight_line import CHEAP
+from derivatrix.compiler.plan.visit import accesses, operations, rebuilt, renamed
 from derivatrix.compiler.targets import cpu
 
 LANES = 16
-"""Samples side by side: some vectors full, and all that belongs to them in the nearest cache."""
+"""Samples a block: several vector registers full, and all of their entries in the nearest cache."""
 GAIN, FUNCTION = 4, 20
-"""So many sums and products pay for a number that is copied; a function counts as so many."""
+"""How many sums and products make up for a copied number; as how many a function counts."""
 VECTORS = frozenset(
     {
         *CHEAP,
@@ -49,12 +50,12 @@ VECTORS = frozenset(
 ZERO, ONE = Number(sympy.S.Zero), Number(sympy.S.One)
 
 
-def side_by_side(nest: Nest, names: Names) -> Nest:
-    """The nest with its loops over samples in lanes, where that gains."""
+def simd_blocked(nest: Nest, names: Names) -> Nest:
+    """The nest with its loops over samples as loops over blocks of them, where that gains."""
     body: list[Statement] = []
     for statement in nest.body:
         if isinstance(statement, Loop) and _gains(statement):
-            body.append(_Lanes(statement, names).loop())
+            body.append(_SimdBlocks(statement, names).loop())
         else:
             body.append(statement)
     return dataclasses.replace(nest, body=tuple(body))
@@ -84,7 +85,7 @@ def _moving(loop: Loop) -> Iterator[Load]:
             yield load
 
 
-class _Lanes:
+class _SimdBlocks:
     """A loop over samples as one over blocks of them."""
 
     def __init__(self, loop: Loop, names: Names) -> None:
@@ -146,15 +147,15 @@ class _Lanes:
         return Load(buffer, (self._lane + LANES * row,))
 
     def _moved(self, load: Load) -> Load:
-        renames = {self._loop.index: self._sample}
-        return Load(load.buffer, tuple(index.xreplace(renames) for index in load.indices))
+        return renamed(load, {self._loop.index: self._sample})
 
     def _scalar(self, value: Scalar) -> Scalar:
-        match value:
-            case Load() if value in self._rows:
-                return self._place(self._given, self._rows[value])
+        return rebuilt(value, self._changed)
+
+    def _changed(self, part: Any) -> Scalar | None:
+        match part:
+            case Load() if part in self._rows:
+                return self._place(self._given, self._rows[part])
             case Operate("choose", operands):
                 return Operate("where", tuple(map(self._scalar, operands)))
-            case Operate(operator, operands):
-                return Operate(operator, tuple(map(self._scalar, operands)))
-        return value
+        return None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-import sympy
-
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.plan.nest import View
-from derivatrix.compiler.plan.sizes import is_small, product
+from derivatrix.compiler.plan.index_arithmetic import index_symbol
+from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.nominal_sizes import is_small, product
 from derivatrix.compiler.plan.steps import Operand
 
 Labels = tuple[int, ...]
@@ -28,7 +27,7 @@ class Groups:
     inner: Labels
 
 
-def groups(einsum: ir.Einsum) -> Groups | None:
+def product_groups(einsum: ir.Einsum) -> Groups | None:
     """The groups, if `einsum` is a matrix product worth a BLAS call."""
     if len(einsum.factors) != 2:
         return None
@@ -93,7 +92,7 @@ def as_matrix(
     view: View, labels: Labels, batch: Labels, first: Labels, sizes: Shape
 ) -> Matrix | None:
     """The view as matrices with rows over `first` and columns over the rest, one for each index
-    of `batch` (named by `batch_symbol`); None if the layout does not allow it."""
+    of `batch` (an `index_symbol`); None if the layout does not allow it."""
     if view.local or len(view.buffer.shape) != len(labels):
         return None
     order = axes_order(view, labels)
@@ -107,11 +106,6 @@ def as_matrix(
     split = len(inner) - count if transposed else count
     parts = inner[:split], inner[split:]
     shape = tuple(product(tuple(sizes[label] for label in part)) for part in parts)
-    operand = Operand(view.buffer, shape, tuple(batch_symbol(label) for label in leading))
+    operand = Operand(view.buffer, shape, tuple(map(index_symbol, leading)))
     groups = parts[::-1] if transposed else parts
     return Matrix(operand, transposed, *groups)
-
-
-def batch_symbol(label: int) -> sympy.Symbol:
-    """The loop index of a batch label until a step names it."""
-    return sympy.Symbol(f"_{label}", integer=True, nonnegative=True)

@@ -1,32 +1,33 @@
-"""The terms of an operator: parts that are arrays, and where their labels are on the axes."""
+"""The terms of an operator: parts that are arrays, and index maps from their labels to the axes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension
-from derivatrix.compiler.structured.expand import Product, labels_of, products, without_deltas
-from derivatrix.compiler.structured.parts import Grouping, Part
-from derivatrix.compiler.structured.places import Place, Places
+from derivatrix.compiler.simplify.product import Product
+from derivatrix.compiler.structured.expand import labels_of, products, without_deltas
+from derivatrix.compiler.structured.grouping import Grouping, Part
+from derivatrix.compiler.structured.index_maps import IndexMap, IndexMaps
 
 
 @dataclass(frozen=True)
 class Term:
     """coefficient * sum over all labels but those of `outputs` and `inputs` of the parts.
 
-    sizes: of the labels. outputs, inputs: places of the axes of the result and of the argument;
+    sizes: of the labels. outputs, inputs: index maps of the axes of the result and of the argument;
     where there are several the term is added at each, and applied to the sum over each.
     parts: nodes with their labels, `masks` the triangles among them.
     """
 
     coefficient: sympy.Expr
     sizes: tuple[Dimension, ...]
-    outputs: tuple[tuple[Place, ...], ...]
-    inputs: tuple[tuple[Place, ...], ...]
+    outputs: tuple[tuple[IndexMap, ...], ...]
+    inputs: tuple[tuple[IndexMap, ...], ...]
     parts: tuple[ir.Factor, ...]
     masks: tuple[ir.Factor, ...]
 
@@ -90,25 +91,26 @@ def shared(found: Sequence[Term], known: Known) -> tuple[Term, ...]:
 
 
 def _term(product: Product, outputs: list[int], inputs: list[int]) -> Term:
-    places = Places(product.factors)
+    """The term of a product, given its labels on the axes of both sides."""
+    index_maps = IndexMaps(product.factors)
     dense = [factor for factor in product.factors if not isinstance(factor[0], ir.Structural)]
-    given, asked = (frozenset(places.free(axes)) for axes in (inputs, outputs))
-    parts = [_part(factor, places) for factor in (*dense, *places.rest)]
-    fixed = [frozenset(labels) for _, labels in places.masks]
+    given, asked = (frozenset(index_maps.free(axes)) for axes in (inputs, outputs))
+    parts = [_part(factor, index_maps) for factor in (*dense, *index_maps.rest)]
+    fixed = [frozenset(labels) for _, labels in index_maps.masks]
     used = given.union(asked, *fixed, *(part.labels for part in parts))
     unused = [
         size
         for label, size in product.sizes.items()
-        if label not in used and places.at(label).plain == label
+        if label not in used and index_maps.at(label).plain == label
     ]
     grouped = Grouping(parts, fixed, given, asked, product.sizes).parts()
     return Term(
         product.coefficient * sympy.Mul(*unused),
         tuple(product.sizes.get(label, sympy.S.One) for label in range(_count(product))),
-        (tuple(map(places.at, outputs)),),
-        (tuple(map(places.at, inputs)),),
-        tuple(_node(part, places, product.sizes) for part in grouped),
-        tuple(places.masks),
+        (tuple(map(index_maps.at, outputs)),),
+        (tuple(map(index_maps.at, inputs)),),
+        tuple(_node(part, index_maps, product.sizes) for part in grouped),
+        tuple(index_maps.masks),
     )
 
 
@@ -117,7 +119,7 @@ def _count(product: Product) -> int:
 
 
 def _added(found: Sequence[Term]) -> list[Term]:
-    """Terms that are one array at the same places, as one term with the sum of the arrays."""
+    """Terms that are one array by the same index maps, as one term with the sum of the arrays."""
     groups: dict[tuple, list[Term]] = {}
     for each in found:
         term = _numbered(each, ("outputs", "inputs", "parts"))
@@ -131,12 +133,12 @@ def _added(found: Sequence[Term]) -> list[Term]:
 
 def _diagonal(term: Term) -> frozenset[int]:
     """The labels on axes of both sides."""
-    sides = [{label for place in side[0] for label in place.labels} for side in _sides(term)]
-    return frozenset(sides[0] & sides[1])
+    return frozenset(_labels(term.outputs) & _labels(term.inputs))
 
 
-def _sides(term: Term) -> tuple[tuple[tuple[Place, ...], ...], ...]:
-    return term.outputs, term.inputs
+def _labels(side: Sequence[Sequence[IndexMap]]) -> set[int]:
+    """The labels on the axes of one side."""
+    return {label for index_map in side[0] for label in index_map.labels}
 
 
 def _sum(group: Sequence[Term]) -> Term:
@@ -151,20 +153,20 @@ def _sum(group: Sequence[Term]) -> Term:
     return replace(first, coefficient=sympy.S.One, parts=((node, labels),))
 
 
-def _part(factor: ir.Factor, places: Places) -> Part:
-    return Part((factor,), frozenset(places.free(factor[1])))
+def _part(factor: ir.Factor, index_maps: IndexMaps) -> Part:
+    return Part((factor,), frozenset(index_maps.free(factor[1])))
 
 
-def _node(part: Part, places: Places, sizes: dict[int, Dimension]) -> ir.Factor:
+def _node(part: Part, index_maps: IndexMaps, sizes: Mapping[int, Dimension]) -> ir.Factor:
     """A part as a node, and its labels."""
     if len(part.factors) == 1:
         ((node, labels),) = part.factors
-        free = places.free(labels)
+        free = index_maps.free(labels)
         if free == labels and part.labels == {*labels} and not isinstance(node, ir.Structural):
             return node, labels
-    sources = places.sources([label for _, labels in part.factors for label in labels])
+    sources = index_maps.sources([label for _, labels in part.factors for label in labels])
     factors = [*part.factors, *(source for source in sources if source not in part.factors)]
-    ordered = (new for _, labels in part.factors for new in places.free(labels))
+    ordered = (new for _, labels in part.factors for new in index_maps.free(labels))
     output = tuple(label for label in dict.fromkeys(ordered) if label in part.labels)
     return ir.einsum(factors, output, sizes={label: sizes[label] for label in output}), output
 
@@ -178,14 +180,14 @@ def _numbered(term: Term, order: Sequence[str] = ("outputs", "parts", "inputs"))
             parts = tuple(sorted(parts, key=lambda factor: _rank(factor, numbers)))
             met = labels_of((*parts, *term.masks))
         else:
-            met = (label for place in getattr(term, side)[0] for label in place.labels)
+            met = (label for index_map in getattr(term, side)[0] for label in index_map.labels)
         for label in met:
             numbers.setdefault(label, len(numbers))
     return Term(
         term.coefficient,
         tuple(term.sizes[label] for label in numbers),
-        tuple(_moved(places, numbers) for places in term.outputs),
-        tuple(_moved(places, numbers) for places in term.inputs),
+        tuple(_moved(index_maps, numbers) for index_maps in term.outputs),
+        tuple(_moved(index_maps, numbers) for index_maps in term.inputs),
         _relabelled(parts, numbers),
         _relabelled(term.masks, numbers),
     )
@@ -196,10 +198,10 @@ def _rank(factor: ir.Factor, numbers: dict[int, int]) -> tuple:
     return node.key, [numbers.get(label, len(numbers)) for label in labels]
 
 
-def _moved(places: Iterable[Place], renames: dict[int, int]) -> tuple[Place, ...]:
+def _moved(index_maps: Iterable[IndexMap], renames: dict[int, int]) -> tuple[IndexMap, ...]:
     return tuple(
-        replace(place, steps=tuple((renames[label], step) for label, step in place.steps))
-        for place in places
+        replace(index_map, steps=tuple((renames[label], step) for label, step in index_map.steps))
+        for index_map in index_maps
     )
 
 
@@ -208,12 +210,12 @@ def _relabelled(factors: Iterable[ir.Factor], renames: dict[int, int]) -> tuple[
 
 
 def _together(found: Sequence[Term], side: str) -> list[Term]:
-    """Terms that differ only in the places of one side, as one."""
+    """Terms that differ only in the index maps of one side, as one."""
     other = "outputs" if side == "inputs" else "inputs"
     groups: dict[tuple, Term] = {}
     for each in found:
         term = _numbered(each, (other, "parts", side))
-        labels = frozenset(label for place in getattr(term, side)[0] for label in place.labels)
+        labels = frozenset(_labels(getattr(term, side)))
         same = (term.coefficient, term.sizes, getattr(term, other), term.parts, term.masks)
         key = (*same, labels)
         if key in groups:

@@ -10,27 +10,28 @@ from collections import Counter
 from collections.abc import Sequence
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.simplify import rebuilt
+from derivatrix.compiler.ir.graph import transformed
 
 Factors = Counter[ir.Factor]
+"""Labelled factors, and how often each occurs."""
 
 
 def pull_out(roots: Sequence[ir.Node]) -> list[ir.Node]:
-    """The nodes with common factors in front of their sums, and these in the products around."""
-    new: dict[ir.Node, ir.Node] = {}
+    """The nodes with common factors taken out of their sums, and into the products around these."""
     pulled: set[ir.Node] = set()
-    for node in ir.topological(roots):
-        changed = rebuilt(node, new)
-        if isinstance(changed, ir.Sum):
-            changed = _pulled(changed)
-            if isinstance(changed, ir.Einsum):
-                pulled.add(changed)
-        elif isinstance(changed, ir.Einsum) and pulled.intersection(changed.children):
-            changed = _flat(changed, pulled)
-            if not changed.contracted:
-                pulled.add(changed)
-        new[node] = changed
-    return [new[root] for root in roots]
+
+    def change(node: ir.Node) -> ir.Node:
+        if isinstance(node, ir.Sum):
+            node = _pulled(node)
+            if isinstance(node, ir.Einsum):
+                pulled.add(node)
+        elif isinstance(node, ir.Einsum) and pulled.intersection(node.children):
+            node = _flat(node, pulled)
+            if not node.contracted:
+                pulled.add(node)
+        return node
+
+    return transformed(roots, change)
 
 
 def _pulled(total: ir.Sum) -> ir.Node:

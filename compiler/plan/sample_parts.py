@@ -9,18 +9,17 @@ from dataclasses import replace
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.plan.linear import FACTORED
 from derivatrix.compiler.plan.memory import entries
-from derivatrix.compiler.plan.samples import (
-    added,
-    counts,
-    divisible,
+from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.sample_axis import (
+    allows_samples_last,
+    is_divisible,
+    is_sum_over,
     rounded,
-    sample_by_sample,
-    suits_columns,
+    uses_their_number,
     work,
 )
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.solvers import FACTORED
 from derivatrix.compiler.plan.steps import Columns, Parts, Plan
 
 LEAST_SYSTEMS = 16
@@ -36,19 +35,17 @@ def parts(
     roots: Sequence[ir.Node], arguments: Sequence[ir.Leaf], columns: Callable[[sympy.Symbol], Plan]
 ) -> Parts | None:
     """How arguments are cut along their first axis so that a kernel computes a part of each of its
-    outputs from a part of them; None where it does not. `roots` are associated products;
+    outputs from a part of them; None where it does not. `roots` are pairwise contractions;
     `columns` makes the kernel that has the samples last in memory."""
     samples = roots[0].shape[0] if roots and roots[0].shape else None
     if samples is None or not samples.is_Symbol:
         return None
-    if not all(divisible(leaf, samples) for leaf in arguments):
-        return None
     nodes = ir.topological(roots)
     if not all(root.shape and root.shape[0] == samples for root in roots):
         return None
-    if not all(sample_by_sample(node, samples) for node in nodes):
+    if not is_divisible(arguments, nodes, samples):
         return None
-    if any(added(node, samples) or counts(node, samples) for node in nodes):
+    if any(is_sum_over(node, samples) or uses_their_number(node, samples) for node in nodes):
         return None
     sliced = tuple(bool(leaf.shape) and leaf.shape[0] == samples for leaf in arguments)
     works = [work(node) for node in nodes]
@@ -74,5 +71,5 @@ def _are_solved(nodes: Sequence[ir.Node], samples: sympy.Symbol) -> bool:
     return (
         bool(sizes.free_symbols)
         and all(node.stack == (samples,) for node in factored)
-        and all(suits_columns(node, samples) for node in others)
+        and all(allows_samples_last(node, samples) for node in others)
     )

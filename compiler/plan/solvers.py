@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
-from derivatrix.compiler.plan.associate import is_inverse
+from derivatrix.compiler.plan.contraction_order import is_inverse
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ TRIANGULAR = {
     )
     for fact in ("lower", "upper")
 }
-LU_ABREAST = Solver(
+LU_BATCH_LAST = Solver(
     "abreast.lu_factor_abreast",
     True,
     "abreast.lu_invertible_abreast",
@@ -95,7 +95,7 @@ LU_ABREAST = Solver(
         "logabsdet": "abreast.lu_logabsdet_abreast",
     },
 )
-CHOLESKY_ABREAST = Solver(
+CHOLESKY_BATCH_LAST = Solver(
     "abreast.cholesky_factor_abreast",
     False,
     None,
@@ -118,11 +118,11 @@ BY_SCHUR_FORMS = frozenset({"solve_sylvester", "solve_continuous_lyapunov"})
 """Operations that stand on the Schur forms of their arguments but the last."""
 
 
-def choose_solver(known: frozenset[str], abreast: bool) -> Solver:
+def choose_solver(known: frozenset[str], batch_last: bool) -> Solver:
     """The cheapest way that is right for a matrix, or a stack of them, by the facts about it;
-    abreast: whether there is a stack, which is the last axis in memory."""
-    if abreast:
-        return CHOLESKY_ABREAST if "spd" in known else LU_ABREAST
+    batch_last: whether there is a stack, which is the last axis in memory."""
+    if batch_last:
+        return CHOLESKY_BATCH_LAST if "spd" in known else LU_BATCH_LAST
     for fact in ("lower", "upper"):
         if fact in known:
             return TRIANGULAR[fact]
@@ -177,7 +177,7 @@ def helper_names(roots: Iterable[ir.Node]) -> set[str]:
         "sylvester.schur",
         "sylvester.schur_sylvester",
     ]
-    for solver in (LU, LU_ABREAST, CHOLESKY, CHOLESKY_ABREAST, *TRIANGULAR.values()):
+    for solver in (LU, LU_BATCH_LAST, CHOLESKY, CHOLESKY_BATCH_LAST, *TRIANGULAR.values()):
         kernels += [solver.solve_rows, solver.solve_columns, solver.inverse]
         kernels += solver.reductions.values()
         others = (solver.factor, solver.invertible, solver.solve_few)

@@ -1,14 +1,14 @@
 """Which factors of a product are multiplied once, and which stay apart as parts of an operator.
 
-Two factors become one part where that saves as much in each product with a vector as it costs,
-and takes no more memory: X X in the derivative of X X X, but not Rᵀ diag(w) R.
+Two factors become one part where that costs no more than it saves in `PRODUCTS` products with a
+vector, and takes no more memory: X X in the derivative of X X X, but not Rᵀ diag(w) R.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler.ir import nodes as ir
@@ -39,7 +39,7 @@ class Grouping:
         fixed: Sequence[frozenset[int]],
         given: frozenset[int],
         asked: frozenset[int],
-        sizes: dict[int, Dimension],
+        sizes: Mapping[int, Dimension],
     ) -> None:
         self._parts = list(parts)
         self._fixed = list(fixed)
@@ -57,6 +57,7 @@ class Grouping:
         return self._parts
 
     def _best(self) -> tuple[Part, Part, Part] | None:
+        """The two parts that gain most by being one, and that one; None where none gain."""
         before = self._cost([part.labels for part in self._parts])
         found = None
         gain = 0.0
@@ -72,6 +73,7 @@ class Grouping:
         return found
 
     def _merged(self, first: Part, second: Part) -> Part | None:
+        """Two parts as one; None where they have nothing in common or it takes more memory."""
         both = first.labels | second.labels
         others = self._given | self._asked
         for part in self._parts:

@@ -1,7 +1,7 @@
-"""Results that are larger than caches are written past them.
+"""Non-temporal stores: results that are larger than the caches are written past them.
 
-A processor reads the memory that it writes to, to have it in its cache; streaming stores do
-without. They are scalar: a value that takes long is better vectorised.
+A processor reads the memory that it writes to, to have it in its cache; non-temporal (streaming)
+stores do without. They are scalar: a value that takes long is better vectorised.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.reads import accesses, buffers, operations
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Guard,
@@ -24,16 +24,17 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
-from derivatrix.compiler.plan.straight import CHEAP
+from derivatrix.compiler.plan.straight_line import CHEAP
+from derivatrix.compiler.plan.visit import accesses, buffers, operations, rebuilt
 
 ENTRIES = 2_000_000
-"""Entries of all streamed results from which they are: the memory of inputs and results is more
-than what usual caches hold."""
+"""Entries of all such results from which on they are written past the caches: the memory of inputs
+and results is more than what usual caches hold."""
 OPERATIONS = 2
-"""As many operations make a value that is streamed, at most."""
+"""The most operations that make a value which is stored so."""
 
 
-def streamed(steps: Sequence[Step]) -> set[Buffer]:
+def non_temporal_outputs(steps: Sequence[Step]) -> set[Buffer]:
     """The outputs of two axes or more each of whose entries is stored once, one after the other,
     by few operations, and which nothing else touches."""
     nests = [step for step in steps if isinstance(step, Nest)]
@@ -65,27 +66,22 @@ def _cheap(value: Scalar) -> bool:
     return len(used) <= OPERATIONS and all(each.operator in CHEAP for each in used)
 
 
-def many(found: set[Buffer]) -> sympy.Expr:
+def entries_of(found: set[Buffer]) -> sympy.Expr:
     """The number of entries of these."""
     return sympy.Add(*(product(buffer.shape) for buffer in found))
 
 
-def stream(step: Step, found: set[Buffer], always: bool) -> Step:
-    """A step with streaming stores to these outputs: `always`, or where they are large."""
-    if not isinstance(step, Nest) or not found & {load.buffer for load, _ in accesses(step.body)}:
+def with_non_temporal_stores(step: Step, found: set[Buffer], always: bool) -> Step:
+    """A step with non-temporal stores to these outputs: `always`, or where they are large."""
+    if not isinstance(step, Nest) or not found & {*buffers(step)}:
         return step
-    body = tuple(_streaming(statement, found) for statement in step.body)
+
+    def change(part: Any) -> Store | None:
+        streams = isinstance(part, Store) and part.target.buffer in found
+        return dataclasses.replace(part, streamed=True) if streams else None
+
+    body = rebuilt(step.body, change)
     if always:
         return Nest(step.comment, body)
-    large = many(found) > ENTRIES
+    large = entries_of(found) > ENTRIES
     return Nest(step.comment, (Guard(large, body), Guard(sympy.Not(large), step.body)))
-
-
-def _streaming(statement: Statement, found: set[Buffer]) -> Statement:
-    match statement:
-        case Store(target, _, _) if target.buffer in found:
-            return dataclasses.replace(statement, streamed=True)
-        case Loop(_, _, _, body) | Guard(_, body):
-            inside = tuple(_streaming(inner, found) for inner in body)
-            return dataclasses.replace(statement, body=inside)
-    return statement

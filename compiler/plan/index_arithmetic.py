@@ -12,6 +12,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 
 Constraint = tuple[ir.Structural, ir.Labels]
+"""A structural factor with its labels."""
 
 
 @dataclass
@@ -200,9 +201,14 @@ def split(einsum: ir.Einsum) -> tuple[list[Constraint], list[ir.Factor]]:
     return structural, dense
 
 
-def gather(einsum: ir.Einsum) -> Binding:
-    """The labels of `einsum` with its output labels as given indices: no loops and not
-    `scattered` means that each entry is a plain product of entries."""
-    known = {label: index_symbol(label) for label in range(einsum.ndim)}
+def loop_indices(einsum: ir.Einsum, known: dict[int, sympy.Expr] | None = None) -> Binding:
+    """All labels of `einsum`, those of the output too, as loops or what follows from these and from
+    the indices that are `known`."""
     constraints, _ = split(einsum)
-    return bind(constraints, einsum.sizes, range(len(einsum.sizes)), known)
+    return bind(constraints, einsum.sizes, range(len(einsum.sizes)), known or {})
+
+
+def entry_indices(einsum: ir.Einsum) -> Binding:
+    """The labels of `einsum` for one entry, the output's labels being given indices: no loops and
+    not `scattered` means that each entry is a plain product of entries."""
+    return loop_indices(einsum, {label: index_symbol(label) for label in range(einsum.ndim)})

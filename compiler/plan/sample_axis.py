@@ -1,30 +1,41 @@
-"""What nodes have to do with an axis of samples."""
+"""Nodes and the axis of samples: which are computed sample by sample, and how long they take."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.scalar_values import cost
-from derivatrix.compiler.plan.matrices import groups
-from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.structure import bind, split
+from derivatrix.compiler.plan.index_arithmetic import loop_indices
+from derivatrix.compiler.plan.matrix_products import product_groups
+from derivatrix.compiler.plan.nominal_sizes import product
 
 OPERATION = 20
-"""What an entry of an operation on vectors counts."""
+"""The operations that an entry of an operation on vectors takes, about."""
 FACTOR = 10
-"""What a product of a row and a column within an operation on matrices counts."""
+"""Those that it takes for a multiplication within an operation on matrices."""
 PRODUCT = sympy.Rational(1, 10)
-"""What a multiplication within a product of matrices counts."""
+"""Those of a multiplication within a product of matrices."""
 
 
-def divisible(leaf: ir.Leaf, samples: sympy.Symbol) -> bool:
+def is_divisible(
+    arguments: Sequence[ir.Leaf], nodes: Sequence[ir.Node], samples: sympy.Symbol
+) -> bool:
+    """Whether arguments can be cut along their first axis, and nodes are computed sample by sample
+    or are sums over the samples."""
+    leaves = all(_is_cut(leaf, samples) for leaf in arguments)
+    return leaves and all(_sample_by_sample(node, samples) for node in nodes)
+
+
+def _is_cut(leaf: ir.Leaf, samples: sympy.Symbol) -> bool:
     """Whether an argument can be cut along its first axis, or has nothing to do with samples."""
     others = leaf.shape[1:] if leaf.shape[:1] == (samples,) else leaf.shape
     return not any(samples in size.free_symbols for size in others)
 
 
-def sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
+def _sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether entries, or the summands of entries, are made of entries of one sample each."""
     sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
     if any(samples in size.free_symbols and size != samples for size in sizes):
@@ -42,12 +53,12 @@ def sample_by_sample(node: ir.Node, samples: sympy.Symbol) -> bool:
     return True
 
 
-def added(node: ir.Node, samples: sympy.Symbol) -> bool:
+def is_sum_over(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether its entries are sums over the samples."""
     return isinstance(node, ir.Einsum) and samples in node.sizes[node.ndim :]
 
 
-def counts(node: ir.Node, samples: sympy.Symbol) -> bool:
+def uses_their_number(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether the number of samples is a number in what it computes."""
     match node:
         case ir.Einsum():
@@ -57,15 +68,15 @@ def counts(node: ir.Node, samples: sympy.Symbol) -> bool:
     return False
 
 
-def suits_columns(node: ir.Node, samples: sympy.Symbol) -> bool:
+def allows_samples_last(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether it can be computed where the samples are the last axis in memory: not where BLAS
     multiplies, nor where an operation has a kernel for other orders only."""
     match node:
         case ir.Einsum():
-            return samples not in node.sizes or groups(node) is None
+            return samples not in node.sizes or product_groups(node) is None
         case ir.Apply():
-            alone = node.stack == (samples,) and node.arguments[0][1] == (0,)
-            return samples not in node.stack or (alone and node.operation.columns is not None)
+            only = node.stack == (samples,) and node.arguments[0][1] == (0,)
+            return samples not in node.stack or (only and node.operation.columns is not None)
     return True
 
 
@@ -73,10 +84,8 @@ def work(node: ir.Node) -> sympy.Expr:
     """About how many operations it takes."""
     match node:
         case ir.Einsum():
-            constraints, _ = split(node)
-            loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
-            points = product(tuple(node.sizes[label] for label in loops))
-            return points if groups(node) is None else points * PRODUCT
+            points = product(tuple(node.sizes[label] for label in loop_indices(node).loops))
+            return points if product_groups(node) is None else points * PRODUCT
         case ir.Map():
             return product(node.shape) * cost(node.expression)
         case ir.Sum():
@@ -97,6 +106,6 @@ def _of_operation(node: ir.Apply) -> sympy.Expr:
 
 
 def rounded(polynomial: sympy.Expr) -> sympy.Expr:
-    """With whole numbers as coefficients, rounded up."""
+    """The polynomial with its coefficients rounded up to whole numbers."""
     terms = polynomial.as_coefficients_dict().items()
     return sympy.Add(*(sympy.ceiling(weight) * powers for powers, weight in terms))

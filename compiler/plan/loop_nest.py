@@ -13,9 +13,10 @@ from sympy.logic.boolalg import Boolean
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.plan import text
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.sizes import nominal
+from derivatrix.compiler.plan.index_arithmetic import bind, index_symbol, loop_indices, split
+from derivatrix.compiler.plan.infix import infix_text
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.nominal_sizes import nominal
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -33,7 +34,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Test,
 )
-from derivatrix.compiler.plan.structure import bind, index_symbol, split
+from derivatrix.compiler.plan.visit import renamed
 
 Indices = tuple[sympy.Expr, ...]
 
@@ -108,10 +109,8 @@ class Builder:
                 }
                 return self.scalars.lower(node.expression, slots)
             case ir.Einsum():
-                known = dict(enumerate(indices))
-                constraints, dense = split(node)
-                binding = bind(constraints, node.sizes, range(len(node.sizes)), known)
-                product = self.product(node.coefficient, dense, binding.indices)
+                binding = loop_indices(node, dict(enumerate(indices)))
+                product = self.product(node.coefficient, split(node)[1], binding.indices)
                 return self._choose(binding.conditions, product)
         raise AssertionError(f"{node!r} has no place")
 
@@ -258,8 +257,8 @@ class Tree:
     def _reduction(self, accumulate: bool) -> list[Statement]:
         """Sum over the innermost loops in a scalar; factors that do not depend on them wait."""
         inner, outer = self._part(self._value)
-        alone = self._local and outer == [] and not accumulate
-        total = self._place.buffer.name if alone else self._names.numbered("s")
+        is_result = self._local and outer == [] and not accumulate
+        total = self._place.buffer.name if is_result else self._names.numbered("s")
         self._total = total
         sign, factors = self._signed(outer)
         result = self._scalars.product([*factors, self._scalars.name(total)], sign)
@@ -269,7 +268,7 @@ class Tree:
         body: list[Statement] = [Accumulate(total, added)]
         for depth in range(len(self._extents), self._suffix, -1):
             body = self._loop(depth, body)
-        finish = [] if alone else [self._write(stored, accumulate)]
+        finish = [] if is_result else [self._write(stored, accumulate)]
         return [Start(total), *body, *finish]
 
     def _part(self, value: int) -> tuple[int, list[int]]:
@@ -365,16 +364,16 @@ class Tree:
         return self._scalars.operate("mul", *outer), *inner
 
     def _renamed(self, load: Load) -> Load:
-        return Load(load.buffer, tuple(index.xreplace(self._renames) for index in load.indices))
+        return renamed(load, self._renames)
 
     def comment(self, accumulate: bool) -> str:
         """What the nest computes, in index notation."""
         self._named.clear()
-        place = self._place.buffer.name if self._local else text.comment(self._renamed(self._place))
-        value = text.comment(self._scalar_tree(self._value))
+        place = self._place.buffer.name if self._local else infix_text(self._renamed(self._place))
+        value = infix_text(self._scalar_tree(self._value))
         if len(value) > 90:
             reads = dict.fromkeys(
-                text.comment(self._renamed(load)) for load in self._builder.loads(self._value)
+                infix_text(self._renamed(load)) for load in self._builder.loads(self._value)
             )
             value = f"f({', '.join(reads)})"
         over = [str(i) for i, reduced in zip(self._indices, self._reduced, strict=True) if reduced]

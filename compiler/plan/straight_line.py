@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import sympy
 
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.plan.names import Names
+from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Let,
@@ -24,36 +24,28 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Test,
 )
+from derivatrix.compiler.plan.visit import renamed
 
 CHEAP = frozenset({"add", "mul", "neg", "load", "number", "name", "choose", "where"})
 """Operators that are computed again in a later loop rather than kept for every sample."""
 
 Place = tuple[Load, int]
+"""An entry of a buffer and the value that belongs there."""
 Requirement = tuple[int, str, str]
+"""A value, the comparison with zero that has to hold, and what is wrong where it does not."""
 
 
 class TooLarge(Exception):
     """What is asked for is not to be written out."""
 
 
-def body(
-    scalars: Scalars,
-    places: Sequence[Place],
-    requirements: Sequence[Requirement],
-    sample: sympy.Symbol,
-    samples: sympy.Expr | None,
-    names: Names,
-) -> list[Statement]:
-    """Statements that store every value in its place.
+class StraightLine:
+    """Values as statements, around loops over the samples.
 
     A value "total" is the sum of another one over the samples, so what depends on it comes after
     the loop that makes it: stage k is what stands between loop k - 1 and loop k, and loop k.
-    Raises TooLarge where a later loop would compute functions again.
     """
-    return _Straight(scalars, places, requirements, sample, samples, names).statements()
 
-
-class _Straight:
     def __init__(
         self,
         scalars: Scalars,
@@ -103,6 +95,7 @@ class _Straight:
         return any(self._sample in index.free_symbols for index in load.indices)
 
     def _classify(self, number: int) -> None:
+        """Whether a value depends on the sample, and after how many loops it is known."""
         operator, payload, _ = self._entries[number]
         children = self._children(number)
         stage = max((self._stage[child] for child in children), default=0)
@@ -114,6 +107,8 @@ class _Straight:
         self._varying[number], self._stage[number] = varying, stage
 
     def statements(self) -> list[Statement]:
+        """Statements that store every value in its place. Raises TooLarge where a later loop would
+        compute functions again."""
         last = max(self._stage.values(), default=0)
         found: list[Statement] = []
         for stage in range(last + 1):
@@ -217,5 +212,4 @@ class _Straight:
         return Operate(operator, tuple(map(self._scalar, self._children(number))))
 
     def _renamed(self, load: Load) -> Load:
-        renames = {self._sample: self._index}
-        return Load(load.buffer, tuple(index.xreplace(renames) for index in load.indices))
+        return renamed(load, {self._sample: self._index})
