@@ -24,7 +24,7 @@ from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.latex import LATEX
 from derivatrix.compiler.formulas.numpy import AxisSum, NumPy, Solve
-from derivatrix.compiler.formulas.rewrite import children, mapped, occurrences, replaced
+from derivatrix.compiler.formulas.rewrite import mapped, occurrences, replaced
 from derivatrix.compiler.formulas.tree import Name, Tree
 from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
 from derivatrix.compiler.ir.dimensions import Shape, evaluate
@@ -134,7 +134,7 @@ def well(reader: Reader, tree: Tree) -> bool:
     """Whether no part of a tree is so large that rounding matters."""
     if isinstance(tree, (kinds.Over, kinds.Differential)):
         return True
-    for own in children(tree):
+    for own in tree.children:
         value = read(reader, own)
         if not np.isfinite(value).all() or np.abs(value).max(initial=0) > LARGEST:
             return False

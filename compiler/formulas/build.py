@@ -25,6 +25,7 @@ from derivatrix.compiler.formulas.tree import (
     Merged,
     Name,
     Number,
+    Ones,
     Picked,
     Rows,
     Spread,
@@ -107,7 +108,7 @@ class Builder(ABC):
         if node not in self.known and self.uses[node] > 1 and _compound(node):
             draft, _ = self.draft(node)
             twice = isinstance(node, Einsum) and self.uses[node] == 2
-            limit = 2 * self.limit if twice and "Ones(" not in draft.order else self.limit
+            limit = 2 * self.limit if twice and not draft.counts[Ones] else self.limit
             if self.measure(draft) > limit:
                 self.define(node)
         if node in self.known:

@@ -22,6 +22,7 @@ from derivatrix.compiler.formulas.tree import (
     Over,
     Scale,
     Spread,
+    Transpose,
     Tree,
 )
 from derivatrix.compiler.ir.dimensions import BATCH
@@ -194,7 +195,7 @@ def entry_of(tree: Tree, indices: Indices) -> Tree:
         return tree
     if len(indices) == 2:
         turned = algebra.transpose(tree)
-        if turned.order.count("Transpose(") < tree.order.count("Transpose("):
+        if turned.counts[Transpose] < tree.counts[Transpose]:
             return indexed(turned, indices[::-1])
     return indexed(tree, indices)
 

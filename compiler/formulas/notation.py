@@ -49,6 +49,7 @@ from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indi
 from derivatrix.compiler.formulas.tree import (
     Add,
     Indices,
+    Over,
     Tree,
     Unit,
 )
@@ -186,7 +187,7 @@ class Notation(Builder):
 
     def _entry(self, node: Node, indices: Indices, tree: Tree) -> Tree:
         """An entry of a matrix with sums in it as `(...)[i,j]`, unless in the index style."""
-        if self.by_index or None in indices or not 0 < node.ndim <= 2 or "Over(" not in tree.order:
+        if self.by_index or None in indices or not 0 < node.ndim <= 2 or not tree.counts[Over]:
             return tree
         if BATCH in node.shape or (node in self.open and node not in self.drafts):
             return tree

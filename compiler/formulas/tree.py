@@ -8,8 +8,10 @@ process.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeGuard, TypeVar, dataclass_transform
 
 import numpy as np
@@ -52,14 +54,37 @@ class Tree:
         return {}
 
     @cached_property
+    def children(self) -> tuple[Tree, ...]:
+        """The trees that it is built of."""
+        return tuple(_trees(tuple(getattr(self, name) for name in field_names(type(self)))))
+
+    @cached_property
+    def counts(self) -> Counter[type[Tree]]:
+        """How often each kind is written in it, its own kind included."""
+        found: Counter[type[Tree]] = Counter({type(self): 1})
+        for part in self.children:
+            found.update(part.counts)
+        return found
+
+    @cached_property
     def letters(self) -> frozenset[str]:
-        """The names in the indices of its parts, without those summed over."""
-        found: set[str] = set()
-        for part in fields(self):
-            value = getattr(self, part.name)
-            for item in value if isinstance(value, tuple) else (value,):
-                found |= item.letters if isinstance(item, Tree) else set()
-        return frozenset(found)
+        """The names in its indices, without those summed over."""
+        return frozenset().union(*(part.letters for part in self.children))
+
+    @cached_property
+    def accent_position(self) -> int | None:
+        """The place, among its names, of the first cotangent or tangent; None: it has neither."""
+        before = 0
+        for part in self.children:
+            if part.accent_position is not None:
+                return before + part.accent_position
+            before += part.counts[Name]
+        return None
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether it is written with a minus sign in front."""
+        return False
 
     @cached_property
     def order(self) -> str:
@@ -67,6 +92,20 @@ class Tree:
         parts = [(part.name, getattr(self, part.name)) for part in fields(self) if part.repr]
         inner = ", ".join(f"{name}={_ordered(value)}" for name, value in parts)
         return f"{type(self).__qualname__}({inner})"
+
+
+@cache
+def field_names(kind: type[Tree]) -> tuple[str, ...]:
+    """The names of what a kind holds."""
+    return tuple(part.name for part in fields(kind))
+
+
+def _trees(value: object) -> Iterator[Tree]:
+    if isinstance(value, Tree):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _trees(item)
 
 
 def _ordered(value: object) -> str:
@@ -99,6 +138,10 @@ class Name(Ranked):
     accent: str = ""
     symmetric: bool = False
 
+    @cached_property
+    def accent_position(self) -> int | None:
+        return 0 if self.accent else None
+
 
 @kind
 class Differential(Ranked):
@@ -113,6 +156,10 @@ class Number(Tree):
     """A number without dimensions, as SymPy has it: 1/2, 0.1, pi, ..."""
 
     value: sympy.Expr
+
+    @property
+    def is_negative(self) -> bool:
+        return bool(self.value.is_extended_negative)
 
 
 @kind
@@ -410,6 +457,10 @@ class Scale(Tree):
     def rank(self) -> int:
         return self.body.rank if self.body else 0
 
+    @property
+    def is_negative(self) -> bool:
+        return bool(self.coefficient.is_negative)
+
 
 @kind
 class Hadamard(Ranked):
@@ -568,6 +619,14 @@ class Arranged(Ranked):
 
 def _names(index: sympy.Expr) -> frozenset[str]:
     return frozenset(symbol.name for symbol in index.free_symbols)
+
+
+def negated(tree: Tree) -> Tree:
+    """A number, or a product with a coefficient, without its minus sign."""
+    if isinstance(tree, Number):
+        return Number(-tree.value)
+    assert isinstance(tree, Scale)
+    return replace(tree, coefficient=-tree.coefficient)
 
 
 def is_row(tree: Tree) -> TypeGuard[Transpose]:

@@ -226,7 +226,7 @@ def _ordered(terms: Sequence[Tree], rank: int) -> Tree:
     if len(terms) == 1:
         return terms[0]
     ordered = sorted(terms, key=order.term_order)
-    first = next((term for term in ordered if not order.is_negative(term)), ordered[0])
+    first = next((term for term in ordered if not term.is_negative), ordered[0])
     ordered.remove(first)
     return Add(rank, (first, *ordered))
 
@@ -290,7 +290,7 @@ def _opened(factor: Tree) -> tuple[Tree, list[Tree]] | None:
             return Scale(factor.coefficient, factor.scalars, None), [factor.body]
         case Padded():
             return one, selections(factor)
-        case Add() if all(map(order.is_negative, factor.terms)):
+        case Add() if all(term.is_negative for term in factor.terms):
             negative = [scale(-ONE, [], term) for term in factor.terms]
             return Number(-ONE), [add(negative, factor.rank)]
         case Spread():
@@ -566,7 +566,7 @@ def contracted(first: Tree, second: Tree) -> Tree:
 def norm(tree: Tree) -> Tree:
     """The Euclidean or Frobenius norm."""
     turned = transpose(tree) if tree.rank == 2 else tree
-    return Norm(turned if order.transposes(turned) < order.transposes(tree) else tree)
+    return Norm(turned if turned.counts[Transpose] < tree.counts[Transpose] else tree)
 
 
 def trace(matrix: Tree) -> Tree:
@@ -662,7 +662,7 @@ def _pushed(tree: Tree) -> Tree | None:
     if not isinstance(tree, ENTRYWISE):
         return None
     result = _normal(mapped(tree, _turned))
-    few = order.transposes(result) <= order.transposes(Transpose(tree))
+    few = result.counts[Transpose] <= 1 + tree.counts[Transpose]
     return result if few and result.rank == 2 else None
 
 
