@@ -10,7 +10,7 @@ import sympy
 
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.layout import grid
-from derivatrix.compiler.formulas.numpy import AxisSum, Solve
+from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.tree import Tree
 from derivatrix.compiler.ir.dimensions import Shape, dims, evaluate
 from derivatrix.compiler.ir.operation import Operation

@@ -20,11 +20,12 @@ from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.differentiate.jvp import rule
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import algebra, expressions
-from derivatrix.compiler.formulas.latex import LATEX
 from derivatrix.compiler.formulas.notation import Notation
-from derivatrix.compiler.formulas.sharing import conventions
-from derivatrix.compiler.formulas.tree import Indices, Matmul, Name, Number, Scale, Trace, Tree
-from derivatrix.compiler.formulas.unicode import ATOM, UNICODE
+from derivatrix.compiler.formulas.printers import STYLES, math_printers
+from derivatrix.compiler.formulas.printers.base import ATOM
+from derivatrix.compiler.formulas.printers.unicode import UNICODE
+from derivatrix.compiler.formulas.sharing import definitions
+from derivatrix.compiler.formulas.tree import Matmul, Name, Number, Scale, Trace, Tree
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.nodes import (
     Apply,
@@ -46,8 +47,6 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError
-
-STYLES = ("unicode", "latex", "index")
 
 PROJECTED = {
     "symmetric": "symmetric",
@@ -89,8 +88,9 @@ def derivation(
     With a batch axis: for one sample. Raises DeclarationError for another style than unicode,
     latex or index, or for an input by which the function is not differentiated.
     """
-    if style not in STYLES:
-        raise DeclarationError(f"steps have no style {style!r}; choose from {', '.join(STYLES)}")
+    printers = math_printers()
+    if style not in printers:
+        raise DeclarationError(f"steps have no style {style!r}; choose from {', '.join(printers)}")
     function = derivatives.function
     names = function.wrt
     if wrt is None and len(names) > 1:
@@ -195,13 +195,14 @@ def _slopes(node: Map, varying: set[Node]) -> str:
         for i in range(len(node.arguments))
     }
     texts = []
+    sign = "d" if len(node.arguments) == 1 else "∂"
     whole = UNICODE.text(expressions.convert(node.expression, symbols, 0), ATOM)
     for i, argument in enumerate(node.arguments):
         if argument in varying:
             slope = scalar_functions.derivative(node.expression, slot(i))
             text = UNICODE.text(expressions.convert(slope, symbols, 0))
-            texts.append(f"∂{whole}/∂{UNICODE.text(symbols[slot(i)])} = {text}")
-    return ", ".join(texts).replace("∂", "d" if len(node.arguments) == 1 else "∂")
+            texts.append(f"{sign}{whole}/{sign}{UNICODE.text(symbols[slot(i)])} = {text}")
+    return ", ".join(texts)
 
 
 class _Derivation:
@@ -211,8 +212,8 @@ class _Derivation:
         self.derivatives = derivatives
         self.leaf = derivatives.inputs[name]
         self.scalar = not derivatives.function.expression.shape
-        self.printer = LATEX if style == "latex" else UNICODE
-        self.by_index = style == "index"
+        self.printer = math_printers()[style]
+        self.by_index = STYLES[style].by_index
 
     def steps(self) -> Iterator[Step]:
         root = self._simple()
@@ -248,7 +249,8 @@ class _Derivation:
         kind = "gradient" if self.scalar else "vjp"
         result = self.derivatives.results(kind)[(self.leaf.name,)]
         (pulled,) = simplify(transpose(last.node, [place], cotangent), final=True)
-        left = self.derivatives.left_side(kind, (self.leaf.name,), self.printer.style)
+        value = self.derivatives.value_letter
+        left = self.printer.derivative(kind, value, (self.leaf.name,))
         reason = f"collected: {self._pairing()}"
         if self.scalar and 0 < self.leaf.ndim < 3 and not is_zero(pulled):
             labels = tuple(range(self.leaf.ndim))
@@ -268,11 +270,11 @@ class _Derivation:
     def _pairing(self) -> str:
         """What the gradient or VJP is defined by."""
         letter = self.derivatives.value_letter
-        value, own = (self.printer.name(Name(0, name, "")) for name in (letter, self.leaf.name))
+        value, own = (self.printer.word(name) for name in (letter, self.leaf.name))
         moved, moving = map(self.printer.differential, (own, value))
         if self.scalar:
             return f"{moving} = {self._product(moved)}"
-        bars = [self.printer.name(Name(0, name, "", "bar")) for name in (letter, self.leaf.name)]
+        bars = [self.printer.word(name, "bar") for name in (letter, self.leaf.name)]
         return f"⟨{bars[0]}, {moving}⟩ = ⟨{bars[1]}, {moved}⟩"
 
     def _gathered(self) -> str:
@@ -295,22 +297,12 @@ class _Derivation:
         moving = {name: part for name, part in parts.items() if name in used}
         names = self.derivatives.display_names()
         builder = Notation(node, names, self.by_index, moving)
-        text = self.printer.text
         tree, self.indices = builder.result()
-        where = [
-            (self._indexed(text(part.name), part.indices), text(part.tree))
-            for part in builder.definitions
-        ]
-        trees = [tree, *(part.tree for part in builder.definitions)]
-        return tree, where + conventions(self.printer, trees)
-
-    def _indexed(self, text: str, indices: Indices) -> str:
-        shown = [self.printer.dimension(index) for index in indices if index is not None]
-        return self.printer.indices(text, shown) if shown else text
+        return tree, definitions(self.printer, tree, builder.definitions)
 
     def _equation(self, left: str, tree: Tree, where: list[tuple[str, str]]) -> str:
-        text = f"{self._indexed(left, self.indices) if left else left} = {self.printer.text(tree)}"
-        text = text.strip()
+        left = f"{self.printer.left_side(left, self.indices)} " if left else ""
+        text = f"{left}= {self.printer.text(tree)}"
         return self.printer.where(text, where) if where else text
 
 

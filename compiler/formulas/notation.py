@@ -44,6 +44,7 @@ from derivatrix.compiler.formulas.indexing import (
     summed_over,
     writes_whole,
 )
+from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.rewrite import replaced
 from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indicators, shared
 from derivatrix.compiler.formulas.tree import (
@@ -53,7 +54,6 @@ from derivatrix.compiler.formulas.tree import (
     Tree,
     Unit,
 )
-from derivatrix.compiler.formulas.unicode import UNICODE
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import (
     Apply,
@@ -114,7 +114,7 @@ class Notation(Builder):
         return letter_of(self.draft(node)[0])
 
     def measure(self, tree: Tree) -> int:
-        return len(UNICODE.text(tree))
+        return length(tree)
 
     def alone(self, node: Node) -> tuple[Tree, Indices]:
         if isinstance(node, Constant):

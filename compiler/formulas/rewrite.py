@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from derivatrix.compiler.formulas.tree import Tree, field_names
+from derivatrix.compiler.formulas.tree import Tree
 
 
 def mapped(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
@@ -17,7 +17,7 @@ def mapped(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
             return change(value)
         return tuple(map(new, value)) if isinstance(value, tuple) else value
 
-    values = {name: getattr(tree, name) for name in field_names(type(tree))}
+    values = {name: getattr(tree, name) for name in tree.held}
     changed = {name: new(value) for name, value in values.items()}
     same = all(changed[name] is value or changed[name] == value for name, value in values.items())
     return tree if same else replace(tree, **changed)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, TypeGuard, TypeVar, dataclass_transform
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, TypeGuard, TypeVar, dataclass_transform
 
 import numpy as np
 import sympy
@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def kind(cls: type[T]) -> type[T]:
-    """A frozen dataclass that computes its hash only once: trees are deep, and looked up often."""
+    """A frozen dataclass that computes its hash only once (trees are deep, and looked up often) and
+    knows the names of what it holds."""
     made = dataclass(frozen=True)(cls)
     computed = made.__hash__
 
@@ -38,25 +39,30 @@ def kind(cls: type[T]) -> type[T]:
         return found
 
     made.__hash__ = kept  # type: ignore[method-assign, assignment]
+    made.held = tuple(part.name for part in fields(made))  # type: ignore[attr-defined, arg-type]
     return made
 
 
 @kind
 class Tree:
-    """Base of all kinds. `texts` keeps what has been printed, by style."""
+    """Base of all kinds."""
+
+    held: ClassVar[tuple[str, ...]]
+    """The names of what a tree of a kind holds."""
 
     @property
     def rank(self) -> int:
         return 0
 
     @cached_property
-    def texts(self) -> dict[str, tuple[str, int]]:
+    def texts(self) -> dict[type, tuple[str, int]]:
+        """What has been printed, by printer."""
         return {}
 
     @cached_property
     def children(self) -> tuple[Tree, ...]:
         """The trees that it is built of."""
-        return tuple(_trees(tuple(getattr(self, name) for name in field_names(type(self)))))
+        return tuple(_trees(tuple(getattr(self, name) for name in self.held)))
 
     @cached_property
     def counts(self) -> Counter[type[Tree]]:
@@ -92,12 +98,6 @@ class Tree:
         parts = [(part.name, getattr(self, part.name)) for part in fields(self) if part.repr]
         inner = ", ".join(f"{name}={_ordered(value)}" for name, value in parts)
         return f"{type(self).__qualname__}({inner})"
-
-
-@cache
-def field_names(kind: type[Tree]) -> tuple[str, ...]:
-    """The names of what a kind holds."""
-    return tuple(part.name for part in fields(kind))
 
 
 def _trees(value: object) -> Iterator[Tree]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import sympy
 
 from derivatrix.compiler.formulas.algebra import normal_form
+from derivatrix.compiler.formulas.length import length, shortest_first
 from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import (
     Add,
@@ -24,7 +25,6 @@ from derivatrix.compiler.formulas.tree import (
     is_row,
     negated,
 )
-from derivatrix.compiler.formulas.unicode import UNICODE
 
 ONE = sympy.S.One
 UNIT = Identity(sympy.Symbol("size"))
@@ -69,7 +69,7 @@ def factored(tree: Add) -> Tree:
 
 def _length(tree: Tree) -> int:
     """The length of the text; an identity matrix that came in makes it longer."""
-    return len(UNICODE.text(tree)) + 6 * occurrences([tree])[UNIT]
+    return length(tree) + 6 * occurrences([tree])[UNIT]
 
 
 def _candidates(tree: Add) -> Iterator[tuple[Tree, int]]:
@@ -247,9 +247,9 @@ def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
     taken out."""
     if not isinstance(total, Add):
         return ONE, total
+
     def without_sign(term: Tree) -> tuple[int, str]:
-        text = UNICODE.text(negated(term) if term.is_negative else term)
-        return len(text), text
+        return shortest_first(negated(term) if term.is_negative else term)
 
     if not min(total.terms, key=without_sign).is_negative:
         return ONE, _freed(total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from derivatrix.compiler.formulas.divisors import divisor
+from derivatrix.compiler.formulas.length import shortest_first
 from derivatrix.compiler.formulas.tree import (
     Bracket,
     Differential,
@@ -16,7 +17,6 @@ from derivatrix.compiler.formulas.tree import (
     Transpose,
     Tree,
 )
-from derivatrix.compiler.formulas.unicode import UNICODE
 
 
 def scalar_order(tree: Tree) -> tuple[int, str]:
@@ -38,8 +38,8 @@ def scalar_order(tree: Tree) -> tuple[int, str]:
 def term_order(tree: Tree) -> tuple[int, bool, int, str]:
     """The term whose cotangent stands leftmost first, positive before negative, then shorter."""
     position = tree.accent_position
-    text = UNICODE.text(tree)
-    return (position if position is not None else 1 << 20), tree.is_negative, len(text), text
+    place = position if position is not None else 1 << 20
+    return place, tree.is_negative, *shortest_first(tree)
 
 
 def factor_order(tree: Tree) -> tuple[bool, bool, bool, str]:

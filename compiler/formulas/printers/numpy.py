@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TypeGuard
 
 import sympy
 from sympy.printing.codeprinter import PrintMethodNotImplementedError
 
 from derivatrix.compiler.formulas.divisors import divisor, split_divisors
+from derivatrix.compiler.formulas.printers.base import (
+    ATOM,
+    POWER,
+    PRODUCT,
+    SUM,
+    TEST,
+    Printer,
+    Style,
+    Text,
+)
 from derivatrix.compiler.formulas.tree import (
     Add,
     Arranged,
@@ -55,43 +65,29 @@ from derivatrix.compiler.formulas.tree import (
     Vectorised,
     Zeros,
     is_row,
+    kind,
+    negated,
 )
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.nodes import slot
 from derivatrix.runtime.errors import UnsupportedError
 
-TEST, SUM, PRODUCT, UNARY, POWER, ATOM = range(6)
-"""How tightly a text holds together, as in Python."""
 
-Text = tuple[str, int]
-
-
-class NumPy:
-    """The printer. `sizes`: what to write for a dimension's name (its name by default)."""
+class NumPy(Printer):
+    """The printer. `text`: of an array of exactly the tree's shape; `loose`: of one that broadcasts
+    to it. sizes: what to write for a dimension's name (its name by default)."""
 
     def __init__(self, sizes: Mapping[str, str] | None = None) -> None:
         self.sizes = dict(sizes or {})
 
-    def text(self, tree: Tree, least: int = TEST) -> str:
-        """The text of an array of exactly the tree's shape."""
-        return _held(self._exactly(tree), least)
-
-    def _exactly(self, tree: Tree) -> Text:
-        return getattr(self, f"show_{type(tree).__name__.lower()}")(tree)
-
     def loose(self, tree: Tree, least: int = TEST) -> str:
         """The text of an array that broadcasts to the tree's shape."""
-        return _held(self._loosely(tree), least)
+        return self.held(self._loosely(tree), least)
 
     def _loosely(self, tree: Tree) -> Text:
-        if isinstance(tree, Spread):
-            inner = tree.body
-            if isinstance(inner, Scale) and inner.body is not None:
-                outer = Spread(inner.body, tree.along, tree.shape)
-                return self.show_scale(Scale(inner.coefficient, inner.scalars, outer))
-            return self._indexed(tree)
-        return self._exactly(tree)
+        tree = _scaled(tree)
+        return self._indexed(tree) if isinstance(tree, Spread) else self.shown(tree)
 
     # Sizes
 
@@ -120,11 +116,11 @@ class NumPy:
     def show_number(self, tree: Number) -> Text:
         value = tree.value
         if value.is_Integer:
-            return str(value), UNARY if value < 0 else ATOM
+            return str(value), PRODUCT if value < 0 else ATOM
         if value.is_Rational:
             return f"{value.p} / {value.q}", PRODUCT
         if value.is_Float:
-            return repr(float(value)), UNARY if value < 0 else ATOM
+            return repr(float(value)), PRODUCT if value < 0 else ATOM
         return scalar_functions.numpy_text(value), TEST
 
     def real(self, tree: Tree) -> str:
@@ -229,8 +225,8 @@ class NumPy:
             )
         else:
             outer = self._chain(arrays[0] if arrays else numbers.pop())
-        texts = [_held(self._chain(segment), POWER) for segment in numbers]
-        return (" * ".join([*texts, _held(outer, POWER)]), PRODUCT) if texts else outer
+        texts = [self.held(self._chain(segment), POWER) for segment in numbers]
+        return (" * ".join([*texts, self.held(outer, POWER)]), PRODUCT) if texts else outer
 
     def _chain(self, factors: Sequence[Tree]) -> Text:
         """A chain without an outer product."""
@@ -244,7 +240,8 @@ class NumPy:
             if isinstance(factor, Diag):
                 text += f" * {self.loose(factor.body, POWER)}"
             else:
-                piece = _held(self._factor(factor, TEST), PRODUCT if _squares(factor) else POWER)
+                least = PRODUCT if _squares(factor) else POWER
+                piece = self.held(self._factor(factor, TEST), least)
                 text += f" * {piece}" if scaling else f" @ {piece}"
             scaling = False
             holds = PRODUCT
@@ -254,8 +251,8 @@ class NumPy:
         if isinstance(factor, Diag) and least:
             return f"{self.text(factor.body, ATOM)}[:, None]", ATOM
         body = factor.body if is_row(factor) else factor
-        text, holds = self._exactly(body)
-        return (text, holds) if holds >= least else (f"({text})", ATOM)
+        text, holds = self.shown(body)
+        return (text, holds) if holds >= least else (self.parentheses(text), ATOM)
 
     def show_solve(self, tree: Solve) -> Text:
         return f"np.linalg.solve({self.text(tree.matrix)}, {self.text(tree.right)})", ATOM
@@ -348,10 +345,12 @@ class NumPy:
     # Products and sums
 
     def show_scale(self, tree: Scale) -> Text:
+        if tree.is_negative:
+            return f"-{self.shown(negated(tree))[0]}", PRODUCT
         over, under = split_divisors(tree.scalars)
         factors = [self.text(factor, POWER) for factor in over]
         divisors = [self.text(factor, POWER) for factor in under]
-        coefficient = abs(tree.coefficient)
+        coefficient = tree.coefficient
         if coefficient.is_Rational:
             factors = [str(coefficient.p)] * (coefficient.p != 1) + factors
             divisors = [str(coefficient.q)] * (coefficient.q != 1) + divisors
@@ -359,16 +358,14 @@ class NumPy:
             factors.insert(0, repr(float(coefficient)))
         if tree.body is not None:
             factors.append(self.loose(tree.body, PRODUCT))
-        return self._quotient(factors, divisors, bool(tree.coefficient.is_negative))
+        return self._quotient(factors, divisors)
 
-    def _quotient(self, factors: list[str], divisors: list[str], negative: bool = False) -> Text:
+    def _quotient(self, factors: list[str], divisors: list[str]) -> Text:
         text = " * ".join(factors) or "1"
         if len(divisors) == 1:
             text += f" / {divisors[0]}"
         elif divisors:
             text += f" / ({' * '.join(divisors)})"
-        if negative:
-            return f"-{text}", UNARY if " " not in text else PRODUCT
         return text, PRODUCT
 
     def show_hadamard(self, tree: Hadamard) -> Text:
@@ -388,13 +385,11 @@ class NumPy:
         return f"{self.loose(tree.body, ATOM)}**{self.loose(exponent, ATOM)}", POWER
 
     def show_add(self, tree: Add) -> Text:
-        text = ""
-        for term in tree.terms:
-            part = self.loose(term, PRODUCT)
-            if text and self.loose(term).startswith("-"):
-                text += f" - {self.loose(term)[1:]}"
-            else:
-                text += f" + {part}" if text else part
+        first, *others = map(_scaled, tree.terms)
+        text = self.loose(first, PRODUCT)
+        for term in others:
+            sign, part = ("-", negated(term)) if term.is_negative else ("+", term)
+            text += f" {sign} {self.loose(part, PRODUCT)}"
         return text, SUM
 
     # Functions
@@ -443,7 +438,7 @@ class NumPy:
         return tree.operation.numpy(arguments, tree.parameters, tree.output), ATOM
 
 
-@dataclass(frozen=True)
+@kind
 class Solve(Tree):
     """The inverse of `matrix` times `right`."""
 
@@ -455,7 +450,7 @@ class Solve(Tree):
         return self.right.rank
 
 
-@dataclass(frozen=True)
+@kind
 class AxisSum(Tree):
     """The sum of a matrix over one axis."""
 
@@ -511,12 +506,15 @@ def _squares(tree: Tree) -> bool:
     return isinstance(tree, Power) and tree.exponent == 2
 
 
+def _scaled(tree: Tree) -> Tree:
+    """A multiple that is spread as a multiple of what is spread, which broadcasts alike."""
+    if isinstance(tree, Spread) and isinstance(tree.body, Scale) and tree.body.body is not None:
+        return replace(tree.body, body=replace(tree, body=tree.body.body))
+    return tree
+
+
 def _is_column(tree: Tree) -> bool:
     return tree.rank == 1 and not is_row(tree)
-
-
-def _held(text: Text, least: int) -> str:
-    return text[0] if text[1] >= least else f"({text[0]})"
 
 
 def _floats(text: str) -> str:
@@ -533,3 +531,6 @@ def _filled(text: str, texts: Mapping[str, str]) -> str:
         return argument if alone and after in (",", ")") else f"({argument})"
 
     return re.sub(r"\b_\d+\b", fill, text)
+
+
+STYLE = Style("numpy", NumPy())

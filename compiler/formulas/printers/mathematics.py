@@ -1,16 +1,16 @@
-"""Trees as one line of Unicode text. `latex` follows the same order of business."""
+"""Trees as mathematics writes them: what all styles for reading share."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import sympy
 
 from derivatrix.compiler.formulas.divisors import divisor, split_divisors
 from derivatrix.compiler.formulas.layout import surrounded
-from derivatrix.compiler.formulas.names import unicode_name
+from derivatrix.compiler.formulas.printers.base import ATOM, HADAMARD, POWER, PRODUCT, SUM, Text
+from derivatrix.compiler.formulas.printers.spelling import Spelling
 from derivatrix.compiler.formulas.tree import (
     Add,
     Arranged,
@@ -26,8 +26,8 @@ from derivatrix.compiler.formulas.tree import (
     Hadamard,
     Identity,
     Indexed,
+    Indices,
     Kronecker,
-    Literal,
     Logic,
     Mask,
     Matmul,
@@ -57,22 +57,9 @@ from derivatrix.compiler.formulas.tree import (
     Unvectorised,
     Vectorised,
     Zeros,
+    negated,
 )
-from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.divided_differences import Differences
-
-SUM, HADAMARD, PRODUCT, POWER, ATOM = range(5)
-"""How tightly a text holds together."""
-
-Text = tuple[str, int]
-
-FRACTIONS = {
-    (1, 2): "½", (1, 3): "⅓", (2, 3): "⅔", (1, 4): "¼", (3, 4): "¾", (1, 5): "⅕", (1, 6): "⅙",
-    (1, 8): "⅛",
-}  # fmt: skip
-
-SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
 
@@ -92,153 +79,51 @@ HEADS = {
 """SymPy's names of functions as NumPy and SciPy spell them."""
 
 
-class Unicode:
-    """The printer. Each method named after a kind gives its text and how tightly that holds."""
+class MathPrinter(Spelling):
+    """Formulas as mathematics writes them, whatever the signs: see `Spelling`."""
 
-    style = "unicode"
-    minus = "−"
-    ones = "𝟏"
-    identity = "I"
-    hadamard_sign = " ⊙ "
-    kronecker_sign = " ⊗ "
-    relations: ClassVar = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
-    words: ClassVar = {"and": " ∧ ", "or": " ∨ ", "not": "¬"}
-
-    def text(self, tree: Tree, least: int = SUM) -> str:
-        """The text of a tree, in parentheses if it holds less tightly than `least`."""
-        if self.style not in tree.texts:
-            method = getattr(self, f"show_{type(tree).__name__.lower()}")
-            tree.texts[self.style] = method(tree)
-        text, holds = tree.texts[self.style]
-        return text if holds >= least else self.parentheses(text)
-
-    # What LaTeX writes differently
-
-    def parentheses(self, text: str) -> str:
-        return f"({text})"
-
-    def superscript(self, base: str, exponent: str) -> str:
-        if set(exponent) <= set("-−0123456789"):
-            return base + exponent.translate(SUPERSCRIPTS)
-        return f"{base}^{exponent}" if exponent.isalnum() else f"{base}^({exponent})"
-
-    def transposed(self, base: str) -> str:
-        return f"{base}ᵀ"
-
-    def inverse_transposed(self, base: str) -> str:
-        return f"{base}⁻ᵀ"
-
-    def entrywise_power(self, base: str, exponent: str) -> str:
-        if set(exponent) <= set("0123456789"):
-            return f"{base}∘{exponent.translate(SUPERSCRIPTS)}"
-        return f"{base}^∘({exponent})"
-
-    def root(self, tree: Tree) -> Text:
-        if tree.rank:
-            return f"sqrt({self.text(tree)})", ATOM
-        return f"√{self.text(tree, ATOM)}", POWER
-
-    def fraction(self, over: str, under: str) -> str:
-        return f"{over} / {under}" if " " in over + under else f"{over}/{under}"
-
-    def rational(self, over: int, under: int) -> str:
-        if under == 1:
-            return str(over)
-        return FRACTIONS.get((over, under)) or f"({over}/{under})"
-
-    def norm(self, body: str, rank: int) -> str:
-        return f"‖{body}‖_F" if rank == 2 else f"‖{body}‖"
+    def shown(self, tree: Tree) -> Text:
+        if type(self) not in tree.texts:
+            tree.texts[type(self)] = super().shown(tree)
+        return tree.texts[type(self)]
 
     def call(self, name: str, arguments: list[str]) -> str:
-        return f"{name}({', '.join(arguments)})"
+        """A function of its arguments."""
+        return self.head(name) + self.parentheses(", ".join(arguments))
 
-    def difference(self, name: str, points: list[str]) -> str:
-        return f"{name}[{', '.join(points)}]"
+    def left_side(self, text: str, indices: Indices) -> str:
+        """The left side of an equation: a text, with the indices that the right side has."""
+        shown = [self.dimension(index) for index in indices if index is not None]
+        return self.indices(text, shown) if shown else text
 
-    def indices(self, base: str, indices: list[str]) -> str:
-        return f"{base}[{','.join(indices)}]"
-
-    def entry(self, body: Tree, indices: list[str]) -> str:
-        return self.indices(self.text(body, ATOM), indices)
-
-    def bracket(self, condition: str) -> str:
-        return f"[{condition}]"
-
-    def total(self, letters: tuple[str, ...], body: str) -> str:
-        below = letters[0] if len(letters) == 1 else f"{{{','.join(letters)}}}"
-        return f"Σ_{below} {body}"
-
-    def dimension(self, size: Dimension) -> str:
-        """A polynomial in dimensions."""
-        text = re.sub(r"floor\(([^()]*)\)", r"⌊\1⌋", str(size))
-        text = re.sub(r"Mod\(([^(),]*), ([^(),]*)\)", r"\1 mod \2", text)
-        text = re.sub(r"Wrapped\(([^(),]*), ([^()]*)\)", r"(\1 mod \2)", text)
-        return text.replace("**", "^").replace("*", " ").replace("-", self.minus)
-
-    def unit(self, position: Dimension) -> str:
-        if position.is_Integer:
-            return f"e{str(position).translate(SUBSCRIPTS)}"
-        text = self.dimension(position)
-        return f"e_{text}" if text.isalnum() else f"e[{text}]"
-
-    def operation(self, tree: Call, arguments: list[str]) -> str:
-        return tree.operation.formula("unicode", tree.output).format(*arguments)
-
-    def name(self, tree: Name) -> str:
-        return unicode_name(tree.base, tree.accent)
-
-    def size_name(self, name: str) -> str:
-        return unicode_name(name, "")
-
-    def choice(self, tree: Choice) -> Text:
-        parts = [self.condition(tree.condition), self.text(tree.yes), self.text(tree.no)]
-        return self.call("where", parts), ATOM
-
-    def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
-        """A formula and the definitions it uses, on one line."""
-        return f"{text}  where {', '.join(f'{left} = {right}' for left, right in definitions)}"
-
-    def equations(self, lines: list[tuple[str, str]]) -> str:
-        """An equation and the definitions it uses, on lines of their own."""
-        (left, right), *definitions = lines
-        text = f"{left} = {right}"
-        for position, (name, part) in enumerate(definitions):
-            text += f"\n  {'where' if position == 0 else '     '} {name} = {part}"
-        return text
+    def derivative(self, kind: str, value: str, inputs: Sequence[str]) -> str:
+        """The name of the derivative of a value by inputs."""
+        if kind == "vjp":
+            return self.word(inputs[0], "bar")
+        if kind in ("value", "jvp"):
+            return self.word(value, "dot" if kind == "jvp" else "")
+        return self.left_sides[kind].format(*map(self.word, (value, *inputs)))
 
     # Names and numbers
 
     def show_name(self, tree: Name) -> Text:
-        return self.name(tree), ATOM
+        return self.word(tree.base, tree.accent), ATOM
 
     def show_differential(self, tree: Differential) -> Text:
         return self.differential(self.text(tree.body, ATOM)), ATOM
 
-    def differential(self, body: str) -> str:
-        word = re.match(r"\w{2,}", body)
-        return f"d {body}" if word else f"d{body}"
-
     def show_number(self, tree: Number) -> Text:
+        if tree.is_negative:
+            return f"{self.minus}{self.text(negated(tree), ATOM)}", SUM
         value = tree.value
         if value.is_Rational:
-            text = self.rational(abs(int(value.p)), int(value.q))
-        elif value.is_Float:
-            text = f"{abs(float(value)):.15g}"
-        else:
-            return self.constant(value), ATOM
-        return (f"{self.minus}{text}", SUM) if value.is_negative else (text, ATOM)
-
-    def constant(self, value: sympy.Expr) -> str:
-        return {"pi": "π", "E": "e", "oo": "∞", "EulerGamma": "γ"}.get(str(value), str(value))
+            return self.held(self.rational(int(value.p), int(value.q)), ATOM), ATOM
+        if value.is_Float:
+            return f"{float(value):.15g}", ATOM
+        return self.constant(value), ATOM
 
     def show_size(self, tree: Size) -> Text:
-        return self.size_name(tree.name), ATOM
-
-    def show_literal(self, tree: Literal) -> Text:
-        array = tree.array
-        if array.size > 16:
-            return self.call("constant", ["×".join(map(str, array.shape))]), ATOM
-        return str(array.tolist()).replace(".0", "").replace("-", self.minus), ATOM
+        return self.word(tree.name), ATOM
 
     def show_zeros(self, tree: Zeros) -> Text:
         return "0", ATOM
@@ -280,9 +165,6 @@ class Unicode:
     def show_block(self, tree: Block) -> Text:
         return self.blocks([[self.text(cell) for cell in row] for row in tree.rows]), ATOM
 
-    def blocks(self, rows: list[list[str]]) -> str:
-        return f"[{'; '.join(', '.join(row) for row in rows)}]"
-
     def show_kronecker(self, tree: Kronecker) -> Text:
         return (
             f"{self.text(tree.left, POWER)}{self.kronecker_sign}{self.text(tree.right, POWER)}",
@@ -296,20 +178,16 @@ class Unicode:
         return self.call("unvech" if tree.packed else "unvec", [self.text(tree.body)]), ATOM
 
     def show_positive(self, tree: Positive) -> Text:
-        return self.bracket(self._order(">", tree.body)), ATOM
+        return self.bracket(self._comparison(">", tree.body)), ATOM
 
-    def _order(self, symbol: str, difference: Tree) -> str:
+    def _comparison(self, symbol: str, difference: Tree) -> str:
         """`difference` > 0, with what is subtracted on the right."""
         terms = difference.terms if isinstance(difference, Add) else (difference,)
-        right = [t for t in terms if self.text(t).startswith(self.minus)]
-        left = [t for t in terms if t not in right]
+        left = " + ".join(self.text(term) for term in terms if not term.is_negative)
+        right = " + ".join(self.text(negated(term)) for term in terms if term.is_negative)
         if not left:
-            turned = {">": "<", ">=": "<="}[symbol]
-            return self._compared(turned, self._negated(right), "0")
-        return self._compared(symbol, " + ".join(map(self.text, left)), self._negated(right) or "0")
-
-    def _negated(self, terms: list[Tree]) -> str:
-        return " + ".join(self.text(term).removeprefix(self.minus) for term in terms)
+            return self._compared({">": "<", ">=": "<="}[symbol], right, "0")
+        return self._compared(symbol, left, right or "0")
 
     def _compared(self, symbol: str, left: str, right: str) -> str:
         return f"{left} {self.relations.get(symbol, symbol)} {right}"
@@ -352,8 +230,10 @@ class Unicode:
         return self.superscript(self.text(tree.body, ATOM), str(tree.exponent)), POWER
 
     def show_scale(self, tree: Scale) -> Text:
+        if tree.is_negative:
+            return self.minus + self.shown(negated(tree))[0], SUM
         over, under = split_divisors(tree.scalars)
-        coefficient = abs(tree.coefficient)
+        coefficient = tree.coefficient
         numbers: list[str] = []
         if coefficient.is_Rational and under:
             numbers = [str(coefficient.p)] if coefficient.p != 1 else []
@@ -368,9 +248,8 @@ class Unicode:
             upper = self._numerator(numbers, over, tree.body, bool(under))
         if under:
             upper = self.fraction(upper, self._denominator(under))
-        loose = isinstance(tree.body, Hadamard) or "Over(" in tree.order
-        holds = HADAMARD if (loose or inverted) and not under else PRODUCT
-        return (self.minus + upper, SUM) if tree.coefficient.is_negative else (upper, holds)
+        loose = inverted or isinstance(tree.body, Hadamard) or tree.counts[Over]
+        return upper, HADAMARD if loose and not under else PRODUCT
 
     def _inverted(self, body: Tree | None) -> tuple[str, bool] | None:
         """What an array that is nothing but divisors divides by, and whether these are several."""
@@ -384,23 +263,21 @@ class Unicode:
         self, numbers: list[str], over: list[Tree], body: Tree | None, divided: bool
     ) -> str:
         parts = over if body is None else [*over, body]
+        least = PRODUCT if divided else HADAMARD
         if not numbers and len(parts) == 1:
-            return self.text(parts[0], PRODUCT if divided else HADAMARD)
+            return self.text(parts[0], SUM if divided and self.fraction_bar else least)
         texts = numbers + [self.text(part, POWER) for part in over]
         if body is not None:
-            texts.append(self.text(body, PRODUCT if divided else HADAMARD))
+            texts.append(self.text(body, least))
         elif over and (len(over) == 1 or isinstance(over[-1], Over)):
-            texts[-1] = self.text(over[-1], PRODUCT if divided else HADAMARD)
-        return self.joined(texts) or "1"
-
-    def joined(self, texts: list[str]) -> str:
-        """Factors side by side."""
-        return " ".join(texts)
+            texts[-1] = self.text(over[-1], least)
+        return " ".join(texts) or "1"
 
     def _denominator(self, under: list[Tree]) -> str:
         if len(under) == 1:
-            return self.text(under[0], POWER)
-        return self.parentheses(self.joined([self.text(part, POWER) for part in under]))
+            return self.text(under[0], SUM if self.fraction_bar else POWER)
+        text = " ".join(self.text(part, POWER) for part in under)
+        return text if self.fraction_bar else self.parentheses(text)
 
     def show_hadamard(self, tree: Hadamard) -> Text:
         over, under = split_divisors(tree.factors)
@@ -411,7 +288,8 @@ class Unicode:
         return self.entrywise_quotient(upper, lower, len(under) > 1), HADAMARD
 
     def entrywise_quotient(self, upper: str, lower: str, several: bool) -> str:
-        return f"{upper or '1'} ⊘ {self.parentheses(lower) if several else lower}"
+        divided = self.parentheses(lower) if several else lower
+        return (upper or "1") + self.division_sign + divided
 
     def show_raise(self, tree: Raise) -> Text:
         exponent = tree.exponent
@@ -419,45 +297,46 @@ class Unicode:
         if under is not None:
             if tree.rank:
                 return self.entrywise_quotient("", self.text(under, POWER), False), HADAMARD
-            return self.fraction("1", self.text(under, POWER)), PRODUCT
+            return self.fraction("1", self._denominator([under])), PRODUCT
         if exponent == Number(sympy.S.Half):
             return self.root(tree.body)
         base = self.text(tree.body, ATOM)
-        power = self.text(exponent)
-        if isinstance(exponent, Number):
-            power = power.removeprefix("(").removesuffix(")")
+        power = self._exponent(exponent)
         if tree.rank:
             return self.entrywise_power(base, power), POWER
         return self.superscript(base, power), POWER
 
+    def _exponent(self, tree: Tree) -> str:
+        if isinstance(tree, Number) and tree.value.is_Rational and not tree.is_negative:
+            return self.rational(int(tree.value.p), int(tree.value.q))[0]
+        return self.text(tree)
+
     # Sums
 
     def show_add(self, tree: Add) -> Text:
-        text = ""
-        for term in tree.terms:
-            part = self.text(term, HADAMARD)
-            if self.text(term).startswith(self.minus):
-                negative = self.text(term)
-                text += f" {self.minus} {negative[len(self.minus) :]}" if text else negative
-            else:
-                text += f" + {part}" if text else part
+        first, *others = tree.terms
+        text = self.text(first, SUM if first.is_negative else HADAMARD)
+        for term in others:
+            sign, part = (self.minus, negated(term)) if term.is_negative else ("+", term)
+            text += f" {sign} {self.text(part, HADAMARD)}"
         return text, SUM
 
     def show_spread(self, tree: Spread) -> Text:
         plain = isinstance(tree.body, Scale) and not split_divisors(tree.body.scalars)[1]
-        body = self.text(tree.body, PRODUCT if plain else POWER)
+        least = PRODUCT if plain else POWER
+        body = [] if tree.body == Number(sympy.S.One) else [self.text(tree.body, least)]
         row = self.transposed(self.ones)
         if tree.rank > 2:
             return self.call("broadcast", [self.text(tree.body)]), ATOM
         if tree.rank == 1:
-            parts = [body, self.ones]
+            parts = [*body, self.ones]
         elif tree.along == (0,):
-            parts = [body, row]
+            parts = [*body, row]
         elif tree.along == (1,):
             parts = [self.ones, self.transposed(self.text(tree.body, ATOM))]
         else:
-            parts = [body, self.ones, row]
-        return " ".join(part for part in parts if part != "1"), PRODUCT
+            parts = [*body, self.ones, row]
+        return " ".join(parts), PRODUCT
 
     def show_over(self, tree: Over) -> Text:
         return self.total(tree.over, self.text(tree.body, HADAMARD)), HADAMARD
@@ -481,22 +360,21 @@ class Unicode:
 
     def show_function(self, tree: Function) -> Text:
         arguments = [self.text(argument) for argument in tree.arguments]
-        if tree.head == "Abs" and tree.rank == 0:
-            return f"|{arguments[0]}|", ATOM
-        if tree.head == "polygamma" and arguments[0] == "0":
+        if tree.head == "Abs":
+            return self.absolute(arguments[0], tree.rank), ATOM
+        if tree.head == "polygamma" and tree.arguments[0] == Number(sympy.S.Zero):
             return self.call("digamma", arguments[1:]), ATOM
         name = HEADS.get(tree.head, tree.head.lower())
         if issubclass(tree.function, Differences):
-            return self.difference(name, arguments), ATOM
+            return self.head(name) + self.bracket(", ".join(arguments)), ATOM
         return self.call(name, arguments), ATOM
 
     def condition(self, tree: Tree) -> str:
         """A condition without its bracket."""
         if isinstance(tree, Relation):
             if tree.symbol in (">", ">=") and tree.right == Number(sympy.S.Zero):
-                return self._order(tree.symbol, tree.left)
-            left, right = self.text(tree.left), self.text(tree.right)
-            return f"{left} {self.relations.get(tree.symbol, tree.symbol)} {right}"
+                return self._comparison(tree.symbol, tree.left)
+            return self._compared(tree.symbol, self.text(tree.left), self.text(tree.right))
         if isinstance(tree, Logic):
             word = self.words[tree.word]
             parts = [self.parentheses(self.condition(part)) for part in tree.parts]
@@ -519,15 +397,16 @@ class Unicode:
         return self.choice(tree)
 
     def show_call(self, tree: Call) -> Text:
-        text = self.operation(tree, [self.text(argument) for argument in tree.arguments])
-        return text, ATOM
+        written = tree.operation.formula(self.operations, tree.output)
+        return written.format(*map(self.text, tree.arguments)), ATOM
 
     # Indices
 
     def show_indexed(self, tree: Indexed) -> Text:
-        letters = [":" if i is None else self.dimension(i) for i in tree.indices]
-        while letters[-1] == ":" and len(tree.indices) - tree.rank == 1:
-            letters.pop()
+        indices = list(tree.indices)
+        while indices[-1] is None and len(tree.indices) - tree.rank == 1:
+            indices.pop()
+        letters = [":" if index is None else self.dimension(index) for index in indices]
         return self.entry(tree.body, letters), ATOM
 
     def show_contraction(self, tree: Contraction) -> Text:
@@ -541,11 +420,4 @@ class Unicode:
         left, right = self.dimension(tree.left), self.dimension(tree.right)
         if tree.symbol == "δ":
             return self.delta(left, right), ATOM
-        symbol = self.relations.get(tree.symbol, tree.symbol)
-        return self.bracket(f"{left} {symbol} {right}"), ATOM
-
-    def delta(self, left: str, right: str) -> str:
-        return f"δ[{left},{right}]"
-
-
-UNICODE = Unicode()
+        return self.bracket(self._compared(tree.symbol, left, right)), ATOM
