@@ -30,6 +30,9 @@ NOTATION_ONLY = (kinds.Differential, kinds.Indexed, kinds.Bracket, kinds.Over)
 NUMPY_ONLY = (kinds.Contraction, kinds.Arranged, Solve, AxisSum)
 
 
+BASES = (kinds.Ranked, kinds.Vector, kinds.Matrix)
+
+
 def all_kinds() -> list[type[Tree]]:
     """Every kind of tree that there is."""
 
@@ -39,7 +42,7 @@ def all_kinds() -> list[type[Tree]]:
             yield from below(own)
 
     found = dict.fromkeys(below(Tree))
-    return sorted((kind for kind in found if kind is not kinds.Ranked), key=lambda k: k.__name__)
+    return sorted((kind for kind in found if kind not in BASES), key=lambda k: k.__name__)
 
 
 class Maker:

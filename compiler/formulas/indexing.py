@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 import sympy
 
 from derivatrix.compiler.formulas import algebra
-from derivatrix.compiler.formulas.build import (
-    Item,
-    Product,
-    indexed,
-    matrix,
-)
+from derivatrix.compiler.formulas.build import Item, Product, indexed, matrix
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.tree import (
     Bracket,

@@ -47,13 +47,7 @@ from derivatrix.compiler.formulas.indexing import (
 from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.rewrite import replaced
 from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indicators, shared
-from derivatrix.compiler.formulas.tree import (
-    Add,
-    Indices,
-    Over,
-    Tree,
-    Unit,
-)
+from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import (
     Apply,

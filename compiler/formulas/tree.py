@@ -129,6 +129,24 @@ class Ranked(Tree):
 
 
 @kind
+class Vector(Tree):
+    """A kind that is always a vector."""
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+
+@kind
+class Matrix(Tree):
+    """A kind that is always a matrix."""
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+@kind
 class Name(Ranked):
     """An input, cotangent, tangent or shared part. `base`: what is shown, with `accent` "bar",
     "dot" or ""; `python`: its name in NumPy texts."""
@@ -189,50 +207,34 @@ class Zeros(Tree):
 
 
 @kind
-class Identity(Tree):
+class Identity(Matrix):
     """The identity matrix."""
 
     size: Dimension
 
-    @property
-    def rank(self) -> int:
-        return 2
-
 
 @kind
-class Ones(Tree):
+class Ones(Vector):
     """The vector of ones."""
 
     size: Dimension
 
-    @property
-    def rank(self) -> int:
-        return 1
-
 
 @kind
-class Unit(Tree):
+class Unit(Vector):
     """The vector with a 1 at `position` and zeros elsewhere."""
 
     size: Dimension
     position: Dimension
 
-    @property
-    def rank(self) -> int:
-        return 1
-
 
 @kind
-class Mask(Tree):
+class Mask(Matrix):
     """The matrix with ones where i >= j + offset."""
 
     rows: Dimension
     columns: Dimension
     offset: int
-
-    @property
-    def rank(self) -> int:
-        return 2
 
 
 @kind
@@ -250,19 +252,19 @@ class Merged(Tree):
 
 
 @kind
-class Picked(Tree):
+class Picked(Matrix):
     """Rows of the identity of this size, by a table: shape (len(table), size)."""
 
     table: tuple[int, ...]
     size: Dimension
 
-    @property
-    def rank(self) -> int:
-        return 2
+
+Range = tuple[Dimension, Dimension, int, Dimension]
+"""Entries along an axis: the first, how many, the step between them, and the axis's size."""
 
 
 @kind
-class Rows(Tree):
+class Rows(Matrix):
     """Rows start, start + step, ... of the identity: shape (count, size)."""
 
     count: Dimension
@@ -271,11 +273,9 @@ class Rows(Tree):
     step: int
 
     @property
-    def rank(self) -> int:
-        return 2
-
-
-Range = tuple[Dimension, Dimension, int, Dimension]
+    def taken(self) -> Range:
+        """Which entries of an axis a product with it takes."""
+        return self.start, self.count, self.step, self.size
 
 
 @kind
@@ -326,19 +326,15 @@ class Kronecker(Tree):
 
 
 @kind
-class Vectorised(Tree):
+class Vectorised(Vector):
     """A matrix as a vector, column by column; `packed`: its lower triangle, row by row."""
 
     body: Tree
     packed: bool
 
-    @property
-    def rank(self) -> int:
-        return 1
-
 
 @kind
-class Unvectorised(Tree):
+class Unvectorised(Matrix):
     """The matrix (rows, columns) that a vector holds column by column; `packed`: the lower
     triangular one whose triangle it holds row by row."""
 
@@ -346,10 +342,6 @@ class Unvectorised(Tree):
     rows: Dimension
     columns: Dimension
     packed: bool
-
-    @property
-    def rank(self) -> int:
-        return 2
 
 
 @kind
@@ -364,15 +356,11 @@ class Transpose(Tree):
 
 
 @kind
-class Power(Tree):
+class Power(Matrix):
     """An integer power of a square matrix; negative: of its inverse."""
 
     body: Tree
     exponent: int
-
-    @property
-    def rank(self) -> int:
-        return 2
 
 
 @kind
@@ -390,38 +378,26 @@ class Matmul(Tree):
 
 
 @kind
-class Diag(Tree):
+class Diag(Matrix):
     """The diagonal matrix of a vector."""
 
     body: Tree
 
-    @property
-    def rank(self) -> int:
-        return 2
-
 
 @kind
-class Diagonal(Tree):
+class Diagonal(Vector):
     """The diagonal of a matrix."""
 
     body: Tree
 
-    @property
-    def rank(self) -> int:
-        return 1
-
 
 @kind
-class Triangle(Tree):
+class Triangle(Matrix):
     """The entries of a matrix with j <= i + offset (lower) or j >= i + offset, zeros elsewhere."""
 
     body: Tree
     lower: bool
     offset: int
-
-    @property
-    def rank(self) -> int:
-        return 2
 
 
 @kind

@@ -27,6 +27,9 @@ class Latex(MathPrinter):
     hadamard_sign = r" \odot "
     division_sign = r" \oslash "
     kronecker_sign = r" \otimes "
+    transposed = r"{}^{{\top}}"
+    inverse_transposed = r"{}^{{-\top}}"
+    bracket = r"\left[{}\right]"
     fraction_bar = True
     relations: ClassVar = {">=": r"\ge", "<=": r"\le", "==": "=", "!=": r"\ne"}
     words: ClassVar = {"and": r" \land ", "or": r" \lor ", "not": r"\lnot "}
@@ -73,12 +76,6 @@ class Latex(MathPrinter):
     def differential(self, body: str) -> str:
         return rf"\mathrm{{d}}{body}"
 
-    def transposed(self, base: str) -> str:
-        return rf"{base}^{{\top}}"
-
-    def inverse_transposed(self, base: str) -> str:
-        return rf"{base}^{{-\top}}"
-
     def superscript(self, base: str, exponent: str) -> str:
         return f"{base}^{{{exponent}}}"
 
@@ -92,9 +89,6 @@ class Latex(MathPrinter):
 
     def fraction(self, over: str, under: str) -> str:
         return rf"\frac{{{over}}}{{{under}}}"
-
-    def bracket(self, text: str) -> str:
-        return rf"\left[{text}\right]"
 
     def norm(self, body: str, rank: int) -> str:
         text = rf"\left\| {body} \right\|"

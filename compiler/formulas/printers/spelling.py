@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from derivatrix.compiler.formulas.tree import Choice, Literal, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
 
 
-class Spelling(Printer, ABC):
+class Spelling(Printer):
     """The signs of a style, and how it puts texts together. Where an argument is a text, it has the
     parentheses that it needs."""
 
@@ -26,6 +26,11 @@ class Spelling(Printer, ABC):
     division_sign: ClassVar[str]
     """Between an array and what it is divided by, entry by entry, with its spaces."""
     kronecker_sign: ClassVar[str]
+    transposed: ClassVar[str]
+    """The format string of a transposed matrix."""
+    inverse_transposed: ClassVar[str]
+    bracket: ClassVar[str]
+    """That of a condition as a number, 1 where it holds; and of a divided difference's points."""
     fraction_bar: ClassVar[bool]
     """Whether fractions have a bar, which makes parentheses over and under it needless."""
     relations: ClassVar[Mapping[str, str]]
@@ -60,10 +65,6 @@ class Spelling(Printer, ABC):
         """A constant array."""
 
     @abstractmethod
-    def dimension(self, size: Dimension) -> str:
-        """A size or an index, a polynomial in dimensions."""
-
-    @abstractmethod
     def unit(self, position: Dimension) -> str:
         """The vector with a 1 at a position."""
 
@@ -72,14 +73,6 @@ class Spelling(Printer, ABC):
         """The differential of a part of a derivation."""
 
     # Powers and fractions
-
-    @abstractmethod
-    def transposed(self, base: str) -> str:
-        """A transposed matrix."""
-
-    @abstractmethod
-    def inverse_transposed(self, base: str) -> str:
-        """The inverse of a transposed matrix."""
 
     @abstractmethod
     def superscript(self, base: str, exponent: str) -> str:
@@ -98,10 +91,6 @@ class Spelling(Printer, ABC):
         """A scalar or array divided by a scalar."""
 
     # Brackets, indices, sums
-
-    @abstractmethod
-    def bracket(self, text: str) -> str:
-        """A condition as a number, 1 where it holds; the points of a divided difference."""
 
     @abstractmethod
     def norm(self, body: str, rank: int) -> str:

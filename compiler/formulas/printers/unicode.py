@@ -30,6 +30,9 @@ class Unicode(MathPrinter):
     hadamard_sign = " ⊙ "
     division_sign = " ⊘ "
     kronecker_sign = " ⊗ "
+    transposed = "{}ᵀ"
+    inverse_transposed = "{}⁻ᵀ"
+    bracket = "[{}]"
     fraction_bar = False
     relations: ClassVar = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
     words: ClassVar = {"and": " ∧ ", "or": " ∨ ", "not": "¬"}
@@ -82,12 +85,6 @@ class Unicode(MathPrinter):
         word = re.match(r"\w{2,}", body)
         return f"d {body}" if word else f"d{body}"
 
-    def transposed(self, base: str) -> str:
-        return f"{base}ᵀ"
-
-    def inverse_transposed(self, base: str) -> str:
-        return f"{base}⁻ᵀ"
-
     def superscript(self, base: str, exponent: str) -> str:
         if set(exponent) <= set("-−0123456789"):
             return base + exponent.translate(SUPERSCRIPTS)
@@ -105,9 +102,6 @@ class Unicode(MathPrinter):
 
     def fraction(self, over: str, under: str) -> str:
         return f"{over} / {under}" if " " in over + under else f"{over}/{under}"
-
-    def bracket(self, text: str) -> str:
-        return f"[{text}]"
 
     def norm(self, body: str, rank: int) -> str:
         return f"‖{body}‖_F" if rank == 2 else f"‖{body}‖"
