@@ -56,6 +56,9 @@ PROJECTED = {
     "diagonal": "diagonal",
 }
 
+Definitions = list[tuple[str, str]]
+"""The left and right sides of what a formula uses, as text."""
+
 LONG = 40
 """A function whose text is longer is named in the first line."""
 
@@ -103,22 +106,23 @@ def derivation(
 
 def lines(root: Node, leaf: Leaf) -> Iterator[Line]:
     """The differential of `root` where only `leaf` moves: first d root, at last one of d leaf."""
-    places = _Places(root, leaf)
-    expression: Node = places.differential(root)
-    yield Line(expression, "", places.parts)
+    differentials = _Differentials(root, leaf)
+    expression: Node = differentials.differential(root)
+    yield Line(expression, "", differentials.parts)
     for _ in range(LINES):
-        pending = [part for part in leaves([expression]) if part in places.open]
-        if not pending:
+        left = leaves([expression])
+        nodes = {part: differentials.open[part] for part in left if part in differentials.open}
+        if not nodes:
             return
-        outermost = max(pending, key=lambda part: places.order[places.open[part]])
-        reason = places.reason(places.open[outermost])
-        chosen = [part for part in pending if places.reason(places.open[part]) == reason]
-        new = {part: places.expanded(places.open[part]) for part in chosen}
+        outermost = max(nodes.values(), key=differentials.order.__getitem__)
+        reason = differentials.reason(outermost)
+        chosen = {part: own for part, own in nodes.items() if differentials.reason(own) == reason}
+        new = {part: differentials.expanded(own) for part, own in chosen.items()}
         expression = simplify(substitute([expression], new))[0]
-        yield Line(expression, reason, places.parts)
+        yield Line(expression, reason, differentials.parts)
 
 
-class _Places:
+class _Differentials:
     """The differentials of nodes, as leaves. `open`: those whose rule can still be used."""
 
     def __init__(self, root: Node, leaf: Leaf) -> None:
@@ -139,11 +143,11 @@ class _Places:
         known = facts(node)
         kinds = ("diagonal", "symmetric", "lower", "upper")
         structure = next((kind for kind in kinds if kind in known), "general")
-        place = Leaf(f"d{node.key}", node.shape, structure, role="tangent")
-        self.parts[place.name] = node
+        differential = Leaf(f"d{node.key}", node.shape, structure, role="tangent")
+        self.parts[differential.name] = node
         if node is not self.leaf:
-            self.open[place] = node
-        return place
+            self.open[differential] = node
+        return differential
 
     def expanded(self, node: Node) -> Node:
         """The differential of a node by its rule, in terms of its children's."""
@@ -178,9 +182,9 @@ def _product(node: Einsum, varying: set[Node]) -> str:
     arrays = [factor for factor, _ in node.factors if not isinstance(factor, Structural)]
     if len(moving) > 1:
         return "differential of a product"
-    places = Counter(label for _, labels in node.factors for label in labels)
+    counts = Counter(label for _, labels in node.factors for label in labels)
     matrices = all(factor.ndim == 2 for factor, _ in node.factors)
-    if node.ndim == 0 and matrices and set(places.values()) == {2}:
+    if node.ndim == 0 and matrices and set(counts.values()) == {2}:
         return "the trace is linear"
     if len(arrays) == 1:
         return "a sum is linear" if node.contracted else "moving entries is linear"
@@ -233,66 +237,66 @@ class _Derivation:
             shown = turned(tree, previous)
             yield Step(self._equation("" if position else start, shown, where), line.reason)
             previous = shown
-        text = self._equation("", previous, where)
-        yield from self._collected(found[-1], text)
+        yield from self._collected(found[-1], self._equation("", previous, where))
 
     def _simple(self) -> Node:
         return simplify([self.derivatives.function.expression])[0]
 
     def _collected(self, last: Line, before: str) -> Iterator[Step]:
-        """The gradient, or the VJP, from the differential; `before`: the text of the last line."""
-        place = next(
+        """The gradient, or the VJP, from the differential; `before`: the text of the last line,
+        which is not repeated."""
+        differential = next(
             (part for part in leaves([last.node]) if last.parts.get(part.name) is self.leaf),
             Leaf("d", self.leaf.shape, role="tangent"),
         )
         cotangent = full(1) if self.scalar else self.derivatives.cotangent
         kind = "gradient" if self.scalar else "vjp"
         result = self.derivatives.results(kind)[(self.leaf.name,)]
-        (pulled,) = simplify(transpose(last.node, [place], cotangent), final=True)
+        (pulled,) = simplify(transpose(last.node, [differential], cotangent), final=True)
         value = self.derivatives.value_letter
         left = self.printer.derivative(kind, value, (self.leaf.name,))
-        reason = f"collected: {self._pairing()}"
+        projected = self.leaf.structure in PROJECTED and pulled is not result
+        symbol = "G" if projected else "∇" if self.scalar else left
+        reason = f"collected: {self._pairing(symbol)}"
         if self.scalar and 0 < self.leaf.ndim < 3 and not is_zero(pulled):
             labels = tuple(range(self.leaf.ndim))
-            product = einsum([(pulled, labels), (place, labels)], ())
-            tree, where = self._tree(product, {place.name: self.leaf})
+            product = einsum([(pulled, labels), (differential, labels)], ())
+            tree, where = self._tree(product, {differential.name: self.leaf})
             text = self._equation("", tree, where)
             if text != before:
                 yield Step(text, self._gathered())
-        if self.leaf.structure in PROJECTED and pulled is not result:
+        if projected:
             tree, where = self._tree(pulled, {})
-            own = reason.replace(left, "G").replace("∇", "G")
-            yield Step(self._equation("G", tree, where), own)
+            yield Step(self._equation("G", tree, where), reason)
             reason = f"the part of G that is {PROJECTED[self.leaf.structure]}"
         tree, where = self._tree(result, {})
         yield Step(self._equation(left, tree, where), reason)
 
-    def _pairing(self) -> str:
-        """What the gradient or VJP is defined by."""
-        letter = self.derivatives.value_letter
-        value, own = (self.printer.word(name) for name in (letter, self.leaf.name))
-        moved, moving = map(self.printer.differential, (own, value))
+    def _pairing(self, symbol: str) -> str:
+        """What the gradient or VJP is defined by; `symbol` stands for it."""
+        letter, word = self.derivatives.value_letter, self.printer.word
+        moved, moving = map(self.printer.differential, (word(self.leaf.name), word(letter)))
         if self.scalar:
-            return f"{moving} = {self._product(moved)}"
-        bars = [self.printer.word(name, "bar") for name in (letter, self.leaf.name)]
-        return f"⟨{bars[0]}, {moving}⟩ = ⟨{bars[1]}, {moved}⟩"
+            return f"{moving} = {self._product(symbol, moved)}"
+        return f"⟨{word(letter, 'bar')}, {moving}⟩ = ⟨{symbol}, {moved}⟩"
 
     def _gathered(self) -> str:
         if self.leaf.ndim == 1:
             return "a scalar is its own transpose"
         return "the trace is cyclic, and tr(Aᵀ) = tr(A)"
 
-    def _product(self, moved: str) -> str:
+    def _product(self, symbol: str, moved: str) -> str:
+        """The inner product of the gradient and the input's differential."""
         match self.leaf.ndim:
             case 0:
-                return f"∇ {moved}"
+                return f"{symbol} {moved}"
             case 1:
-                return f"∇ᵀ {moved}"
+                return f"{symbol}ᵀ {moved}"
             case 2:
-                return f"tr(∇ᵀ {moved})"
-        return f"⟨∇, {moved}⟩"
+                return f"tr({symbol}ᵀ {moved})"
+        return f"⟨{symbol}, {moved}⟩"
 
-    def _tree(self, node: Node, parts: Mapping[str, Node]) -> tuple[Tree, list[tuple[str, str]]]:
+    def _tree(self, node: Node, parts: Mapping[str, Node]) -> tuple[Tree, Definitions]:
         used = {part.name for part in leaves([node])}
         moving = {name: part for name, part in parts.items() if name in used}
         names = self.derivatives.display_names()
@@ -300,7 +304,7 @@ class _Derivation:
         tree, self.indices = builder.result()
         return tree, definitions(self.printer, tree, builder.definitions)
 
-    def _equation(self, left: str, tree: Tree, where: list[tuple[str, str]]) -> str:
+    def _equation(self, left: str, tree: Tree, where: Definitions) -> str:
         left = f"{self.printer.left_side(left, self.indices)} " if left else ""
         text = f"{left}= {self.printer.text(tree)}"
         return self.printer.where(text, where) if where else text

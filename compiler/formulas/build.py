@@ -76,7 +76,8 @@ class Builder(ABC):
     tangent: the name that gets the accent). `differentials`: for a leaf's name, the node whose
     differential it is."""
 
-    limit = 16
+    limit: int
+    """How long the tree of a node may be that is written more than once without a name."""
 
     def __init__(
         self,
@@ -321,8 +322,8 @@ Item = tuple[Tree, tuple[int, ...]]
 
 
 def opened(items: list[Item], parts: Product) -> list[Item]:
-    """The items without the axes along which they are constant; a summed label that no item
-    has any more counts."""
+    """The items without the axes along which they are constant. A summed label that no item has
+    any more becomes a factor, its size."""
     result: list[Item] = []
     for tree, labels in items:
         if isinstance(tree, Spread):

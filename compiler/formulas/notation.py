@@ -81,9 +81,9 @@ class Notation(Builder):
         by_index: bool = False,
         differentials: Mapping[str, Node] | None = None,
     ) -> None:
-        self.by_index = by_index
+        self.by_index = by_index  # whether every axis carries an index
         self.limit = 30 if by_index else 12
-        self.open: set[Node] = set()
+        self.open: set[Node] = set()  # nodes whose drafts have been begun
         self.finished: tuple[Tree, Indices] | None = None
         super().__init__(root, names, differentials)
 

@@ -28,7 +28,7 @@ from derivatrix.compiler.formulas.tree import (
 )
 
 SHORTEST = 6
-"""Texts shorter than this are repeated."""
+"""Parts that are shorter than this get no name."""
 
 GAIN = 12
 """How many characters a name must save."""
@@ -127,7 +127,7 @@ def _conventions(printer: MathPrinter, trees: Sequence[Tree]) -> list[tuple[str,
 
 
 def plain_indicators(trees: Sequence[Tree]) -> dict[Tree, Tree]:
-    """Where strict comparisons occur as well: for each `Positive` the same in their terms."""
+    """Where comparisons occur as well: for each `Positive` of t, ([t > 0] + [t >= 0]) / 2."""
     parts = occurrences(list(trees))
     if not any(isinstance(part, Relation) for part in parts):
         return {}
