@@ -56,11 +56,11 @@ PROJECTED = {
     "diagonal": "diagonal",
 }
 
-Definitions = list[tuple[str, str]]
-"""The left and right sides of what a formula uses, as text."""
-
 LONG = 40
 """A function whose text is longer is named in the first line."""
+
+GATHERED = {1: "a scalar is its own transpose", 2: "the trace is cyclic, and tr(Aᵀ) = tr(A)"}
+"""By the rank of the input, why its differential can stand last."""
 
 LINES = 400
 """Derivations are cut off after so many lines."""
@@ -220,7 +220,7 @@ class _Derivation:
         self.by_index = STYLES[style].by_index
 
     def steps(self) -> Iterator[Step]:
-        root = self._simple()
+        (root,) = simplify([self.derivatives.function.expression])
         found = list(lines(root, self.leaf))
         letter = self.derivatives.value_letter
         tree, where = self._tree(root, {})
@@ -238,9 +238,6 @@ class _Derivation:
             yield Step(self._equation("" if position else start, shown, where), line.reason)
             previous = shown
         yield from self._collected(found[-1], self._equation("", previous, where))
-
-    def _simple(self) -> Node:
-        return simplify([self.derivatives.function.expression])[0]
 
     def _collected(self, last: Line, before: str) -> Iterator[Step]:
         """The gradient, or the VJP, from the differential; `before`: the text of the last line,
@@ -264,7 +261,7 @@ class _Derivation:
             tree, where = self._tree(product, {differential.name: self.leaf})
             text = self._equation("", tree, where)
             if text != before:
-                yield Step(text, self._gathered())
+                yield Step(text, GATHERED[self.leaf.ndim])
         if projected:
             tree, where = self._tree(pulled, {})
             yield Step(self._equation("G", tree, where), reason)
@@ -280,11 +277,6 @@ class _Derivation:
             return f"{moving} = {self._product(symbol, moved)}"
         return f"⟨{word(letter, 'bar')}, {moving}⟩ = ⟨{symbol}, {moved}⟩"
 
-    def _gathered(self) -> str:
-        if self.leaf.ndim == 1:
-            return "a scalar is its own transpose"
-        return "the trace is cyclic, and tr(Aᵀ) = tr(A)"
-
     def _product(self, symbol: str, moved: str) -> str:
         """The inner product of the gradient and the input's differential."""
         match self.leaf.ndim:
@@ -296,7 +288,7 @@ class _Derivation:
                 return f"tr({symbol}ᵀ {moved})"
         return f"⟨{symbol}, {moved}⟩"
 
-    def _tree(self, node: Node, parts: Mapping[str, Node]) -> tuple[Tree, Definitions]:
+    def _tree(self, node: Node, parts: Mapping[str, Node]) -> tuple[Tree, list[tuple[str, str]]]:
         used = {part.name for part in leaves([node])}
         moving = {name: part for name, part in parts.items() if name in used}
         names = self.derivatives.display_names()
@@ -304,7 +296,7 @@ class _Derivation:
         tree, self.indices = builder.result()
         return tree, definitions(self.printer, tree, builder.definitions)
 
-    def _equation(self, left: str, tree: Tree, where: Definitions) -> str:
+    def _equation(self, left: str, tree: Tree, where: list[tuple[str, str]]) -> str:
         left = f"{self.printer.left_side(left, self.indices)} " if left else ""
         text = f"{left}= {self.printer.text(tree)}"
         return self.printer.where(text, where) if where else text

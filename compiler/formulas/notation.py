@@ -68,7 +68,6 @@ from derivatrix.compiler.ir.nodes import (
 
 LETTERS = "ijklpqrsuvwacdefghmnotxyz"
 BATCH_LETTERS = "brsqz"
-ONE = sympy.S.One
 
 
 class Notation(Builder):

@@ -9,6 +9,7 @@ from typing import ClassVar, TypeGuard
 
 import sympy
 from sympy.printing.codeprinter import PrintMethodNotImplementedError
+from sympy.printing.str import StrPrinter
 
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.divisors import divisor, split_divisors
@@ -49,6 +50,25 @@ class AxisSum(kinds.Vector):
     axis: int
 
 
+class _Sizes(StrPrinter):
+    """Arithmetic of sizes; `sizes`: what to write for their names."""
+
+    def __init__(self, sizes: Mapping[str, str]) -> None:
+        super().__init__()
+        self._sizes = sizes
+
+    def _print_Symbol(self, expression: sympy.Symbol) -> str:
+        return self._sizes.get(expression.name, expression.name)
+
+    def _print_Min(self, expression: sympy.Min) -> str:
+        sizes = sorted(expression.args, key=sympy.default_sort_key)
+        return f"np.min([{', '.join(map(self._print, sizes))}])"
+
+    def _print_Wrapped(self, expression: sympy.Expr) -> str:
+        number, size = map(self._print, expression.args)
+        return f"({number} % np.max([{size}, 1]))"
+
+
 class NumPy(Printer):
     """The printer. `text`: of an array of exactly the tree's shape; `loose`: of one that broadcasts
     to it. sizes: what to write for a dimension's name (its name by default)."""
@@ -78,9 +98,7 @@ class NumPy(Printer):
 
     def dimension(self, size: Dimension) -> str:
         over, under = sympy.together(size).as_numer_denom()
-        text = re.sub(r"Min\(([^()]*)\)", r"np.min([\1])", str(over))
-        text = re.sub(r"Wrapped\(([^(),]*), ([^()]*)\)", r"(\1 % np.max([\2, 1]))", text)
-        text = re.sub(r"[^\W\d]\w*", lambda name: self.sizes.get(name[0], name[0]), text)
+        text: str = _Sizes(self.sizes).doprint(over)
         return text if under == 1 else f"({text}) // {under}"
 
     def shape(self, shape: Shape) -> str:
@@ -224,8 +242,8 @@ class NumPy(Printer):
             if isinstance(factor, kinds.Diag):
                 text += f" * {self.loose(factor.body, POWER)}"
             else:
-                least = PRODUCT if _squares(factor) else POWER
-                piece = self.held(self._factor(factor, TEST), least)
+                squared = isinstance(factor, kinds.Power) and factor.exponent == 2
+                piece = self.held(self._factor(factor, TEST), PRODUCT if squared else POWER)
                 text += f" * {piece}" if scaling else f" @ {piece}"
             scaling = False
             holds = PRODUCT
@@ -429,10 +447,6 @@ def _summed(matrix: Tree, axis: int) -> list[Tree]:
 
 def _inverts(tree: Tree) -> TypeGuard[kinds.Power]:
     return isinstance(tree, kinds.Power) and tree.exponent == -1
-
-
-def _squares(tree: Tree) -> bool:
-    return isinstance(tree, kinds.Power) and tree.exponent == 2
 
 
 def _scaled(tree: Tree) -> Tree:

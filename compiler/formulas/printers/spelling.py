@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import sympy
 
-from derivatrix.compiler.formulas.printers.base import Printer, Text
+from derivatrix.compiler.formulas.printers.base import ATOM, Printer, Text
 from derivatrix.compiler.formulas.tree import Choice, Literal, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
 
@@ -48,9 +48,9 @@ class Spelling(Printer):
     def word(self, name: str, accent: str = "") -> str:
         """A name with the accent "bar", "dot" or none."""
 
-    @abstractmethod
     def head(self, name: str) -> str:
         """The name of a function, before its arguments."""
+        return name
 
     @abstractmethod
     def rational(self, over: int, under: int) -> Text:
@@ -108,9 +108,9 @@ class Spelling(Printer):
     def indices(self, base: str, indices: list[str]) -> str:
         """An entry, by the texts of its indices."""
 
-    @abstractmethod
     def entry(self, body: Tree, indices: list[str]) -> str:
         """An entry of what a tree stands for."""
+        return self.indices(self.text(body, ATOM), indices)
 
     @abstractmethod
     def delta(self, left: str, right: str) -> str:

@@ -47,9 +47,6 @@ class Unicode(MathPrinter):
     def word(self, name: str, accent: str = "") -> str:
         return unicode_name(name, accent)
 
-    def head(self, name: str) -> str:
-        return name
-
     def rational(self, over: int, under: int) -> Text:
         if under == 1:
             return str(over), ATOM
@@ -114,9 +111,6 @@ class Unicode(MathPrinter):
 
     def indices(self, base: str, indices: list[str]) -> str:
         return f"{base}[{','.join(indices)}]"
-
-    def entry(self, body: Tree, indices: list[str]) -> str:
-        return self.indices(self.text(body, ATOM), indices)
 
     def delta(self, left: str, right: str) -> str:
         return f"δ[{left},{right}]"
