@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from derivatrix.runtime import Report
 
 STAGES = ("declare", "lower", "differentiate", "simplify", "plan", "emit")
-STYLES = ("unicode", "latex", "numpy", "index")
 
 
 class _Commands(click.Group):
@@ -127,6 +126,22 @@ def _known_targets(ctx: click.Context, parameter: click.Parameter, value: Any) -
     except UnsupportedError as error:
         raise click.BadParameter(str(error)) from error
     return value
+
+
+class _Style(click.ParamType):
+    """A style of formulas, by its name."""
+
+    name = "style"
+
+    def get_metavar(self, *_: Any, **__: Any) -> str:
+        from derivatrix.compiler.formulas import STYLES
+
+        return f"[{'|'.join(STYLES)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from derivatrix.compiler.formulas import STYLES
+
+        return click.Choice(list(STYLES)).convert(value, param, ctx)
 
 
 _file = click.argument("file", metavar="FILE")
@@ -288,7 +303,7 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
 )
 @click.option(
     "--style",
-    type=click.Choice(STYLES),
+    type=_Style(),
     default="unicode",
     show_default=True,
     help="How to write formulas.",

@@ -149,17 +149,9 @@ def give_back(memory):
     """The arrays stay until `Guard.clear`."""
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int)
-def _one_thread():
-    return 1
-
-
 def guarded(module: ModuleType) -> ModuleType:
-    """The module, of whose kernels and helpers none is compiled yet, with work arrays apart, and
-    with products by tiles whatever the processor."""
+    """The module, of whose kernels and helpers none is compiled yet, with work arrays apart."""
     for each in with_support(module):
         if hasattr(each, "work_arrays"):
             each.work_arrays, each.give_back = work_arrays, give_back  # type: ignore[attr-defined]
-        if hasattr(each, "THREADS"):
-            binding.add_symbol(each.THREADS[0], _address(_one_thread))
     return module

@@ -19,7 +19,7 @@ from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
-from derivatrix.compiler.plan.divided import PARTS
+from derivatrix.compiler.plan.row_shares import PARTS
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.targets import cpu
 from derivatrix.templates.support import cpu as support

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from derivatrix.compiler import cli
 from derivatrix.compiler.driver import pipeline
+from derivatrix.compiler.formulas import STYLES
 from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime import Report, Row, parallel
 from derivatrix.runtime.errors import DeclarationError
@@ -155,7 +156,7 @@ def test_explain_shows_the_function_from_declaration_to_kernel(run):
     assert "double(" in run("explain", "functions.py").output
 
 
-@pytest.mark.parametrize("style", cli.STYLES)
+@pytest.mark.parametrize("style", STYLES)
 def test_explain_in_each_style(run, style):
     result = run("explain", "functions.py:square", "--style", style)
     assert result.exit_code == 0, result.output

@@ -11,8 +11,8 @@ from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import dims
 from derivatrix.compiler.ir.interpret import evaluate_all
-from derivatrix.compiler.plan.common import pull_out
-from derivatrix.compiler.plan.functions import share_functions
+from derivatrix.compiler.plan.common_factors import pull_out
+from derivatrix.compiler.plan.shared_functions import share_functions
 
 n, m = dims("n m")
 x, y = ir.Leaf("x", (n,)), ir.Leaf("y", (m,))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.plan.factoring import ENOUGH, _cost, factored
+from derivatrix.compiler.plan.scalar_factoring import ENOUGH, _cost, factored
 
 LETTERS = "abcdef"
 

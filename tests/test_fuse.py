@@ -8,8 +8,8 @@ from typing import Any
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.plan.reads import accesses
 from derivatrix.compiler.plan.steps import Clear, Loop, Nest
+from derivatrix.compiler.plan.visit import accesses
 from tests.plain import check_plain
 
 N, n, m, k = dx.dims("N n m k")

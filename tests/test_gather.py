@@ -5,9 +5,9 @@ from __future__ import annotations
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.plan.gather import gather
-from derivatrix.compiler.plan.reads import buffers
+from derivatrix.compiler.plan.reordering import with_readers_together
 from derivatrix.compiler.plan.steps import Nest, Step
+from derivatrix.compiler.plan.visit import buffers
 from tests.plain import check_plain
 
 n = dx.dims("n")
@@ -48,7 +48,7 @@ def test_few_pairs_are_tried() -> None:
         tried.append((first, second))
         return False
 
-    assert gather(steps, fits) == list(steps)
+    assert with_readers_together(steps, fits) == list(steps)
     for pair in tried:
         shared = set.intersection(*({*buffers(step)} for step in pair))
         assert all(isinstance(step, Nest) for step in pair)

@@ -8,7 +8,7 @@ import pytest
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import generate, kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.plan.lanes import LANES
+from derivatrix.compiler.plan.simd import LANES
 from derivatrix.compiler.plan.steps import Allocate, Loop, Nest
 from tests.plain import check_plain
 

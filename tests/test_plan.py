@@ -28,7 +28,7 @@ from derivatrix.compiler.ir.dimensions import LENGTH, dims
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.operations import OPERATIONS
-from derivatrix.compiler.plan import Plan, plan, sums, threaded_plan
+from derivatrix.compiler.plan import Plan, plan, sample_sums, threaded_plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest, Reuse
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from tests.plain import run_plain
@@ -159,7 +159,7 @@ def random_case(choose: random.Random) -> tuple[Plan, dict[str, np.ndarray], lis
     nodes = [graphs.node(shape, 3) for shape in shapes]
     values = sample(graphs.leaves)
     outputs = [(f"out_p{p}", node) for p, node in enumerate(nodes)]
-    with mock.patch.object(sums, "REUSE", choose.choice([0, sums.REUSE])):
+    with mock.patch.object(sample_sums, "REUSE", choose.choice([0, sample_sums.REUSE])):
         made = threaded_plan("kernel", graphs.leaves, outputs)
     return made, values, evaluate_all(nodes, values, SIZES)
 

@@ -16,7 +16,7 @@ from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.structured import structured
-from derivatrix.compiler.structured.text import operator_lines
+from derivatrix.compiler.structured.operator_text import operator_lines
 from derivatrix.templates.support.common import linear_map as kernels
 from tests.cases import CASES, EVALUATED
 from tests.points import SIZES, draw_all

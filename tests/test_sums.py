@@ -13,9 +13,9 @@ import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.operation import kernel_name
-from derivatrix.compiler.plan import sums
-from derivatrix.compiler.plan.reads import buffers
+from derivatrix.compiler.plan import sample_sums
 from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.plan.visit import buffers
 from tests.packages import sharing, support_file, warmed, with_threads
 from tests.plain import check_plain
 
@@ -64,13 +64,13 @@ def planned(function: Function, kind: str) -> Plan:
 
 @pytest.mark.parametrize("name", ADDED)
 @pytest.mark.parametrize("sizes", [{"N": 7, "n": 3, "m": 2}, {"N": 1, "n": 2, "m": 4}])
-@pytest.mark.parametrize("reuse", [0, sums.REUSE])
+@pytest.mark.parametrize("reuse", [0, sample_sums.REUSE])
 def test_parts_add_up(
     name: str, sizes: dict[str, int], reuse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As plain Python, which adds parts of different lengths, the last one first; with the samples
     as the last axis in memory wherever that can be, too."""
-    monkeypatch.setattr(sums, "REUSE", reuse)
+    monkeypatch.setattr(sample_sums, "REUSE", reuse)
     function, kind = ADDED[name]
     made = planned(function, kind)
     assert made.sums is not None and made.parts is None and made.rows is None
@@ -103,7 +103,7 @@ def test_the_order_of_axes() -> None:
     """Samples come last in memory where what is read is used often; short axes then do no harm."""
     mixture, linear = (planned(*ADDED[name]).sums for name in ("mixture", "logistic"))
     assert mixture is not None and linear is not None
-    assert mixture.least == sums.LEAST_COLUMNS and linear.least == 1
+    assert mixture.least == sample_sums.LEAST_COLUMNS and linear.least == 1
     made = [buffer for step in mixture.part.steps for buffer in buffers(step)]
     assert "softmax_columns" in set(map(kernel_name, mixture.part.kernels))
     work = [buffer.shape for buffer in made if buffer.role == "work" and len(buffer.shape) > 1]

@@ -22,11 +22,11 @@ from derivatrix.compiler.formulas.algebra import normal_form
 from derivatrix.compiler.formulas.arrays import arranged
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.contract import contract
-from derivatrix.compiler.formulas.latex import LATEX
-from derivatrix.compiler.formulas.numpy import AxisSum, NumPy, Solve
-from derivatrix.compiler.formulas.rewrite import children, mapped, occurrences, replaced
+from derivatrix.compiler.formulas.printers import math_printers
+from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
+from derivatrix.compiler.formulas.printers.numpy import AxisSum, NumPy, Solve
+from derivatrix.compiler.formulas.rewrite import mapped, occurrences, replaced
 from derivatrix.compiler.formulas.tree import Name, Tree
-from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
 from derivatrix.compiler.ir.dimensions import Shape, evaluate
 from tests.tree_makers import (
     FOUR,
@@ -134,7 +134,7 @@ def well(reader: Reader, tree: Tree) -> bool:
     """Whether no part of a tree is so large that rounding matters."""
     if isinstance(tree, (kinds.Over, kinds.Differential)):
         return True
-    for own in children(tree):
+    for own in tree.children:
         value = read(reader, own)
         if not np.isfinite(value).all() or np.abs(value).max(initial=0) > LARGEST:
             return False
@@ -531,8 +531,8 @@ BOTH = kinds.Number(ONE), kinds.Number(sympy.S.Zero)
 K = sympy.Symbol("k", integer=True)
 
 
-@pytest.mark.parametrize("printer", [UNICODE, LATEX], ids=["unicode", "latex"])
-def test_one_text_has_one_meaning(printer: Unicode) -> None:
+@pytest.mark.parametrize("printer", math_printers().values(), ids=math_printers())
+def test_one_text_has_one_meaning(printer: MathPrinter) -> None:
     """Trees that are written alike are equal: no bracket and no sign is missing."""
     random = Random(0)
     generator = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import sympy
 
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.layout import grid
-from derivatrix.compiler.formulas.numpy import AxisSum, Solve
+from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.tree import Tree
 from derivatrix.compiler.ir.dimensions import Shape, dims, evaluate
 from derivatrix.compiler.ir.operation import Operation
@@ -30,6 +30,9 @@ NOTATION_ONLY = (kinds.Differential, kinds.Indexed, kinds.Bracket, kinds.Over)
 NUMPY_ONLY = (kinds.Contraction, kinds.Arranged, Solve, AxisSum)
 
 
+BASES = (kinds.Ranked, kinds.Vector, kinds.Matrix)
+
+
 def all_kinds() -> list[type[Tree]]:
     """Every kind of tree that there is."""
 
@@ -39,7 +42,7 @@ def all_kinds() -> list[type[Tree]]:
             yield from below(own)
 
     found = dict.fromkeys(below(Tree))
-    return sorted((kind for kind in found if kind is not kinds.Ranked), key=lambda k: k.__name__)
+    return sorted((kind for kind in found if kind not in BASES), key=lambda k: k.__name__)
 
 
 class Maker:

@@ -11,7 +11,7 @@ from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.algebra.factoring import UNIT
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.notation import Notation
-from derivatrix.compiler.formulas.numpy import AxisSum, Solve
+from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import Tree, is_row
 from derivatrix.compiler.ir import dimensions, scalar_functions

@@ -20,12 +20,14 @@ from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.differentiate.jvp import rule
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import algebra, expressions
-from derivatrix.compiler.formulas.latex import LATEX
 from derivatrix.compiler.formulas.notation import Notation
-from derivatrix.compiler.formulas.sharing import conventions
-from derivatrix.compiler.formulas.tree import Indices, Matmul, Name, Number, Scale, Trace, Tree
-from derivatrix.compiler.formulas.unicode import ATOM, UNICODE
+from derivatrix.compiler.formulas.printers import STYLES, math_printers
+from derivatrix.compiler.formulas.printers.base import ATOM
+from derivatrix.compiler.formulas.printers.unicode import UNICODE
+from derivatrix.compiler.formulas.sharing import definitions
+from derivatrix.compiler.formulas.tree import Matmul, Name, Number, Scale, Trace, Tree
 from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.graph import depending
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
@@ -47,8 +49,6 @@ from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError
 
-STYLES = ("unicode", "latex", "index")
-
 PROJECTED = {
     "symmetric": "symmetric",
     "spd": "symmetric",
@@ -59,6 +59,9 @@ PROJECTED = {
 
 LONG = 40
 """A function whose text is longer is named in the first line."""
+
+GATHERED = {1: "a scalar is its own transpose", 2: "the trace is cyclic, and tr(Aᵀ) = tr(A)"}
+"""By the rank of the input, why its differential can stand last."""
 
 LINES = 400
 """Derivations are cut off after so many lines."""
@@ -89,8 +92,9 @@ def derivation(
     With a batch axis: for one sample. Raises DeclarationError for another style than unicode,
     latex or index, or for an input by which the function is not differentiated.
     """
-    if style not in STYLES:
-        raise DeclarationError(f"steps have no style {style!r}; choose from {', '.join(STYLES)}")
+    printers = math_printers()
+    if style not in printers:
+        raise DeclarationError(f"steps have no style {style!r}; choose from {', '.join(printers)}")
     function = derivatives.function
     names = function.wrt
     if wrt is None and len(names) > 1:
@@ -103,32 +107,30 @@ def derivation(
 
 def lines(root: Node, leaf: Leaf) -> Iterator[Line]:
     """The differential of `root` where only `leaf` moves: first d root, at last one of d leaf."""
-    places = _Places(root, leaf)
-    expression: Node = places.differential(root)
-    yield Line(expression, "", places.parts)
+    differentials = _Differentials(root, leaf)
+    expression: Node = differentials.differential(root)
+    yield Line(expression, "", differentials.parts)
     for _ in range(LINES):
-        pending = [part for part in leaves([expression]) if part in places.open]
-        if not pending:
+        left = leaves([expression])
+        nodes = {part: differentials.open[part] for part in left if part in differentials.open}
+        if not nodes:
             return
-        outermost = max(pending, key=lambda part: places.order[places.open[part]])
-        reason = places.reason(places.open[outermost])
-        chosen = [part for part in pending if places.reason(places.open[part]) == reason]
-        new = {part: places.expanded(places.open[part]) for part in chosen}
+        outermost = max(nodes.values(), key=differentials.order.__getitem__)
+        reason = differentials.reason(outermost)
+        chosen = {part: own for part, own in nodes.items() if differentials.reason(own) == reason}
+        new = {part: differentials.expanded(own) for part, own in chosen.items()}
         expression = simplify(substitute([expression], new))[0]
-        yield Line(expression, reason, places.parts)
+        yield Line(expression, reason, differentials.parts)
 
 
-class _Places:
+class _Differentials:
     """The differentials of nodes, as leaves. `open`: those whose rule can still be used."""
 
     def __init__(self, root: Node, leaf: Leaf) -> None:
         nodes = topological([root])
         self.leaf = leaf
         self.order = {node: position for position, node in enumerate(nodes)}
-        self.varying: set[Node] = {leaf}
-        for node in nodes:
-            if any(child in self.varying for child in node.children):
-                self.varying.add(node)
+        self.varying = depending(nodes, [leaf])
         self.open: dict[Node, Node] = {}
         self.parts: dict[str, Node] = {}
 
@@ -139,11 +141,11 @@ class _Places:
         known = facts(node)
         kinds = ("diagonal", "symmetric", "lower", "upper")
         structure = next((kind for kind in kinds if kind in known), "general")
-        place = Leaf(f"d{node.key}", node.shape, structure, role="tangent")
-        self.parts[place.name] = node
+        differential = Leaf(f"d{node.key}", node.shape, structure, role="tangent")
+        self.parts[differential.name] = node
         if node is not self.leaf:
-            self.open[place] = node
-        return place
+            self.open[differential] = node
+        return differential
 
     def expanded(self, node: Node) -> Node:
         """The differential of a node by its rule, in terms of its children's."""
@@ -178,9 +180,9 @@ def _product(node: Einsum, varying: set[Node]) -> str:
     arrays = [factor for factor, _ in node.factors if not isinstance(factor, Structural)]
     if len(moving) > 1:
         return "differential of a product"
-    places = Counter(label for _, labels in node.factors for label in labels)
+    counts = Counter(label for _, labels in node.factors for label in labels)
     matrices = all(factor.ndim == 2 for factor, _ in node.factors)
-    if node.ndim == 0 and matrices and set(places.values()) == {2}:
+    if node.ndim == 0 and matrices and set(counts.values()) == {2}:
         return "the trace is linear"
     if len(arrays) == 1:
         return "a sum is linear" if node.contracted else "moving entries is linear"
@@ -195,13 +197,14 @@ def _slopes(node: Map, varying: set[Node]) -> str:
         for i in range(len(node.arguments))
     }
     texts = []
+    sign = "d" if len(node.arguments) == 1 else "∂"
     whole = UNICODE.text(expressions.convert(node.expression, symbols, 0), ATOM)
     for i, argument in enumerate(node.arguments):
         if argument in varying:
             slope = scalar_functions.derivative(node.expression, slot(i))
             text = UNICODE.text(expressions.convert(slope, symbols, 0))
-            texts.append(f"∂{whole}/∂{UNICODE.text(symbols[slot(i)])} = {text}")
-    return ", ".join(texts).replace("∂", "d" if len(node.arguments) == 1 else "∂")
+            texts.append(f"{sign}{whole}/{sign}{UNICODE.text(symbols[slot(i)])} = {text}")
+    return ", ".join(texts)
 
 
 class _Derivation:
@@ -211,11 +214,11 @@ class _Derivation:
         self.derivatives = derivatives
         self.leaf = derivatives.inputs[name]
         self.scalar = not derivatives.function.expression.shape
-        self.printer = LATEX if style == "latex" else UNICODE
-        self.by_index = style == "index"
+        self.printer = math_printers()[style]
+        self.by_index = STYLES[style].by_index
 
     def steps(self) -> Iterator[Step]:
-        root = self._simple()
+        (root,) = simplify([self.derivatives.function.expression])
         found = list(lines(root, self.leaf))
         letter = self.derivatives.value_letter
         tree, where = self._tree(root, {})
@@ -232,85 +235,68 @@ class _Derivation:
             shown = turned(tree, previous)
             yield Step(self._equation("" if position else start, shown, where), line.reason)
             previous = shown
-        text = self._equation("", previous, where)
-        yield from self._collected(found[-1], text)
-
-    def _simple(self) -> Node:
-        return simplify([self.derivatives.function.expression])[0]
+        yield from self._collected(found[-1], self._equation("", previous, where))
 
     def _collected(self, last: Line, before: str) -> Iterator[Step]:
-        """The gradient, or the VJP, from the differential; `before`: the text of the last line."""
-        place = next(
+        """The gradient, or the VJP, from the differential; `before`: the text of the last line,
+        which is not repeated."""
+        differential = next(
             (part for part in leaves([last.node]) if last.parts.get(part.name) is self.leaf),
             Leaf("d", self.leaf.shape, role="tangent"),
         )
         cotangent = full(1) if self.scalar else self.derivatives.cotangent
         kind = "gradient" if self.scalar else "vjp"
         result = self.derivatives.results(kind)[(self.leaf.name,)]
-        (pulled,) = simplify(transpose(last.node, [place], cotangent), final=True)
-        left = self.derivatives.left_side(kind, (self.leaf.name,), self.printer.style)
-        reason = f"collected: {self._pairing()}"
+        (pulled,) = simplify(transpose(last.node, [differential], cotangent), final=True)
+        value = self.derivatives.value_letter
+        left = self.printer.derivative(kind, value, (self.leaf.name,))
+        projected = self.leaf.structure in PROJECTED and pulled is not result
+        symbol = "G" if projected else "∇" if self.scalar else left
+        reason = f"collected: {self._pairing(symbol)}"
         if self.scalar and 0 < self.leaf.ndim < 3 and not is_zero(pulled):
             labels = tuple(range(self.leaf.ndim))
-            product = einsum([(pulled, labels), (place, labels)], ())
-            tree, where = self._tree(product, {place.name: self.leaf})
+            product = einsum([(pulled, labels), (differential, labels)], ())
+            tree, where = self._tree(product, {differential.name: self.leaf})
             text = self._equation("", tree, where)
             if text != before:
-                yield Step(text, self._gathered())
-        if self.leaf.structure in PROJECTED and pulled is not result:
+                yield Step(text, GATHERED[self.leaf.ndim])
+        if projected:
             tree, where = self._tree(pulled, {})
-            own = reason.replace(left, "G").replace("∇", "G")
-            yield Step(self._equation("G", tree, where), own)
+            yield Step(self._equation("G", tree, where), reason)
             reason = f"the part of G that is {PROJECTED[self.leaf.structure]}"
         tree, where = self._tree(result, {})
         yield Step(self._equation(left, tree, where), reason)
 
-    def _pairing(self) -> str:
-        """What the gradient or VJP is defined by."""
-        letter = self.derivatives.value_letter
-        value, own = (self.printer.name(Name(0, name, "")) for name in (letter, self.leaf.name))
-        moved, moving = map(self.printer.differential, (own, value))
+    def _pairing(self, symbol: str) -> str:
+        """What the gradient or VJP is defined by; `symbol` stands for it."""
+        letter, word = self.derivatives.value_letter, self.printer.word
+        moved, moving = map(self.printer.differential, (word(self.leaf.name), word(letter)))
         if self.scalar:
-            return f"{moving} = {self._product(moved)}"
-        bars = [self.printer.name(Name(0, name, "", "bar")) for name in (letter, self.leaf.name)]
-        return f"⟨{bars[0]}, {moving}⟩ = ⟨{bars[1]}, {moved}⟩"
+            return f"{moving} = {self._product(symbol, moved)}"
+        return f"⟨{word(letter, 'bar')}, {moving}⟩ = ⟨{symbol}, {moved}⟩"
 
-    def _gathered(self) -> str:
-        if self.leaf.ndim == 1:
-            return "a scalar is its own transpose"
-        return "the trace is cyclic, and tr(Aᵀ) = tr(A)"
-
-    def _product(self, moved: str) -> str:
+    def _product(self, symbol: str, moved: str) -> str:
+        """The inner product of the gradient and the input's differential."""
         match self.leaf.ndim:
             case 0:
-                return f"∇ {moved}"
+                return f"{symbol} {moved}"
             case 1:
-                return f"∇ᵀ {moved}"
+                return f"{symbol}ᵀ {moved}"
             case 2:
-                return f"tr(∇ᵀ {moved})"
-        return f"⟨∇, {moved}⟩"
+                return f"tr({symbol}ᵀ {moved})"
+        return f"⟨{symbol}, {moved}⟩"
 
     def _tree(self, node: Node, parts: Mapping[str, Node]) -> tuple[Tree, list[tuple[str, str]]]:
         used = {part.name for part in leaves([node])}
         moving = {name: part for name, part in parts.items() if name in used}
         names = self.derivatives.display_names()
         builder = Notation(node, names, self.by_index, moving)
-        text = self.printer.text
         tree, self.indices = builder.result()
-        where = [
-            (self._indexed(text(part.name), part.indices), text(part.tree))
-            for part in builder.definitions
-        ]
-        trees = [tree, *(part.tree for part in builder.definitions)]
-        return tree, where + conventions(self.printer, trees)
-
-    def _indexed(self, text: str, indices: Indices) -> str:
-        shown = [self.printer.dimension(index) for index in indices if index is not None]
-        return self.printer.indices(text, shown) if shown else text
+        return tree, definitions(self.printer, tree, builder.definitions)
 
     def _equation(self, left: str, tree: Tree, where: list[tuple[str, str]]) -> str:
-        text = f"{self._indexed(left, self.indices) if left else left} = {self.printer.text(tree)}"
-        text = text.strip()
+        left = f"{self.printer.left_side(left, self.indices)} " if left else ""
+        text = f"{left}= {self.printer.text(tree)}"
         return self.printer.where(text, where) if where else text
 
 

@@ -17,7 +17,7 @@ from derivatrix.compiler.differentiate import spectral
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import STYLES, render, render_equation
-from derivatrix.compiler.formulas.names import latex_name, unicode_name
+from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, Shape, readings
 from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
@@ -30,19 +30,6 @@ from derivatrix.runtime.errors import DeclarationError
 
 KINDS = ("value", "vjp", "jvp", "jacobian")
 SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
-
-_LEFT = {
-    "jacobian": "∂{0}/∂{1}",
-    "gradient": "∇_{1} {0}",
-    "hessian": "∂²{0}/∂{1}∂{2}",
-    "hvp": "d ∇_{1} {0}",
-}
-_LATEX_LEFT = {
-    "jacobian": r"\frac{{\partial {0}}}{{\partial {1}}}",
-    "gradient": r"\nabla_{{{1}}} {0}",
-    "hessian": r"\nabla^2_{{{1},{2}}} {0}",
-    "hvp": r"d \, \nabla_{{{1}}} {0}",
-}
 
 Key = tuple[str, ...]
 """Which inputs a result belongs to: () for a value or JVP, (name,), or a pair for a Hessian."""
@@ -235,8 +222,8 @@ class Derivatives:
         return render(node, style, self.display_names(), self._size_texts())
 
     def equations(self, style: str = "unicode") -> list[str]:
-        """Every formula with its left-hand side, for one sample where there is a batch axis; the
-        Jacobian of a scalar function is its gradient."""
+        """Every formula with its left-hand side, in a style for reading; for one sample where there
+        is a batch axis. The Jacobian of a scalar function is its gradient."""
         return [
             line
             for kind in self.kinds
@@ -247,9 +234,14 @@ class Derivatives:
     def equation_lines(self, kind: str, style: str = "unicode") -> list[str]:
         """The formulas of one kind with their left-hand sides."""
         names = self.display_names()
+        printer = math_printers()[style]
         return [
             render_equation(
-                self.left_side(kind, key, style), node, style, names, self._size_texts()
+                printer.derivative(kind, self.value_letter, key),
+                node,
+                style,
+                names,
+                self._size_texts(),
             )
             for key, node in self.results(kind).items()
         ]
@@ -272,17 +264,6 @@ class Derivatives:
     def value_letter(self) -> str:
         """What stands for the value in formulas."""
         return self.display_names()["cotangent"]
-
-    def left_side(self, kind: str, key: Key, style: str) -> str:
-        """The left-hand side of an equation, as text for people."""
-        value = self.value_letter
-        show = latex_name if style == "latex" else unicode_name
-        if kind == "vjp":
-            return show(key[0], "bar")
-        if kind in ("value", "jvp"):
-            return show(value, "dot" if kind == "jvp" else "")
-        form = (_LATEX_LEFT if style == "latex" else _LEFT)[kind]
-        return form.format(*(show(name, "") for name in (value, *key)))
 
     def _size_texts(self) -> dict[str, str]:
         return size_texts([self.function.batched(leaf) for leaf in self.function.inputs])

@@ -61,18 +61,9 @@ def rule(node: Node, known: Mapping[Node, Node]) -> Node:
 
 def _einsum(node: Einsum, known: Mapping[Node, Node]) -> Node:
     """The product rule: each factor in turn."""
-    terms: list[Node] = []
-    for position, (factor, labels) in enumerate(node.factors):
-        tangent = known[factor]
-        if is_zero(tangent):
-            continue
-        factors = (
-            *node.factors[:position],
-            (tangent, labels),
-            *node.factors[position + 1 :],
-        )
-        terms.append(Einsum(node.coefficient, factors, node.sizes, node.ndim))
-    return Sum(tuple(terms), node.shape)
+    tangents = [known[factor] for factor, _ in node.factors]
+    moving = [i for i, tangent in enumerate(tangents) if not is_zero(tangent)]
+    return Sum(tuple(node.with_factor(i, tangents[i]) for i in moving), node.shape)
 
 
 def _map(node: Map, known: Mapping[Node, Node]) -> Node:
@@ -124,14 +115,7 @@ def core_point(node: Apply, companions: Mapping[str, list[Node]]) -> tuple[Point
     )
     every = tuple(range(len(node.stack)))
     shapes = operation.shapes([argument.node.shape for argument in arguments], node.parameters)
-    results = tuple(
-        core(
-            f"result {i}",
-            Apply(operation, node.arguments, node.stack, node.parameters, i),
-            every,
-        )
-        for i in range(len(shapes))
-    )
+    results = tuple(core(f"result {i}", node.sibling(i), every) for i in range(len(shapes)))
     return Point(arguments, tangents, results, node.parameters), actual
 
 

@@ -22,6 +22,7 @@ from derivatrix.compiler.differentiate.spectral_products import (
     written_out,
 )
 from derivatrix.compiler.ir.divided_differences import difference
+from derivatrix.compiler.ir.graph import transformed
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
@@ -33,10 +34,8 @@ from derivatrix.compiler.ir.nodes import (
     einsum,
     full,
     slot,
-    topological,
 )
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
-from derivatrix.compiler.simplify import rebuilt
 from derivatrix.compiler.simplify.product import Product
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -47,39 +46,38 @@ TERMS = 64
 def gathered(roots: Sequence[Node]) -> list[Node]:
     """The nodes with the products of eigenvectors as operations."""
     spectra: list[_Spectrum] = []
-    new: dict[Node, Node] = {}
-    for node in topological(roots):
-        changed = rebuilt(node, new)
-        known = any(spectrum.is_vectors(changed) for spectrum in spectra)
-        if not known and isinstance(changed, Apply) and _is_vectors(changed):
-            spectra.append(_Spectrum(changed))
-        if isinstance(changed, Einsum):
+
+    def change(node: Node) -> Node:
+        known = any(spectrum.is_vectors(node) for spectrum in spectra)
+        if not known and isinstance(node, Apply) and _is_vectors(node):
+            spectra.append(_Spectrum(node))
+        if isinstance(node, Einsum):
             for spectrum in spectra:
-                changed = spectrum.gathered(changed)
-        new[node] = changed
-    return [new[root] for root in roots]
+                node = spectrum.gathered(node)
+        return node
+
+    return transformed(roots, change)
 
 
 def spread(roots: Sequence[Node]) -> list[Node]:
     """The nodes with those operations written out again."""
-    new: dict[Node, Node] = {}
-    for node in topological(roots):
-        changed = rebuilt(node, new)
-        if isinstance(changed, Apply) and changed.operation is PRODUCT:
-            changed = written_out(changed)
-        new[node] = _multiplied_out(changed)
-    return [new[root] for root in roots]
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Apply) and node.operation is PRODUCT:
+            node = written_out(node)
+        return _multiplied_out(node)
+
+    return transformed(roots, change)
 
 
 def _multiplied_out(node: Node) -> Node:
     """A product with the differential of one of those operations as a sum of products, which need
     not have as many axes on the way."""
-    for position, (factor, labels) in enumerate(node.factors if isinstance(node, Einsum) else ()):
+    if not isinstance(node, Einsum):
+        return node
+    for position, (factor, _) in enumerate(node.factors):
         if isinstance(factor, Sum) and any(map(_holds_vectors, factor.terms)):
-            assert isinstance(node, Einsum)
-            before, after = node.factors[:position], node.factors[position + 1 :]
-            each = [(*before, (term, labels), *after) for term in factor.terms]
-            terms = [Einsum(node.coefficient, one, node.sizes, node.ndim) for one in each]
+            terms = (node.with_factor(position, term) for term in factor.terms)
             return Sum(tuple(map(_multiplied_out, terms)), node.shape)
     return node
 
@@ -169,14 +167,12 @@ class _Spectrum:
             if position is None:
                 done.append(current)
                 continue
-            node, labels = current.factors[position]
+            node = current.factors[position][0]
             if isinstance(node, Einsum):
                 pending.append(current.inlined(position))
                 continue
             assert isinstance(node, Sum)
-            before, after = current.factors[:position], current.factors[position + 1 :]
-            for term in node.terms:
-                pending.append(replace(current, factors=(*before, (term, labels), *after)))
+            pending += [current.with_factor(position, term) for term in node.terms]
         return done
 
     def _closed(self, product: Product) -> int | None:

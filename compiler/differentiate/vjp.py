@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from derivatrix.compiler.differentiate.jvp import core_point, place
 from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.graph import depending
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,
@@ -31,10 +32,7 @@ def transpose(root: Node, leaves: Sequence[Leaf], cotangent: Node) -> list[Node]
     an argument and has no rule for its transpose.
     """
     order = topological([root])
-    varying: set[Node] = set(leaves)
-    for node in order:
-        if any(child in varying for child in node.children):
-            varying.add(node)
+    varying = depending(order, leaves)
     contributions: dict[Node, list[Node]] = {node: [] for node in varying}
     if root in varying:
         contributions[root].append(cotangent)

@@ -70,12 +70,14 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     ]
     lines = [line for kernel in (*inner, *kernels) for step in kernel.steps for line in step.lines]
     lines += [line for kernel in (*inner, *kernels) for line in (*kernel.decorator, *kernel.head)]
-    shared = [line for f in module.functions for line in parallel_arguments(f.plan)]
+    shared = [line for f in module.everything for line in parallel_arguments(f.plan)]
     imports = _imports(plans, [*lines, *shared])
     if equations:
         for helper in NEWTON:
             imports.add(f"cpu.{helper}")
         _add_work_arrays(imports)
+    if constants or equations:
+        imports.require("numpy", alias="np")
     named = tuples(module.everything)
     if named:
         imports.require("collections", "namedtuple")

@@ -1,4 +1,4 @@
-"""What a generated module says of its kernels and public functions, which its support makes of it."""
+"""What a generated module says of its kernels and public functions, for its support to make."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ from functools import cache
 
 import sympy
 
+from derivatrix.compiler.emit.cpu.rows import shares
 from derivatrix.compiler.emit.description import FunctionDescription, OperatorDescription, Result
 from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
-from derivatrix.compiler.plan.sizes import product
-from derivatrix.compiler.plan.steps import Buffer, Columns, Gemm, Newton, Plan, Rows, Sums
-from derivatrix.compiler.structured.text import operator_lines
+from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.row_shares import PART
+from derivatrix.compiler.plan.steps import (
+    Buffer,
+    Columns,
+    Gemm,
+    Newton,
+    Plan,
+    Rows,
+    Sums,
+)
+from derivatrix.compiler.plan.visit import renamed
+from derivatrix.compiler.structured.operator_text import operator_lines
 from derivatrix.templates.support.common.limits import _LARGE
 
 
@@ -68,9 +79,12 @@ def function_arguments(function: FunctionDescription) -> list[str]:
         found.append(f'returns="{returns_text(function)}"')
     if calls_blas(plan):
         found.append("blas=True")
-    if parallel := parallel_arguments(plan):
-        found += [f"parallel={parallel[0]}", *parallel[1:]]
-    return found
+    return [*found, *_parallel(plan)]
+
+
+def _parallel(plan: Plan) -> list[str]:
+    parallel = parallel_arguments(plan)
+    return [f"parallel={parallel[0]}", *parallel[1:]] if parallel else []
 
 
 def returns_text(function: FunctionDescription) -> str:
@@ -149,8 +163,16 @@ def _registers(kernel: Kernel) -> bool:
 
 
 def one_body(plan: Plan) -> bool:
-    """Whether a kernel's own body does a share of the rows."""
-    return plan.rows is not None and plan.rows.alone is None and len(plan.rows.phases) == 1
+    """Whether a share of the rows, one of one, is what the kernel does by itself."""
+    rows = plan.rows
+    if rows is None or rows.alone is not None or rows.work or len(rows.phases) != 1:
+        return False
+    (phase,) = rows.phases
+    bounds = {
+        bound: bound.args[0] * bound.args[1].xreplace({PART: sympy.S.Zero})
+        for bound in shares(phase)
+    }
+    return bool(renamed(phase.steps, bounds) == plan.steps)
 
 
 def parallel_arguments(plan: Plan) -> list[str]:
@@ -254,6 +276,7 @@ def operator_arguments(operator: OperatorDescription, owner: str) -> tuple[list[
         f'"{returned}"',
         *([f"kernel={plan.name}"] if plan.outputs else []),
         *(["blas=True"] if calls_blas(plan) else []),
+        *_parallel(plan),
         *named,
     ]
     return given, lines

@@ -10,6 +10,7 @@ from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.pycode import PythonCodePrinter
 
 from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.plan.infix import Infix
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Clear,
@@ -23,7 +24,6 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Store,
 )
-from derivatrix.compiler.plan.text import Infix
 
 
 class Statements(ABC):

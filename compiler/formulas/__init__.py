@@ -1,4 +1,4 @@
-"""Formulas as text: nodes of the intermediate representation in four styles.
+"""Formulas as text: nodes of the intermediate representation in several styles.
 
 - unicode, latex: matrix notation, or index notation where there is none;
 - index: index notation throughout;
@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from derivatrix.compiler.formulas.arrays import Arrays
-from derivatrix.compiler.formulas.build import Builder
-from derivatrix.compiler.formulas.latex import LATEX
 from derivatrix.compiler.formulas.notation import Notation
-from derivatrix.compiler.formulas.numpy import NumPy
-from derivatrix.compiler.formulas.sharing import conventions
-from derivatrix.compiler.formulas.tree import Indices, Number, Tree
-from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
+from derivatrix.compiler.formulas.printers import STYLES
+from derivatrix.compiler.formulas.printers.base import Printer
+from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
+from derivatrix.compiler.formulas.printers.numpy import NumPy
+from derivatrix.compiler.formulas.sharing import definitions
+from derivatrix.compiler.formulas.tree import Number
 from derivatrix.compiler.ir.nodes import Node
-
-STYLES = ("unicode", "latex", "numpy", "index")
 
 __all__ = ["STYLES", "render", "render_equation"]
 
@@ -38,11 +36,12 @@ def render(
     sizes: for a dimension's name, its NumPy text ({"n": "X.shape[0]"}).
     Raises ValueError for an unknown style, UnsupportedError for a function without a spelling.
     """
-    if style == "numpy":
+    printer = _printer(style)
+    if not isinstance(printer, MathPrinter):
         return _numpy(node, NumPy(sizes))
-    printer, builder = _notation(node, style, names)
+    builder = Notation(node, names, STYLES[style].by_index)
     tree, _ = builder.result()
-    lines = _definitions(printer, builder, tree)
+    lines = definitions(printer, tree, builder.definitions)
     text = printer.text(tree)
     return printer.where(text, lines) if lines else text
 
@@ -59,33 +58,19 @@ def render_equation(
     left: what is defined, in the same style. Where the formula has indices, they are added to
     it: "J" becomes "J[i,j,k]".
     """
-    if style == "numpy":
+    printer = _printer(style)
+    if not isinstance(printer, MathPrinter):
         return f"{left} = {_numpy(node, NumPy(sizes))}"
-    printer, builder = _notation(node, style, names)
+    builder = Notation(node, names, STYLES[style].by_index)
     tree, indices = builder.result()
-    first = _left(printer, left, indices), printer.text(tree)
-    return printer.equations([first, *_definitions(printer, builder, tree)])
+    first = printer.left_side(left, indices), printer.text(tree)
+    return printer.equations([first, *definitions(printer, tree, builder.definitions)])
 
 
-def _notation(node: Node, style: str, names: Mapping[str, str] | None) -> tuple[Unicode, Notation]:
+def _printer(style: str) -> Printer:
     if style not in STYLES:
         raise ValueError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
-    printer = LATEX if style == "latex" else UNICODE
-    return printer, Notation(node, names, by_index=style == "index")
-
-
-def _left(printer: Unicode, left: str, indices: Indices) -> str:
-    texts = [printer.dimension(index) for index in indices if index is not None]
-    return printer.indices(left, texts) if texts else left
-
-
-def _definitions(printer: Unicode, builder: Builder, tree: Tree) -> list[tuple[str, str]]:
-    trees = [tree, *(part.tree for part in builder.definitions)]
-    lines = [
-        (_left(printer, printer.text(part.name), part.indices), printer.text(part.tree))
-        for part in builder.definitions
-    ]
-    return lines + conventions(printer, trees)
+    return STYLES[style].printer
 
 
 def _numpy(node: Node, printer: NumPy) -> str:

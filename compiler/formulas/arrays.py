@@ -19,7 +19,7 @@ from derivatrix.compiler.formulas.build import (
     product,
 )
 from derivatrix.compiler.formulas.contract import contract
-from derivatrix.compiler.formulas.numpy import NumPy
+from derivatrix.compiler.formulas.printers.numpy import NumPy
 from derivatrix.compiler.formulas.tree import Arranged, Contraction, Indices, Tree
 from derivatrix.compiler.ir.nodes import Apply, Constant, Einsum, Leaf, Map, Node, Structural, Sum
 

@@ -25,6 +25,7 @@ from derivatrix.compiler.formulas.tree import (
     Merged,
     Name,
     Number,
+    Ones,
     Picked,
     Rows,
     Spread,
@@ -75,7 +76,8 @@ class Builder(ABC):
     tangent: the name that gets the accent). `differentials`: for a leaf's name, the node whose
     differential it is."""
 
-    limit = 16
+    limit: int
+    """How long the tree of a node may be that is written more than once without a name."""
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class Builder(ABC):
         if node not in self.known and self.uses[node] > 1 and _compound(node):
             draft, _ = self.draft(node)
             twice = isinstance(node, Einsum) and self.uses[node] == 2
-            limit = 2 * self.limit if twice and "Ones(" not in draft.order else self.limit
+            limit = 2 * self.limit if twice and not draft.counts[Ones] else self.limit
             if self.measure(draft) > limit:
                 self.define(node)
         if node in self.known:
@@ -320,8 +322,8 @@ Item = tuple[Tree, tuple[int, ...]]
 
 
 def opened(items: list[Item], parts: Product) -> list[Item]:
-    """The items without the axes along which they are constant; a summed label that no item
-    has any more counts."""
+    """The items without the axes along which they are constant. A summed label that no item has
+    any more becomes a factor, its size."""
     result: list[Item] = []
     for tree, labels in items:
         if isinstance(tree, Spread):

@@ -63,10 +63,10 @@ def contract(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None
     """The product of items of at most two axes, summed over the labels that are not in `output`
     (at most two); an output label that no item has is broadcast. None: no matrix notation."""
     scalars = [tree for tree, labels in items if not labels]
-    delta = next((item for item in items if _is_delta(item, output)), None)
+    delta = next((item for item in items if _covers(item, Identity, output)), None)
     if delta is not None:
         return _on_diagonal([item for item in items if item is not delta], output, sizes)
-    mask = next((item for item in items if _is_mask(item, output)), None)
+    mask = next((item for item in items if _covers(item, Mask, output)), None)
     if mask is not None:
         return _on_triangle(mask, [item for item in items if item is not mask], output, sizes)
     graph = Graph([item for item in items if item[1]], output, sizes, scalars)
@@ -81,9 +81,10 @@ def contract(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None
     return algebra.scale(sympy.S.One, graph.scalars, _assembled(graph, shape))
 
 
-def _is_delta(item: Item, output: Labels) -> bool:
+def _covers(item: Item, kind: type[Tree], output: Labels) -> bool:
+    """Whether an item is of a kind and has the output's two labels."""
     tree, labels = item
-    return isinstance(tree, Identity) and len(output) == 2 and set(labels) == set(output)
+    return isinstance(tree, kind) and len(output) == 2 and set(labels) == set(output)
 
 
 def _on_diagonal(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None:
@@ -99,11 +100,6 @@ def _diagonal_matrix(vector: Tree, size: Dimension) -> Tree:
     if vector.rank == 0:
         return algebra.scale(sympy.S.One, [vector], Identity(size))
     return algebra.diag(vector)
-
-
-def _is_mask(item: Item, output: Labels) -> bool:
-    tree, labels = item
-    return isinstance(tree, Mask) and len(output) == 2 and set(labels) == set(output)
 
 
 def _on_triangle(mask: Item, items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None:

@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 import sympy
 
 from derivatrix.compiler.formulas import algebra
-from derivatrix.compiler.formulas.build import (
-    Item,
-    Product,
-    indexed,
-    matrix,
-)
+from derivatrix.compiler.formulas.build import Item, Product, indexed, matrix
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.tree import (
     Bracket,
@@ -22,6 +17,7 @@ from derivatrix.compiler.formulas.tree import (
     Over,
     Scale,
     Spread,
+    Transpose,
     Tree,
 )
 from derivatrix.compiler.ir.dimensions import BATCH
@@ -194,7 +190,7 @@ def entry_of(tree: Tree, indices: Indices) -> Tree:
         return tree
     if len(indices) == 2:
         turned = algebra.transpose(tree)
-        if turned.order.count("Transpose(") < tree.order.count("Transpose("):
+        if turned.counts[Transpose] < tree.counts[Transpose]:
             return indexed(turned, indices[::-1])
     return indexed(tree, indices)
 

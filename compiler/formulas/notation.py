@@ -44,15 +44,10 @@ from derivatrix.compiler.formulas.indexing import (
     summed_over,
     writes_whole,
 )
+from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.rewrite import replaced
 from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indicators, shared
-from derivatrix.compiler.formulas.tree import (
-    Add,
-    Indices,
-    Tree,
-    Unit,
-)
-from derivatrix.compiler.formulas.unicode import UNICODE
+from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import (
     Apply,
@@ -73,7 +68,6 @@ from derivatrix.compiler.ir.nodes import (
 
 LETTERS = "ijklpqrsuvwacdefghmnotxyz"
 BATCH_LETTERS = "brsqz"
-ONE = sympy.S.One
 
 
 class Notation(Builder):
@@ -86,9 +80,9 @@ class Notation(Builder):
         by_index: bool = False,
         differentials: Mapping[str, Node] | None = None,
     ) -> None:
-        self.by_index = by_index
+        self.by_index = by_index  # whether every axis carries an index
         self.limit = 30 if by_index else 12
-        self.open: set[Node] = set()
+        self.open: set[Node] = set()  # nodes whose drafts have been begun
         self.finished: tuple[Tree, Indices] | None = None
         super().__init__(root, names, differentials)
 
@@ -113,7 +107,7 @@ class Notation(Builder):
         return letter_of(self.draft(node)[0])
 
     def measure(self, tree: Tree) -> int:
-        return len(UNICODE.text(tree))
+        return length(tree)
 
     def alone(self, node: Node) -> tuple[Tree, Indices]:
         if isinstance(node, Constant):
@@ -186,7 +180,7 @@ class Notation(Builder):
 
     def _entry(self, node: Node, indices: Indices, tree: Tree) -> Tree:
         """An entry of a matrix with sums in it as `(...)[i,j]`, unless in the index style."""
-        if self.by_index or None in indices or not 0 < node.ndim <= 2 or "Over(" not in tree.order:
+        if self.by_index or None in indices or not 0 < node.ndim <= 2 or not tree.counts[Over]:
             return tree
         if BATCH in node.shape or (node in self.open and node not in self.drafts):
             return tree

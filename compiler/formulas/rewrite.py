@@ -3,35 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from derivatrix.compiler.formulas.tree import Tree
-
-
-def children(tree: Tree) -> Iterator[Tree]:
-    """The trees that a tree is built of."""
-    for name in _names(tree):
-        yield from _trees(getattr(tree, name))
-
-
-_fields: dict[type[Tree], tuple[str, ...]] = {}
-
-
-def _names(tree: Tree) -> tuple[str, ...]:
-    """The names of a kind's fields, looked up once for each."""
-    kind = type(tree)
-    if kind not in _fields:
-        _fields[kind] = tuple(part.name for part in fields(kind))
-    return _fields[kind]
-
-
-def _trees(value: object) -> Iterator[Tree]:
-    if isinstance(value, Tree):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _trees(item)
 
 
 def mapped(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
@@ -42,7 +17,7 @@ def mapped(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
             return change(value)
         return tuple(map(new, value)) if isinstance(value, tuple) else value
 
-    values = {name: getattr(tree, name) for name in _names(tree)}
+    values = {name: getattr(tree, name) for name in tree.held}
     changed = {name: new(value) for name, value in values.items()}
     same = all(changed[name] is value or changed[name] == value for name, value in values.items())
     return tree if same else replace(tree, **changed)
@@ -60,12 +35,12 @@ def replaced(tree: Tree, table: Mapping[Tree, Tree]) -> Tree:
     return new(tree)
 
 
-def occurrences(trees: Iterator[Tree] | list[Tree]) -> Counter[Tree]:
+def occurrences(trees: Iterable[Tree]) -> Counter[Tree]:
     """How often each part is written."""
     counts: Counter[Tree] = Counter()
     pending = list(trees)
     while pending:
         tree = pending.pop()
         counts[tree] += 1
-        pending.extend(children(tree))
+        pending.extend(tree.children)
     return counts

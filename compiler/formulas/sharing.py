@@ -9,6 +9,8 @@ from dataclasses import replace
 import sympy
 
 from derivatrix.compiler.formulas.build import Definition
+from derivatrix.compiler.formulas.length import length
+from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.rewrite import occurrences, replaced
 from derivatrix.compiler.formulas.tree import (
     Add,
@@ -24,10 +26,9 @@ from derivatrix.compiler.formulas.tree import (
     Scale,
     Tree,
 )
-from derivatrix.compiler.formulas.unicode import UNICODE, Unicode
 
 SHORTEST = 6
-"""Texts shorter than this are repeated."""
+"""Parts that are shorter than this get no name."""
 
 GAIN = 12
 """How many characters a name must save."""
@@ -98,25 +99,35 @@ def _repeated(counts: Iterable[Counter[Tree]]) -> Tree | None:
     for part, count in total.items():
         if count < 2 or not isinstance(part, NAMED) or part.letters or part.rank > 2:
             continue
-        length = len(UNICODE.text(part))
-        saved = (count - 1) * (length - 2) - 6
-        if length < SHORTEST or (saved < GAIN and not letter_of(part)):
+        saved = (count - 1) * (length(part) - 2) - 6
+        if length(part) < SHORTEST or (saved < GAIN and not letter_of(part)):
             continue
         if best is None or (saved, part.order) > best[:2]:
             best = saved, part.order, part
     return None if best is None else best[2]
 
 
-def conventions(printer: Unicode, trees: Sequence[Tree]) -> list[tuple[str, str]]:
-    """What has to be said of a formula's signs: as equations."""
-    if any(isinstance(part, Positive) for part in occurrences(list(trees))):
+def definitions(
+    printer: MathPrinter, tree: Tree, parts: Sequence[Definition]
+) -> list[tuple[str, str]]:
+    """What a formula uses: the left and right sides of its definitions, and of what has to be said
+    of its signs."""
+    lines = [
+        (printer.left_side(printer.text(part.name), part.indices), printer.text(part.tree))
+        for part in parts
+    ]
+    return lines + _conventions(printer, [tree, *(part.tree for part in parts)])
+
+
+def _conventions(printer: MathPrinter, trees: Sequence[Tree]) -> list[tuple[str, str]]:
+    if any(own.counts[Positive] for own in trees):
         zero = Positive(0, Number(sympy.S.Zero))
         return [(printer.text(zero), printer.text(Number(sympy.S.Half)))]
     return []
 
 
 def plain_indicators(trees: Sequence[Tree]) -> dict[Tree, Tree]:
-    """Where strict comparisons occur as well: for each `Positive` the same in their terms."""
+    """Where comparisons occur as well: for each `Positive` of t, ([t > 0] + [t >= 0]) / 2."""
     parts = occurrences(list(trees))
     if not any(isinstance(part, Relation) for part in parts):
         return {}

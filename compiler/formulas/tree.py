@@ -8,9 +8,11 @@ process.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeGuard, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, ClassVar, TypeGuard, TypeVar, dataclass_transform
 
 import numpy as np
 import sympy
@@ -25,7 +27,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def kind(cls: type[T]) -> type[T]:
-    """A frozen dataclass that computes its hash only once: trees are deep, and looked up often."""
+    """A frozen dataclass that computes its hash only once (trees are deep, and looked up often) and
+    knows the names of what it holds."""
     made = dataclass(frozen=True)(cls)
     computed = made.__hash__
 
@@ -36,30 +39,58 @@ def kind(cls: type[T]) -> type[T]:
         return found
 
     made.__hash__ = kept  # type: ignore[method-assign, assignment]
+    made.held = tuple(part.name for part in fields(made))  # type: ignore[attr-defined, arg-type]
     return made
 
 
 @kind
 class Tree:
-    """Base of all kinds. `texts` keeps what has been printed, by style."""
+    """Base of all kinds."""
+
+    held: ClassVar[tuple[str, ...]]
+    """The names of what a tree of a kind holds."""
 
     @property
     def rank(self) -> int:
         return 0
 
     @cached_property
-    def texts(self) -> dict[str, tuple[str, int]]:
+    def texts(self) -> dict[type, tuple[str, int]]:
+        """What has been printed, by printer."""
         return {}
 
     @cached_property
+    def children(self) -> tuple[Tree, ...]:
+        """The trees that it is built of."""
+        return tuple(_trees(tuple(getattr(self, name) for name in self.held)))
+
+    @cached_property
+    def counts(self) -> Counter[type[Tree]]:
+        """How often each kind is written in it, its own kind included."""
+        found: Counter[type[Tree]] = Counter({type(self): 1})
+        for part in self.children:
+            found.update(part.counts)
+        return found
+
+    @cached_property
     def letters(self) -> frozenset[str]:
-        """The names in the indices of its parts, without those summed over."""
-        found: set[str] = set()
-        for part in fields(self):
-            value = getattr(self, part.name)
-            for item in value if isinstance(value, tuple) else (value,):
-                found |= item.letters if isinstance(item, Tree) else set()
-        return frozenset(found)
+        """The names in its indices, without those summed over."""
+        return frozenset().union(*(part.letters for part in self.children))
+
+    @cached_property
+    def accent_position(self) -> int | None:
+        """The place, among its names, of the first cotangent or tangent; None: it has neither."""
+        before = 0
+        for part in self.children:
+            if part.accent_position is not None:
+                return before + part.accent_position
+            before += part.counts[Name]
+        return None
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether it is written with a minus sign in front."""
+        return False
 
     @cached_property
     def order(self) -> str:
@@ -67,6 +98,14 @@ class Tree:
         parts = [(part.name, getattr(self, part.name)) for part in fields(self) if part.repr]
         inner = ", ".join(f"{name}={_ordered(value)}" for name, value in parts)
         return f"{type(self).__qualname__}({inner})"
+
+
+def _trees(value: object) -> Iterator[Tree]:
+    if isinstance(value, Tree):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _trees(item)
 
 
 def _ordered(value: object) -> str:
@@ -90,6 +129,24 @@ class Ranked(Tree):
 
 
 @kind
+class Vector(Tree):
+    """A kind that is always a vector."""
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+
+@kind
+class Matrix(Tree):
+    """A kind that is always a matrix."""
+
+    @property
+    def rank(self) -> int:
+        return 2
+
+
+@kind
 class Name(Ranked):
     """An input, cotangent, tangent or shared part. `base`: what is shown, with `accent` "bar",
     "dot" or ""; `python`: its name in NumPy texts."""
@@ -98,6 +155,10 @@ class Name(Ranked):
     python: str
     accent: str = ""
     symmetric: bool = False
+
+    @cached_property
+    def accent_position(self) -> int | None:
+        return 0 if self.accent else None
 
 
 @kind
@@ -113,6 +174,10 @@ class Number(Tree):
     """A number without dimensions, as SymPy has it: 1/2, 0.1, pi, ..."""
 
     value: sympy.Expr
+
+    @property
+    def is_negative(self) -> bool:
+        return bool(self.value.is_extended_negative)
 
 
 @kind
@@ -142,50 +207,34 @@ class Zeros(Tree):
 
 
 @kind
-class Identity(Tree):
+class Identity(Matrix):
     """The identity matrix."""
 
     size: Dimension
 
-    @property
-    def rank(self) -> int:
-        return 2
-
 
 @kind
-class Ones(Tree):
+class Ones(Vector):
     """The vector of ones."""
 
     size: Dimension
 
-    @property
-    def rank(self) -> int:
-        return 1
-
 
 @kind
-class Unit(Tree):
+class Unit(Vector):
     """The vector with a 1 at `position` and zeros elsewhere."""
 
     size: Dimension
     position: Dimension
 
-    @property
-    def rank(self) -> int:
-        return 1
-
 
 @kind
-class Mask(Tree):
+class Mask(Matrix):
     """The matrix with ones where i >= j + offset."""
 
     rows: Dimension
     columns: Dimension
     offset: int
-
-    @property
-    def rank(self) -> int:
-        return 2
 
 
 @kind
@@ -203,19 +252,19 @@ class Merged(Tree):
 
 
 @kind
-class Picked(Tree):
+class Picked(Matrix):
     """Rows of the identity of this size, by a table: shape (len(table), size)."""
 
     table: tuple[int, ...]
     size: Dimension
 
-    @property
-    def rank(self) -> int:
-        return 2
+
+Range = tuple[Dimension, Dimension, int, Dimension]
+"""Entries along an axis: the first, how many, the step between them, and the axis's size."""
 
 
 @kind
-class Rows(Tree):
+class Rows(Matrix):
     """Rows start, start + step, ... of the identity: shape (count, size)."""
 
     count: Dimension
@@ -224,11 +273,9 @@ class Rows(Tree):
     step: int
 
     @property
-    def rank(self) -> int:
-        return 2
-
-
-Range = tuple[Dimension, Dimension, int, Dimension]
+    def taken(self) -> Range:
+        """Which entries of an axis a product with it takes."""
+        return self.start, self.count, self.step, self.size
 
 
 @kind
@@ -279,19 +326,15 @@ class Kronecker(Tree):
 
 
 @kind
-class Vectorised(Tree):
+class Vectorised(Vector):
     """A matrix as a vector, column by column; `packed`: its lower triangle, row by row."""
 
     body: Tree
     packed: bool
 
-    @property
-    def rank(self) -> int:
-        return 1
-
 
 @kind
-class Unvectorised(Tree):
+class Unvectorised(Matrix):
     """The matrix (rows, columns) that a vector holds column by column; `packed`: the lower
     triangular one whose triangle it holds row by row."""
 
@@ -299,10 +342,6 @@ class Unvectorised(Tree):
     rows: Dimension
     columns: Dimension
     packed: bool
-
-    @property
-    def rank(self) -> int:
-        return 2
 
 
 @kind
@@ -317,15 +356,11 @@ class Transpose(Tree):
 
 
 @kind
-class Power(Tree):
+class Power(Matrix):
     """An integer power of a square matrix; negative: of its inverse."""
 
     body: Tree
     exponent: int
-
-    @property
-    def rank(self) -> int:
-        return 2
 
 
 @kind
@@ -343,38 +378,26 @@ class Matmul(Tree):
 
 
 @kind
-class Diag(Tree):
+class Diag(Matrix):
     """The diagonal matrix of a vector."""
 
     body: Tree
 
-    @property
-    def rank(self) -> int:
-        return 2
-
 
 @kind
-class Diagonal(Tree):
+class Diagonal(Vector):
     """The diagonal of a matrix."""
 
     body: Tree
 
-    @property
-    def rank(self) -> int:
-        return 1
-
 
 @kind
-class Triangle(Tree):
+class Triangle(Matrix):
     """The entries of a matrix with j <= i + offset (lower) or j >= i + offset, zeros elsewhere."""
 
     body: Tree
     lower: bool
     offset: int
-
-    @property
-    def rank(self) -> int:
-        return 2
 
 
 @kind
@@ -409,6 +432,10 @@ class Scale(Tree):
     @property
     def rank(self) -> int:
         return self.body.rank if self.body else 0
+
+    @property
+    def is_negative(self) -> bool:
+        return bool(self.coefficient.is_negative)
 
 
 @kind
@@ -568,6 +595,14 @@ class Arranged(Ranked):
 
 def _names(index: sympy.Expr) -> frozenset[str]:
     return frozenset(symbol.name for symbol in index.free_symbols)
+
+
+def negated(tree: Tree) -> Tree:
+    """A number, or a product with a coefficient, without its minus sign."""
+    if isinstance(tree, Number):
+        return Number(-tree.value)
+    assert isinstance(tree, Scale)
+    return replace(tree, coefficient=-tree.coefficient)
 
 
 def is_row(tree: Tree) -> TypeGuard[Transpose]:

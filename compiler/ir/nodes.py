@@ -242,6 +242,16 @@ class Einsum(Node):
         """The labels summed over."""
         return tuple(range(self.ndim, len(self.sizes)))
 
+    def scaled(self, coefficient: sympy.Expr) -> Einsum:
+        """The same product with this coefficient."""
+        return Einsum(coefficient, self.factors, self.sizes, self.ndim)
+
+    def with_factor(self, position: int, node: Node) -> Einsum:
+        """The same product with another node as the factor at a position."""
+        factors = list(self.factors)
+        factors[position] = (node, factors[position][1])
+        return Einsum(self.coefficient, tuple(factors), self.sizes, self.ndim)
+
 
 class Sum(Node):
     """The sum of `terms`, all of one shape; no terms: zeros."""
@@ -318,6 +328,10 @@ class Apply(Node):
         children = tuple(dict.fromkeys(node for node, _ in arguments))
         fields = (operation, arguments, stack, parameters, output)
         return cls._intern(fields, attributes, shape, children, prefix="3")
+
+    def sibling(self, output: int) -> Apply:
+        """Another output of the same operation on the same arguments."""
+        return Apply(self.operation, self.arguments, self.stack, self.parameters, output)
 
 
 def slot(position: int) -> sympy.Symbol:

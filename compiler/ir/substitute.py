@@ -8,7 +8,7 @@ the registry take them as stacked axes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from derivatrix.compiler.ir.dimensions import Shape
@@ -40,7 +40,9 @@ def _rebuild(
     extra = stack if deep else ()
     match node:
         case Einsum():
-            return _einsum(node, new, stacked, extra), deep
+            factors = _moved(node.factors, new, stacked, extra)
+            sizes = extra + node.sizes
+            return Einsum(node.coefficient, factors, sizes, len(extra) + node.ndim), deep
         case Sum():
             terms = tuple(_lift(term, new, stacked, extra) for term in node.terms)
             return Sum(terms, extra + node.shape), deep
@@ -48,23 +50,27 @@ def _rebuild(
             arguments = tuple(_lift(argument, new, stacked, extra) for argument in node.arguments)
             return Map(node.expression, arguments), deep
         case Apply():
-            return _apply(node, new, stacked, extra), deep
+            moved = _moved(node.arguments, new, stacked, extra)
+            all_stacked = extra + node.stack
+            return Apply(node.operation, moved, all_stacked, node.parameters, node.output), deep
     raise TypeError(f"no substitution in {node!r}")
 
 
-def _einsum(
-    node: Einsum, new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape
-) -> Einsum:
-    shift = len(extra)
-    leading = tuple(range(shift))
-    factors = tuple(
+def _moved(
+    factors: Iterable[Factor],
+    new: Mapping[Node, Node],
+    stacked: Mapping[Node, bool],
+    extra: Shape,
+) -> tuple[Factor, ...]:
+    """Labelled nodes with their replacements, labels shifted behind those of the leading axes."""
+    leading = tuple(range(len(extra)))
+    return tuple(
         (
-            new[factor],
-            (leading if stacked[factor] else ()) + tuple(label + shift for label in labels),
+            new[node],
+            (leading if stacked[node] else ()) + tuple(label + len(extra) for label in labels),
         )
-        for factor, labels in node.factors
+        for node, labels in factors
     )
-    return Einsum(node.coefficient, factors, extra + node.sizes, shift + node.ndim)
 
 
 def _lift(node: Node, new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape) -> Node:
@@ -74,21 +80,3 @@ def _lift(node: Node, new: Mapping[Node, Node], stacked: Mapping[Node, bool], ex
     output = [("stack", axis) for axis in range(len(extra))]
     sizes = dict(zip(output, extra, strict=True))
     return einsum([(new[node], range(rank))], [*output, *range(rank)], sizes=sizes)
-
-
-def _apply(
-    node: Apply, new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape
-) -> Apply:
-    shift = len(extra)
-    leading = tuple(range(shift))
-    arguments: list[Factor] = []
-    for argument, labels in node.arguments:
-        moved = tuple(label + shift for label in labels)
-        arguments.append((new[argument], (leading if stacked[argument] else ()) + moved))
-    return Apply(
-        node.operation,
-        tuple(arguments),
-        extra + node.stack,
-        node.parameters,
-        node.output,
-    )

@@ -14,17 +14,18 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import readings
 from derivatrix.compiler.ir.structure import facts
-from derivatrix.compiler.plan.common import pull_out
-from derivatrix.compiler.plan.functions import share_functions
+from derivatrix.compiler.plan.common_factors import pull_out
 from derivatrix.compiler.plan.fuse import fuse
-from derivatrix.compiler.plan.lanes import side_by_side
-from derivatrix.compiler.plan.linear import helper_names
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.memory import allocated, entries
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.nest import View
-from derivatrix.compiler.plan.parts import parts
-from derivatrix.compiler.plan.rows import rows
+from derivatrix.compiler.plan.row_kernels import rows
+from derivatrix.compiler.plan.sample_parts import parts
+from derivatrix.compiler.plan.sample_sums import LEAST_COLUMNS, STEP, cut
 from derivatrix.compiler.plan.schedule import Scheduler
+from derivatrix.compiler.plan.shared_functions import share_functions
+from derivatrix.compiler.plan.simd import simd_blocked
+from derivatrix.compiler.plan.solvers import helper_names
 from derivatrix.compiler.plan.steps import (
     Argument,
     Buffer,
@@ -33,16 +34,17 @@ from derivatrix.compiler.plan.steps import (
     Size,
     Step,
     Sums,
-    renamed,
 )
-from derivatrix.compiler.plan.sums import LEAST_COLUMNS, STEP, cut
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
+from derivatrix.compiler.plan.visit import renamed
+from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan", "threaded_plan"]
 
 Join = Callable[[Sequence[Step]], Sequence[Step]]
+"""What makes fewer steps of many: `fuse`, or a target's own way."""
 
 
 def plan(
@@ -66,7 +68,7 @@ def plan(
 def threaded_plan(
     name: str, arguments: Sequence[ir.Leaf], outputs: Sequence[tuple[str, ir.Node]]
 ) -> Plan:
-    """The same, with a way for threads of the CPU to share the work, where there is one."""
+    """As `plan`, with a way for threads of the CPU to share the work, where there is one."""
     found = variants(_prepared(outputs))
     made = _planned(name, arguments, outputs, found)
     nodes = found[0].nodes
@@ -80,7 +82,7 @@ def threaded_plan(
 
 
 def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Sums | None:
-    """The two kernels for what is made of sums over samples, of associated products `nodes`."""
+    """The two kernels for what is made of sums over samples, of pairwise contractions `nodes`."""
     found = cut(nodes, arguments)
     if found is None:
         return None
@@ -160,12 +162,12 @@ def _single(
     nest = unroll(places, frame.views, frame.names, known)
     if nest is not None:
         if join is fuse:  # on a device every thread has a sample
-            nest = side_by_side(nest, frame.names)
+            nest = simd_blocked(nest, frame.names)
         return frame.plan(name, [nest], {})
     inner = partial(_usual, taken, join)
-    scheduler = Scheduler(
-        frame.names, frame.views, variant.nodes, known, inner, samples, join in (fuse, list)
-    )
+    on_processor = join in (fuse, list)
+    setting = Setting(frame.names, frame.views, variant.nodes, known, inner, samples, on_processor)
+    scheduler = Scheduler(setting)
     for node, view in places:
         scheduler.output(node, view)
     return frame.plan(name, join(scheduler.steps), scheduler.constants)
@@ -231,7 +233,7 @@ class _Frame:
 
 
 def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozenset[str]:
-    """What is known of a node: from before products were associated, and as it is now."""
+    """What is known of a node: from before its product was made pairwise, and as it is now."""
     return structure.get(node, frozenset()) | facts(node)
 
 
@@ -242,7 +244,7 @@ def _symbol(name: str) -> sympy.Symbol:
 def _sizes(
     arguments: Sequence[Argument], nodes: Sequence[ir.Node], names: Names
 ) -> tuple[Size, ...]:
-    """Every named size, read off the arguments' axes."""
+    """All named sizes, read off the arguments' axes."""
     found = readings([argument.shape for argument in arguments])
     for node in ir.topological(nodes):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape

@@ -1,4 +1,4 @@
-"""What is said where an operation does not take its arguments."""
+"""The messages of operations that fail for their arguments."""
 
 from derivatrix.compiler.formulas import render
 from derivatrix.compiler.ir import nodes as ir
@@ -9,11 +9,11 @@ LONGEST = 40
 
 def failure_text(node: ir.Apply, problem: str) -> str:
     """A message that names the operation and its arguments."""
-    arguments = ", ".join(written(argument) for argument, _ in node.arguments)
+    arguments = ", ".join(short_formula(argument) for argument, _ in node.arguments)
     return f"{node.operation.name}({arguments}): {problem}"
 
 
-def written(node: ir.Node) -> str:
-    """The formula of a node, if it is short."""
+def short_formula(node: ir.Node) -> str:
+    """The formula of a node; three dots where it is long."""
     text = render(node, "unicode")
     return text if len(text) <= LONGEST else "..."

@@ -3,15 +3,14 @@ no more of the other than the same round's entries, so that these are still in t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.gather import gather
-from derivatrix.compiler.plan.reads import accesses, names_made, names_read, operations
+from derivatrix.compiler.plan.reordering import with_readers_together
 from derivatrix.compiler.plan.steps import (
-    Accumulate,
     Buffer,
     Clear,
     Fill,
@@ -23,7 +22,19 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Step,
     Store,
+)
+from derivatrix.compiler.plan.visit import (
+    accesses,
+    loops,
+    names_added,
+    names_made,
+    names_read,
+    operations,
+    read,
+    rebuilt,
     renamed,
+    stores,
+    written,
 )
 from derivatrix.compiler.targets import cpu
 
@@ -31,7 +42,9 @@ from derivatrix.compiler.targets import cpu
 def fuse(steps: Sequence[Step]) -> list[Step]:
     """The steps, with the loops of neighbours fused."""
     found: list[Step] = []
-    for step in gather(steps, lambda first, second: _joined(first, second) is not None):
+    for step in with_readers_together(
+        steps, lambda first, second: _joined(first, second) is not None
+    ):
         before = found[-1] if found else None
         joined = None
         if isinstance(before, Fill) and isinstance(step, Nest):
@@ -72,76 +85,50 @@ def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
 
 
 def _joined(first: Step, second: Step) -> Nest | None:
-    """Both as one nest, if they are nests that can be."""
+    """Two steps as one nest; None where they are no nests that can be one."""
     if not isinstance(first, Nest) or not isinstance(second, Nest):
         return None
     body = _sequence(first.body, second.body, outermost=True)
     if body is None and (buffer := _added_to(first, second)) is not None:
         cleared = Clear(Load(buffer, ()))
-        body = _sequence((cleared, *_adding(first.body)), second.body, outermost=True)
+        body = _sequence((cleared, *rebuilt(first.body, _adding)), second.body, outermost=True)
     return None if body is None else Nest(f"{first.comment}; {second.comment}", body)
 
 
 def _added_to(first: Nest, second: Nest) -> Buffer | None:
     """What the first nest fills and the second one only adds to, if both read the same larger
     array, which they can do together where both add to zero."""
-    if len(met := {target.buffer for target, _ in _stores(first.body)}) != 1:
+    if len(met := {store.target.buffer for store in stores(first)}) != 1:
         return None
     (buffer,) = met
-    read = [_read(nest.body) for nest in (first, second)]
-    both = any(len(each.shape) > max(1, len(buffer.shape)) for each in read[0] & read[1])
-    filled = not any(adds for _, adds in _stores(first.body))
-    only = {(target.buffer, adds) for target, adds in _stores(second.body)} == {(buffer, True)}
-    return buffer if both and filled and only and buffer not in read[0] | read[1] else None
+    given = [_read(nest) for nest in (first, second)]
+    both = any(len(each.shape) > max(1, len(buffer.shape)) for each in given[0] & given[1])
+    filled = not any(store.accumulate for store in stores(first))
+    only = {(store.target.buffer, store.accumulate) for store in stores(second)} == {(buffer, True)}
+    return buffer if both and filled and only and buffer not in given[0] | given[1] else None
 
 
-def _loads(body: Sequence[Statement]) -> set[Load]:
-    return {load for load, is_written in accesses(body) if not is_written}
+def _read(part: Any) -> set[Buffer]:
+    return {load.buffer for load in read(part)}
 
 
-def _read(body: Sequence[Statement]) -> set[Buffer]:
-    return {load.buffer for load in _loads(body)}
-
-
-def _written(body: Sequence[Statement]) -> set[Buffer]:
-    return {load.buffer for load, is_written in accesses(body) if is_written}
-
-
-def _stores(body: Iterable[Statement]) -> Iterator[tuple[Load, bool]]:
-    """The entries that are written, and whether they are added to."""
-    for part in body:
-        if isinstance(part, Store):
-            yield part.target, part.accumulate
-        if isinstance(part, Loop | Guard):
-            yield from _stores(part.body)
-
-
-def _adding(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """The statements, with what they fill added to."""
-    return tuple(
-        replace(part, accumulate=True)
-        if isinstance(part, Store)
-        else replace(part, body=_adding(part.body))
-        if isinstance(part, Loop | Guard)
-        else part
-        for part in body
-    )
+def _adding(part: Any) -> Store | None:
+    """A store that adds to what it would fill, where a part is one."""
+    return replace(part, accumulate=True) if isinstance(part, Store) else None
 
 
 def _sequence(
     first: tuple[Statement, ...], second: tuple[Statement, ...], outermost: bool
 ) -> tuple[Statement, ...] | None:
-    """Both, with the last loop of the first and the only one of the second in one; or None."""
+    """Two bodies as one, the last loop of the first and the only one of the second becoming one;
+    None where that cannot be."""
     *before, one = first
     *lets, other = second
     if not isinstance(one, Loop) or not isinstance(other, Loop):
         return None
     if not all(isinstance(statement, Let) for statement in lets):
         return None
-    written = {load.buffer for load, is_written in accesses(first) if is_written}
-    if any(load.buffer in written for load, _ in accesses(lets)):
-        return None
-    if _sums(one) & set(names_read(second)):
+    if _read(lets) & written(first) or {*names_added(one)} & {*names_read(second)}:
         return None
     loop = _fused(one, other, outermost)
     return None if loop is None else (*before, *lets, loop)
@@ -154,9 +141,9 @@ def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
         any(inner) if outermost else all(inner)
     ):
         return None
-    if inner[0] != inner[1] and _dear(other if inner[0] else one):
+    if inner[0] != inner[1] and _is_vectorised(other if inner[0] else one):
         return None
-    if one.index != other.index and one.index in _indices(other.body):
+    if one.index != other.index and one.index in {loop.index for loop in loops(other.body)}:
         return None
     body = renamed(other.body, {other.index: one.index})
     if not independent(one.body, body, one.index, _sums_in_memory(one.body, body)):
@@ -170,26 +157,27 @@ def _fused(one: Loop, other: Loop, outermost: bool) -> Loop | None:
 def _merged(
     first: tuple[Statement, ...], second: tuple[Statement, ...]
 ) -> tuple[Statement, ...] | None:
-    """Both, with their innermost loops in one, where these read the same entries of a matrix."""
+    """Two bodies as one with their innermost loops as one, where these read the same entries of a
+    matrix."""
     if (around := _around(first)) is None or (behind := _around(second)) is None:
         return None
     (head, one, tail), (later, other, end) = around, behind
     inside = renamed(other.body, {other.index: one.index})
     entries = [
-        {load for load in _loads(body) if len(load.indices) > 1} for body in (one.body, inside)
+        {load for load in read(body) if len(load.indices) > 1} for body in (one.body, inside)
     ]
     ahead = (*later, *inside)
-    made = _sums(one) | set(names_made(tail))
-    written = [_written(body) for body in ((one, *tail), ahead)]
+    made = {*names_added(one), *names_made(tail)}
+    writes = [written(body) for body in ((one, *tail), ahead)]
     if (
         (one.start, one.extent) != (other.start, other.extent)
         or not entries[0] & entries[1]
-        or _dear(one)
-        or _dear(other)
-        or made & set(names_read(ahead))
-        or written[0] & _read(ahead)
-        or written[1] & _read((one, *tail))
-        or (written[0] & written[1]) - _sums_in_memory((one, *tail), inside)
+        or _is_vectorised(one)
+        or _is_vectorised(other)
+        or made & {*names_read(ahead)}
+        or writes[0] & _read(ahead)
+        or writes[1] & _read((one, *tail))
+        or (writes[0] & writes[1]) - _sums_in_memory((one, *tail), inside)
     ):
         return None
     loop = Loop(
@@ -211,16 +199,17 @@ def _around(
     return body[: places[0]], loop, body[places[0] + 1 :]
 
 
-def _dear(loop: Loop) -> bool:
+def _is_vectorised(loop: Loop) -> bool:
     """Whether a loop computes functions that are vectorised, which is worth a loop of their own."""
     return any(each.operator in cpu.SCALARS for each in operations(loop))
 
 
 def _sums_in_memory(*bodies: Sequence[Statement]) -> set[Buffer]:
     """What is added to only, in any order."""
-    written = {(target.buffer, adds) for body in bodies for target, adds in _stores(body)}
-    read = set().union(*map(_read, bodies))
-    return {buffer for buffer, adds in written if adds and (buffer, False) not in written} - read
+    found = {(store.target.buffer, store.accumulate) for store in stores(bodies)}
+    return {buffer for buffer, adds in found if adds and (buffer, False) not in found} - _read(
+        bodies
+    )
 
 
 def independent(
@@ -241,22 +230,3 @@ def independent(
         if not any(all(load.indices[axis] == index for load, _ in both) for axis in axes):
             return False
     return True
-
-
-def _sums(part: Statement) -> set[str]:
-    """The names of the sums that are added to."""
-    if isinstance(part, Accumulate):
-        return {part.name}
-    inner = part.body if isinstance(part, Loop | Guard) else ()
-    return set().union(*map(_sums, inner))
-
-
-def _indices(body: Sequence[Statement]) -> set[sympy.Symbol]:
-    """The indices of all loops within."""
-    found: set[sympy.Symbol] = set()
-    for part in body:
-        if isinstance(part, Loop):
-            found.add(part.index)
-        if isinstance(part, Loop | Guard):
-            found |= _indices(part.body)
-    return found

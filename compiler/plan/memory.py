@@ -1,4 +1,4 @@
-"""Memory for what kernels compute on the way."""
+"""Work arrays: where they are made, and which share memory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import sympy
 
-from derivatrix.compiler.plan.reads import buffers
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import Allocate, Buffer, Plan, Reuse, Step
+from derivatrix.compiler.plan.visit import buffers
 
 
 def allocated(steps: Sequence[Step]) -> Iterator[Step]:

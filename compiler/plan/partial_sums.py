@@ -5,18 +5,17 @@ for its share of the entries."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import sympy
 
-from derivatrix.compiler.plan.divided import PART, PARTS, ROW, written
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import accesses, buffers, loops
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.row_shares import PART, PARTS, ROW
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Clear,
     Fill,
-    Guard,
     Let,
     Load,
     Loop,
@@ -25,6 +24,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
+from derivatrix.compiler.plan.visit import accesses, buffers, loops, rebuilt, stores, written
 
 OTHER = sympy.Symbol("other", integer=True, nonnegative=True)
 
@@ -71,12 +71,11 @@ def _adds_rows(nest: Nest, vector: Buffer) -> bool:
     *lets, loop = nest.body
     if not isinstance(loop, Loop) or not all(isinstance(statement, Let) for statement in lets):
         return False
-    stores = list(_stores(loop.body))
     return (
         written(nest) == {vector}
         and all(is_written for load, is_written in accesses(nest.body) if load.buffer == vector)
         and any(loops(loop.body))
-        and all(store.accumulate and loop.index not in _free(store) for store in stores)
+        and all(store.accumulate and loop.index not in _free(store) for store in stores(loop))
     )
 
 
@@ -84,28 +83,15 @@ def _free(store: Store) -> set[sympy.Basic]:
     return set().union(*(index.free_symbols for index in store.target.indices))
 
 
-def _stores(body: Sequence[Statement]) -> Iterator[Store]:
-    for statement in body:
-        match statement:
-            case Store():
-                yield statement
-            case Loop(_, _, _, inside) | Guard(_, inside):
-                yield from _stores(inside)
-
-
-def _redirected(body: Sequence[Statement], array: Buffer) -> tuple[Statement, ...]:
+def _redirected(body: tuple[Statement, ...], array: Buffer) -> tuple[Statement, ...]:
     """Statements that add to a thread's own row of an array."""
 
-    def changed(statement: Statement) -> Statement:
-        match statement:
-            case Store(target, _, _):
-                own = Load(array, (PART, *target.indices))
-                return dataclasses.replace(statement, target=own)
-            case Loop(_, _, _, inside) | Guard(_, inside):
-                return dataclasses.replace(statement, body=tuple(map(changed, inside)))
-        return statement
+    def change(part: Any) -> Store | None:
+        if not isinstance(part, Store):
+            return None
+        return dataclasses.replace(part, target=Load(array, (PART, *part.target.indices)))
 
-    return tuple(map(changed, body))
+    return rebuilt(body, change)
 
 
 def _added(vector: Buffer, array: Buffer) -> Nest:

@@ -1,4 +1,5 @@
-"""Steps in phases: what several threads do one after the other, each a share of the rows.
+"""Steps in phases: in each phase every thread computes its share of the rows, and all threads have
+to be done with a phase before the next one starts.
 
 A step is in the phase of those that it needs where it needs no more than its own share of what they
 make, else in a later one. Sums that are scalars each thread makes for itself.
@@ -11,18 +12,17 @@ from dataclasses import dataclass
 
 import sympy
 
-from derivatrix.compiler.plan.divided import (
+from derivatrix.compiler.plan.fuse import fuse
+from derivatrix.compiler.plan.row_shares import (
     PARTS,
-    divisible,
     is_own,
     share,
+    shareable,
     work,
     writes_rows,
-    written,
 )
-from derivatrix.compiler.plan.fuse import fuse
-from derivatrix.compiler.plan.reads import accesses, names_made, names_read
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, Nest, Statement, Step
+from derivatrix.compiler.plan.visit import accesses, names_made, names_read, written
 from derivatrix.templates.support.common.limits import _WRITERS
 
 
@@ -38,9 +38,13 @@ class Phases:
 
 @dataclass(frozen=True)
 class _Uses:
-    """A step with the buffers that it touches, each with whether it writes to them, and whether at
-    none but rows of its share; and with the scalars that it makes and reads. divided: whether each
-    thread writes to its own rows alone; one thread does all of the others."""
+    """A step, and what it has to do with others.
+
+    divided: whether each thread writes to rows of its share alone; steps that are not, one thread
+    does. touched: the buffers that it reads or writes, each with whether it writes to them, and
+    whether it touches no other rows than those of the share. made, read: the scalars that it makes
+    and reads.
+    """
 
     step: Step
     divided: bool
@@ -67,9 +71,7 @@ class _Uses:
 def phased(steps: Sequence[Step]) -> Phases | None:
     """Steps that fill buffers or are loops, in phases; None where threads cannot share them."""
     made = dict.fromkeys(buffer for step in steps for buffer in sorted(written(step), key=str))
-    shared = {buffer for buffer in made if buffer.shape}
-    for _ in made:  # what is written together with what is not shared, is not
-        shared -= {buffer for s in steps if not divisible(s, shared) for buffer in written(s)}
+    shared = shareable(steps, made)
     found = [_uses(step, shared) for step in steps]
     if any(_is_apart(uses, number, found) for number, uses in enumerate(found)):
         return None
@@ -98,8 +100,8 @@ def _uses(step: Step, shared: set[Buffer]) -> _Uses:
         touched = frozenset((buffer, True, divided) for buffer in written(step))
         return _Uses(step, divided, touched, frozenset(), frozenset())
     touched = frozenset(_touched(step.body, divided))
-    made = frozenset(names_made(step.body))
-    return _Uses(step, divided, touched, made, frozenset(names_read(step.body)) - made)
+    made = frozenset(names_made(step))
+    return _Uses(step, divided, touched, made, frozenset(names_read(step)) - made)
 
 
 def _touched(

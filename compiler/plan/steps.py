@@ -7,10 +7,8 @@ loop indices; values are `Scalar` trees. `str` of each is what `explain --stage 
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import sympy
@@ -123,7 +121,7 @@ class Accumulate:
 
 @dataclass(frozen=True)
 class Store:
-    """Write, or add to, an entry of a buffer; past the cache if `streamed`."""
+    """Write, or add to, an entry of a buffer; by a non-temporal store if `streamed`."""
 
     target: Load
     value: Scalar
@@ -223,8 +221,8 @@ class Fill:
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops and scalar statements. `comment` says what they compute, in index notation; `straight`:
-    whether they compute entry by entry what arrays would be for."""
+    """A loop nest: loops and scalar statements. `comment`: what they compute, in index notation;
+    `straight`: whether they are straight-line code, a scalar for each entry of small arrays."""
 
     comment: str
     body: tuple[Statement, ...]
@@ -301,8 +299,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Team:
-    """Steps that need no more of each other than the same row: threads of a device that share a row
-    do one after the other for it."""
+    """A block-cooperative kernel: steps that need no more of each other than the same row. The
+    threads of a device's block share the row, and do one step after the other for it."""
 
     steps: tuple[Step, ...]
 
@@ -414,7 +412,7 @@ class Columns:
 class Rows:
     """Kernels for large outputs.
 
-    alone: the one that one thread calls; None for the usual one.
+    alone: the kernel for a call by one thread; None where that is the usual one.
     phases: those that threads call one after the other, each for a share of the rows; none where
     they do not. They take the arrays of `work` besides, which one phase makes for others, and two
     whole numbers, `part` and `parts`: which share, and of how many.
@@ -524,16 +522,3 @@ class Plan:
         inputs = ", ".join(argument.name for argument in self.arguments)
         outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
         return "\n".join([f"{self.name}: {inputs} -> {outputs}", *map(str, self.steps)])
-
-
-def renamed(part: Any, renames: Mapping[sympy.Basic, sympy.Basic]) -> Any:
-    """A part of a plan with sizes or loop indices renamed."""
-    if isinstance(part, sympy.Basic):
-        return part.xreplace(renames)
-    if isinstance(part, tuple):
-        return tuple(renamed(item, renames) for item in part)
-    if dataclasses.is_dataclass(part) and not isinstance(part, Argument | Size | Plan):
-        fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-        changed = {name: renamed(value, renames) for name, value in fields.items()}
-        return dataclasses.replace(part, **changed)  # type: ignore[type-var]
-    return part

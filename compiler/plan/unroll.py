@@ -18,13 +18,13 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.plan.factoring import factored
 from derivatrix.compiler.plan.failures import failure_text
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.nest import View
+from derivatrix.compiler.plan.index_arithmetic import entry_indices, index_symbol, split
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.scalar_factoring import factored
 from derivatrix.compiler.plan.steps import Load, Nest
-from derivatrix.compiler.plan.straight import TooLarge, body
-from derivatrix.compiler.plan.structure import gather, index_symbol, split
+from derivatrix.compiler.plan.straight_line import StraightLine, TooLarge
 from derivatrix.compiler.plan.uses import stored
 
 MOST_ENTRIES = 128
@@ -34,6 +34,7 @@ MOST_SCALARS = 1500
 LARGEST = 6
 """The largest size of a matrix that an operation is written out for."""
 SAMPLE = index_symbol(0)
+"""The index of the loop over the samples."""
 REQUIREMENTS = {
     "positive": ("gt", "the matrix is not positive definite"),
     "nonzero": ("ne", "the matrix is singular"),
@@ -69,7 +70,8 @@ def unroll(
                 values[len(places) :], entries.requirements, strict=True
             )
         ]
-        statements = body(entries.scalars, places, requirements, SAMPLE, samples, names)
+        code = StraightLine(entries.scalars, places, requirements, SAMPLE, samples, names)
+        statements = code.statements()
     except TooLarge:
         return None
     written = ", ".join(dict.fromkeys(place.buffer.name for place, _ in places))
@@ -132,6 +134,7 @@ class _Entries:
         return self._known[key]
 
     def _made(self, node: ir.Node, at: Index) -> int:
+        """The scalar node[at], from the entries of the node's children."""
         view = self._views.get(node)
         if view is not None:
             if view.local:
@@ -158,7 +161,8 @@ class _Entries:
         raise TooLarge
 
     def _contraction(self, node: ir.Einsum, at: Index) -> int:
-        binding = gather(node)
+        """An entry of a product, the sum over its inner labels written out."""
+        binding = entry_indices(node)
         _, dense = split(node)
         known = {index_symbol(label): index for label, index in enumerate(at)}
         summed = [node.sizes[label] for label in binding.loops]
@@ -200,8 +204,7 @@ class _Entries:
         if any(not size.is_Integer for size in node.shape[depth:]):
             raise TooLarge
         stack, core = at[:depth], tuple(map(int, at[depth:]))
-        first = ir.Apply(node.operation, node.arguments, node.stack, node.parameters, 0)
-        key = first, stack
+        key = node.sibling(0), stack
         if key not in self._outputs:
             self._outputs[key] = self._applied(node, stack)
         return self._outputs[key][node.output][core].number

@@ -9,14 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.scalar_values import cost
-from derivatrix.compiler.plan import linear, matrices
-from derivatrix.compiler.plan.associate import is_inverse
-from derivatrix.compiler.plan.sizes import nominal
-from derivatrix.compiler.plan.structure import bind, gather, split
+from derivatrix.compiler.plan import solvers
+from derivatrix.compiler.plan.contraction_order import is_inverse
+from derivatrix.compiler.plan.index_arithmetic import entry_indices, loop_indices
+from derivatrix.compiler.plan.matrix_products import product_groups
+from derivatrix.compiler.plan.nominal_sizes import nominal
 
 CHEAP = 3
+"""The most operations of an entry that is computed again by each reader."""
 COSTLY = 8
+"""The least operations of an entry that is stored for loops over more axes than it has."""
 
 
 @lru_cache(maxsize=65536)
@@ -28,14 +32,14 @@ def is_elementwise(node: ir.Node) -> bool:
         case ir.Sum():
             return not node.terms or any(is_elementwise(term) for term in node.terms)
         case ir.Einsum():
-            binding = gather(node)
+            binding = entry_indices(node)
             return not (binding.loops or binding.scattered or binding.divided)
     return isinstance(node, ir.Leaf | ir.Constant | ir.Structural)
 
 
 def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
     """The nodes that need memory: contractions, results of operations, and elementwise nodes
-    that are dear and read in several loops, or in loops over more axes than they have."""
+    that are costly and read in several loops, or in loops over more axes than they have."""
     found = set(roots)
     readers: dict[ir.Node, set[ir.Node]] = {root: {root} for root in roots}
     wide: set[ir.Node] = set()
@@ -82,9 +86,7 @@ def _volume(node: ir.Node) -> float:
     """The points of the loops that compute a node."""
     if not isinstance(node, ir.Einsum):
         return math.prod(nominal(size) for size in node.shape)
-    constraints, _ = split(node)
-    loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
-    return math.prod(nominal(node.sizes[label]) for label in loops)
+    return math.prod(nominal(node.sizes[label]) for label in loop_indices(node).loops)
 
 
 @lru_cache(maxsize=65536)
@@ -106,25 +108,11 @@ def _own_work(node: ir.Node) -> int:
     return 0
 
 
-def references(node: ir.Node) -> list[ir.Node]:
-    """The children of a node, as often as it reads them."""
-    match node:
-        case ir.Einsum():
-            return [factor for factor, _ in node.factors]
-        case ir.Apply():
-            return [argument for argument, _ in node.arguments]
-        case ir.Sum():
-            return list(node.terms)
-        case ir.Map():
-            return list(node.arguments)
-    return []
-
-
 def needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[ir.Node]:
     """The inverses that are needed as such, and not for solving only."""
     needed = {root for root in roots if is_inverse(root)}
     for node in nodes:
-        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solve = solvers.match_solve(node) if isinstance(node, ir.Einsum) else None
         solving = {solve.inverse} if solve is not None else set()
         needed.update(
             child for child in node.children if is_inverse(child) and child not in solving
@@ -132,14 +120,14 @@ def needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[i
     return needed
 
 
-def dear_inverses(
+def reused_inverses(
     nodes: Sequence[ir.Node], facts: Callable[[ir.Node], frozenset[str]]
 ) -> set[ir.Node]:
     """Inverses of triangular matrices that are multiplied by two square matrices or more: BLAS
     multiplies several times as fast as it substitutes, and products leave out the zeros."""
     counts: Counter[ir.Node] = Counter()
     for node in nodes:
-        solve = linear.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solve = solvers.match_solve(node) if isinstance(node, ir.Einsum) else None
         if solve is not None and facts(solve.inverse) & {"lower", "upper"}:
             labels = set(solve.right[1]).difference(solve.stack, [solve.contracted])
             sizes = [node.shape[label] for label in labels]
@@ -158,15 +146,16 @@ def read_below(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]
     }
 
 
-def turned(
+def orders_in_memory(
     nodes: Sequence[ir.Node],
     roots: Sequence[ir.Node],
     kept: set[ir.Node],
     orders: dict[ir.Node, list[int]],
 ) -> dict[ir.Node, list[int]]:
-    """The orders of axes for elementwise nodes that are made of matrices which lie in memory the
-    other way round, and for products of matrices read there only; `kept` nodes have places of
-    their own. What reads such a node takes it in any order: products of matrices do."""
+    """The orders of axes in memory, where they are not the nodes' own: elementwise nodes that are
+    made of matrices which lie transposed in memory do so, too, and so do products of matrices that
+    only they read. `kept` nodes have places of their own. What reads such a node has to take it in
+    any order, as products of matrices do."""
     readers: dict[ir.Node, list[ir.Node]] = {}
     for node in nodes:
         for child in references(node):
@@ -191,7 +180,7 @@ def turned(
 
 def _multiplies(node: ir.Node) -> bool:
     """Whether a node is a product of matrices, and a matrix itself."""
-    return isinstance(node, ir.Einsum) and node.ndim == 2 and matrices.groups(node) is not None
+    return isinstance(node, ir.Einsum) and node.ndim == 2 and product_groups(node) is not None
 
 
 def _operands(
@@ -221,7 +210,7 @@ def read_orders(nodes: Sequence[ir.Node]) -> dict[ir.Node, list[int]]:
     orders: dict[ir.Node, list[int]] = {}
     for node in nodes:
         if isinstance(node, ir.Einsum):
-            product = matrices.groups(node) is not None
+            product = product_groups(node) is not None
             for factor, labels in node.factors:
                 if isinstance(factor, ir.Apply) or (product and factor.ndim == 2):
                     continue

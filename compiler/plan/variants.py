@@ -6,28 +6,28 @@ Such kernels compare the costs of their variants, polynomials of the sizes, when
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.plan.associate import associate
-from derivatrix.compiler.plan.sizes import nominal, product
-from derivatrix.compiler.plan.structure import bind, split
+from derivatrix.compiler.plan.contraction import pairwise
+from derivatrix.compiler.plan.contraction_order import Numbers
+from derivatrix.compiler.plan.index_arithmetic import loop_indices
+from derivatrix.compiler.plan.nominal_sizes import nominal, product
 
 SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
 """What sizes are taken to be, in all combinations, to find the variants."""
 MOST_SIZES = 4
-"""With more sizes than this only one at a time is taken to be small or large."""
+"""Where there are more sizes, only one at a time is taken to be small or large."""
 GAIN = 2.0
 """A variant has to be so much cheaper than the others at some combination."""
 MOST_VARIANTS = 3
+"""How many orders a kernel has at most."""
 MOST_TERMS = 80
 """Larger kernels have one order: deriving others takes long, and so does compiling them."""
-
-Numbers = Callable[[sympy.Expr], float]
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,7 @@ class Variant:
         found = []
         for node in ir.topological(self.nodes):
             if isinstance(node, ir.Einsum) and len(node.factors) > 1:
-                constraints, _ = split(node)
-                loops = bind(constraints, node.sizes, range(len(node.sizes)), {}).loops
+                loops = loop_indices(node).loops
                 found.append((2, product(tuple(node.sizes[label] for label in loops))))
                 found.append((4, product(node.shape)))
         return found
@@ -80,7 +79,7 @@ def variants(roots: Sequence[ir.Node]) -> list[Variant]:
 
 
 def _variant(roots: Sequence[ir.Node], numbers: Numbers) -> Variant:
-    nodes, facts = associate(roots, numbers)
+    nodes, facts = pairwise(roots, numbers)
     return Variant(tuple(nodes), facts)
 
 

@@ -8,11 +8,12 @@ neither formulas nor kernels swell.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import sympy
 
+from derivatrix.compiler.ir.graph import rebuilt, references
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
@@ -78,7 +79,7 @@ def _pass(roots: list[Node], options: _Options) -> list[Node]:
     order = topological(roots)
     uses: Counter[Node] = Counter(roots)
     for node in order:
-        uses.update(_references(node))
+        uses.update(references(node))
     new: dict[Node, Node] = {}
     counts: Counter[Node] = Counter()
     simplifier = _Simplifier(counts, options)
@@ -86,35 +87,6 @@ def _pass(roots: list[Node], options: _Options) -> list[Node]:
         new[node] = simplifier.simplify(rebuilt(node, new))
         counts[new[node]] += uses[node]
     return [new[root] for root in roots]
-
-
-def _references(node: Node) -> list[Node]:
-    match node:
-        case Einsum():
-            return [factor for factor, _ in node.factors]
-        case Sum():
-            return list(node.terms)
-        case Map():
-            return list(node.arguments)
-        case Apply():
-            return [argument for argument, _ in node.arguments]
-    return []
-
-
-def rebuilt(node: Node, new: Mapping[Node, Node]) -> Node:
-    """The same node on other children."""
-    match node:
-        case Einsum():
-            factors = tuple((new[factor], labels) for factor, labels in node.factors)
-            return Einsum(node.coefficient, factors, node.sizes, node.ndim)
-        case Sum():
-            return Sum(tuple(new[term] for term in node.terms), node.shape)
-        case Map():
-            return Map(node.expression, tuple(new[argument] for argument in node.arguments))
-        case Apply():
-            arguments = tuple((new[argument], labels) for argument, labels in node.arguments)
-            return Apply(node.operation, arguments, node.stack, node.parameters, node.output)
-    return node
 
 
 class _Simplifier:
@@ -151,16 +123,9 @@ class _Simplifier:
         position = self._distributable(simpler)
         if position is None:
             return _finished(simpler)
-        total, labels = simpler.factors[position]
+        total = simpler.factors[position][0]
         assert isinstance(total, Sum)
-        terms = []
-        for term in total.terms:
-            factors = (
-                *simpler.factors[:position],
-                (term, labels),
-                *simpler.factors[position + 1 :],
-            )
-            terms.append(self._product(replace(simpler, factors=factors)))
+        terms = [self._product(simpler.with_factor(position, term)) for term in total.terms]
         return self._sum(Sum(tuple(terms), simpler.shape))
 
     def _distributable(self, product: Product) -> int | None:
@@ -279,6 +244,6 @@ def _joined(monomial: Node, coefficient: sympy.Expr) -> Node:
             factor, labels = monomial.factors[0]
             if labels == tuple(range(monomial.ndim)):
                 return factor
-        return Einsum(total, monomial.factors, monomial.sizes, monomial.ndim)
+        return monomial.scaled(total)
     labels = tuple(range(monomial.ndim))
     return Einsum(coefficient, ((monomial, labels),), monomial.shape, monomial.ndim)

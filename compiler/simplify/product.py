@@ -64,6 +64,12 @@ class Product:
         sizes = {label: size for label, size in self.sizes.items() if label != old}
         return replace(self, factors=factors, sizes=sizes)
 
+    def with_factor(self, position: int, node: Node) -> Product:
+        """The product with another node as the factor at a position."""
+        factors = list(self.factors)
+        factors[position] = (node, factors[position][1])
+        return replace(self, factors=tuple(factors))
+
     @staticmethod
     def fresh() -> int:
         """A label that no product has."""

@@ -2,7 +2,7 @@
 
 A term is a product of arrays (parts) whose labels lie on the axes of the result, on those of the
 argument, on both (diagonal), or on none (summed): X @ V + V @ X needs X, not the Jacobian of
-X @ X. What a generated module does with the terms is in `kernels/linear_map.py`.
+X @ X.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from derivatrix.compiler.differentiate.derivatives import PROJECTIONS, Derivativ
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH, Shape
 from derivatrix.compiler.simplify import simplify
-from derivatrix.compiler.structured.terms import Known, Term, shared, terms
-from derivatrix.compiler.structured.words import words
+from derivatrix.compiler.structured.descriptor import descriptor
+from derivatrix.compiler.structured.operator_terms import Known, Term, shared, terms
 
 __all__ = ["Operator", "Structured", "Term", "structured"]
 
@@ -24,7 +24,7 @@ __all__ = ["Operator", "Structured", "Term", "structured"]
 class Operator:
     """One block. `batched`: both sides have the batch as axis 0, and are linked sample by
     sample. `projected`: the structure of an input that it is projected on, "" for none.
-    `structure`: in words."""
+    `structure`: its descriptor."""
 
     key: Key
     output_shape: Shape
@@ -86,6 +86,7 @@ def _simplified(found: dict[Key, list[Term]]) -> dict[Key, list[Term]]:
 
 
 def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Operator:
+    """The block of a Jacobian or Hessian by one input, or two."""
     function = derivatives.function
     column = derivatives.inputs[key[-1]]
     row = derivatives.inputs[key[0]].shape if len(key) == 2 else function.expression.shape
@@ -97,7 +98,7 @@ def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Oper
         (lead if batched else ()) + column.shape,
         batched,
         _projected([column, *([derivatives.inputs[key[0]]] if len(key) == 2 else [])]),
-        words(own, batched),
+        descriptor(own, batched),
         own,
     )
 

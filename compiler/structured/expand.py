@@ -10,34 +10,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension
-from derivatrix.compiler.plan.sizes import nominal
+from derivatrix.compiler.plan.nominal_sizes import nominal
+from derivatrix.compiler.simplify.product import Product
 
 MOST_TERMS = 64
 """A product of sums is multiplied out up to so many terms."""
 
 
-@dataclass(frozen=True)
-class Product:
-    """coefficient times the factors, summed over the labels that are not output. `sizes`: of
-    all labels; `output`: those of the Jacobian's axes."""
-
-    coefficient: sympy.Expr
-    factors: tuple[ir.Factor, ...]
-    sizes: dict[int, Dimension]
-    output: tuple[int, ...]
-
-
 def products(node: ir.Node) -> list[Product]:
     """The products whose sum `node` is."""
     output = tuple(range(node.ndim))
-    pending = [Product(sympy.S.One, ((node, output),), dict(enumerate(node.shape)), output)]
+    pending = [Product(sympy.S.One, ((node, output),), output, dict(enumerate(node.shape)))]
     done: list[Product] = []
     while pending:
         product = pending.pop()
@@ -51,19 +41,16 @@ def products(node: ir.Node) -> list[Product]:
 
 def _opened(product: Product, others: int) -> list[Product] | None:
     """The products that one with a composite factor is the sum of; None if it has none."""
-    alone = len(product.factors) == 1
+    single = len(product.factors) == 1
     for position, (node, labels) in enumerate(product.factors):
         inner = _rewritten(node)
-        if not isinstance(inner, ir.Einsum | ir.Sum) or not (alone or _opens(inner)):
+        if not isinstance(inner, ir.Einsum | ir.Sum) or not (single or _opens(inner)):
             continue
         rest = product.factors[:position] + product.factors[position + 1 :]
         if isinstance(inner, ir.Einsum):
             return [_spliced(product, rest, inner, labels)]
-        if alone or len(inner.terms) + others <= MOST_TERMS:
-            return [
-                Product(product.coefficient, ((term, labels), *rest), product.sizes, product.output)
-                for term in inner.terms
-            ]
+        if single or len(inner.terms) + others <= MOST_TERMS:
+            return [replace(product, factors=((term, labels), *rest)) for term in inner.terms]
     return None
 
 
@@ -75,7 +62,7 @@ def _spliced(
     added = {names[label]: inner.sizes[label] for label in inner.contracted}
     factors = tuple((node, tuple(names[label] for label in own)) for node, own in inner.factors)
     coefficient = product.coefficient * inner.coefficient
-    return Product(coefficient, (*factors, *rest), {**product.sizes, **added}, product.output)
+    return Product(coefficient, (*factors, *rest), product.output, {**product.sizes, **added})
 
 
 @lru_cache(maxsize=65536)
@@ -130,7 +117,7 @@ def without_deltas(product: Product, axes: list[int]) -> tuple[Product, list[int
     factors = tuple((node, tuple(names[label] for label in labels)) for node, labels in rest)
     sizes = {label: size for label, size in product.sizes.items() if names[label] == label}
     output = tuple(names[label] for label in product.output)
-    renamed = Product(product.coefficient, factors, sizes, output)
+    renamed = Product(product.coefficient, factors, output, sizes)
     return renamed, [names[axis] for axis in axes]
 
 

@@ -13,7 +13,6 @@ from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.ir.python_text import index, tuple_text
-from derivatrix.compiler.plan.reads import operations
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -34,6 +33,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Team,
 )
+from derivatrix.compiler.plan.visit import operations
 from derivatrix.compiler.targets import cpu
 
 FUNCTIONS = {

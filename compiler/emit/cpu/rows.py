@@ -8,10 +8,10 @@ from dataclasses import replace
 import sympy
 
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
-from derivatrix.compiler.plan.divided import border
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import buffers, loops
-from derivatrix.compiler.plan.steps import Nest, Plan, renamed
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.row_shares import border
+from derivatrix.compiler.plan.steps import Nest, Plan
+from derivatrix.compiler.plan.visit import buffers, loops, renamed
 
 
 def rows_texts(plan: Plan, owner: str) -> list[KernelText]:
@@ -40,12 +40,17 @@ def _borders_named(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
     with names."""
     taken = [*(a.local for a in plan.arguments), *(size.local for size in plan.sizes)]
     names = Names([*taken, *(buffer.name for step in plan.steps for buffer in buffers(step))])
+    return {bound: sympy.Symbol(names.numbered("row"), integer=True) for bound in shares(plan)}
+
+
+def shares(plan: Plan) -> list[border]:
+    """Where loops over a share of the rows start and stop, each once."""
     found = dict.fromkeys(
-        term
+        bound
         for step in plan.steps
         if isinstance(step, Nest)
         for loop in loops(step.body)
-        for term in (loop.start, loop.extent)
-        if isinstance(term, border)
+        for bound in (loop.start, loop.extent)
+        if isinstance(bound, border)
     )
-    return {term: sympy.Symbol(names.numbered("row"), integer=True) for term in found}
+    return list(found)

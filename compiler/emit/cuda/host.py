@@ -21,9 +21,8 @@ from derivatrix.compiler.emit.statements import coefficient
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.ir.python_text import index
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import buffers
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
@@ -44,6 +43,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Team,
 )
+from derivatrix.compiler.plan.visit import buffers
 from derivatrix.runtime.errors import UnsupportedError
 
 

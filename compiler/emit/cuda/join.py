@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from derivatrix.compiler.emit.cuda.launches import chain
 from derivatrix.compiler.emit.cuda.teams import teams
 from derivatrix.compiler.plan.fuse import independent
-from derivatrix.compiler.plan.steps import Loop, Nest, Statement, Step, renamed
+from derivatrix.compiler.plan.steps import Loop, Nest, Statement, Step
+from derivatrix.compiler.plan.visit import renamed
 
 
 def join(steps: Sequence[Step]) -> list[Step]:

@@ -17,9 +17,8 @@ from derivatrix.compiler.emit.cuda.teams import Phase
 from derivatrix.compiler.emit.cuda.tiles import Tile, Tiled
 from derivatrix.compiler.emit.statements import Statements
 from derivatrix.compiler.ir import python_text
-from derivatrix.compiler.plan.names import Names
-from derivatrix.compiler.plan.reads import accesses, names_made, names_read
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Guard,
@@ -32,6 +31,7 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Test,
 )
+from derivatrix.compiler.plan.visit import accesses, names_made, names_read
 from derivatrix.compiler.targets import cuda
 
 SHARES = (("lanes", "int64"), ("splits", "int64"), ("partial", "real[::1]"))

@@ -13,8 +13,7 @@ from typing import Any
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from derivatrix.compiler.plan.reads import names_read
-from derivatrix.compiler.plan.sizes import product
+from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -30,6 +29,7 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Store,
 )
+from derivatrix.compiler.plan.visit import names_read
 
 SERIAL = 32
 """Sums of no more terms than this, a number known when the kernel is made, are not shared."""

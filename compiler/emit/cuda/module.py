@@ -29,7 +29,8 @@ FUNCTIONS = (
 
 def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     """The text of the generated module, and the files of the support that it needs. Raises
-    DeclarationError for an input whose name is one that the module itself needs, UnsupportedError for what has no kernel for devices."""
+    DeclarationError for an input whose name is one that the module itself needs, UnsupportedError
+    for what has no kernel for devices."""
     device = Device()
     for function in module.functions:
         device.add(function.plan)

@@ -10,6 +10,7 @@ import sympy
 from sympy.core.function import AppliedUndef
 
 from derivatrix.compiler.emit.cuda.teams import Phase
+from derivatrix.compiler.plan.infix import CHAINS, COMPARISONS
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -25,7 +26,6 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Test,
 )
-from derivatrix.compiler.plan.text import CHAINS, COMPARISONS
 from derivatrix.compiler.targets import cuda
 from derivatrix.runtime.errors import UnsupportedError
 

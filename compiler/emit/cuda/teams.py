@@ -13,7 +13,6 @@ import sympy
 
 from derivatrix.compiler.emit.cuda.launches import Launch, Loops, launches
 from derivatrix.compiler.plan.fuse import independent
-from derivatrix.compiler.plan.reads import buffers
 from derivatrix.compiler.plan.steps import (
     Buffer,
     Call,
@@ -27,8 +26,8 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
     Team,
-    renamed,
 )
+from derivatrix.compiler.plan.visit import buffers, renamed
 
 
 @dataclass(frozen=True)

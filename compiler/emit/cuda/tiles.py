@@ -15,7 +15,6 @@ from typing import Any
 import sympy
 
 from derivatrix.compiler.emit.cuda.launches import Launch
-from derivatrix.compiler.plan.reads import accesses
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Buffer,
@@ -28,6 +27,7 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Store,
 )
+from derivatrix.compiler.plan.visit import accesses
 
 SHARED = 48 * 1024
 """The shared memory of a block, in bytes."""

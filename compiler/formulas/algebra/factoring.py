@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 import sympy
 
 from derivatrix.compiler.formulas.algebra import normal_form
+from derivatrix.compiler.formulas.length import length, shortest_first
+from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import (
     Add,
     Diag,
@@ -21,8 +23,8 @@ from derivatrix.compiler.formulas.tree import (
     Transpose,
     Tree,
     is_row,
+    negated,
 )
-from derivatrix.compiler.formulas.unicode import UNICODE
 
 ONE = sympy.S.One
 UNIT = Identity(sympy.Symbol("size"))
@@ -67,7 +69,7 @@ def factored(tree: Add) -> Tree:
 
 def _length(tree: Tree) -> int:
     """The length of the text; an identity matrix that came in makes it longer."""
-    return len(UNICODE.text(tree)) + 6 * tree.order.count(UNIT.order)
+    return length(tree) + 6 * occurrences([tree])[UNIT]
 
 
 def _candidates(tree: Add) -> Iterator[tuple[Tree, int]]:
@@ -245,9 +247,11 @@ def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
     taken out."""
     if not isinstance(total, Add):
         return ONE, total
-    texts = {term: UNICODE.text(term) for term in total.terms}
-    first = min(texts.values(), key=lambda text: (len(text.strip("−")), text.strip("−")))
-    if not first.startswith("−"):
+
+    def without_sign(term: Tree) -> tuple[int, str]:
+        return shortest_first(negated(term) if term.is_negative else term)
+
+    if not min(total.terms, key=without_sign).is_negative:
         return ONE, _freed(total)
     negative = [normal_form.scale(-ONE, [], term) for term in total.terms]
     turned = normal_form.add(negative, total.rank)

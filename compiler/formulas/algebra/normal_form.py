@@ -226,7 +226,7 @@ def _ordered(terms: Sequence[Tree], rank: int) -> Tree:
     if len(terms) == 1:
         return terms[0]
     ordered = sorted(terms, key=order.term_order)
-    first = next((term for term in ordered if not order.is_negative(term)), ordered[0])
+    first = next((term for term in ordered if not term.is_negative), ordered[0])
     ordered.remove(first)
     return Add(rank, (first, *ordered))
 
@@ -290,7 +290,7 @@ def _opened(factor: Tree) -> tuple[Tree, list[Tree]] | None:
             return Scale(factor.coefficient, factor.scalars, None), [factor.body]
         case Padded():
             return one, selections(factor)
-        case Add() if all(map(order.is_negative, factor.terms)):
+        case Add() if all(term.is_negative for term in factor.terms):
             negative = [scale(-ONE, [], term) for term in factor.terms]
             return Number(-ONE), [add(negative, factor.rank)]
         case Spread():
@@ -387,20 +387,16 @@ def selected(left: Tree, right: Tree) -> Tree | None:
     if isinstance(left, Rows) and not is_row(right):
         if isinstance(right, Transpose) and isinstance(right.body, Rows):
             return None
-        return part(right, (_range(left), None) if right.rank == 2 else (_range(left),))
+        return part(right, (left.taken, None) if right.rank == 2 else (left.taken,))
     if is_row(left) and isinstance(left.body, Unit) and right.rank == 2:
         return Transpose(part(right, (left.body.position, None)))
     if isinstance(right, Unit) and left.rank == 2:
         return part(left, (None, right.position))
     if isinstance(right, Transpose) and isinstance(right.body, Rows):
         if is_row(left):
-            return Transpose(part(left.body, (_range(right.body),)))
-        return part(left, (None, _range(right.body))) if left.rank == 2 else None
+            return Transpose(part(left.body, (right.body.taken,)))
+        return part(left, (None, right.body.taken)) if left.rank == 2 else None
     return None
-
-
-def _range(rows: Rows) -> Range:
-    return rows.start, rows.count, rows.step, rows.size
 
 
 def part(body: Tree, ranges: tuple[Range | Dimension | None, ...]) -> Tree:
@@ -445,12 +441,12 @@ def embedded(chain: Sequence[Tree]) -> Tree | None:
     first, last = chain[0], chain[-1]
     if isinstance(first, Transpose) and isinstance(first.body, Rows) and first.body.step == 1:
         body = matmul(*chain[1:])
-        return padded(body, (_range(first.body), None)[: body.rank])
+        return padded(body, (first.body.taken, None)[: body.rank])
     if isinstance(last, Rows) and last.step == 1:
         if len(chain) == 2 and is_row(chain[0]):
-            return Transpose(padded(chain[0].body, (_range(last),)))
+            return Transpose(padded(chain[0].body, (last.taken,)))
         body = matmul(*chain[:-1])
-        return padded(body, (None, _range(last))) if body.rank == 2 else None
+        return padded(body, (None, last.taken)) if body.rank == 2 else None
     return None
 
 
@@ -484,25 +480,17 @@ def _cell(term: Tree) -> Padded | None:
     match term:
         case Padded():
             return term
-        case Scale(body=Padded() as inner):
-            return Padded(scale(term.coefficient, term.scalars, inner.body), inner.ranges)
-        case Rows() | Transpose():
-            return _identity_in_zeros(term)
-        case Scale(body=Rows() | Transpose()):
-            assert term.body is not None
-            cell = _cell(term.body)
-            if cell is None:
-                return None
+        case Scale(body=Tree() as body) if (cell := _cell(body)) is not None:
             return Padded(scale(term.coefficient, term.scalars, cell.body), cell.ranges)
-    return None
+    return _identity_in_zeros(term)
 
 
 def _identity_in_zeros(term: Tree) -> Padded | None:
     match term:
         case Rows(step=1):
-            return Padded(Identity(term.count), (None, _range(term)))
+            return Padded(Identity(term.count), (None, term.taken))
         case Transpose(body=Rows(step=1) as rows):
-            return Padded(Identity(rows.count), (_range(rows), None))
+            return Padded(Identity(rows.count), (rows.taken, None))
     return None
 
 
@@ -566,7 +554,7 @@ def contracted(first: Tree, second: Tree) -> Tree:
 def norm(tree: Tree) -> Tree:
     """The Euclidean or Frobenius norm."""
     turned = transpose(tree) if tree.rank == 2 else tree
-    return Norm(turned if order.transposes(turned) < order.transposes(tree) else tree)
+    return Norm(turned if turned.counts[Transpose] < tree.counts[Transpose] else tree)
 
 
 def trace(matrix: Tree) -> Tree:
@@ -662,7 +650,7 @@ def _pushed(tree: Tree) -> Tree | None:
     if not isinstance(tree, ENTRYWISE):
         return None
     result = _normal(mapped(tree, _turned))
-    few = order.transposes(result) <= order.transposes(Transpose(tree))
+    few = result.counts[Transpose] <= 1 + tree.counts[Transpose]
     return result if few and result.rank == 2 else None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from derivatrix.compiler.formulas.divisors import divisor
+from derivatrix.compiler.formulas.length import shortest_first
 from derivatrix.compiler.formulas.tree import (
     Bracket,
     Differential,
+    Indexed,
     Matmul,
     Name,
     Number,
@@ -15,14 +17,6 @@ from derivatrix.compiler.formulas.tree import (
     Transpose,
     Tree,
 )
-from derivatrix.compiler.formulas.unicode import UNICODE
-
-
-def _accent_position(tree: Tree) -> int | None:
-    """How many names stand before the first cotangent or tangent."""
-    found = [tree.order.find(f"accent='{accent}'") for accent in ("bar", "dot")]
-    found = [position for position in found if position >= 0]
-    return tree.order.count("Name(", 0, min(found)) if found else None
 
 
 def scalar_order(tree: Tree) -> tuple[int, str]:
@@ -33,7 +27,7 @@ def scalar_order(tree: Tree) -> tuple[int, str]:
         return 1, tree.order
     if isinstance(tree, Bracket):
         return 5, tree.order
-    if "Indexed(" in tree.order:
+    if tree.counts[Indexed]:
         return 6, ""
     base = tree.body if isinstance(tree, Raise) else tree
     if not isinstance(base, Name):
@@ -43,26 +37,21 @@ def scalar_order(tree: Tree) -> tuple[int, str]:
 
 def term_order(tree: Tree) -> tuple[int, bool, int, str]:
     """The term whose cotangent stands leftmost first, positive before negative, then shorter."""
-    position = _accent_position(tree)
-    text = UNICODE.text(tree)
-    return (position if position is not None else 1 << 20), is_negative(tree), len(text), text
-
-
-def is_negative(term: Tree) -> bool:
-    """Whether a term is written with a minus sign."""
-    return UNICODE.text(term).startswith(UNICODE.minus)
+    position = tree.accent_position
+    place = position if position is not None else 1 << 20
+    return place, tree.is_negative, *shortest_first(tree)
 
 
 def factor_order(tree: Tree) -> tuple[bool, bool, bool, str]:
     """Cotangents first, then names, divisors last."""
     plain = isinstance(tree, Name)
-    return divisor(tree) is not None, _accent_position(tree) is None, not plain, tree.order
+    return divisor(tree) is not None, tree.accent_position is None, not plain, tree.order
 
 
 def chain_order(chain: list[Tree]) -> tuple[int, bool, list[str]]:
     """Few transposes, a cotangent first."""
-    count = sum(transposes(factor) for factor in chain)
-    return count, _accent_position(chain[0]) is None, [factor.order for factor in chain]
+    count = sum(factor.counts[Transpose] for factor in chain)
+    return count, chain[0].accent_position is None, [factor.order for factor in chain]
 
 
 def trace_order(tree: Tree) -> tuple[int, bool, int, bool, str]:
@@ -71,9 +60,5 @@ def trace_order(tree: Tree) -> tuple[int, bool, int, bool, str]:
     first = factors[0]
     inverse = isinstance(first, Power) and first.exponent < 0
     leads = inverse or isinstance(first, Transpose)
-    moves = "Differential(" in tree.order and not isinstance(factors[-1], Differential)
-    return len(factors), moves, transposes(tree), not leads, tree.order
-
-
-def transposes(tree: Tree) -> int:
-    return tree.order.count("Transpose(")
+    moves = tree.counts[Differential] > 0 and not isinstance(factors[-1], Differential)
+    return len(factors), moves, tree.counts[Transpose], not leads, tree.order

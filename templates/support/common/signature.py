@@ -88,7 +88,7 @@ def indented(lines):
 def _arrays(text):
     """Name -> the texts of the lengths."""
     call = ast.parse(f"_({text.strip().replace('[]', '[()]')})", mode="eval").body
-    found = {}
+    found: dict = {}
     for part in call.args:  # type: ignore[attr-defined]
         if isinstance(part, ast.Name):
             found[part.id] = ()

@@ -18,7 +18,7 @@ from .base import (
     register,
     routine,
 )
-from .tiles import tiled
+from .tiny import loops_or_call
 from .workspace import give_back, work_arrays
 
 SPLIT = 192
@@ -123,7 +123,7 @@ def matrix_product(parts):
             pointers += [passed(factor_of_c()), c_data, integer(c_step)]
             kinds = [pointer.type for pointer in pointers]
             name = ("s" if real == types.float32 else "d") + GEMM
-            function = tiled(builder.module, name, context.get_value_type(real), kinds)
+            function = loops_or_call(builder.module, name, context.get_value_type(real), kinds)
             with builder.if_then(builder.icmp_signed(">", builder.mul(rows, columns), zero)):
                 builder.call(function, pointers)
             return context.get_dummy_value()

@@ -2,6 +2,8 @@
 
 # mypy: allow-untyped-defs
 
+from dataclasses import replace
+
 from numba import njit
 
 from ..common.boundary import (
@@ -22,6 +24,7 @@ from ..common.module import _Module
 from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, renamed, tuple_text
 from .base import compiled, require_arrays, require_shapes
+from .parallel import Planned
 from .pool import _CREW
 
 _SCOPE = {
@@ -47,7 +50,8 @@ a declaration does."""
 
 
 class Module(_Module):
-    """A generated module. The texts that kernels and functions are made of come from the compiler alone."""
+    """A generated module. The texts that kernels and functions are made of come from the compiler
+    alone."""
 
     def __init__(self, owner, names):
         super().__init__(owner, names)
@@ -121,21 +125,26 @@ class Module(_Module):
         whether the kernel calls BLAS; parallel: how threads share its work (see `parallel`)."""
         signature = self.signatures[kernel]
         parts = _Parts(signature, _Returned(returns, signature.outputs))
-        share = getattr(kernel, "share", kernel)
-        scope = {"_kernel": share, "_kernel_ready": _ready(share)}
-        given = parts.passed if share is kernel else f"{parts.passed}, 0, 1"
+        planned = self._planned(kernel, parts, blas, parallel)
         conditions = [*_plain(parts.arrays), *([parts.sized(quick)] if quick else [])]
-        run = [f"_kernel_ready({given})"]
-        call = alone = [f"_crew.run(_kernel, {given})" if blas else f"_kernel({given})"]
-        if parallel is not None:
-            shared = parallel.planned(self, kernel, parts, alone)
-            conditions += [shared.few] if shared.few else []
-            call, scope = shared.call, scope | shared.scope
-            run = [f"if {shared.before}:", *indented(run)] if shared.before else run
-        lines = self._function_lines(parts, conditions, run, call, scope)
+        conditions += [planned.few] if planned.few else []
+        scope = planned.scope | {"_kernel_ready": _ready(planned.scope["_kernel"])}
+        run = [f"_kernel_ready({_passed(kernel, parts)})"]
+        run = [f"if {planned.before}:", *indented(run)] if planned.before else run
+        lines = self._function_lines(parts, conditions, run, planned.call, scope)
         out = parts.out
         heading = f"def {name}({', '.join([*parts.parameters, '*', f'{out}=None'])}):"
         return defined(self, name, [heading, *indented(lines)], parts, _SCOPE | scope)
+
+    def _planned(self, kernel, parts, blas, parallel):
+        """How a kernel is called."""
+        given = _passed(kernel, parts)
+        alone = f"_crew.run(_kernel, {given})" if blas else f"_kernel({given})"
+        scope = {"_kernel": getattr(kernel, "share", kernel)}
+        if parallel is None:
+            return Planned("", [alone], "", scope)
+        planned = parallel.planned(self, kernel, parts, [alone])
+        return replace(planned, scope=planned.scope | scope)
 
     def _function_lines(self, parts, conditions, run, call, scope):
         """The body of a public function; `run`: the call of a kernel that is compiled for the
@@ -166,7 +175,18 @@ class Module(_Module):
             f"return {returned.delivered}",
         ]
 
-    def operators(self, name, signature, parts, made, returns, kernel=None, blas=False, **named):
+    def operators(
+        self,
+        name,
+        signature,
+        parts,
+        made,
+        returns,
+        kernel=None,
+        blas=False,
+        parallel=None,
+        **named,
+    ):
         """A public function that returns Jacobians or Hessians as operators.
 
         signature: what the function takes, and the arrays that `kernel` fills, if there are any;
@@ -178,16 +198,24 @@ class Module(_Module):
         arrays = [f"_array_{e}" if e in found.outputs else f"{e}.copy()" for e in parts.split()]
         wanted = made.__code__.co_varnames[2 : made.__code__.co_argcount]
         given = [tuple_text(arrays), "_dtype", *map(texts.sized, wanted)]
-        call = [f"_crew.run(_kernel, {texts.passed})"] if blas else [f"_kernel({texts.passed})"]
+        scope = _SCOPE | {"_made": made}
+        call: list = []
+        if kernel is not None:
+            planned = self._planned(kernel, texts, blas, parallel)
+            call, scope = planned.call, scope | planned.scope
         lines = [
             f"def {name}({', '.join(texts.parameters)}):",
             *indented(texts.start(self.requirements)),
-            *indented([*texts.empty(), *(call if kernel is not None else [])]),
+            *indented([*texts.empty(), *call]),
             f"    {tuple_text(texts.returned.locals)} = _made({', '.join(given)})",
             f"    return {texts.returned.delivered}",
         ]
-        scope = _SCOPE | {"_kernel": kernel, "_made": made}
         return defined(self, name, lines, texts, scope)
+
+
+def _passed(kernel, parts):
+    """What a kernel is given; one whose body does a share of the rows, all of them."""
+    return f"{parts.passed}, 0, 1" if hasattr(kernel, "share") else parts.passed
 
 
 def _plain(names):

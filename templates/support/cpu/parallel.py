@@ -52,9 +52,9 @@ class by_rows:
     """A share of the rows of the results by each of a few threads.
 
     cost: about how many operations a second thread takes over; `least` are worth it. phases:
-    kernels that do a share each, one after the other (the kernel's own body if there are none), with
-    the arrays of `work` and `integers` ("t0[n, n]"), which one phase makes for others. large: a
-    kernel for large results; without phases it is called instead of them."""
+    kernels that do a share each, one after the other (the kernel's own body if there are none),
+    with the arrays of `work` and `integers` ("t0[n, n]"), which one phase makes for others. large:
+    a kernel for large results; without phases it is called instead of them."""
 
     def __init__(self, cost, least, phases=(), work="", integers="", large=None):
         self.cost, self.least, self.phases = cost, least, phases
@@ -174,6 +174,7 @@ class by_sums:
 
     def _shared(self, module, kernel, signature):
         sums = _Work(signature, self.sums)
+        totals = [f"{name}[0]" for name in sums.names]
         inputs = [*signature.inputs]
         others = [name for name in signature.outputs if name not in self.divided]
         by_sample = [*inputs, *self.divided]
@@ -189,7 +190,7 @@ class by_sums:
                 tail=[
                     "for part in range(1, parts):",
                     *(f"    _add_onto({name}[0], {name}[part])" for name in sums.names),
-                    f"_rest({', '.join([*inputs, *(f'{name}[0]' for name in sums.names), *others])})",
+                    f"_rest({', '.join([*inputs, *totals, *others])})",
                 ],
                 scope={"_rest": self.rest},
                 more=("step",),

@@ -15,6 +15,26 @@ ONE_STEP = ("contract",)
 """A product and a sum may be one instruction."""
 
 
+def loops_or_call(module, name, real, kinds):
+    """The function of an LLVM module that takes what BLAS's gemm takes, pointers of `kinds`, and
+    calls it (`name`), or multiplies by loops where there is little to do.
+
+    The letters here are BLAS's: c (m, n) = alpha * op(a) (m, k) @ op(b) (k, n) + beta * c, for
+    matrices with one column after the other."""
+    kind = LLVM.FunctionType(LLVM.VoidType(), kinds)
+    function = cgutils.get_or_insert_function(module, kind, f"product_{name}")
+    if function.is_declaration:
+        function.linkage = "linkonce_odr"
+        builder = LLVM.IRBuilder(function.append_basic_block())
+        with builder.if_then(is_tiny(builder, function.args[2:5])):
+            builder.call(tiny_product(module, name, real, kind), function.args)
+            builder.ret_void()
+        whole = cgutils.get_or_insert_function(module, kind, name)
+        builder.call(whole, function.args)
+        builder.ret_void()
+    return function
+
+
 def tiny_product(module, name, real, kind):
     """The function of an LLVM module that takes what BLAS's gemm takes, and multiplies by loops."""
     function = cgutils.get_or_insert_function(module, kind, f"tiny_{name}")

@@ -1,0 +1,142 @@
+"""Formulas as LaTeX, for a math environment."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+import sympy
+
+from derivatrix.compiler.formulas.names import latex_name
+from derivatrix.compiler.formulas.printers.base import ATOM, POWER, Style, Text
+from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
+from derivatrix.compiler.formulas.tree import Call, Choice, Literal, Tree
+from derivatrix.compiler.ir.dimensions import Dimension
+
+COMMANDS = {
+    "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan",
+    "max", "min", "sec", "csc", "cot", "coth",
+}  # fmt: skip
+
+
+class Latex(MathPrinter):
+    """The printer."""
+
+    minus = "-"
+    ones = r"\mathbf{1}"
+    hadamard_sign = r" \odot "
+    division_sign = r" \oslash "
+    kronecker_sign = r" \otimes "
+    transposed = r"{}^{{\top}}"
+    inverse_transposed = r"{}^{{-\top}}"
+    bracket = r"\left[{}\right]"
+    fraction_bar = True
+    relations: ClassVar = {">=": r"\ge", "<=": r"\le", "==": "=", "!=": r"\ne"}
+    words: ClassVar = {"and": r" \land ", "or": r" \lor ", "not": r"\lnot "}
+    operations = "latex"
+    left_sides: ClassVar = {
+        "jacobian": r"\frac{{\partial {0}}}{{\partial {1}}}",
+        "gradient": r"\nabla_{{{1}}} {0}",
+        "hessian": r"\nabla^2_{{{1},{2}}} {0}",
+        "hvp": r"d \, \nabla_{{{1}}} {0}",
+    }
+
+    def parentheses(self, text: str) -> str:
+        return rf"\left({text}\right)"
+
+    def word(self, name: str, accent: str = "") -> str:
+        return latex_name(name, accent)
+
+    def head(self, name: str) -> str:
+        if name == "sigmoid":
+            return r"\sigma"
+        if name in COMMANDS:
+            return f"\\{name}"
+        escaped = name.replace("_", r"\_")
+        return rf"\operatorname{{{escaped}}}"
+
+    def rational(self, over: int, under: int) -> Text:
+        return (str(over) if under == 1 else rf"\frac{{{over}}}{{{under}}}"), ATOM
+
+    def constant(self, value: sympy.Expr) -> str:
+        return sympy.latex(value)
+
+    def show_literal(self, tree: Literal) -> Text:
+        if tree.array.size > 16 or tree.array.ndim > 2:
+            return self.call("constant", [r" \times ".join(map(str, tree.array.shape))]), ATOM
+        rows = tree.array.reshape(-1, 1) if tree.array.ndim == 1 else tree.array
+        return self.blocks([[f"{entry:.15g}" for entry in row] for row in rows.tolist()]), ATOM
+
+    def dimension(self, size: Dimension) -> str:
+        return sympy.latex(size)
+
+    def unit(self, position: Dimension) -> str:
+        return f"e_{{{self.dimension(position)}}}"
+
+    def differential(self, body: str) -> str:
+        return rf"\mathrm{{d}}{body}"
+
+    def superscript(self, base: str, exponent: str) -> str:
+        return f"{base}^{{{exponent}}}"
+
+    def entrywise_power(self, base: str, exponent: str) -> str:
+        return rf"{base}^{{\circ {exponent}}}"
+
+    def root(self, tree: Tree) -> Text:
+        if tree.rank:
+            return self.entrywise_power(self.text(tree, ATOM), "1/2"), POWER
+        return rf"\sqrt{{{self.text(tree)}}}", ATOM
+
+    def fraction(self, over: str, under: str) -> str:
+        return rf"\frac{{{over}}}{{{under}}}"
+
+    def norm(self, body: str, rank: int) -> str:
+        text = rf"\left\| {body} \right\|"
+        return f"{text}_{{F}}" if rank == 2 else text
+
+    def absolute(self, body: str, rank: int) -> str:
+        return rf"\left|{body}\right|"
+
+    def blocks(self, rows: list[list[str]]) -> str:
+        body = r" \\ ".join(" & ".join(row) for row in rows)
+        return rf"\begin{{bmatrix}} {body} \end{{bmatrix}}"
+
+    def indices(self, base: str, indices: list[str]) -> str:
+        separator = "" if all(len(i) == 1 and i.isalpha() for i in indices) else ","
+        base = f"[{base}]" if re.search(r"[_^ ]|\\frac", base) else base
+        return f"{base}_{{{separator.join(indices)}}}"
+
+    def entry(self, body: Tree, indices: list[str]) -> str:
+        text = self.text(body)
+        if isinstance(body, Call):
+            return text + self.indices("", indices)
+        return self.indices(text, indices)
+
+    def delta(self, left: str, right: str) -> str:
+        separator = "" if len(left + right) == 2 else ","
+        return rf"\delta_{{{left}{separator}{right}}}"
+
+    def total(self, letters: tuple[str, ...], body: str) -> str:
+        return rf"\sum_{{{','.join(letters)}}} {body}"
+
+    def choice(self, tree: Choice) -> Text:
+        condition = self.condition(tree.condition)
+        rows = rf"{self.text(tree.yes)} & {condition} \\ {self.text(tree.no)} & \text{{otherwise}}"
+        return rf"\begin{{cases}} {rows} \end{{cases}}", ATOM
+
+    def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
+        parts = r",\; ".join(f"{left} = {right}" for left, right in definitions)
+        return rf"{text} \quad\text{{where}}\quad {parts}"
+
+    def equations(self, lines: list[tuple[str, str]]) -> str:
+        (left, right), *definitions = lines
+        if not definitions:
+            return f"{left} = {right}"
+        rows = [f"{left} &= {right}"]
+        rows += [rf"\text{{where }} {name} &= {part}" for name, part in definitions[:1]]
+        rows += [f"{name} &= {part}" for name, part in definitions[1:]]
+        body = r" \\ ".join(rows)
+        return rf"\begin{{aligned}} {body} \end{{aligned}}"
+
+
+STYLE = Style("latex", Latex())

@@ -1,0 +1,345 @@
+"""Trees as mathematics writes them: what all styles for reading share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import sympy
+
+from derivatrix.compiler.formulas import tree as kinds
+from derivatrix.compiler.formulas.divisors import divisor, split_divisors
+from derivatrix.compiler.formulas.layout import surrounded
+from derivatrix.compiler.formulas.printers.base import ATOM, HADAMARD, POWER, PRODUCT, SUM, Text
+from derivatrix.compiler.formulas.printers.spelling import Spelling
+from derivatrix.compiler.formulas.tree import Indices, Tree, negated
+from derivatrix.compiler.ir.divided_differences import Differences
+
+OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
+
+HEADS = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
+    "acosh": "arccosh", "atanh": "arctanh", "loggamma": "gammaln", "ceiling": "ceil", "Max": "max",
+    "Min": "min",
+}  # fmt: skip
+"""SymPy's names of functions as NumPy and SciPy spell them."""
+
+
+class MathPrinter(Spelling):
+    """Formulas as mathematics writes them, whatever the signs: see `Spelling`."""
+
+    calls: ClassVar = {
+        kinds.Diag: "diag",
+        kinds.Diagonal: "diagonal",
+        kinds.Trace: "tr",
+        kinds.Total: "sum",
+    }
+
+    def shown(self, tree: Tree) -> Text:
+        if type(self) not in tree.texts:
+            tree.texts[type(self)] = super().shown(tree)
+        return tree.texts[type(self)]
+
+    def call(self, name: str, arguments: list[str]) -> str:
+        return super().call(self.head(name), arguments)
+
+    def left_side(self, text: str, indices: Indices) -> str:
+        """The left side of an equation: a text, with the indices that the right side has."""
+        shown = [self.dimension(index) for index in indices if index is not None]
+        return self.indices(text, shown) if shown else text
+
+    def derivative(self, kind: str, value: str, inputs: Sequence[str]) -> str:
+        """The name of the derivative of a value by inputs."""
+        if kind == "vjp":
+            return self.word(inputs[0], "bar")
+        if kind in ("value", "jvp"):
+            return self.word(value, "dot" if kind == "jvp" else "")
+        return self.left_sides[kind].format(*map(self.word, (value, *inputs)))
+
+    # Names and numbers
+
+    def show_name(self, tree: kinds.Name) -> Text:
+        return self.word(tree.base, tree.accent), ATOM
+
+    def show_differential(self, tree: kinds.Differential) -> Text:
+        return self.differential(self.text(tree.body, ATOM)), ATOM
+
+    def show_number(self, tree: kinds.Number) -> Text:
+        if tree.is_negative:
+            return f"{self.minus}{self.text(negated(tree), ATOM)}", SUM
+        value = tree.value
+        if value.is_Rational:
+            return self.held(self.rational(int(value.p), int(value.q)), ATOM), ATOM
+        if value.is_Float:
+            return f"{float(value):.15g}", ATOM
+        return self.constant(value), ATOM
+
+    def show_size(self, tree: kinds.Size) -> Text:
+        return self.word(tree.name), ATOM
+
+    def show_zeros(self, tree: kinds.Zeros) -> Text:
+        return "0", ATOM
+
+    def show_identity(self, tree: kinds.Identity) -> Text:
+        return self.identity, ATOM
+
+    def show_ones(self, tree: kinds.Ones) -> Text:
+        return self.ones, ATOM
+
+    def show_unit(self, tree: kinds.Unit) -> Text:
+        return self.unit(tree.position), ATOM
+
+    def show_mask(self, tree: kinds.Mask) -> Text:
+        ones = f"{self.ones} {self.transposed.format(self.ones)}"
+        return self.call("tril", [ones, *self._offset(-tree.offset)]), ATOM
+
+    def _offset(self, offset: int) -> list[str]:
+        return [str(offset).replace("-", self.minus)] if offset else []
+
+    def show_triangle(self, tree: kinds.Triangle) -> Text:
+        name = "tril" if tree.lower else "triu"
+        return self.call(name, [self.text(tree.body), *self._offset(tree.offset)]), ATOM
+
+    def show_merged(self, tree: kinds.Merged) -> Text:
+        sizes = [self.dimension(tree.outer), self.dimension(tree.inner)]
+        return self.call("pack" if tree.packed else "merge", sizes), ATOM
+
+    def show_picked(self, tree: kinds.Picked) -> Text:
+        return self.call("pick", [str(entry) for entry in tree.table]), ATOM
+
+    def show_rows(self, tree: kinds.Rows) -> Text:
+        return f"{self.identity}[{self.range(tree.taken)}, :]", ATOM
+
+    def show_padded(self, tree: kinds.Padded) -> Text:
+        return self.show_block(surrounded(tree))
+
+    def show_block(self, tree: kinds.Block) -> Text:
+        return self.blocks([[self.text(cell) for cell in row] for row in tree.rows]), ATOM
+
+    def show_kronecker(self, tree: kinds.Kronecker) -> Text:
+        parts = (self.text(part, POWER) for part in (tree.left, tree.right))
+        return self.kronecker_sign.join(parts), HADAMARD
+
+    def show_vectorised(self, tree: kinds.Vectorised) -> Text:
+        return self.call("vech" if tree.packed else "vec", [self.text(tree.body)]), ATOM
+
+    def show_unvectorised(self, tree: kinds.Unvectorised) -> Text:
+        return self.call("unvech" if tree.packed else "unvec", [self.text(tree.body)]), ATOM
+
+    def show_positive(self, tree: kinds.Positive) -> Text:
+        return self.bracket.format(self._comparison(">", tree.body)), ATOM
+
+    def _comparison(self, symbol: str, difference: Tree) -> str:
+        """`difference` > 0, with what is subtracted on the right."""
+        terms = difference.terms if isinstance(difference, kinds.Add) else (difference,)
+        left = " + ".join(self.text(term) for term in terms if not term.is_negative)
+        right = " + ".join(self.text(negated(term)) for term in terms if term.is_negative)
+        if not left:
+            return self._compared({">": "<", ">=": "<="}[symbol], right, "0")
+        return self._compared(symbol, left, right or "0")
+
+    def _compared(self, symbol: str, left: str, right: str) -> str:
+        return f"{left} {self.relations.get(symbol, symbol)} {right}"
+
+    def show_part(self, tree: kinds.Part) -> Text:
+        ranges = [self.range(part) for part in tree.ranges]
+        body = self.text(tree.body, ATOM)
+        if tree.rank:
+            return f"{body}[{', '.join(ranges)}]", ATOM
+        return self.indices(body, ranges), ATOM
+
+    # Products
+
+    def show_matmul(self, tree: kinds.Matmul) -> Text:
+        return " ".join(self.text(factor, POWER) for factor in tree.factors), PRODUCT
+
+    def show_transpose(self, tree: kinds.Transpose) -> Text:
+        if isinstance(tree.body, kinds.Rows):
+            return f"{self.identity}[:, {self.range(tree.body.taken)}]", ATOM
+        return self.transposed.format(self.text(tree.body, ATOM)), POWER
+
+    def show_power(self, tree: kinds.Power) -> Text:
+        if isinstance(tree.body, kinds.Transpose) and tree.exponent == -1:
+            return self.inverse_transposed.format(self.text(tree.body.body, ATOM)), POWER
+        return self.superscript(self.text(tree.body, ATOM), str(tree.exponent)), POWER
+
+    def show_scale(self, tree: kinds.Scale) -> Text:
+        if tree.is_negative:
+            return self.minus + self.shown(negated(tree))[0], SUM
+        over, under = split_divisors(tree.scalars)
+        coefficient = tree.coefficient
+        numbers: list[str] = []
+        if coefficient.is_Rational and under:
+            numbers = [str(coefficient.p)] * (coefficient.p != 1)
+            under = [kinds.Number(sympy.Integer(coefficient.q))] * (coefficient.q != 1) + under
+        elif coefficient != 1:
+            numbers = [self.text(kinds.Number(coefficient), POWER)]
+        inverted = None if under else self._inverted(tree.body)
+        if inverted:
+            upper = self._numerator(numbers, over, None, True)
+            upper = self.entrywise_quotient(upper, *inverted)
+        else:
+            upper = self._numerator(numbers, over, tree.body, bool(under))
+        if under:
+            upper = self.fraction(upper, self._denominator(under))
+        loose = inverted or isinstance(tree.body, kinds.Hadamard) or tree.counts[kinds.Over]
+        return upper, HADAMARD if loose and not under else PRODUCT
+
+    def _inverted(self, body: Tree | None) -> tuple[str, bool] | None:
+        """What an array that is nothing but divisors divides by, and whether these are several."""
+        if body is None or not body.rank:
+            return None
+        over, under = split_divisors(body.factors if isinstance(body, kinds.Hadamard) else (body,))
+        lower = self.hadamard_sign.join(self.text(factor, POWER) for factor in under)
+        return None if over else (lower, len(under) > 1)
+
+    def _numerator(
+        self, numbers: list[str], over: list[Tree], body: Tree | None, divided: bool
+    ) -> str:
+        parts = over if body is None else [*over, body]
+        least = PRODUCT if divided else HADAMARD
+        if not numbers and len(parts) == 1:
+            return self.text(parts[0], SUM if divided and self.fraction_bar else least)
+        texts = numbers + [self.text(part, POWER) for part in over]
+        if body is not None:
+            texts.append(self.text(body, least))
+        elif over and (len(over) == 1 or isinstance(over[-1], kinds.Over)):
+            texts[-1] = self.text(over[-1], least)
+        return " ".join(texts) or "1"
+
+    def _denominator(self, under: list[Tree]) -> str:
+        if len(under) == 1:
+            return self.text(under[0], SUM if self.fraction_bar else POWER)
+        text = " ".join(self.text(part, POWER) for part in under)
+        return text if self.fraction_bar else self.parentheses(text)
+
+    def show_hadamard(self, tree: kinds.Hadamard) -> Text:
+        over, under = split_divisors(tree.factors)
+        upper = self.hadamard_sign.join(self.text(factor, POWER) for factor in over)
+        if not under:
+            return upper, HADAMARD
+        lower = self.hadamard_sign.join(self.text(factor, POWER) for factor in under)
+        return self.entrywise_quotient(upper, lower, len(under) > 1), HADAMARD
+
+    def entrywise_quotient(self, upper: str, lower: str, several: bool) -> str:
+        divided = self.parentheses(lower) if several else lower
+        return (upper or "1") + self.division_sign + divided
+
+    def show_raise(self, tree: kinds.Raise) -> Text:
+        exponent = tree.exponent
+        under = divisor(tree)
+        if under is not None:
+            if tree.rank:
+                return self.entrywise_quotient("", self.text(under, POWER), False), HADAMARD
+            return self.fraction("1", self._denominator([under])), PRODUCT
+        if exponent == kinds.Number(sympy.S.Half):
+            return self.root(tree.body)
+        base = self.text(tree.body, ATOM)
+        power = self._exponent(exponent)
+        if tree.rank:
+            return self.entrywise_power(base, power), POWER
+        return self.superscript(base, power), POWER
+
+    def _exponent(self, tree: Tree) -> str:
+        if isinstance(tree, kinds.Number) and tree.value.is_Rational and not tree.is_negative:
+            return self.rational(int(tree.value.p), int(tree.value.q))[0]
+        return self.text(tree)
+
+    # Sums
+
+    def show_add(self, tree: kinds.Add) -> Text:
+        first, *others = tree.terms
+        text = self.text(first, SUM if first.is_negative else HADAMARD)
+        for term in others:
+            sign, part = (self.minus, negated(term)) if term.is_negative else ("+", term)
+            text += f" {sign} {self.text(part, HADAMARD)}"
+        return text, SUM
+
+    def show_spread(self, tree: kinds.Spread) -> Text:
+        plain = isinstance(tree.body, kinds.Scale) and not split_divisors(tree.body.scalars)[1]
+        least = PRODUCT if plain else POWER
+        body = [] if tree.body == kinds.Number(sympy.S.One) else [self.text(tree.body, least)]
+        row = self.transposed.format(self.ones)
+        if tree.rank > 2:
+            return self.call("broadcast", [self.text(tree.body)]), ATOM
+        if tree.rank == 1:
+            parts = [*body, self.ones]
+        elif tree.along == (0,):
+            parts = [*body, row]
+        elif tree.along == (1,):
+            parts = [self.ones, self.transposed.format(self.text(tree.body, ATOM))]
+        else:
+            parts = [*body, self.ones, row]
+        return " ".join(parts), PRODUCT
+
+    def show_over(self, tree: kinds.Over) -> Text:
+        return self.total(tree.over, self.text(tree.body, HADAMARD)), HADAMARD
+
+    # Functions
+
+    def show_norm(self, tree: kinds.Norm) -> Text:
+        return self.norm(self.text(tree.body), tree.body.rank), ATOM
+
+    def show_function(self, tree: kinds.Function) -> Text:
+        arguments = [self.text(argument) for argument in tree.arguments]
+        if tree.head == "Abs":
+            return self.absolute(arguments[0], tree.rank), ATOM
+        if tree.head == "polygamma" and tree.arguments[0] == kinds.Number(sympy.S.Zero):
+            return self.call("digamma", arguments[1:]), ATOM
+        name = HEADS.get(tree.head, tree.head.lower())
+        if issubclass(tree.function, Differences):
+            return self.head(name) + self.bracket.format(", ".join(arguments)), ATOM
+        return self.call(name, arguments), ATOM
+
+    def condition(self, tree: Tree) -> str:
+        """A condition without its bracket."""
+        if isinstance(tree, kinds.Relation):
+            if tree.symbol in (">", ">=") and tree.right == kinds.Number(sympy.S.Zero):
+                return self._comparison(tree.symbol, tree.left)
+            return self._compared(tree.symbol, self.text(tree.left), self.text(tree.right))
+        if isinstance(tree, kinds.Logic):
+            word = self.words[tree.word]
+            parts = [self.parentheses(self.condition(part)) for part in tree.parts]
+            return word + parts[0] if tree.word == "not" else word.join(parts)
+        return self.text(tree)
+
+    def show_relation(self, tree: Tree) -> Text:
+        return self.bracket.format(self.condition(tree)), ATOM
+
+    show_logic = show_relation
+
+    def show_choice(self, tree: kinds.Choice) -> Text:
+        zero, one = kinds.Number(sympy.S.Zero), kinds.Number(sympy.S.One)
+        condition = tree.condition
+        if (tree.yes, tree.no) == (one, zero):
+            return self.show_relation(condition)
+        if (tree.yes, tree.no) == (zero, one) and isinstance(condition, kinds.Relation):
+            return self.show_relation(replace(condition, symbol=OPPOSITE[condition.symbol]))
+        return self.choice(tree)
+
+    def show_call(self, tree: kinds.Call) -> Text:
+        written = tree.operation.formula(self.operations, tree.output)
+        return written.format(*map(self.text, tree.arguments)), ATOM
+
+    # Indices
+
+    def show_indexed(self, tree: kinds.Indexed) -> Text:
+        indices = list(tree.indices)
+        while indices[-1] is None and len(tree.indices) - tree.rank == 1:
+            indices.pop()
+        letters = [":" if index is None else self.dimension(index) for index in indices]
+        return self.entry(tree.body, letters), ATOM
+
+    def show_contraction(self, tree: kinds.Contraction) -> Text:
+        operands = [self.text(operand) for operand in tree.operands]
+        return self.call("einsum", [tree.subscripts, *operands]), ATOM
+
+    def show_arranged(self, tree: kinds.Arranged) -> Text:
+        return self.call("transpose", [self.text(tree.body), str(tree.places)]), ATOM
+
+    def show_bracket(self, tree: kinds.Bracket) -> Text:
+        left, right = self.dimension(tree.left), self.dimension(tree.right)
+        if tree.symbol == "δ":
+            return self.delta(left, right), ATOM
+        return self.bracket.format(self._compared(tree.symbol, left, right)), ATOM

@@ -1,0 +1,480 @@
+"""Trees as NumPy and SciPy expressions, with only `np`, `scipy` and the names in scope."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, TypeGuard
+
+import sympy
+from sympy.printing.codeprinter import PrintMethodNotImplementedError
+from sympy.printing.str import StrPrinter
+
+from derivatrix.compiler.formulas import tree as kinds
+from derivatrix.compiler.formulas.divisors import divisor, split_divisors
+from derivatrix.compiler.formulas.printers.base import (
+    ATOM,
+    POWER,
+    PRODUCT,
+    SUM,
+    TEST,
+    Printer,
+    Style,
+    Text,
+)
+from derivatrix.compiler.formulas.tree import Range, Tree, is_row, kind, negated
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.nodes import slot
+from derivatrix.runtime.errors import UnsupportedError
+
+
+@kind
+class Solve(Tree):
+    """The inverse of `matrix` times `right`."""
+
+    matrix: Tree
+    right: Tree
+
+    @property
+    def rank(self) -> int:
+        return self.right.rank
+
+
+@kind
+class AxisSum(kinds.Vector):
+    """The sum of a matrix over one axis."""
+
+    body: Tree
+    axis: int
+
+
+class _Sizes(StrPrinter):
+    """Arithmetic of sizes; `sizes`: what to write for their names."""
+
+    def __init__(self, sizes: Mapping[str, str]) -> None:
+        super().__init__()
+        self._sizes = sizes
+
+    def _print_Symbol(self, expression: sympy.Symbol) -> str:
+        return self._sizes.get(expression.name, expression.name)
+
+    def _print_Min(self, expression: sympy.Min) -> str:
+        sizes = sorted(expression.args, key=sympy.default_sort_key)
+        return f"np.min([{', '.join(map(self._print, sizes))}])"
+
+    def _print_Wrapped(self, expression: sympy.Expr) -> str:
+        number, size = map(self._print, expression.args)
+        return f"({number} % np.max([{size}, 1]))"
+
+
+class NumPy(Printer):
+    """The printer. `text`: of an array of exactly the tree's shape; `loose`: of one that broadcasts
+    to it. sizes: what to write for a dimension's name (its name by default)."""
+
+    calls: ClassVar = {
+        kinds.Diag: "np.diag",
+        kinds.Diagonal: "np.diagonal",
+        kinds.Kronecker: "np.kron",
+        kinds.Norm: "np.linalg.norm",
+        kinds.Total: "np.sum",
+        kinds.Trace: "np.trace",
+        Solve: "np.linalg.solve",
+    }
+
+    def __init__(self, sizes: Mapping[str, str] | None = None) -> None:
+        self.sizes = dict(sizes or {})
+
+    def loose(self, tree: Tree, least: int = TEST) -> str:
+        """The text of an array that broadcasts to the tree's shape."""
+        return self.held(self._loosely(tree), least)
+
+    def _loosely(self, tree: Tree) -> Text:
+        tree = _scaled(tree)
+        return self._indexed(tree) if isinstance(tree, kinds.Spread) else self.shown(tree)
+
+    # Sizes
+
+    def dimension(self, size: Dimension) -> str:
+        over, under = sympy.together(size).as_numer_denom()
+        text: str = _Sizes(self.sizes).doprint(over)
+        return text if under == 1 else f"({text}) // {under}"
+
+    def shape(self, shape: Shape) -> str:
+        """A shape as a tuple."""
+        texts = [self.dimension(size) for size in shape]
+        return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+    def show_size(self, tree: kinds.Size) -> Text:
+        text = self.sizes.get(tree.name, tree.name)
+        return text, ATOM if re.fullmatch(r"[\w.\[\]]+", text) else TEST
+
+    # Names and numbers
+
+    def show_name(self, tree: kinds.Name) -> Text:
+        return tree.python, ATOM
+
+    def show_number(self, tree: kinds.Number) -> Text:
+        value = tree.value
+        if value.is_Integer:
+            return str(value), PRODUCT if value < 0 else ATOM
+        if value.is_Rational:
+            return f"{value.p} / {value.q}", PRODUCT
+        if value.is_Float:
+            return repr(float(value)), PRODUCT if value < 0 else ATOM
+        return scalar_functions.numpy_text(value), TEST
+
+    def real(self, tree: Tree) -> str:
+        """The text of a tree; an integer as a float."""
+        if isinstance(tree, kinds.Number):
+            return _floats(repr(float(tree.value)))
+        return self.loose(tree)
+
+    def show_literal(self, tree: kinds.Literal) -> Text:
+        if tree.array.size == 0:
+            return f"np.zeros({tree.array.shape})", ATOM
+        return f"np.array({_floats(repr(tree.array.tolist()))})", ATOM
+
+    def show_zeros(self, tree: kinds.Zeros) -> Text:
+        return f"np.zeros({self.shape(tree.shape)})", ATOM
+
+    def show_identity(self, tree: kinds.Identity) -> Text:
+        return f"np.eye({self.dimension(tree.size)})", ATOM
+
+    def show_ones(self, tree: kinds.Ones) -> Text:
+        return f"np.ones({self.dimension(tree.size)})", ATOM
+
+    def show_unit(self, tree: kinds.Unit) -> Text:
+        return f"np.eye({self.dimension(tree.size)})[{self.dimension(tree.position)}]", ATOM
+
+    def show_mask(self, tree: kinds.Mask) -> Text:
+        sizes = f"{self.dimension(tree.rows)}, {self.dimension(tree.columns)}"
+        offset = f", {-tree.offset}" if tree.offset else ""
+        return f"np.tri({sizes}{offset})", ATOM
+
+    def show_merged(self, tree: kinds.Merged) -> Text:
+        outer, inner = (f"({self.dimension(size)})" for size in (tree.outer, tree.inner))
+        count = f"{outer} * {inner}"
+        text = f"np.eye({count}).reshape({count}, {outer}, {inner})"
+        return (f"{text}[np.tri{outer}.ravel() > 0]" if tree.packed else text), ATOM
+
+    def show_picked(self, tree: kinds.Picked) -> Text:
+        return f"np.eye({self.dimension(tree.size)})[{list(tree.table)}]", ATOM
+
+    def show_rows(self, tree: kinds.Rows) -> Text:
+        count, size, start = (self.dimension(part) for part in (tree.count, tree.size, tree.start))
+        if tree.step == 1:
+            return f"np.eye({count}, {size}, {start})", ATOM
+        return f"np.eye({size})[{start}::{tree.step}][:{count}]", ATOM
+
+    # Broadcasting
+
+    def show_spread(self, tree: kinds.Spread) -> Text:
+        shape = self.shape(tree.shape)
+        if not isinstance(tree.body, kinds.Number):
+            return f"np.broadcast_to({self._indexed(tree)[0]}, {shape})", ATOM
+        if tree.body.value == 1:
+            return f"np.ones({shape})", ATOM
+        return f"np.full({shape}, {self.real(tree.body)})", ATOM
+
+    def _indexed(self, tree: kinds.Spread) -> Text:
+        missing = [axis for axis in range(tree.rank) if axis not in tree.along]
+        if not tree.along or max(missing) < min(tree.along):
+            return self._loosely(tree.body)
+        places = [
+            ":" if axis in tree.along else "None" for axis in range(min(tree.along), tree.rank)
+        ]
+        return f"{self.text(tree.body, ATOM)}[{', '.join(places)}]", ATOM
+
+    def show_arranged(self, tree: kinds.Arranged) -> Text:
+        text = self.text(tree.body, ATOM)
+        kept = [axis for axis in tree.places if axis is not None]
+        if kept != sorted(kept):
+            text = f"np.transpose({self.text(tree.body)}, {tuple(kept)})"
+        if len(kept) < len(tree.places):
+            text += f"[{', '.join('None' if axis is None else ':' for axis in tree.places)}]"
+        return text, ATOM
+
+    # Matrices
+
+    def show_transpose(self, tree: kinds.Transpose) -> Text:
+        return f"{self.text(tree.body, ATOM)}.T", ATOM
+
+    def show_power(self, tree: kinds.Power) -> Text:
+        if tree.exponent == -1:
+            return f"np.linalg.inv({self.text(tree.body)})", ATOM
+        if tree.exponent == 2 and isinstance(tree.body, (kinds.Name, kinds.Transpose)):
+            base = self.text(tree.body, ATOM)
+            return f"{base} @ {base}", PRODUCT
+        return f"np.linalg.matrix_power({self.text(tree.body)}, {tree.exponent})", ATOM
+
+    def show_matmul(self, tree: kinds.Matmul) -> Text:
+        """The chain falls into segments between a column and the row after it."""
+        segments: list[list[Tree]] = [[]]
+        for factor in tree.factors:
+            if segments[-1] and _is_column(segments[-1][-1]):
+                segments.append([])
+            segments[-1].append(factor)
+        numbers = [
+            segment for segment in segments if is_row(segment[0]) and _is_column(segment[-1])
+        ]
+        arrays = [segment for segment in segments if segment not in numbers]
+        if len(arrays) == 2:
+            outer: Text = (
+                f"np.outer({self._chain(arrays[0])[0]}, {self._chain(arrays[1])[0]})",
+                ATOM,
+            )
+        else:
+            outer = self._chain(arrays[0] if arrays else numbers.pop())
+        texts = [self.held(self._chain(segment), POWER) for segment in numbers]
+        return (" * ".join([*texts, self.held(outer, POWER)]), PRODUCT) if texts else outer
+
+    def _chain(self, factors: Sequence[Tree]) -> Text:
+        """A chain without an outer product."""
+        factors = _prepared(list(factors))
+        first, *rest = factors
+        text, holds = self._factor(first, PRODUCT if rest else TEST)
+        scaling = isinstance(first, kinds.Diag) and bool(rest)
+        if isinstance(first, kinds.Diag) and rest and _is_column(rest[0]):
+            text = self.text(first.body, POWER)
+        for factor in rest:
+            if isinstance(factor, kinds.Diag):
+                text += f" * {self.loose(factor.body, POWER)}"
+            else:
+                squared = isinstance(factor, kinds.Power) and factor.exponent == 2
+                piece = self.held(self._factor(factor, TEST), PRODUCT if squared else POWER)
+                text += f" * {piece}" if scaling else f" @ {piece}"
+            scaling = False
+            holds = PRODUCT
+        return text, holds
+
+    def _factor(self, factor: Tree, least: int) -> Text:
+        if isinstance(factor, kinds.Diag) and least:
+            return f"{self.text(factor.body, ATOM)}[:, None]", ATOM
+        body = factor.body if is_row(factor) else factor
+        text, holds = self.shown(body)
+        return (text, holds) if holds >= least else (self.parentheses(text), ATOM)
+
+    def show_axissum(self, tree: AxisSum) -> Text:
+        return f"np.sum({self.text(tree.body)}, axis={tree.axis})", ATOM
+
+    def show_contraction(self, tree: kinds.Contraction) -> Text:
+        parts = [repr(tree.subscripts), *(self.text(operand) for operand in tree.operands)]
+        if len(tree.operands) > 2:
+            parts.append("optimize=True")
+        return f"np.einsum({', '.join(parts)})", ATOM
+
+    def show_part(self, tree: kinds.Part) -> Text:
+        text = f"{self.text(tree.body, ATOM)}[{', '.join(map(self.range, tree.ranges))}]"
+        kept = [part for part in tree.ranges if part is None or isinstance(part, tuple)]
+        turns = ["::-1" if part and _turned(part) else ":" for part in kept]
+        return (f"{text}[{', '.join(turns)}]" if "::-1" in turns else text), ATOM
+
+    def range(self, part: Range | Dimension | None) -> str:
+        return super().range((_turned(part) or part) if isinstance(part, tuple) else part)
+
+    def show_padded(self, tree: kinds.Padded) -> Text:
+        widths = []
+        for taken in tree.ranges:
+            start, count, _, size = taken or (sympy.S.Zero,) * 4
+            after = sympy.expand(size - start - count)
+            widths.append(f"({self.dimension(start)}, {self.dimension(after)})")
+        width = widths[0] if len(widths) == 1 else f"({', '.join(widths)})"
+        return f"np.pad({self.text(tree.body)}, {width})", ATOM
+
+    def show_block(self, tree: kinds.Block) -> Text:
+        cells = [cell for row in tree.rows for cell in row]
+        if any(isinstance(cell, kinds.Zeros) and cell.rank < tree.rank for cell in cells):
+            return " + ".join(self.show_padded(cell)[0] for cell in tree.cells), SUM
+        if tree.rank == 1:
+            return f"np.concatenate([{', '.join(map(self.text, cells))}])", ATOM
+        rows = (f"[{', '.join(map(self.text, row))}]" for row in tree.rows)
+        return f"np.block([{', '.join(rows)}])", ATOM
+
+    def show_vectorised(self, tree: kinds.Vectorised) -> Text:
+        if tree.packed:
+            body = self.text(tree.body, ATOM)
+            return f"{body}[np.tril_indices_from({self.text(tree.body)})]", ATOM
+        if isinstance(tree.body, kinds.Transpose):
+            return f"{self.text(tree.body.body, ATOM)}.ravel()", ATOM
+        return f"{self.text(tree.body, ATOM)}.T.ravel()", ATOM
+
+    def show_unvectorised(self, tree: kinds.Unvectorised) -> Text:
+        rows, columns = self.dimension(tree.rows), self.dimension(tree.columns)
+        if not tree.packed:
+            return f"{self.text(tree.body, ATOM)}.reshape({columns}, {rows}).T", ATOM
+        merged, _ = self.show_merged(kinds.Merged(tree.rows, tree.columns, True))
+        return f"np.tensordot({self.text(tree.body)}, {merged}, 1)", ATOM
+
+    def show_positive(self, tree: kinds.Positive) -> Text:
+        return f"np.heaviside({self.loose(tree.body)}, 0.5)", ATOM
+
+    def show_triangle(self, tree: kinds.Triangle) -> Text:
+        offset = f", {tree.offset}" if tree.offset else ""
+        return f"np.{'tril' if tree.lower else 'triu'}({self.text(tree.body)}{offset})", ATOM
+
+    # Products and sums
+
+    def show_scale(self, tree: kinds.Scale) -> Text:
+        if tree.is_negative:
+            return f"-{self.shown(negated(tree))[0]}", PRODUCT
+        over, under = split_divisors(tree.scalars)
+        factors = [self.text(factor, POWER) for factor in over]
+        divisors = [self.text(factor, POWER) for factor in under]
+        coefficient = tree.coefficient
+        if coefficient.is_Rational:
+            factors = [str(coefficient.p)] * (coefficient.p != 1) + factors
+            divisors = [str(coefficient.q)] * (coefficient.q != 1) + divisors
+        else:
+            factors.insert(0, repr(float(coefficient)))
+        if tree.body is not None:
+            factors.append(self.loose(tree.body, PRODUCT))
+        return self._quotient(factors, divisors)
+
+    def _quotient(self, factors: list[str], divisors: list[str]) -> Text:
+        text = " * ".join(factors) or "1"
+        if len(divisors) == 1:
+            text += f" / {divisors[0]}"
+        elif divisors:
+            text += f" / ({' * '.join(divisors)})"
+        return text, PRODUCT
+
+    def show_hadamard(self, tree: kinds.Hadamard) -> Text:
+        over, under = split_divisors(tree.factors)
+        factors = [self.loose(factor, POWER) for factor in over]
+        return self._quotient(factors, [self.loose(factor, POWER) for factor in under])
+
+    def show_raise(self, tree: kinds.Raise) -> Text:
+        exponent = tree.exponent
+        under = divisor(tree)
+        if under is not None:
+            return f"1 / {self.loose(under, POWER)}", PRODUCT
+        if exponent == kinds.Number(sympy.S.Half):
+            return f"np.sqrt({self.loose(tree.body)})", ATOM
+        if isinstance(tree.body, kinds.Norm) and exponent == kinds.Number(sympy.Integer(2)):
+            return f"np.sum({self.text(tree.body.body, ATOM)}**2)", ATOM
+        return f"{self.loose(tree.body, ATOM)}**{self.loose(exponent, ATOM)}", POWER
+
+    def show_add(self, tree: kinds.Add) -> Text:
+        first, *others = map(_scaled, tree.terms)
+        text = self.loose(first, PRODUCT)
+        for term in others:
+            sign, part = ("-", negated(term)) if term.is_negative else ("+", term)
+            text += f" {sign} {self.loose(part, PRODUCT)}"
+        return text, SUM
+
+    # Functions
+
+    def show_function(self, tree: kinds.Function) -> Text:
+        slots: list[sympy.Expr] = []
+        texts: dict[str, str] = {}
+        for position, argument in enumerate(tree.arguments):
+            if isinstance(argument, kinds.Number):
+                slots.append(argument.value)
+            else:
+                slots.append(slot(position))
+                texts[f"_{position}"] = self.loose(argument)
+        try:
+            written = scalar_functions.numpy_text(tree.function(*slots, evaluate=False))
+        except PrintMethodNotImplementedError as error:
+            message = f"{tree.head} has no formula in NumPy: neither NumPy nor SciPy has it"
+            raise UnsupportedError(message) from error
+        return _filled(written, texts), ATOM
+
+    def show_relation(self, tree: Tree) -> Text:
+        return f"np.where({self.condition(tree)}, 1.0, 0.0)", ATOM
+
+    show_logic = show_relation
+
+    def show_choice(self, tree: kinds.Choice) -> Text:
+        parts = (self.condition(tree.condition), self.real(tree.yes), self.real(tree.no))
+        return f"np.where({', '.join(parts)})", ATOM
+
+    def condition(self, tree: Tree) -> str:
+        """A condition as an array of booleans."""
+        if isinstance(tree, kinds.Relation):
+            return f"{self.loose(tree.left, SUM)} {tree.symbol} {self.loose(tree.right, SUM)}"
+        if not isinstance(tree, kinds.Logic):
+            return f"{self.loose(tree, SUM)} != 0"
+        text, *rest = [self.condition(part) for part in tree.parts]
+        if tree.word == "not":
+            return f"np.logical_not({text})"
+        for part in rest:
+            text = f"np.logical_{tree.word}({text}, {part})"
+        return text
+
+    def show_call(self, tree: kinds.Call) -> Text:
+        arguments = [self.text(argument) for argument in tree.arguments]
+        return tree.operation.numpy(arguments, tree.parameters, tree.output), ATOM
+
+
+def _turned(part: Range) -> Range | None:
+    """What a range downwards takes, upwards, where it may end at 0: at most there is no text for
+    where it stops, since -1 is the last entry."""
+    start, count, step, size = part
+    stop = sympy.expand(start + step * count)
+    if step > 0 or stop.is_negative or stop.is_nonnegative:
+        return None
+    return sympy.expand(stop - step), count, -step, size
+
+
+def _prepared(factors: list[Tree]) -> list[Tree]:
+    """Products with ones as sums, and with inverses as solves of what follows."""
+    if len(factors) > 1 and isinstance(factors[-1], kinds.Ones) and factors[-2].rank == 2:
+        factors[-2:] = _summed(factors[-2], 1) or factors[-2:]
+    first = factors[0]
+    if len(factors) > 1 and is_row(first) and isinstance(first.body, kinds.Ones):
+        summed = _summed(factors[1], 0) if factors[1].rank == 2 else []
+        factors[:2] = [kinds.Transpose(tree) for tree in summed] or factors[:2]
+    for position, factor in enumerate(factors[:-1]):
+        if _inverts(factor):
+            rest = factors[position + 1 :]
+            right = kinds.Matmul(tuple(rest)) if len(rest) > 1 else rest[0]
+            return [*factors[:position], Solve(factor.body, right)]
+    return factors
+
+
+def _summed(matrix: Tree, axis: int) -> list[Tree]:
+    if is_row(matrix) or _inverts(matrix):
+        return []
+    if isinstance(matrix, kinds.Diag):
+        return [matrix.body]
+    if isinstance(matrix, kinds.Transpose):
+        return [AxisSum(matrix.body, 1 - axis)]
+    return [AxisSum(matrix, axis)]
+
+
+def _inverts(tree: Tree) -> TypeGuard[kinds.Power]:
+    return isinstance(tree, kinds.Power) and tree.exponent == -1
+
+
+def _scaled(tree: Tree) -> Tree:
+    """A multiple that is spread as a multiple of what is spread, which broadcasts alike."""
+    match tree:
+        case kinds.Spread(body=kinds.Scale(body=Tree() as body) as inner):
+            return replace(inner, body=replace(tree, body=body))
+    return tree
+
+
+def _is_column(tree: Tree) -> bool:
+    return tree.rank == 1 and not is_row(tree)
+
+
+def _floats(text: str) -> str:
+    return re.sub(r"\b(inf|nan)\b", r"np.\1", text)
+
+
+def _filled(text: str, texts: Mapping[str, str]) -> str:
+    """A text with arguments put in for the slots, in parentheses unless they stand alone."""
+
+    def fill(match: re.Match[str]) -> str:
+        before, after = text[: match.start()][-1:], text[match.end() :][:1]
+        alone = before in "(," or text[: match.start()].endswith(", ")
+        argument = texts[match[0]]
+        return argument if alone and after in (",", ")") else f"({argument})"
+
+    return re.sub(r"\b_\d+\b", fill, text)
+
+
+STYLE = Style("numpy", NumPy())

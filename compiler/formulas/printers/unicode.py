@@ -1,0 +1,138 @@
+"""Formulas as one line of Unicode text."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+import sympy
+
+from derivatrix.compiler.formulas.names import unicode_name
+from derivatrix.compiler.formulas.printers.base import ATOM, POWER, PRODUCT, Style, Text
+from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
+from derivatrix.compiler.formulas.tree import Choice, Literal, Tree
+from derivatrix.compiler.ir.dimensions import Dimension
+
+FRACTIONS = {
+    (1, 2): "½", (1, 3): "⅓", (2, 3): "⅔", (1, 4): "¼", (3, 4): "¾", (1, 5): "⅕", (1, 6): "⅙",
+    (1, 8): "⅛",
+}  # fmt: skip
+
+SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+class Unicode(MathPrinter):
+    """The printer of the styles unicode and index."""
+
+    minus = "−"
+    ones = "𝟏"
+    hadamard_sign = " ⊙ "
+    division_sign = " ⊘ "
+    kronecker_sign = " ⊗ "
+    transposed = "{}ᵀ"
+    inverse_transposed = "{}⁻ᵀ"
+    bracket = "[{}]"
+    fraction_bar = False
+    relations: ClassVar = {">=": "≥", "<=": "≤", "==": "=", "!=": "≠"}
+    words: ClassVar = {"and": " ∧ ", "or": " ∨ ", "not": "¬"}
+    operations = "unicode"
+    left_sides: ClassVar = {
+        "jacobian": "∂{0}/∂{1}",
+        "gradient": "∇_{1} {0}",
+        "hessian": "∂²{0}/∂{1}∂{2}",
+        "hvp": "d ∇_{1} {0}",
+    }
+
+    def word(self, name: str, accent: str = "") -> str:
+        return unicode_name(name, accent)
+
+    def rational(self, over: int, under: int) -> Text:
+        if under == 1:
+            return str(over), ATOM
+        text = FRACTIONS.get((over, under))
+        return (text, ATOM) if text else (f"{over}/{under}", PRODUCT)
+
+    def constant(self, value: sympy.Expr) -> str:
+        return {"pi": "π", "E": "e", "oo": "∞", "EulerGamma": "γ"}.get(str(value), str(value))
+
+    def show_literal(self, tree: Literal) -> Text:
+        if tree.array.size > 16:
+            return self.call("constant", ["×".join(map(str, tree.array.shape))]), ATOM
+        return self._entries(tree.array.tolist()), ATOM
+
+    def _entries(self, entries: object) -> str:
+        if isinstance(entries, list):
+            return f"[{', '.join(map(self._entries, entries))}]"
+        return f"{entries:.15g}".replace("-", self.minus)
+
+    def dimension(self, size: Dimension) -> str:
+        text = re.sub(r"floor\(([^()]*)\)", r"⌊\1⌋", str(size))
+        text = re.sub(r"Mod\(([^(),]*), ([^(),]*)\)", r"\1 mod \2", text)
+        text = re.sub(r"Wrapped\(([^(),]*), ([^()]*)\)", r"(\1 mod \2)", text)
+        return text.replace("**", "^").replace("*", " ").replace("-", self.minus)
+
+    def unit(self, position: Dimension) -> str:
+        if position.is_Integer:
+            return f"e{str(position).translate(SUBSCRIPTS)}"
+        text = self.dimension(position)
+        return f"e_{text}" if text.isalnum() else f"e[{text}]"
+
+    def differential(self, body: str) -> str:
+        word = re.match(r"\w{2,}", body)
+        return f"d {body}" if word else f"d{body}"
+
+    def superscript(self, base: str, exponent: str) -> str:
+        if set(exponent) <= set("-−0123456789"):
+            return base + exponent.translate(SUPERSCRIPTS)
+        return f"{base}^{exponent}" if exponent.isalnum() else f"{base}^({exponent})"
+
+    def entrywise_power(self, base: str, exponent: str) -> str:
+        if set(exponent) <= set("0123456789"):
+            return f"{base}∘{exponent.translate(SUPERSCRIPTS)}"
+        return f"{base}^∘({exponent})"
+
+    def root(self, tree: Tree) -> Text:
+        if tree.rank:
+            return f"sqrt({self.text(tree)})", ATOM
+        return f"√{self.text(tree, ATOM)}", POWER
+
+    def fraction(self, over: str, under: str) -> str:
+        return f"{over} / {under}" if " " in over + under else f"{over}/{under}"
+
+    def norm(self, body: str, rank: int) -> str:
+        return f"‖{body}‖_F" if rank == 2 else f"‖{body}‖"
+
+    def absolute(self, body: str, rank: int) -> str:
+        return self.call("abs", [body]) if rank else f"|{body}|"
+
+    def blocks(self, rows: list[list[str]]) -> str:
+        return f"[{'; '.join(', '.join(row) for row in rows)}]"
+
+    def indices(self, base: str, indices: list[str]) -> str:
+        return f"{base}[{','.join(indices)}]"
+
+    def delta(self, left: str, right: str) -> str:
+        return f"δ[{left},{right}]"
+
+    def total(self, letters: tuple[str, ...], body: str) -> str:
+        below = letters[0] if len(letters) == 1 else f"{{{','.join(letters)}}}"
+        return f"Σ_{below} {body}"
+
+    def choice(self, tree: Choice) -> Text:
+        parts = [self.condition(tree.condition), self.text(tree.yes), self.text(tree.no)]
+        return self.call("where", parts), ATOM
+
+    def where(self, text: str, definitions: list[tuple[str, str]]) -> str:
+        return f"{text}  where {', '.join(f'{left} = {right}' for left, right in definitions)}"
+
+    def equations(self, lines: list[tuple[str, str]]) -> str:
+        (left, right), *definitions = lines
+        text = f"{left} = {right}"
+        for position, (name, part) in enumerate(definitions):
+            text += f"\n  {'where' if position == 0 else '     '} {name} = {part}"
+        return text
+
+
+UNICODE = Unicode()
+STYLE = Style("unicode", UNICODE)

@@ -1,0 +1,236 @@
+"""The order in which the factors of one product are multiplied, two at a time.
+
+The fewest operations, by dynamic programming over the subsets of the factors; greedy for many.
+Partial products have canonical labels, so that those of different products are found to be equal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import sympy
+
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.structure import facts
+
+MOST_EXACT = 8
+"""Up to so many factors the best order is found."""
+MOST_PERMUTED = 4
+"""Equal factors, and symmetric ones, are tried in all orders up to so many."""
+INVERSE = "inv"
+
+Numbers = Callable[[sympy.Expr], float]
+"""What sizes are taken to be."""
+
+
+class ContractionOrder:
+    """Factors connected by contracted labels, and the best order to multiply them in.
+    A subset of them is a bit mask."""
+
+    def __init__(
+        self,
+        factors: Sequence[ir.Factor],
+        kept: set[int],
+        sizes: Shape,
+        shared: Counter[ir.Node],
+        built: dict[ir.Node, ir.Node],
+        numbers: Numbers,
+    ) -> None:
+        self._number = numbers
+        self._built = built
+        self.factors = sorted(factors, key=lambda factor: (factor[0].key, factor[1]))
+        self.full = (1 << len(self.factors)) - 1
+        self._kept = kept
+        self._numbers = [numbers(size) for size in sizes]
+        self._shared = shared
+        self._triangles = any(facts(node) & {"lower", "upper"} for node, _ in self.factors)
+        self._remaining: dict[int, set[int]] = {}
+        self._canonical: dict[int, tuple[ir.Einsum, ir.Labels]] = {}
+        self._best: dict[int, tuple[float, int]] = {}
+        if len(self.factors) <= MOST_EXACT:
+            self._search()
+        else:
+            self._greedy()
+
+    def candidates(self) -> list[ir.Node]:
+        """Every connected partial product, once."""
+        if len(self.factors) > MOST_EXACT:
+            masks = [mask for mask in self._best if mask.bit_count() > 1]
+        else:
+            masks = [mask for mask in range(1, self.full + 1) if mask.bit_count() > 1]
+        found = (self.canonical(mask)[0] for mask in masks if self._connected(mask))
+        return list(dict.fromkeys(found))
+
+    def top(self) -> tuple[ir.Factor, ir.Factor]:
+        """The two operands of the last multiplication."""
+        part = self._best[self.full][1]
+        return self.product(part), self.product(self.full ^ part)
+
+    def product(self, mask: int) -> ir.Factor:
+        """The partial product of a subset, with its labels."""
+        if mask.bit_count() == 1:
+            return self.factors[mask.bit_length() - 1]
+        node, labels = self.canonical(mask)
+        if mask.bit_count() == 2:
+            return node, labels
+        if len(self.factors) > MOST_EXACT:
+            part = self._best[mask][1]
+            return ir.einsum([self.product(part), self.product(mask ^ part)], labels), labels
+        if node not in self._built:
+            output = range(node.ndim)
+            group = ContractionOrder(
+                node.factors, set(output), node.sizes, self._shared, self._built, self._number
+            )
+            self._built[node] = ir.einsum(group.top(), output)
+        return self._built[node], labels
+
+    def canonical(self, mask: int) -> tuple[ir.Einsum, ir.Labels]:
+        """A subset as one product that is the same wherever it occurs, and its output labels."""
+        if mask not in self._canonical:
+            members = [f for n, f in enumerate(self.factors) if mask >> n & 1]
+            labels = self._labels(mask)
+            best = min(_orders(members), key=lambda order: _pattern(order, labels))
+            found = dict.fromkeys(label for _, ls in best for label in ls)
+            output = tuple(label for label in found if label in labels)
+            self._canonical[mask] = (ir.einsum(best, output), output)
+        return self._canonical[mask]
+
+    def _labels(self, mask: int) -> set[int]:
+        """The labels that a subset's product still has."""
+        if mask not in self._remaining:
+            outside = self._kept | self._union(self.full ^ mask)
+            self._remaining[mask] = self._union(mask) & outside
+        return self._remaining[mask]
+
+    def _union(self, mask: int) -> set[int]:
+        members = (f for n, f in enumerate(self.factors) if mask >> n & 1)
+        return {label for _, labels in members for label in labels}
+
+    def _connected(self, mask: int) -> bool:
+        """Whether the factors of a subset hang together by labels that it sums over."""
+        summed = self._union(mask) - self._labels(mask)
+        pending = [n for n in range(len(self.factors)) if mask >> n & 1]
+        reached = set(self.factors[pending.pop()][1]) & summed
+        while pending:
+            linked = [n for n in pending if reached.intersection(self.factors[n][1])]
+            if not linked:
+                return False
+            pending = [n for n in pending if n not in linked]
+            reached |= {label for n in linked for label in self.factors[n][1]} & summed
+        return True
+
+    def _search(self) -> None:
+        """The best order of every subset, from the best ones of its parts."""
+        for mask in range(1, self.full + 1):
+            if mask.bit_count() == 1:
+                self._best[mask] = (0.0, 0)
+                continue
+            lowest = mask & -mask
+            options = []
+            part = mask
+            while part:
+                part = (part - 1) & mask
+                if part & lowest:
+                    cost = self._best[part][0] + self._best[mask ^ part][0]
+                    options.append((cost + self._cost(part, mask ^ part), part))
+            cost, part = min(options)
+            shared = self._shared and self._connected(mask)
+            uses = self._shared[self.canonical(mask)[0]] if shared else 1
+            self._best[mask] = (cost / max(uses, 1), part)
+
+    def _greedy(self) -> None:
+        """The cheapest next product, again and again."""
+        parts = [1 << n for n in range(len(self.factors))]
+        self._best = dict.fromkeys(parts, (0.0, 0))
+        while len(parts) > 1:
+            pairs = list(itertools.combinations(parts, 2))
+            linked = [p for p in pairs if self._union(p[0]) & self._union(p[1])] or pairs
+            left, right = min(linked, key=lambda pair: (self._cost(*pair), pair))
+            self._best[left | right] = (0.0, left)
+            parts = [part for part in parts if part not in (left, right)] + [left | right]
+
+    def _cost(self, left: int, right: int) -> float:
+        """Flops of a pairwise product, and the writing of what has more axes than it sums over."""
+        union = self._labels(left) | self._labels(right)
+        flops = 2 * math.prod([self._numbers[label] for label in union])
+        flops /= 1 + sum(map(self._triangular, (left, right, left | right)))
+        result = math.prod([self._numbers[label] for label in self._labels(left | right)])
+        return flops + 4 * result + self._inversion(left, right) + self._inversion(right, left)
+
+    def _triangular(self, mask: int) -> bool:
+        """Whether a subset's product is known to be triangular, so that zeros are left out."""
+        if not self._triangles:
+            return False
+        single = mask.bit_count() == 1
+        node = self.factors[mask.bit_length() - 1][0] if single else self.canonical(mask)[0]
+        return bool(facts(node) & {"lower", "upper"})
+
+    def _inversion(self, mask: int, other: int) -> float:
+        """What it costs that a factor is an inverse, and the product with it no solve."""
+        if mask.bit_count() > 1:
+            return 0.0
+        node, labels = self.factors[mask.bit_length() - 1]
+        if not is_inverse(node):
+            return 0.0
+        size = self._number(node.shape[-1])
+        product = self._labels(mask | other)
+        solved = [label for label in labels[-2:] if label not in product]
+        if len(solved) == 1 and labels[-1] != labels[-2]:
+            return 0.0
+        return 2 * size**3
+
+
+def is_inverse(node: ir.Node) -> bool:
+    return isinstance(node, ir.Apply) and node.operation.name == INVERSE
+
+
+def _orders(members: list[ir.Factor]) -> Iterable[list[ir.Factor]]:
+    """The factors sorted by node, with the equal ones in every order and the axes of symmetric
+    ones both ways."""
+    groups = [list(group) for _, group in itertools.groupby(members, key=lambda f: f[0].key)]
+    choices = [
+        list(itertools.permutations(group)) if len(group) <= MOST_PERMUTED else [tuple(group)]
+        for group in groups
+    ]
+    for chosen in itertools.product(*choices):
+        order = [factor for group in chosen for factor in group]
+        yield order
+        flipped = [_flipped(factor) for factor in order]
+        pairs = enumerate(zip(order, flipped, strict=True))
+        symmetric = [position for position, (factor, other) in pairs if factor != other]
+        for positions in _subsets(symmetric[:MOST_PERMUTED]):
+            yield [
+                flipped[position] if position in positions else factor
+                for position, factor in enumerate(order)
+            ]
+
+
+def _flipped(factor: ir.Factor) -> ir.Factor:
+    """A symmetric factor with its last two labels exchanged; any other as it is."""
+    node, labels = factor
+    if "symmetric" not in facts(node):
+        return factor
+    return node, (*labels[:-2], labels[-1], labels[-2])
+
+
+def _subsets(items: list[int]) -> Iterable[tuple[int, ...]]:
+    """All subsets but the empty one."""
+    for size in range(1, len(items) + 1):
+        yield from itertools.combinations(items, size)
+
+
+def _pattern(order: list[ir.Factor], output: set[int]) -> list[tuple[int, ...]]:
+    """The labels, numbered in the order met, with the contracted ones marked."""
+    numbers: dict[int, int] = {}
+    pattern = []
+    for _, labels in order:
+        row = []
+        for label in labels:
+            numbers.setdefault(label, len(numbers))
+            row += [numbers[label], int(label in output)]
+        pattern.append(tuple(row))
+    return pattern

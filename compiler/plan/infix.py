@@ -1,0 +1,104 @@
+"""Scalars, indices and conditions as infix text; a target spells names and numbers its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sympy
+
+from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.plan.steps import Load, Name, Number, Operate, Scalar, Test
+
+CHOOSE, OR, AND, NOT, COMPARE, ADD, MULTIPLY, NEGATE, POWER, ATOM = range(10)
+"""How tightly texts bind, the loosest first."""
+COMPARISONS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+CHAINS = {"mul": (" * ", MULTIPLY), "and": (" and ", AND), "or": (" or ", OR)}
+
+
+class Infix:
+    """Prints scalars. `functions` spells an operator that has no sign of its own."""
+
+    def __init__(
+        self,
+        number: Callable[[sympy.Expr], str],
+        functions: dict[str, str],
+        load: Callable[[Load], str],
+    ) -> None:
+        self._number = number
+        self._functions = functions
+        self._load = load
+
+    def text(self, scalar: Scalar, outer: int = CHOOSE) -> str:
+        """The scalar; in parentheses where what is around it binds tighter than `outer`."""
+        inner, text = self._print(scalar)
+        return f"({text})" if inner < outer else text
+
+    def _print(self, scalar: Scalar) -> tuple[int, str]:
+        """A scalar's level of binding and its text."""
+        match scalar:
+            case Name(name):
+                return ATOM, name
+            case Number(value):
+                text = self._number(value)
+                return (ATOM if text.isalnum() or text[-1] == ")" else CHOOSE), text
+            case Load():
+                return ATOM, self._load(scalar)
+            case Test(condition):
+                return AND, index(condition)
+            case Operate(operator, operands):
+                return self._operate(operator, operands)
+
+    def _operate(self, operator: str, operands: tuple[Scalar, ...]) -> tuple[int, str]:
+        if operator == "add":
+            return ADD, self._sum(operands)
+        if operator in CHAINS:
+            sign, level = CHAINS[operator]
+            return level, sign.join(self.text(operand, level + 1) for operand in operands)
+        if operator in COMPARISONS:
+            left, right = (self.text(operand, ADD) for operand in operands)
+            return COMPARE, f"{left} {COMPARISONS[operator]} {right}"
+        if operator == "neg":
+            return NEGATE, f"-{self.text(operands[0], MULTIPLY)}"
+        if operator == "not":
+            return NOT, f"not {self.text(operands[0], NOT)}"
+        if operator == "div":
+            above, below = operands
+            return MULTIPLY, f"{self.text(above, MULTIPLY)} / {self.text(below, NEGATE)}"
+        if operator == "pow":
+            base, exponent = operands
+            return POWER, f"{self.text(base, ATOM)}**{self._exponent(exponent)}"
+        if operator == "choose":
+            test, chosen, otherwise = operands
+            chosen_text = self.text(chosen, OR)
+            return CHOOSE, f"{chosen_text} if {self.text(test, OR)} else {self.text(otherwise, OR)}"
+        if operator in ("maximum", "minimum") and len(operands) > 2:
+            *first, last = operands
+            return self._operate(operator, (Operate(operator, tuple(first)), last))
+        arguments = ", ".join(self.text(operand) for operand in operands)
+        return ATOM, f"{self._functions.get(operator, operator)}({arguments})"
+
+    def _exponent(self, exponent: Scalar) -> str:
+        if isinstance(exponent, Number) and exponent.value.is_Integer:
+            return str(exponent.value)
+        return self.text(exponent, ATOM)
+
+    def _sum(self, terms: tuple[Scalar, ...]) -> str:
+        text = self.text(terms[0], ADD)
+        for term in terms[1:]:
+            if isinstance(term, Operate) and term.operator == "neg":
+                text += f" - {self.text(term.operands[0], MULTIPLY)}"
+            else:
+                text += f" + {self.text(term, ADD)}"
+        return text
+
+
+def _load(load: Load) -> str:
+    return f"{load.buffer.name}[{', '.join(map(index, load.indices))}]"
+
+
+_comments = Infix(lambda number: str(number).replace(" ", ""), {}, _load)
+
+
+def infix_text(scalar: Scalar) -> str:
+    """The scalar in mathematical notation, for comments."""
+    return _comments.text(scalar)

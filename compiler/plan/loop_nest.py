@@ -1,0 +1,390 @@
+"""Loop nests: entries of nodes as scalars, the order of loops, and what is computed where."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import sympy
+from sympy.logic.boolalg import Boolean
+
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.scalar_values import Scalars
+from derivatrix.compiler.plan.index_arithmetic import bind, index_symbol, loop_indices, split
+from derivatrix.compiler.plan.infix import infix_text
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.nominal_sizes import nominal
+from derivatrix.compiler.plan.steps import (
+    Accumulate,
+    Buffer,
+    Guard,
+    Let,
+    Load,
+    Loop,
+    Name,
+    Nest,
+    Number,
+    Operate,
+    Scalar,
+    Start,
+    Statement,
+    Store,
+    Test,
+)
+from derivatrix.compiler.plan.visit import renamed
+
+Indices = tuple[sympy.Expr, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """Where a node's entries are: axis a of the node is axis axes[a] of the buffer.
+    A `local` is a scalar variable instead of a buffer. The two axes of each of the `packed` pairs,
+    which the node is symmetric in, are one of the buffer: the lower triangle, row by row."""
+
+    buffer: Buffer
+    axes: tuple[int, ...]
+    local: bool = False
+    packed: tuple[tuple[int, ...], ...] = ()
+
+    def indices(self, indices: Sequence[sympy.Expr]) -> Indices:
+        """The buffer's indices of an entry of the node."""
+        found: list[sympy.Expr] = [sympy.S.Zero] * len(self.buffer.shape)
+        for axis, index in zip(self.axes, indices, strict=True):
+            found[axis] = index
+        for axes in self.packed:
+            pair = [indices[axis] for axis in axes]
+            row, column = sympy.Max(*pair), sympy.Min(*pair)
+            found[self.axes[axes[0]]] = row * (row + 1) / 2 + column
+        return tuple(found)
+
+    @property
+    def natural(self) -> bool:
+        """Whether the axes are in the node's own order."""
+        return self.ordered(range(len(self.buffer.shape)))
+
+    def ordered(self, order: Sequence[int]) -> bool:
+        """Whether the axes come in this order (axis numbers) in memory."""
+        return not self.local and self.axes == tuple(map(order.index, range(len(order))))
+
+
+class Builder:
+    """Builds one nest that writes to one place. Loops over an axis of the size `samples` are
+    innermost, as that axis comes last in memory."""
+
+    def __init__(
+        self,
+        where: Callable[[ir.Node], View | None],
+        names: Names,
+        samples: sympy.Symbol | None = None,
+    ) -> None:
+        self.scalars = Scalars()
+        self._where = where
+        self.names = names
+        self.samples = samples
+
+    def entry(self, node: ir.Node, indices: Sequence[sympy.Expr]) -> int:
+        """The scalar `node[indices]`; nodes without a place of their own are expanded."""
+        view = self._where(node)
+        if view is not None:
+            if view.local:
+                return self.scalars.name(view.buffer.name)
+            return self.scalars.load(Load(view.buffer, view.indices(indices)))
+        match node:
+            case ir.Structural():
+                axes = tuple(range(node.ndim))
+                test = bind([(node, axes)], node.shape, axes, dict(enumerate(indices)))
+                return self._choose(test.conditions, self.scalars.number(sympy.S.One))
+            case ir.Constant():
+                return self.scalars.number(scalar_functions.number(float(node.array)))
+            case ir.Sum():
+                return self.scalars.sum([self.entry(term, indices) for term in node.terms])
+            case ir.Map():
+                slots = {
+                    ir.slot(position): self.entry(argument, indices)
+                    for position, argument in enumerate(node.arguments)
+                }
+                return self.scalars.lower(node.expression, slots)
+            case ir.Einsum():
+                binding = loop_indices(node, dict(enumerate(indices)))
+                product = self.product(node.coefficient, split(node)[1], binding.indices)
+                return self._choose(binding.conditions, product)
+        raise AssertionError(f"{node!r} has no place")
+
+    def product(
+        self, coefficient: sympy.Expr, factors: Sequence[ir.Factor], at: dict[int, sympy.Expr]
+    ) -> int:
+        """The product of the factors' entries where label l is the index at[l]."""
+        entries = [self.entry(node, [at[label] for label in labels]) for node, labels in factors]
+        return self.scalars.product(entries, coefficient)
+
+    def _choose(self, conditions: list[Boolean], value: int) -> int:
+        if not conditions:
+            return value
+        test = self.scalars.test(sympy.And(*conditions))
+        return self.scalars.operate("choose", test, value, self.scalars.number(sympy.S.Zero))
+
+    def below(self, value: int) -> list[int]:
+        """Every value that `value` is made of, children first."""
+        order: dict[int, None] = {}
+
+        def visit(number: int) -> None:
+            if number not in order:
+                for child in self.scalars.entries[number][2]:
+                    visit(child)
+                order[number] = None
+
+        visit(value)
+        return list(order)
+
+    def loads(self, value: int) -> list[Load]:
+        """The buffer entries that `value` reads."""
+        entries = (self.scalars.entries[number] for number in self.below(value))
+        return [payload for operator, payload, _ in entries if isinstance(payload, Load)]
+
+    def nest(
+        self,
+        target: View,
+        at: Sequence[sympy.Expr],
+        value: int,
+        loops: dict[int, sympy.Expr],
+        conditions: Sequence[Boolean] = (),
+    ) -> Tree:
+        """Loops that set target[at] to the sum of `value` over those `at` does not depend on.
+        `loops`: label -> extent."""
+        place = Load(target.buffer, () if target.local else target.indices(at))
+        return Tree(self, place, target.local, value, loops, conditions)
+
+
+def loop_order(
+    accesses: list[Load], loops: dict[int, sympy.Expr], samples: sympy.Symbol | None
+) -> list[int]:
+    """The loops, outermost first: the innermost runs along the samples, or else along the last axis
+    of the accesses with the most entries, the others follow the axes of the largest access. The
+    first access is written."""
+    weights: list[tuple[float, Load]] = []
+    for position, access in enumerate(accesses):
+        weight = math.prod(nominal(loops[label]) for label in _labels(access, loops))
+        weights.append((weight * (1.0 if position else 1.5), access))
+    weights.sort(key=lambda entry: -entry[0])
+    stride_one = dict.fromkeys(loops, 0.0)
+    for weight, access in weights:
+        elsewhere = {s for index in access.indices[:-1] for s in index.free_symbols}
+        last = access.indices[-1].free_symbols if access.indices else set()
+        for label in loops:
+            if index_symbol(label) in last - elsewhere:
+                stride_one[label] += weight
+    order = [label for _, access in weights for label in _labels(access, loops)]
+    order = list(dict.fromkeys([*order, *loops]))
+    if order:
+        innermost = max(
+            order,
+            key=lambda label: (loops[label] == samples, stride_one[label], order.index(label)),
+        )
+        order.remove(innermost)
+        order.append(innermost)
+    return order
+
+
+def _labels(access: Load, loops: dict[int, sympy.Expr]) -> list[int]:
+    """The loops that an access depends on, by its axes."""
+    found: dict[int, None] = {}
+    for index in access.indices:
+        found.update((label, None) for label in loops if index.has(index_symbol(label)))
+    return list(found)
+
+
+class Tree:
+    """Distributes the values of a nest over its loops: each computed once, as far out as can be."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        place: Load,
+        local: bool,
+        value: int,
+        loops: dict[int, sympy.Expr],
+        conditions: Sequence[Boolean],
+    ) -> None:
+        self._builder = builder
+        self._scalars = builder.scalars
+        self._names = builder.names
+        self._place = place
+        self._local = local
+        self._value = value
+        order = loop_order([place, *builder.loads(value)], loops, builder.samples)
+        symbols = [index_symbol(label) for label in order]
+        self._extents = [loops[label] for label in order]
+        self._position = {symbol: depth for depth, symbol in enumerate(symbols, 1)}
+        self._renames = {
+            symbol: sympy.Symbol(name, integer=True, nonnegative=True)
+            for symbol, name in zip(symbols, self._names.indices(len(order)), strict=True)
+        }
+        self._indices = list(self._renames.values())
+        used = {symbol for index in place.indices for symbol in index.free_symbols}
+        self._reduced = [symbol not in used for symbol in symbols]
+        self._suffix = len(order)
+        while self._suffix > 0 and self._reduced[self._suffix - 1]:
+            self._suffix -= 1
+        self._guards: list[list[Boolean]] = [[] for _ in range(len(order) + 1)]
+        for condition in conditions:
+            self._guards[self._depth_of(condition)].append(condition.xreplace(self._renames))
+        self._lets: list[list[Let]] = [[] for _ in range(len(order) + 1)]
+        self._named: dict[int, str] = {}
+        self._total: str | None = None
+        self._uses: Counter[int] = Counter()
+
+    @property
+    def scattered(self) -> bool:
+        """Whether one entry is added to in separate rounds of an outer loop, so that the
+        target must be zero before."""
+        return any(self._reduced[: self._suffix])
+
+    def build(self, accumulate: bool) -> Nest:
+        """The nest. `accumulate`: add to what is there."""
+        comment = self.comment(accumulate)
+        body = self._reduction(accumulate) if self._suffix < len(self._extents) else None
+        if body is None:
+            self._count([self._value])
+            body = [self._write(self._scalar(self._value, self._suffix), accumulate)]
+        for depth in range(self._suffix, 0, -1):
+            body = self._loop(depth, body)
+        return Nest(comment, tuple(self._level(0, body)))
+
+    def _reduction(self, accumulate: bool) -> list[Statement]:
+        """Sum over the innermost loops in a scalar; factors that do not depend on them wait."""
+        inner, outer = self._part(self._value)
+        is_result = self._local and outer == [] and not accumulate
+        total = self._place.buffer.name if is_result else self._names.numbered("s")
+        self._total = total
+        sign, factors = self._signed(outer)
+        result = self._scalars.product([*factors, self._scalars.name(total)], sign)
+        self._count([inner, result])
+        added = self._scalar(inner, len(self._extents))
+        stored = self._scalar(result, self._suffix)
+        body: list[Statement] = [Accumulate(total, added)]
+        for depth in range(len(self._extents), self._suffix, -1):
+            body = self._loop(depth, body)
+        finish = [] if is_result else [self._write(stored, accumulate)]
+        return [Start(total), *body, *finish]
+
+    def _part(self, value: int) -> tuple[int, list[int]]:
+        """value = inner * outer factors, which do not depend on the innermost reductions."""
+        operator, _, children = self._scalars.entries[value]
+        if operator == "neg":
+            inner, outer = self._part(children[0])
+            return inner, [*outer, self._scalars.number(sympy.S.NegativeOne)]
+        if operator == "mul":
+            outer = [child for child in children if self._depth(child) <= self._suffix]
+            rest = [child for child in children if child not in outer]
+            return self._scalars.product(rest), outer
+        return value, []
+
+    def _signed(self, factors: list[int]) -> tuple[sympy.Expr, list[int]]:
+        negative = [f for f in factors if self._scalars.constant(f) == -1]
+        rest = [factor for factor in factors if factor not in negative]
+        return sympy.Integer(-1) ** len(negative), rest
+
+    def _write(self, value: Scalar, accumulate: bool) -> Statement:
+        if self._local:
+            return Let(self._place.buffer.name, value)
+        return Store(self._renamed(self._place), value, accumulate)
+
+    def _loop(self, depth: int, body: list[Statement]) -> list[Statement]:
+        index, extent = self._indices[depth - 1], self._extents[depth - 1]
+        inside = self._level(depth, body)
+        return [Loop(index, extent, self._reduced[depth - 1], tuple(inside))]
+
+    def _level(self, depth: int, body: list[Statement]) -> list[Statement]:
+        """What stands inside `depth` loops: the values known there, then `body`."""
+        inside = [*self._lets[depth], *body]
+        if not self._guards[depth]:
+            return inside
+        return [Guard(sympy.And(*self._guards[depth]), tuple(inside))]
+
+    # Values
+
+    def _depth_of(self, expression: sympy.Basic) -> int:
+        symbols = expression.free_symbols
+        return max((self._position.get(symbol, 0) for symbol in symbols), default=0)
+
+    def _depth(self, value: int) -> int:
+        """How many loops a value depends on, counted from the outermost."""
+        depth = 0
+        for number in self._builder.below(value):
+            _, payload, _ = self._scalars.entries[number]
+            if payload is not None and payload == self._total:
+                depth = max(depth, self._suffix)
+            elif isinstance(payload, Load):
+                depth = max([depth, *(self._depth_of(index) for index in payload.indices)])
+            elif isinstance(payload, sympy.Basic):
+                depth = max(depth, self._depth_of(payload))
+        return depth
+
+    def _count(self, values: list[int]) -> None:
+        reached = dict.fromkeys(n for value in values for n in self._builder.below(value))
+        for number in reached:
+            self._uses.update(self._scalars.entries[number][2])
+
+    def _scalar(self, value: int, depth: int) -> Scalar:
+        """The value for use inside `depth` loops, by name if it is used again or known before."""
+        operator, payload, _ = self._scalars.entries[value]
+        if value in self._named:
+            return Name(self._named[value])
+        if isinstance(payload, sympy.Basic):
+            renamed = payload.xreplace(self._renames)
+            return Number(renamed) if operator == "number" else Test(renamed)
+        if operator == "name":
+            return Name(str(payload))
+        own = self._depth(value)
+        if self._uses[value] < 2 and own >= depth:
+            return self._made(value, depth)
+        made = self._made(value, own)
+        self._named[value] = self._names.numbered("a")
+        self._lets[own].append(Let(self._named[value], made))
+        return Name(self._named[value])
+
+    def _made(self, value: int, depth: int) -> Scalar:
+        operator, payload, children = self._scalars.entries[value]
+        if isinstance(payload, Load):
+            return self._renamed(payload)
+        if operator == "mul":
+            children = self._outer_first(children, depth)
+        return Operate(operator, tuple(self._scalar(child, depth) for child in children))
+
+    def _outer_first(self, factors: tuple[int, ...], depth: int) -> tuple[int, ...]:
+        """Factors with those known further out multiplied there."""
+        outer = [factor for factor in factors if self._depth(factor) < depth]
+        inner = [factor for factor in factors if factor not in outer]
+        if len(outer) < 2 or not inner:
+            return factors
+        return self._scalars.operate("mul", *outer), *inner
+
+    def _renamed(self, load: Load) -> Load:
+        return renamed(load, self._renames)
+
+    def comment(self, accumulate: bool) -> str:
+        """What the nest computes, in index notation."""
+        self._named.clear()
+        place = self._place.buffer.name if self._local else infix_text(self._renamed(self._place))
+        value = infix_text(self._scalar_tree(self._value))
+        if len(value) > 90:
+            reads = dict.fromkeys(
+                infix_text(self._renamed(load)) for load in self._builder.loads(self._value)
+            )
+            value = f"f({', '.join(reads)})"
+        over = [str(i) for i, reduced in zip(self._indices, self._reduced, strict=True) if reduced]
+        value = f"sum[{', '.join(over)}] {value}" if over else value
+        return f"{place} {'+=' if accumulate else '='} {value}"
+
+    def _scalar_tree(self, value: int) -> Scalar:
+        """The whole value as one tree."""
+        operator, payload, children = self._scalars.entries[value]
+        if isinstance(payload, Load):
+            return self._renamed(payload)
+        if children:
+            return Operate(operator, tuple(self._scalar_tree(child) for child in children))
+        return self._scalar(value, 0)

@@ -1,0 +1,42 @@
+"""How large symbolic sizes are taken to be where a choice depends on them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy
+
+SYMBOLIC = 100
+"""What a symbolic size is taken to be."""
+BATCH = 1000
+"""What the number of samples in a batch is taken to be."""
+SMALL = 8
+"""The largest size for which loops beat BLAS."""
+LARGE = sympy.Integer(3000)
+"""The sizes at which it is decided whether threads gain from sharing work."""
+
+
+@cache
+def nominal(size: sympy.Expr) -> float:
+    """The size as a number: literal ones as they are, `batch` large, the others 100."""
+    values = {
+        symbol: sympy.Integer(BATCH if symbol.name == "batch" else SYMBOLIC)
+        for symbol in size.free_symbols
+        if isinstance(symbol, sympy.Symbol)
+    }
+    return float(size.xreplace(values))
+
+
+def at_large(polynomial: sympy.Expr) -> sympy.Expr:
+    """A polynomial where all sizes are large."""
+    return polynomial.xreplace(dict.fromkeys(polynomial.free_symbols, LARGE))
+
+
+def is_small(size: sympy.Expr) -> bool:
+    """Whether loops beat a BLAS call along an axis of this size."""
+    return bool(size.is_Integer and size <= SMALL)
+
+
+def product(sizes: tuple[sympy.Expr, ...]) -> sympy.Expr:
+    """The number of entries of an array of this shape."""
+    return sympy.expand(sympy.Mul(*sizes))

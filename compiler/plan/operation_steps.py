@@ -1,0 +1,279 @@
+"""Solutions of linear equations, and operations such as decompositions, by helper kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.operation import Equation
+from derivatrix.compiler.plan import solvers
+from derivatrix.compiler.plan.failures import failure_text, short_formula
+from derivatrix.compiler.plan.loop_nest import View
+from derivatrix.compiler.plan.matrix_products import axes_order, product_groups
+from derivatrix.compiler.plan.nominal_sizes import is_small, product
+from derivatrix.compiler.plan.steps import Newton, Operand
+from derivatrix.compiler.plan.uses import needed_inverses, reused_inverses
+from derivatrix.compiler.plan.workspace import Setting, Workspace, first_last, stack_operand
+from derivatrix.runtime.errors import UnsupportedError
+
+Factorisation = tuple[solvers.Solver, tuple[Operand, ...]]
+"""Kernels for a kind of matrix, and the factored matrices that they take."""
+
+
+class OperationSteps(Workspace):
+    """The steps of solutions of equations and of operations."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._plan = setting.plan
+        self._inverses = needed_inverses(self._nodes, setting.roots)
+        self._inverses |= reused_inverses(self._nodes, setting.facts)
+        self._factored: dict[ir.Node, Factorisation] = {}
+        self._invertible: set[ir.Node] = set()
+        self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
+
+    def _solved(self, node: ir.Einsum) -> solvers.Solve | None:
+        """A product with an inverse, where it is a solve: it is not if it is a product of matrices
+        and the inverse is needed anyway."""
+        solve = solvers.match_solve(node)
+        at_hand = solve is not None and solve.inverse in self._inverses
+        return None if at_hand and product_groups(node) is not None else solve
+
+    def _preferred(self, node: ir.Node) -> Sequence[int]:
+        """The order of axes that suits how a node is computed, else how it is read."""
+        solve = self._solved(node) if isinstance(node, ir.Einsum) else None
+        if self._samples is not None and self._samples in node.shape:
+            first = None if solve is None else solve.solved
+            ranks = [(size == self._samples, axis != first) for axis, size in enumerate(node.shape)]
+            return sorted(range(node.ndim), key=ranks.__getitem__)
+        if solve is not None:
+            return _solve_order(node, solve)
+        return self._orders.get(node, self._read_orders.get(node, range(node.ndim)))
+
+    def _stacked(self, node: ir.Node, core: int) -> Operand:
+        """The place of a node in natural order, as a stack of its last `core` axes."""
+        view = self._where(node)
+        if view is None:
+            view = self._place(node, range(node.ndim))
+        if not view.natural or view.buffer.role == "constant":
+            view = self._copied(node, range(node.ndim))
+        return stack_operand(view.buffer, node.shape, core)
+
+    def _fresh_stack(self, shape: Shape, core: int, kind: str = "real") -> tuple[View, Operand]:
+        """A place for a stack of arrays of the last `core` axes; the samples come last."""
+        if self._samples not in shape:
+            view = self._fresh(shape, range(len(shape)), kind)
+            return view, stack_operand(view.buffer, shape, core)
+        view = self._fresh(shape, first_last(len(shape)), kind)
+        return view, Operand(view.buffer, view.buffer.shape)
+
+    # Factorisations
+
+    def _factorised(self, node: ir.Apply) -> Factorisation:
+        """The factorisation of the argument of an inverse or a determinant, made once."""
+        matrix = _broadcast(*node.arguments[0], node.stack)
+        if matrix not in self._factored:
+            batch_last = self._samples in node.stack
+            method = solvers.choose_solver(self._facts(matrix), batch_last)
+            if method.factor is None:
+                operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
+            else:
+                operands = (self._to_factor(matrix),)
+                if method.pivots:
+                    pivots = self._fresh_stack(matrix.shape[:-1], 1, "integer")[1]
+                    operands = (*operands, pivots)
+                failure = "" if method.invertible else failure_text(node, method.failure)
+                self._call("factorise", method.factor, *operands, failure=failure)
+            self._factored[matrix] = method, operands
+        return self._factored[matrix]
+
+    def _to_factor(self, matrix: ir.Node) -> Operand:
+        """A copy of the matrix to be overwritten; the one with the samples last, where nothing
+        else reads that."""
+        if isinstance(matrix, ir.Leaf) and self._is_batch_last(matrix) and self._uses[matrix] == 1:
+            own = self._views[matrix].buffer
+            return Operand(own, own.shape)
+        view, operand = self._fresh_stack(matrix.shape, 2)
+        self._compute(matrix, view)
+        return operand
+
+    def _inverted(self, node: ir.Apply) -> Factorisation:
+        """The factorisation of a matrix whose inverse is needed, found to have one."""
+        method, operands = self._factorised(node)
+        matrix = _broadcast(*node.arguments[0], node.stack)
+        if method.invertible is not None and matrix not in self._invertible:
+            self._invertible.add(matrix)
+            failure = failure_text(node, method.failure)
+            self._call("is there an inverse?", method.invertible, operands[0], failure=failure)
+        return method, operands
+
+    def _solve(self, node: ir.Einsum, solve: solvers.Solve, view: View, accumulate: bool) -> None:
+        """A product with an inverse: the right-hand side in place, then a solve on it."""
+        output = tuple(range(node.ndim))
+        order = () if view.local else axes_order(view, output)
+        if batch_last := self._samples in [node.sizes[label] for label in solve.stack]:
+            order = order[-1:] + order[:-1]
+        depth = len(solve.stack)
+        inner = order[depth:]
+        ends = inner[:1] if batch_last else (inner[:1] + inner[-1:])
+        if accumulate or order[:depth] != solve.stack or solve.solved not in ends:
+            best = self._preferred(node) if batch_last else _solve_order(node, solve)
+            self._through(node, view, best, accumulate)
+            return
+        method, factors = self._inverted(solve.inverse)
+        labels = [solve.contracted if label == solve.solved else label for label in output]
+        sizes = dict(enumerate(node.sizes))
+        right = ir.einsum(
+            [solve.right], labels, node.coefficient, sizes={label: sizes[label] for label in labels}
+        )
+        self._compute(right, view)
+        by_rows = inner[-1] == solve.solved and not batch_last
+        others = tuple(node.sizes[label] for label in inner if label != solve.solved)
+        size = node.sizes[solve.solved]
+        matrix = (product(others), size) if by_rows else (size, product(others))
+        stack = product(tuple(node.sizes[label] for label in solve.stack))
+        flags = method.flags if method.symmetric else (*method.flags, solve.transposed)
+        kernel = method.solve_rows if by_rows else method.solve_columns
+        if by_rows and method.solve_few is not None and is_small(matrix[0]):
+            kernel = method.solve_few
+        target = Operand(view.buffer, (*matrix, stack) if batch_last else (stack, *matrix))
+        self._call("solve", kernel, *factors, target, *flags)
+
+    # Operations
+
+    def _apply(self, node: ir.Apply, view: View, accumulate: bool) -> None:
+        """An operation, into a place whose axes are in the order that its kernel fills."""
+        name = node.operation.name
+        batch_last = self._samples in node.stack
+        if batch_last and name not in solvers.FACTORED:
+            self._columns(node, view, accumulate)
+            return
+        order = first_last(node.ndim) if batch_last else tuple(range(node.ndim))
+        if accumulate or (node.ndim and not view.ordered(order)):
+            self._through(node, view, order, accumulate)
+            return
+        core = node.ndim - len(node.stack)
+        target = stack_operand(view.buffer, node.shape, core)
+        if batch_last:
+            target = Operand(view.buffer, view.buffer.shape)
+        if name == "inv":
+            method, factors = self._inverted(node)
+            self._call("invert", method.inverse, *factors, target, *method.flags)
+        elif name in solvers.FACTORED:
+            method, factors = self._factorised(node)
+            self._call(name, method.reductions[name], *factors, target)
+        elif name in solvers.BY_SCHUR_FORMS:
+            self._sylvester(node, target)
+        elif node.operation.equation is not None:
+            self._newton(node, node.operation.equation, target)
+        else:
+            self._operation(node, target)
+
+    def _columns(self, node: ir.Apply, view: View, accumulate: bool) -> None:
+        """An operation on vectors, the stack of which comes last in memory."""
+        order = self._preferred(node)
+        if accumulate or axes_order(view, tuple(range(node.ndim))) != tuple(order):
+            self._through(node, view, order, accumulate)
+            return
+        argument, _ = node.arguments[0]
+        given = self._place(argument, (1, 0))
+        if given.axes != (1, 0):
+            given = self._copied(argument, (1, 0))
+        kernel = node.operation.columns
+        assert kernel is not None
+        operands = (Operand(buffer, buffer.shape) for buffer in (given.buffer, view.buffer))
+        self._call(node.operation.name, kernel, *operands)
+
+    def _newton(self, node: ir.Apply, equation: Equation, target: Operand) -> None:
+        """A root by Newton's method, on kernels of the residual and of its Jacobian."""
+        arguments = [
+            self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
+            for argument, labels in node.arguments
+        ]
+        key = node.operation.key.replace(".", "_")
+        inputs = [*equation.given, equation.unknown]
+        residual, jacobian = (
+            self._plan(f"{kind}_{key}", inputs, [("out", kernel)])
+            for kind, kernel in (("residual", equation.residual), ("slope", equation.jacobian))
+        )
+        failure = "Newton's iteration did not converge from this start" * equation.fails
+        self.steps.append(
+            Newton(
+                f"newton_{key}",
+                node.operation.formula("unicode", 0).replace("{{", "{").replace("}}", "}"),
+                residual,
+                jacobian,
+                equation.iterations,
+                tuple(arguments),
+                target,
+                failure and f"{node.operation.formula('unicode', 0)}: {failure}",
+            )
+        )
+
+    def _operation(self, node: ir.Apply, target: Operand) -> None:
+        """Any other operation, by the kernel of its record: (arguments, outputs, parameters)."""
+        operation = node.operation
+        if operation.kernel is None:
+            raise UnsupportedError(f"the operation {operation.name} has no kernel")
+        arguments = [
+            self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
+            for argument, labels in node.arguments
+        ]
+        cores = tuple(argument.shape[len(labels) :] for argument, labels in node.arguments)
+        outputs = []
+        for position, core in enumerate(operation.shapes(cores, node.parameters)):
+            if position == node.output:
+                outputs.append(target)
+                continue
+            shape = node.stack + core
+            view = self._fresh(shape, range(len(shape)))
+            outputs.append(stack_operand(view.buffer, shape, len(core)))
+            self._views.setdefault(node.sibling(position), view)
+        operands = (*arguments, *outputs, *node.parameters)
+        failure = failure_text(node, operation.failure) if operation.failure else ""
+        self._call(operation.name, operation.kernel, *operands, failure=failure)  # type: ignore[arg-type]
+
+    def _sylvester(self, node: ir.Apply, target: Operand) -> None:
+        """A X + X B = C, where B is Aᵀ if only A is given. Schur forms are made once for a matrix
+        and its transpose."""
+        *matrices, constant = (_broadcast(*argument, node.stack) for argument in node.arguments)
+        bases = [ir.transposed(matrix) or matrix for matrix in matrices]
+        flags = [base is not matrix for base, matrix in zip(bases, matrices, strict=True)]
+        if len(matrices) == 1:
+            bases, flags = bases * 2, [flags[0], not flags[0]]
+        forms = [operand for base in bases for operand in self._schur_form(base, node)]
+        failure = failure_text(node, node.operation.failure)
+        operands = (*forms, self._stacked(constant, 2), target)
+        self._call("solve", "sylvester.schur_sylvester", *operands, *flags, failure=failure)
+
+    def _schur_form(self, matrix: ir.Node, node: ir.Apply) -> tuple[Operand, Operand]:
+        if matrix not in self._schur:
+            views = [self._fresh(matrix.shape, range(matrix.ndim)) for _ in range(2)]
+            form, vectors = (stack_operand(view.buffer, matrix.shape, 2) for view in views)
+            failure = failure_text(node, f"no Schur form of {short_formula(matrix)} was found")
+            operands = (self._stacked(matrix, 2), form, vectors)
+            self._call("factorise", "sylvester.schur", *operands, failure=failure)
+            self._schur[matrix] = form, vectors
+        return self._schur[matrix]
+
+
+def _broadcast(node: ir.Node, labels: ir.Labels, stack: Shape) -> ir.Node:
+    """`node` with all of the stacked axes, in order."""
+    axes = range(len(stack))
+    if labels == tuple(axes):
+        return node
+    core = range(len(stack), len(stack) + node.ndim - len(labels))
+    sizes = dict(enumerate(stack))
+    return ir.einsum([(node, (*labels, *core))], (*axes, *core), sizes=sizes)
+
+
+def _solve_order(node: ir.Node, solve: solvers.Solve) -> tuple[int, ...]:
+    """The axes of a solution in memory: stacked ones, then the order of the right-hand side
+    if the unknowns come first or last in it."""
+    labels = [label for label in solve.right[1] if label not in solve.stack]
+    known = (*solve.stack, solve.solved)
+    rest = tuple(label for label in range(node.ndim) if label not in known)
+    if labels and labels[0] == solve.contracted:
+        return (*solve.stack, solve.solved, *rest)
+    return (*solve.stack, *rest, solve.solved)

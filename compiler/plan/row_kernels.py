@@ -1,0 +1,148 @@
+"""Kernels whose results come row by row: a share of the rows by each of several threads.
+
+One thread does not reach the bandwidth of a machine's memory. What is computed before the rows,
+each thread computes for itself; or, where that reads large arrays, for its share of the rows, phase
+by phase (see `phases`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import sympy
+
+from derivatrix.compiler.plan.nominal_sizes import at_large
+from derivatrix.compiler.plan.non_temporal import (
+    ENTRIES,
+    entries_of,
+    non_temporal_outputs,
+    with_non_temporal_stores,
+)
+from derivatrix.compiler.plan.partial_sums import partial_sums
+from derivatrix.compiler.plan.phases import phased
+from derivatrix.compiler.plan.row_shares import share, shareable, work
+from derivatrix.compiler.plan.steps import (
+    Allocate,
+    Buffer,
+    Fill,
+    Nest,
+    Plan,
+    Reuse,
+    Rows,
+    Step,
+)
+from derivatrix.compiler.plan.straight_line import CHEAP
+from derivatrix.compiler.plan.visit import (
+    buffers,
+    names_made,
+    names_read,
+    operations,
+    read,
+    written,
+)
+from derivatrix.templates.support.common.limits import _SHARED
+
+REPEATED = sympy.Rational(1, 4)
+"""The weight of an operation that every thread repeats."""
+MEMORY_BOUND = sympy.Rational(3, 2)
+"""Its weight where it waits for memory, as the others do at the same time."""
+BARRIER = 100_000
+"""The operations that could be done while all threads wait for each other between two phases."""
+WRITTEN = 2
+"""The weight of an operation whose result goes to memory, against those of `Parts`."""
+
+
+def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
+    """The kernels for shares of the rows, or for large results; None where nothing is gained.
+    `unfused`: makes the plan without fusing loops."""
+    large = non_temporal_outputs(plan.steps)
+    if (found := _shares(plan)) is not None:
+        steps, gain = found
+        return Rows(None, (_renamed(plan, "rows", _streaming(steps, large)),), (), gain, _SHARED)
+    past_caches = at_large(entries_of(large)) >= ENTRIES
+    if (several := _phases(plan, unfused)) is not None:
+        phases, work_arrays, gain = several
+        kernel = _renamed(plan, "large", _streaming(plan.steps, large)) if past_caches else None
+        return Rows(kernel, phases, work_arrays, gain, _SHARED)
+    if not past_caches:
+        return None
+    made = tuple(with_non_temporal_stores(step, large, always=True) for step in plan.steps)
+    return Rows(_renamed(plan, "large", made), (), (), entries_of(large), ENTRIES)
+
+
+def _streaming(steps: Sequence[Step], large: set[Buffer]) -> tuple[Step, ...]:
+    return tuple(with_non_temporal_stores(step, large, always=False) for step in steps)
+
+
+def _renamed(plan: Plan, word: str, steps: tuple[Step, ...]) -> Plan:
+    return dataclasses.replace(plan, name=f"{plan.name}_{word}", steps=steps)
+
+
+def _phases(
+    plan: Plan, unfused: Callable[[], Plan]
+) -> tuple[tuple[Plan, ...], tuple[Buffer, ...], sympy.Expr] | None:
+    """Kernels that threads call one after the other, each for a share of the rows, what they make
+    for each other, and what a second thread gains."""
+    steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
+    total = sympy.expand(sympy.Add(*map(work, steps)))
+    if not all(isinstance(step, Fill | Nest) for step in steps) or at_large(total) < _SHARED:
+        return None
+    steps = [step for step in unfused().steps if not isinstance(step, Allocate | Reuse)]
+    found = phased(partial_sums(steps))
+    if found is None:
+        return None
+    gain = found.gain - BARRIER * len(found.steps)
+    if at_large(gain) < _SHARED:
+        return None
+    large = non_temporal_outputs(steps)
+    taken = tuple((buffer.name, buffer) for buffer in found.work)
+    plans = tuple(
+        dataclasses.replace(
+            plan,
+            name=f"{plan.name}_rows{f'_{number}' * (len(found.steps) > 1)}",
+            outputs=(*plan.outputs, *taken),
+            steps=_streaming(each, large),
+        )
+        for number, each in enumerate(found.steps)
+    )
+    return plans, found.work, gain
+
+
+def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
+    """What each thread does, and what a second one gains; None where that is nothing, or rows need
+    each other."""
+    outputs = {buffer for _, buffer in plan.outputs}
+    steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
+    if not all(
+        isinstance(step, Fill | Nest) or outputs.isdisjoint(buffers(step)) for step in steps
+    ):
+        return None
+    nests = [step for step in steps if isinstance(step, Nest)]
+    if any(load.buffer in outputs for load in read(nests)):
+        return None
+    shared = shareable(nests, outputs)
+    whole = [nest for nest in nests if not written(nest) & shared]
+    by_one_thread = [nest for nest in whole if written(nest) & outputs]
+    if not shared or any(_needed(nest, nests, outputs) for nest in by_one_thread):
+        return None
+    again = sympy.Add(*(_repeated(step) for step in steps if step not in nests or step in whole))
+    divided = sympy.Add(*(work(nest) for nest in nests if nest not in whole))
+    gain = WRITTEN * sympy.expand(divided - again)
+    if at_large(gain) < _SHARED:
+        return None
+    return tuple(share(step, shared, outputs) for step in plan.steps), gain
+
+
+def _needed(nest: Nest, nests: Sequence[Nest], outputs: set[Buffer]) -> bool:
+    """Whether other nests need what a nest makes besides outputs."""
+    made = {*names_made(nest)}
+    others = (other for other in nests if other is not nest)
+    return not written(nest) <= outputs or any(made & {*names_read(other)} for other in others)
+
+
+def _repeated(step: Step) -> sympy.Expr:
+    """The weight of a step that every thread repeats."""
+    if isinstance(step, Nest) and all(each.operator in CHEAP for each in operations(step)):
+        return work(step) * MEMORY_BOUND
+    return work(step) * REPEATED

@@ -1,0 +1,69 @@
+"""Functions that are nodes already: beside T = tanh(A), 1 - tanh(A)² is computed as 1 - T²."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sympy
+
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.graph import rebuilt
+from derivatrix.compiler.ir.scalar_values import cost
+from derivatrix.compiler.plan.uses import COSTLY
+
+Call = tuple[sympy.Expr, tuple[ir.Node, ...]]
+"""An expression of slots, and what stands in them."""
+
+
+def share_functions(roots: Sequence[ir.Node]) -> list[ir.Node]:
+    """The nodes, where a part of an elementwise expression that takes long and is a node itself is
+    read from that node."""
+    return _Sharing(roots).nodes(roots)
+
+
+class _Sharing:
+    def __init__(self, roots: Sequence[ir.Node]) -> None:
+        self._order = ir.topological(roots)
+        maps = [node for node in self._order if isinstance(node, ir.Map)]
+        self._known = {_call(node.expression, node.arguments): node for node in maps}
+        self._new: dict[ir.Node, ir.Node] = {}
+
+    def nodes(self, roots: Sequence[ir.Node]) -> list[ir.Node]:
+        for node in self._order:
+            self._made(node)
+        return [self._new[root] for root in roots]
+
+    def _made(self, node: ir.Node) -> ir.Node:
+        """The node with parts shared, its children being so already."""
+        if node not in self._new:
+            changed = rebuilt(node, self._new)
+            if isinstance(node, ir.Map) and isinstance(changed, ir.Map):
+                changed = self._shared(node, changed)
+            self._new[node] = changed
+        return self._new[node]
+
+    def _shared(self, node: ir.Map, changed: ir.Map) -> ir.Map:
+        """changed: the node with its new arguments."""
+        arguments = list(changed.arguments)
+
+        def visit(expression: sympy.Expr) -> sympy.Expr:
+            if not expression.args:
+                return expression
+            if cost(expression) >= COSTLY:
+                own = self._known.get(_call(expression, node.arguments), node)
+                if own is not node:
+                    arguments.append(self._made(own))
+                    return ir.slot(len(arguments) - 1)
+            return expression.func(*map(visit, expression.args))
+
+        expression = visit(changed.expression)
+        if len(arguments) == len(changed.arguments):
+            return changed
+        return ir.Map(*_call(expression, tuple(arguments)))
+
+
+def _call(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> Call:
+    """An expression of some of the slots, which are numbered anew."""
+    used = [i for i in range(len(arguments)) if ir.slot(i) in expression.free_symbols]
+    renames = {ir.slot(old): ir.slot(number) for number, old in enumerate(used)}
+    return expression.xreplace(renames), tuple(arguments[i] for i in used)

@@ -1,0 +1,180 @@
+"""Where the nodes of a kernel are in memory, and the loops that fill it: what all steps share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import sympy
+
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.graph import references
+from derivatrix.compiler.ir.operation import Kernel
+from derivatrix.compiler.plan.index_arithmetic import index_symbol, picked
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.loop_nest import Builder, View
+from derivatrix.compiler.plan.nominal_sizes import product
+from derivatrix.compiler.plan.steps import Buffer, Call, Operand, Plan, Step
+from derivatrix.compiler.plan.uses import orders_in_memory, read_orders, stored
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a kernel is made from. arguments: where the inputs are; roots: the nodes to compute.
+
+    facts: what is known of a matrix; plan: makes a kernel that this one calls; samples: the axis
+    that comes last in memory; on_processor: whether helpers of the CPU alone can be called.
+    """
+
+    names: Names
+    arguments: dict[ir.Node, View]
+    roots: Sequence[ir.Node]
+    facts: Callable[[ir.Node], frozenset[str]]
+    plan: Callable[..., Plan]
+    samples: sympy.Symbol | None = None
+    on_processor: bool = True
+
+
+class Workspace(ABC):
+    """The places of nodes. `steps` and `constants` are what is made."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.steps: list[Step] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self._facts = setting.facts
+        self._names = setting.names
+        self._samples = setting.samples
+        self._on_processor = setting.on_processor
+        self._views = dict(setting.arguments)
+        self._stored = stored(setting.roots)
+        self._nodes = ir.topological(setting.roots)
+        for node in self._nodes:
+            if isinstance(node, ir.Pick):
+                self.constants[picked(node).__name__] = np.array(node.table)
+        read = [child for node in self._nodes for child in references(node)]
+        self._uses = Counter([*read, *setting.roots])
+        self._read_orders = read_orders(self._nodes)
+        self._orders = orders_in_memory(self._nodes, setting.roots, self._stored, self._read_orders)
+        for leaf in setting.arguments:
+            if self._uses[leaf] and self._is_batch_last(leaf):
+                own = self._fresh(leaf.shape, first_last(leaf.ndim))
+                self._move_samples("abreast.samples_last", leaf, self._views[leaf], own)
+                self._views[leaf] = own
+
+    @abstractmethod
+    def _compute(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
+        """Write `node` (or add it) to where `view` says."""
+
+    @abstractmethod
+    def _place(self, node: ir.Node, order: Sequence[int] | None = None) -> View:
+        """A place for `node`, its axes in memory in the given order (axis numbers)."""
+
+    # The axis of samples
+
+    def _is_batch_last(self, node: ir.Node) -> bool:
+        """Whether the samples come last in work memory, but first in arguments and outputs."""
+        return node.ndim > 1 and self._samples in node.shape
+
+    def _move_samples(self, kernel: Kernel, node: ir.Node, source: View, target: View) -> None:
+        entries = product(node.shape[1:])
+        shapes = [
+            (*node.shape[:1], entries) if view.natural else (entries, *node.shape[:1])
+            for view in (source, target)
+        ]
+        operands = map(Operand, (source.buffer, target.buffer), shapes)
+        self._call("the samples' place in memory", kernel, *operands)
+
+    # Places
+
+    def _where(self, node: ir.Node) -> View | None:
+        if isinstance(node, ir.Constant) and node.ndim and node not in self._views:
+            name = f"constant_{node.key[1:]}"
+            self.constants[name] = node.array
+            self._views[node] = View(Buffer(name, node.shape, "constant"), tuple(range(node.ndim)))
+        return self._views.get(node)
+
+    def _prepare(self, node: ir.Node) -> None:
+        """Give everything a place that an entry of `node` is read from."""
+        if self._where(node) is not None or isinstance(node, ir.Leaf | ir.Structural):
+            return
+        if node in self._stored:
+            self._place(node)
+            return
+        for child in node.children:
+            self._prepare(child)
+
+    def _fresh(self, shape: Shape, order: Sequence[int], kind: str = "real") -> View:
+        sizes = tuple(shape[axis] for axis in order) or (sympy.S.One,)
+        buffer = Buffer(self._names.numbered("t"), sizes, kind=kind)
+        return View(buffer, tuple(list(order).index(axis) for axis in range(len(shape))))
+
+    # Loops
+
+    def _dense(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
+        """One loop nest over all entries."""
+        if self._where(node) is None:
+            for child in node.children:
+                self._prepare(child)
+        builder = Builder(self._where, self._names, self._samples)
+        at = [index_symbol(axis) for axis in range(node.ndim)]
+        tree = builder.nest(view, at, builder.entry(node, at), dict(enumerate(node.shape)))
+        self.steps.append(tree.build(accumulate))
+
+    def _scaled(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
+        """Sums in a place of their own, then divided by sizes, for which these may be 0: the
+        quotient is nan then, as there are no entries to divide and add."""
+        plain = node.scaled(sympy.S.One)
+        self._place(plain)
+        axes = range(node.ndim)
+        self._dense(ir.einsum([(plain, axes)], axes, node.coefficient), view, accumulate)
+
+    def _through(self, node: ir.Node, view: View, order: Sequence[int], accumulate: bool) -> None:
+        """Compute in a place of its own, then copy or add."""
+        own = self._fresh(node.shape, order)
+        self._compute(node, own)
+        self._views[node] = own
+        self._dense(node, view, accumulate)
+
+    def _copied(self, node: ir.Node, order: Sequence[int]) -> View:
+        view = self._fresh(node.shape, order)
+        self._dense(node, view)
+        return view
+
+    def _described(self, node: ir.Einsum, view: View, accumulate: bool) -> str:
+        """The product in index notation."""
+        builder = Builder(self._where, self._names, self._samples)
+        at = [index_symbol(label) for label in range(len(node.sizes))]
+        value = builder.product(node.coefficient, node.factors, dict(enumerate(at)))
+        tree = builder.nest(view, at[: node.ndim], value, dict(enumerate(node.sizes)))
+        return tree.comment(accumulate)
+
+    # Helpers
+
+    def _call(
+        self,
+        comment: str,
+        kernel: Kernel,
+        *arguments: Operand | bool,
+        failure: str = "",
+    ) -> None:
+        self.steps.append(Call(comment, kernel, arguments, failure))
+
+
+def first_last(ndim: int) -> tuple[int, ...]:
+    """The order of axes with the first one last."""
+    return (*range(1, ndim), 0)
+
+
+def stack_operand(buffer: Buffer, shape: Shape, core: int) -> Operand:
+    """A buffer as a stack of arrays of the last `core` axes of `shape`."""
+    split_at = len(shape) - core
+    return Operand(buffer, (product(shape[:split_at]), *shape[split_at:]))
+
+
+def by_sizes(coefficient: sympy.Expr) -> bool:
+    """Whether a coefficient divides by sizes, which may be 0."""
+    return bool(coefficient.as_numer_denom()[1].free_symbols)
