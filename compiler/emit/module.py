@@ -40,6 +40,7 @@ USED = {
     "shaped": "cpu.base.shaped",
     "stream": "cpu.workspace.stream",
     "border": "cpu.parts.border",
+    **{name: f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")},
     **{name: f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")},
 }
 """Words of a module's lines -> what they stand for."""
