@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,7 +27,6 @@ from rich.text import Text
 from derivatrix import __version__
 from derivatrix.compiler.driver.atomic_output import abandon
 from derivatrix.runtime.errors import DerivatrixError, UnsupportedError
-from derivatrix.runtime.support import FOLDER
 from derivatrix.runtime.workers import Workers, end_workers
 
 if TYPE_CHECKING:
@@ -219,11 +219,11 @@ def build(
 
 
 def _files(names: Sequence[str]) -> str:
-    """Names of files of a package; those of its support are counted."""
-    own = [name for name in names if not name.startswith(f"{FOLDER}/")]
-    support = len(names) - len(own)
-    files = [f"{FOLDER} ({support} file{'s' * (support != 1)})"] if support else []
-    return ", ".join([*own, *files])
+    """Names of files of a package; those in folders are counted."""
+    own = [name for name in names if "/" not in name]
+    counts = Counter(name.partition("/")[0] for name in names if "/" in name)
+    folders = [f"{folder} ({n} file{'s' * (n != 1)})" for folder, n in sorted(counts.items())]
+    return ", ".join([*own, *folders])
 
 
 def _proof(result: BuildResult) -> str:

@@ -16,7 +16,6 @@ import sympy
 
 from derivatrix.compiler.driver.ownership import SUPPORT
 from derivatrix.compiler.driver.pipeline import _operator, kernel_plan, operator_plan
-from derivatrix.compiler.driver.support_package import all_files, support_texts
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import _contents, _parsed
 from derivatrix.compiler.emit.module import emit
@@ -31,7 +30,7 @@ from derivatrix.templates import support
 from tests.bounds import BATCHES, IDENTITY, LARGEST, OPERATOR, SKEWED, Found, Task, function_of
 from tests.guarded import SIDES, guard, guarded
 from tests.identities import Identity
-from tests.packages import support_file, write_files
+from tests.packages import support_file, texts_of, write_files
 from tests.test_identities import Setting
 
 MODULE = "checked.py"
@@ -45,7 +44,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
-    texts = support_texts(all_files()) | {MODULE: module_text(function, plans)}
+    texts = texts_of("checked", module_text(function, plans))
     for old, new in task.planted:
         plant(texts, old, new)
     module = guarded(load(write_files(Path(task.place).parent, texts) / MODULE))

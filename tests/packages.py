@@ -2,8 +2,9 @@
 
 import importlib
 import inspect
+import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,14 @@ from derivatrix.runtime.warm import import_name, warm_file
 def support_of(*functions: Function, target: str = "cpu") -> set[str]:
     """The files of the support in a package of functions, as "_support/cpu/blas.py"."""
     return {*support_texts(file for each in functions for file in generate(each, target).support)}
+
+
+def package_of(*functions: Function, targets: Sequence[str] = ("cpu",)) -> set[str]:
+    """The files of a package of functions, without a certificate."""
+    found = {"__init__.py"}
+    for function, target in itertools.product(functions, targets):
+        found |= {*generate(function, target).texts, *support_of(function, target=target)}
+    return found
 
 
 def support_file(module: ModuleType, file: str) -> Any:
@@ -52,10 +61,15 @@ def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: i
     return made
 
 
+def texts_of(name: str, text: str) -> dict[str, str]:
+    """The files of a generated module of this text, with its support, and no formulas."""
+    formulas = {f"_formulas/{name}.py": "FORMULAS = {}\n"}
+    return {**support_texts(all_files()), **formulas, f"{name}.py": text}
+
+
 def write_module(folder: Path, name: str, text: str) -> Path:
-    """Write a generated module with its support beside it, and no formulas; the module's file."""
-    texts = {"_formulas/" + f"{name}.py": "FORMULAS = {}\n", f"{name}.py": text}
-    return write_files(folder, {**support_texts(all_files()), **texts}) / f"{name}.py"
+    """Write a generated module of this text to a folder; the module's file."""
+    return write_files(folder, texts_of(name, text)) / f"{name}.py"
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> Path:

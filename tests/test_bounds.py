@@ -119,7 +119,8 @@ def has_arrays(function: ast.FunctionDef) -> bool:
 LEFT = "    give_back(memory)\n"
 """The end of a kernel that fills `out` (c,) from `x` (m,), by way of `t0` (c,)."""
 HERE = (
-    "import numpy as np\n",
+    "from ._support import built_with\n",
+    "from ._support import built_with\n"
     "import numpy as np\n"
     "from derivatrix.templates.support.cpu.base import shaped\n"
     "from derivatrix.templates.support.cpu.workspace import stream\n",
@@ -152,8 +153,8 @@ USUAL = ("write past the end of out", "write before x", "read past the end of t0
 )
 def test_a_planted_line_is_found(workers: Workers, name: str) -> None:
     line, told = LINES[name]
-    made = '(fastmath={"reassoc"})\ndef value_kernel'
-    counted = (made, made.replace("(", "(counted=True, ", 1))
+    made = 'fastmath={"reassoc"})\ndef value_kernel'
+    counted = (made, f"counted=True, {made}")
     planted = (HERE, (LEFT, f"    {line}\n{LEFT}"), counted)
     task = Task("softmax", kinds=("value",), sizes=(3,), types=("float64",), planted=planted)
     found = check(workers, task)
@@ -184,7 +185,7 @@ def test_a_wrong_step_between_rows_for_blas_is_found(workers: Workers) -> None:
 
 def test_a_part_that_fails_is_found(workers: Workers) -> None:
     """Though the usual kernel is called then, which does not."""
-    loop = "    for start in range(first, last, step):"
-    planted = ((loop, f"    sum_0[len(sum_0)] = 0\n{loop}"),)
+    loop = '"for _start in range(_first, _last, step):",'
+    planted = ((loop, f'"sum_0[len(sum_0)] = 0", {loop}'),)
     task = Task("classifier", kinds=("vjp",), sizes=(3,), types=("float64",), planted=planted)
     assert "a part failed" in check(workers, task).failures[0]

@@ -25,7 +25,7 @@ from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.runtime import parallel
 from derivatrix.runtime.warm import import_name
 from derivatrix.runtime.workers import Crash, Workers
-from tests.packages import support_of
+from tests.packages import package_of, support_of
 from tests.test_packaging import ROOT, WITHOUT
 
 pytestmark = pytest.mark.xdist_group("build")
@@ -35,7 +35,8 @@ a = dx.vector("a", n)
 double = dx.function("double", [a], 2 * a)
 triple = dx.function("triple", [a], 3 * a)
 
-FILES = {"double.py", "__init__.py", "certificate.json", "certificate.md"}
+CERTIFICATE = {"certificate.json", "certificate.md"}
+FILES = {"double.py", "_formulas/double.py", "__init__.py", *CERTIFICATE}
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +166,7 @@ def test_without_verification_there_is_no_certificate(built, tmp_path, monkeypat
     result = dx.build([double, triple], directory, verify=False)
     assert result.reports == ()
     assert {*result.removed} == {"certificate.json", "certificate.md"}
-    expected = {"double.py", "triple.py", "__init__.py"} | support_of(double)
-    assert {*snapshot(directory)} == expected
+    assert {*snapshot(directory)} == package_of(double, triple)
 
 
 def test_modules_that_no_function_belongs_to_any_more_are_removed(tmp_path):
@@ -174,15 +174,14 @@ def test_modules_that_no_function_belongs_to_any_more_are_removed(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "by_hand.py").write_text("mine = 1")
     result = dx.build([triple], tmp_path, verify=False)
-    assert result.removed == ("double.py",)
-    expected = {"triple.py", "__init__.py", "notes.txt", "by_hand.py"} | support_of(triple)
-    assert {*snapshot(tmp_path)} == expected
+    assert result.removed == ("double.py", "_formulas/double.py")
+    assert {*snapshot(tmp_path)} == package_of(triple) | {"notes.txt", "by_hand.py"}
 
 
 def test_a_module_edited_by_hand_beyond_recognition_is_not_removed(tmp_path):
     dx.build([double, triple], tmp_path, verify=False)
     (tmp_path / "double.py").write_text("mine = 1")
-    assert dx.build([triple], tmp_path, verify=False).removed == ()
+    assert dx.build([triple], tmp_path, verify=False).removed == ("_formulas/double.py",)
     assert (tmp_path / "double.py").read_text() == "mine = 1"
 
 
@@ -226,7 +225,7 @@ def test_a_module_that_is_certified_is_not_verified_again(built, tmp_path, monke
 @pytest.mark.parametrize(
     "change",
     [
-        edited("double.py", "    return result\n", "    return result \n"),
+        edited("double.py", "# Public functions\n", "# Public functions \n"),
         edited("certificate.json", '"platform": "', '"platform": "another '),
         edited("certificate.json", '"verification": "', '"verification": "0'),
         edited("certificate.json", '"passed": true', '"passed": 1'),
@@ -326,7 +325,8 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
         "    more = {'vjp': (real(1),), 'jvp': (x,), 'hvp': (x,)}\n"
         "    for name in total.FUNCTIONS:\n"
         "        getattr(total, name)(x, *more.get(name, ()))\n"
-        "        stats = getattr(total, name + '_kernel').stats\n"
+        "        kernel = getattr(total, name + '_kernel')\n"
+        "        stats = getattr(kernel, 'share', kernel).stats\n"
         "        assert stats.cache_hits and not stats.cache_misses, (name, stats)\n"
         "    total.hessian(np.ones(3000, real))\n"
         "    total.value(np.ones(1000000, real))\n"
@@ -396,6 +396,7 @@ def test_a_failed_verification_leaves_everything_as_it_was(tmp_path, monkeypatch
     assert sorted(os.listdir(tmp_path)) == ["out"]
     assert sorted(os.listdir(directory)) == [
         "__init__.py",
+        "_formulas",
         "_support",
         "certificate.json",
         "certificate.md",
@@ -607,6 +608,7 @@ def test_everything_damaged_at_once(built, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_an_empty_file_alone_is_not_taken_for_derivatrix_s(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
     with pytest.raises(dx.BuildError, match=f"did not write {name}"):
         dx.build([double], tmp_path)
@@ -637,13 +639,14 @@ def test_links_and_directories_with_names_of_modules(built, tmp_path):
     (copy / "folder.py").mkdir()
     (copy / "loop.py").symlink_to("loop.py")
     os.mkfifo(copy / "pipe.py")
-    others = {path.name for path in copy.iterdir()} - FILES
+    folders = {"_formulas", "_support"}
+    others = {path.name for path in copy.iterdir()} - FILES - folders
     assert dx.check([double], copy) == []
     result = dx.build([double, triple], copy, verify=False)
-    assert {*result.written} == {"triple.py", "__init__.py"}
-    assert {path.name for path in copy.iterdir()} == FILES - {*result.removed} | others | {
-        "triple.py"
-    }
+    assert {*result.written} == {"triple.py", "_formulas/triple.py", "__init__.py"}
+    assert {*result.removed} == CERTIFICATE
+    kept = {"double.py", "triple.py", "__init__.py"} | folders | others
+    assert {path.name for path in copy.iterdir()} == kept
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
@@ -652,8 +655,7 @@ def test_what_is_no_file_in_the_place_of_one(tmp_path, make):
     with pytest.raises(dx.BuildError, match=r"did not write double\.py"):
         dx.build([double], tmp_path)
     states = {part.file: part.state for part in dx.check([double], tmp_path)}
-    files = {"double.py", "__init__.py"} | support_of(double)
-    assert states == dict.fromkeys(files, "missing")
+    assert states == dict.fromkeys(package_of(double), "missing")
 
 
 def test_a_linked_directory(built, tmp_path):
@@ -744,11 +746,7 @@ def test_builds_at_the_same_time_leave_one_of_their_packages(tmp_path):
         thread.join()
     assert errors == []
     assert stages(tmp_path, out) == []
-    support = support_of(double)
-    assert {*snapshot(out)} - support in (
-        {"double.py", "__init__.py"},
-        {"triple.py", "__init__.py"},
-    )
+    assert {*snapshot(out)} in (package_of(double), package_of(triple))
     assert [] in (dx.check([double], out), dx.check([triple], out))
 
 
@@ -764,7 +762,7 @@ def test_files_are_moved_by_one_build_at_a_time(tmp_path):
         thread.join(0.3)
         assert thread.is_alive() and snapshot(tmp_path).keys().isdisjoint(FILES)
     thread.join()
-    assert {"double.py", "__init__.py"} | support_of(double) == {*snapshot(tmp_path)}
+    assert package_of(double) == {*snapshot(tmp_path)}
 
 
 def test_a_file_that_comes_into_the_way_during_the_build(built, tmp_path, monkeypatch):
@@ -791,7 +789,12 @@ def test_stale_missing_and_extra_files_are_found(tmp_path):
     (tmp_path / "double.py").write_bytes((tmp_path / "double.py").read_bytes() + b"\n")
     before = snapshot(tmp_path)
     found = {(part.file, part.state) for part in dx.check([double], tmp_path)}
-    assert found == {("double.py", "stale"), ("__init__.py", "stale"), ("triple.py", "extra")}
+    assert found == {
+        ("double.py", "stale"),
+        ("__init__.py", "stale"),
+        ("triple.py", "extra"),
+        ("_formulas/triple.py", "extra"),
+    }
     assert snapshot(tmp_path) == before
     states = {part.state for part in dx.check([double], tmp_path / "nowhere")}
     assert states == {"missing"}

@@ -16,7 +16,7 @@ from derivatrix.compiler.formulas import STYLES
 from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime import Report, Row, parallel
 from derivatrix.runtime.errors import DeclarationError
-from tests.packages import support_of
+from tests.packages import package_of, support_of
 from tests.test_build import snapshot, spoil
 from tests.test_packaging import ROOT, WITHOUT
 
@@ -63,7 +63,8 @@ def test_build_verify_check(run, tmp_path):
     assert result.exit_code == 0, result.output
     assert "generated: 1 module, verified; wrote double.py" in result.output
     (double,) = load_functions("functions.py:double")
-    assert f", _support ({len(support_of(double))} files)\n" in result.output
+    files = f", _formulas (1 file), _support ({len(support_of(double))} files)\n"
+    assert files in result.output
     assert "passed" in result.output and "\x1b" not in result.output
     assert "certificate.md" in snapshot(tmp_path / "generated")
 
@@ -95,10 +96,9 @@ def test_build_without_verification(run, tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 modules, not verified" in result.output
     result = run("build", "functions.py:square", "-o", "generated", "--no-verify")
-    assert "removed double.py, of an earlier build" in result.output
+    assert "removed double.py, _formulas (1 file), of an earlier build" in result.output
     (square,) = load_functions("functions.py:square")
-    expected = {"square.py", "__init__.py"} | support_of(square)
-    assert {*snapshot(tmp_path / "generated")} == expected
+    assert {*snapshot(tmp_path / "generated")} == package_of(square)
 
 
 def test_a_failed_verification(run, tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_every_stage_can_be_dumped(run, stage):
     result = run("explain", "functions.py:square", "--stage", stage)
     assert result.exit_code == 0, result.output
     assert result.output.strip()
-    assert "formulas" not in result.output
+    assert ": formulas" not in result.output
 
 
 def test_the_stages_are_those_of_the_pipeline():

@@ -15,7 +15,7 @@ from derivatrix.compiler.driver import build as building
 from derivatrix.compiler.emit.cuda import resources
 from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime import certificate, parallel, simulated
-from tests.packages import support_of
+from tests.packages import package_of
 from tests.test_build import imported, snapshot
 
 pytestmark = pytest.mark.xdist_group("cuda_build")
@@ -72,10 +72,9 @@ def copied(place, built, tmp_path, monkeypatch):
 def test_both_are_written_and_verified(place, built):
     assert built.exit_code == 0, built.output
     assert "in Numba's simulator of a device: double_cuda" in built.output
-    files = {"double.py", "double_cuda.py", "__init__.py", "certificate.json", "certificate.md"}
     (double,) = load_functions(place / "functions.py")
-    support = support_of(double) | support_of(double, target="cuda")
-    assert {*snapshot(place / "generated")} == files | support
+    files = package_of(double, targets=TARGETS)
+    assert {*snapshot(place / "generated")} == files | {"certificate.json", "certificate.md"}
     package = dx.load_package(place / "generated")
     assert {name: module.TARGET for name, module in package.items()} == {
         "double": "cpu",

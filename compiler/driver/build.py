@@ -47,19 +47,25 @@ Progress = Callable[[str, int, int], None]
 """Called with the work that begins, how many pieces of it are done, and how many there are."""
 
 IMPORTED = (
+    "_formulas",
     "_support",
+    "ast",
     "atexit",
     "collections",
     "contextlib",
     "copy",
     "ctypes",
+    "dataclasses",
+    "functools",
     "hashlib",
     "importlib",
     "itertools",
+    "linecache",
     "math",
     "numba",
     "numpy",
     "os",
+    "pathlib",
     "pickle",
     "queue",
     "re",
@@ -70,7 +76,8 @@ IMPORTED = (
     "types",
     "warnings",
 )
-"""What generated modules and packages import: a module of such a name would stand in its way."""
+"""What generated modules and packages import, and the folders beside them: a module of such a name
+would stand in its way."""
 
 ALONE = 4
 """How many functions a process has to derive to be worth its start."""
@@ -266,7 +273,7 @@ def _require_module_name(name: str, place: str) -> None:
     if name in IMPORTED:
         raise DeclarationError(
             f"{place}: a function cannot be called {name!r}: its module would hide the package "
-            f"{name} that generated code imports; choose another name"
+            f"{name} that generated code imports or needs; choose another name"
         )
 
 

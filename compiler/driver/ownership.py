@@ -70,11 +70,12 @@ def support_files(directory: Path) -> list[str]:
 
 
 def _listed(directory: Path) -> set[str]:
-    """The files of the modules that the package or the certificate lists."""
+    """The files of the modules that the package or the certificate lists, and their formulas."""
     modules = _certificate(_read(directory / JSON) or "").get("modules", [])
     entries = modules if isinstance(modules, list) else []
     certified = [entry.get("function") for entry in entries if isinstance(entry, dict)]
-    return {f"{name}.py" for name in (*published(directory), *_identifiers(certified))}
+    names = {f"{name}.py" for name in (*published(directory), *_identifiers(certified))}
+    return names | {f"_formulas/{name}" for name in names}
 
 
 def _identifiers(names: object) -> list[str]:
