@@ -20,8 +20,8 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from derivatrix.compiler.emit.cpu.module import emit
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
-from derivatrix.compiler.emit.module import emit
 from derivatrix.compiler.emit.statements import coefficient
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import LENGTH, dims
