@@ -32,7 +32,7 @@ from derivatrix.templates.support.common.limits import _LARGE
 def function_arguments(function: FunctionDescription) -> list[str]:
     """The arguments of `generated.function` for a public function, its parts where one is long."""
     plan = function.plan
-    found = [f'"{function.name}"', f"{function.name}_kernel"]
+    found = [f'"{function.name}"', plan.name]
     if quick := _few(plan):
         found.append(f'"{quick}"')
     if not isinstance(function.result, str):
