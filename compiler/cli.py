@@ -118,11 +118,11 @@ def main() -> None:
 
 
 def _known_targets(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    from derivatrix.compiler.driver.pipeline import require_target
+    from derivatrix.compiler.emit.targets import find_target
 
     try:
         for target in [value] if isinstance(value, str) else value:
-            require_target(target)
+            find_target(target)
     except UnsupportedError as error:
         raise click.BadParameter(str(error)) from error
     return value

@@ -16,10 +16,10 @@ import sympy
 
 from derivatrix.compiler.driver.ownership import SUPPORT
 from derivatrix.compiler.driver.pipeline import _operator, kernel_plan, operator_plan
+from derivatrix.compiler.emit.cpu.module import emit
+from derivatrix.compiler.emit.cpu.public_functions import parallel_arguments
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import _contents, _parsed
-from derivatrix.compiler.emit.module import emit
-from derivatrix.compiler.emit.public_functions import parallel_arguments
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import evaluate
 from derivatrix.compiler.plan.steps import Plan

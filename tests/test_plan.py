@@ -20,8 +20,9 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from derivatrix.compiler.emit.cpu.module import emit
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
-from derivatrix.compiler.emit.module import emit
+from derivatrix.compiler.emit.imports import support_digest
 from derivatrix.compiler.emit.statements import coefficient
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import LENGTH, dims
@@ -31,6 +32,8 @@ from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.plan import Plan, plan, sample_sums, threaded_plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest, Reuse
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
+from derivatrix.runtime.support import package_for
+from tests.packages import write_module
 from tests.plain import run_plain
 
 n, m = dims("n m")
@@ -189,9 +192,11 @@ def test_random_graphs_compiled(seed: int, tmp_path: Path) -> None:
 
 def load(folder: Path, name: str, functions: list[FunctionDescription], **more) -> ModuleType:
     """The module with these functions, written and imported."""
-    path = folder / f"{name}.py"
-    path.write_text(emit(ModuleDescription(name, "A test.", {}, functions, **more)))
-    specification = importlib.util.spec_from_file_location(name, path)
+    facts = {"REQUIREMENTS": more.get("requirements", ())}
+    text, _ = emit(ModuleDescription(name, "A test.", facts, functions, **more))
+    path = write_module(folder, name, text)
+    package = package_for(path.resolve(), support_digest())
+    specification = importlib.util.spec_from_file_location(f"{package}.{name}", path)
     assert specification is not None and specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)

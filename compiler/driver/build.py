@@ -23,10 +23,11 @@ from derivatrix.compiler.driver.ownership import (
     published,
     support_files,
 )
-from derivatrix.compiler.driver.pipeline import Generated, generate, module_name, require_target
+from derivatrix.compiler.driver.pipeline import Generated, generate, module_name
 from derivatrix.compiler.driver.support_package import all_files, support_texts, unfinished_text
 from derivatrix.compiler.driver.worker_serialization import Work, generate_elsewhere
 from derivatrix.compiler.emit.imports import support_digest
+from derivatrix.compiler.emit.targets import find_target
 from derivatrix.compiler.frontends.function import Function, require_function
 from derivatrix.compiler.frontends.function_file import require_unique
 from derivatrix.compiler.ir.arrays import Array
@@ -302,7 +303,7 @@ def _targets(targets: object, place: str) -> list[str]:
     if not found:
         raise UnsupportedError(f"{place}: targets is empty; {expected}")
     for target in found:
-        require_target(target)
+        find_target(target)
     return list(dict.fromkeys(found))
 
 

@@ -8,7 +8,7 @@ from importlib import resources
 
 from derivatrix import __version__
 from derivatrix.compiler.emit.imports import SUPPORT, support_digest, support_text
-from derivatrix.compiler.emit.module import environment
+from derivatrix.compiler.emit.skeleton import environment
 from derivatrix.runtime.support import FOLDER, file_digest
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.structured import Structured
@@ -37,8 +37,9 @@ class ModuleDescription:
     """A generated module.
 
     name: the declared function's name, for messages. docstring: the module's. facts: the
-    public constants (INPUTS, OUTPUT, FORMULAS, ...), literals of Python. requirements: conditions
-    on the sizes, such as "n >= 2". functions: in the order to be written, `operator` after them.
+    public constants (INPUTS, OUTPUT, ...), literals of Python. requirements: conditions on the
+    sizes, such as "n >= 2". functions: in the order to be written, `operator` after them.
+    formulas: kind -> inputs -> style -> text.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ModuleDescription:
     functions: Sequence[FunctionDescription]
     requirements: Sequence[str] = ()
     operator: OperatorDescription | None = None
+    formulas: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
 
     @property
     def everything(self) -> tuple[FunctionDescription, ...]:

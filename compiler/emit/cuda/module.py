@@ -12,8 +12,8 @@ from derivatrix.compiler.emit.cuda.host import Device, DriverText, can_fail, dri
 from derivatrix.compiler.emit.cuda.kernel import KernelText
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports, support_digest
-from derivatrix.compiler.emit.module import check_names, environment
-from derivatrix.compiler.emit.public_functions import returns_text, signature, tuples
+from derivatrix.compiler.emit.signatures import returns_text, signature, tuples
+from derivatrix.compiler.emit.skeleton import check_names, environment
 from derivatrix.compiler.emit.texts import call_lines, literal, quoted
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Plan

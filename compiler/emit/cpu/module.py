@@ -6,32 +6,26 @@ no date, no path, no hash order.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-
-import jinja2
 
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
-from derivatrix.compiler.emit.cpu.rows import rows_texts, share_text
-from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
-from derivatrix.compiler.emit.imports import Imports, support_digest
-from derivatrix.compiler.emit.public_functions import (
+from derivatrix.compiler.emit.cpu.public_functions import (
     function_arguments,
     one_body,
     operator_arguments,
     parallel_arguments,
-    signature,
-    tuples,
 )
+from derivatrix.compiler.emit.cpu.rows import rows_texts, share_text
+from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
+from derivatrix.compiler.emit.imports import Imports, support_digest
+from derivatrix.compiler.emit.signatures import signature, tuples
+from derivatrix.compiler.emit.skeleton import check_names, environment
 from derivatrix.compiler.emit.texts import call_lines, literal, quoted
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.targets import cpu
-from derivatrix.runtime.errors import DeclarationError
-from derivatrix.version import VERSION
 
 OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
 """What functions that return operators refer to."""
@@ -40,6 +34,7 @@ USED = {
     "shaped": "cpu.base.shaped",
     "stream": "cpu.workspace.stream",
     "border": "cpu.parts.border",
+    **{name: f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")},
     **{name: f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")},
 }
 """Words of a module's lines -> what they stand for."""
@@ -111,12 +106,6 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     return written, imports.files
 
 
-def formulas_text(name: str, formulas: Mapping[str, object]) -> str:
-    """The text of the file with a module's formulas."""
-    template = environment().get_template("formulas.py.jinja")
-    return template.render(version=VERSION, name=name, formulas=literal(formulas))
-
-
 @dataclass(frozen=True)
 class OperatorText:
     """A function that returns operators: that which makes them, by its parameters and the lines of
@@ -182,58 +171,6 @@ def _imports(plans: Sequence[Plan], lines: Iterable[str]) -> Imports:
 def _add_work_arrays(imports: Imports) -> None:
     imports.add("cpu.workspace.work_arrays")
     imports.add("cpu.workspace.give_back")
-
-
-@cache
-def environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("derivatrix.templates", ""),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-
-
-def check_names(
-    module: ModuleDescription, text: str, helpers: Iterable[str], taken: Iterable[str] = ()
-) -> None:
-    """Raise DeclarationError where a name of the declaration hides what a function of the text
-    calls so. Helpers, which are not looked at, are read by kernels, and by public functions only
-    where they start with an underscore, as no name of a declaration does. taken: what kernels take
-    under the module's own name for it."""
-    public = {function.name for function in module.everything}
-    body = [each for each in ast.parse(text).body if getattr(each, "name", "") not in helpers]
-    imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
-    made = {name for each in body if each not in imports for name in _bound(each)}
-    made -= {*module.facts, *public, *taken, *helpers}
-    read = {*made, *helpers, *(name for each in imports for name in _bound(each))}
-    for function in body:
-        if not isinstance(function, ast.FunctionDef):
-            continue
-        parameters = {each.arg for each in function.args.args}
-        names = [each for each in ast.walk(function) if isinstance(each, ast.Name)]
-        assigned = {each.id for each in names if isinstance(each.ctx, ast.Store)}
-        if function.name in public:
-            hidden = (parameters | assigned) & made
-        else:
-            hidden = (parameters | assigned) & read | parameters & assigned
-        for name in sorted(hidden):
-            raise DeclarationError(
-                f"{module.name}: no input or size can be called {name}; the generated module needs "
-                "this name"
-            )
-
-
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement at the top level of a module gives something."""
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        yield statement.name
-    elif isinstance(statement, ast.Import | ast.ImportFrom):
-        yield from (alias.asname or alias.name for alias in statement.names)
-    elif isinstance(statement, ast.Assign):
-        yield from (each.id for each in statement.targets if isinstance(each, ast.Name))
 
 
 def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[str, str]]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import cache
 
 import sympy
 
 from derivatrix.compiler.emit.cpu.rows import shares
-from derivatrix.compiler.emit.description import FunctionDescription, OperatorDescription, Result
+from derivatrix.compiler.emit.description import FunctionDescription, OperatorDescription
 from derivatrix.compiler.emit.imports import Imports, uses
-from derivatrix.compiler.ir.dimensions import LENGTH
+from derivatrix.compiler.emit.signatures import array_text, local_sizes, returns_text, signature
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan.nominal_sizes import product
@@ -30,49 +29,10 @@ from derivatrix.compiler.structured.operator_text import operator_lines
 from derivatrix.templates.support.common.limits import _LARGE
 
 
-def signature(plan: Plan) -> list[str]:
-    """The arguments of `generated.kernel` that say what a kernel takes and fills: arrays with their
-    lengths, sizes that are no axis's length, and names that callers do not know."""
-    local = local_sizes(plan)
-    inputs = [array_text(a.local, a.shape, local) if a.shape else a.local for a in plan.arguments]
-    outputs = [array_text(buffer.name, buffer.shape, local) for _, buffer in plan.outputs]
-    found = [json.dumps(f"{', '.join(inputs)} -> {', '.join(outputs)}", ensure_ascii=False)]
-    if sizes := tuple(_read_sizes(plan)):
-        found.append(f"sizes={sizes!r}")
-    names = {a.local: a.name for a in plan.arguments if a.local != a.name}
-    names |= {size.local: size.name for size in plan.sizes if size.local != size.name}
-    return [*found, f"names={names!r}"] if names else found
-
-
-def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
-    """The names of sizes -> those within the kernel."""
-    return {
-        sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
-        for size in plan.sizes
-    }
-
-
-def array_text(
-    name: str, shape: Iterable[sympy.Expr], local: Mapping[sympy.Basic, sympy.Basic]
-) -> str:
-    """An array with its lengths, as "X[n, n]"."""
-    return f"{name}[{', '.join(index(size.xreplace(local)) for size in shape)}]"
-
-
-def _read_sizes(plan: Plan) -> Iterator[str]:
-    """How sizes are read that no axis of an argument is as long as."""
-    lengths = {str(size) for argument in plan.arguments for size in argument.shape}
-    local = local_sizes(plan)
-    for size in plan.sizes:
-        if size.name not in lengths:
-            axis = sympy.Symbol(f"{size.argument.local}.shape[{size.axis}]")
-            yield f"{size.local} = {index(size.value.xreplace({**local, LENGTH: axis}))}"
-
-
 def function_arguments(function: FunctionDescription) -> list[str]:
     """The arguments of `generated.function` for a public function, its parts where one is long."""
     plan = function.plan
-    found = [f'"{function.name}"', f"{function.name}_kernel"]
+    found = [f'"{function.name}"', plan.name]
     if quick := _few(plan):
         found.append(f'"{quick}"')
     if not isinstance(function.result, str):
@@ -85,44 +45,6 @@ def function_arguments(function: FunctionDescription) -> list[str]:
 def _parallel(plan: Plan) -> list[str]:
     parallel = parallel_arguments(plan)
     return [f"parallel={parallel[0]}", *parallel[1:]] if parallel else []
-
-
-def returns_text(function: FunctionDescription) -> str:
-    """How results are put together, as "Vjp(A=out_A, b=out_b)"."""
-    buffers = {name: buffer.name for name, buffer in function.plan.outputs}
-    return _returns(function.result, title(function.name), buffers)
-
-
-def _returns(result: Result, path: str, buffers: Mapping[str, str]) -> str:
-    if isinstance(result, str):
-        return buffers.get(result, result)
-    inner = _inner(path)
-    parts = (f"{name}={_returns(part, inner, buffers)}" for name, part in result)
-    return f"{path}({', '.join(parts)})"
-
-
-def title(name: str) -> str:
-    """The name of the named tuple that a function returns."""
-    return "".join(word.capitalize() for word in name.split("_"))
-
-
-def _inner(path: str) -> str:
-    return "Gradient" if path == "ValueAndGradient" else f"{path}Row"
-
-
-def tuples(functions: Iterable[FunctionDescription]) -> dict[str, str]:
-    """The named tuples that functions return, and their fields."""
-    found: dict[str, str] = {}
-
-    def add(result: Result, path: str) -> None:
-        if not isinstance(result, str):
-            found[path] = " ".join(name for name, _ in result)
-            for _, part in result:
-                add(part, _inner(path))
-
-    for function in functions:
-        add(function.result, title(function.name))
-    return found
 
 
 def _few(plan: Plan) -> str:

@@ -1,0 +1,90 @@
+"""What kernels take and fill, and what functions return, as texts that the support reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+import sympy
+
+from derivatrix.compiler.emit.description import FunctionDescription, Result
+from derivatrix.compiler.ir.dimensions import LENGTH
+from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.plan.steps import Plan
+
+
+def signature(plan: Plan) -> list[str]:
+    """The arguments of `generated.kernel` that say what a kernel takes and fills: arrays with their
+    lengths, sizes that are no axis's length, and names that callers do not know."""
+    local = local_sizes(plan)
+    inputs = [array_text(a.local, a.shape, local) if a.shape else a.local for a in plan.arguments]
+    outputs = [array_text(buffer.name, buffer.shape, local) for _, buffer in plan.outputs]
+    found = [json.dumps(f"{', '.join(inputs)} -> {', '.join(outputs)}", ensure_ascii=False)]
+    if sizes := tuple(_read_sizes(plan)):
+        found.append(f"sizes={sizes!r}")
+    names = {a.local: a.name for a in plan.arguments if a.local != a.name}
+    names |= {size.local: size.name for size in plan.sizes if size.local != size.name}
+    return [*found, f"names={names!r}"] if names else found
+
+
+def local_sizes(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
+    """The names of sizes -> those within the kernel."""
+    return {
+        sympy.Symbol(size.name, integer=True, positive=True): sympy.Symbol(size.local)
+        for size in plan.sizes
+    }
+
+
+def array_text(
+    name: str, shape: Iterable[sympy.Expr], local: Mapping[sympy.Basic, sympy.Basic]
+) -> str:
+    """An array with its lengths, as "X[n, n]"."""
+    return f"{name}[{', '.join(index(size.xreplace(local)) for size in shape)}]"
+
+
+def _read_sizes(plan: Plan) -> Iterator[str]:
+    """How sizes are read that no axis of an argument is as long as."""
+    lengths = {str(size) for argument in plan.arguments for size in argument.shape}
+    local = local_sizes(plan)
+    for size in plan.sizes:
+        if size.name not in lengths:
+            axis = sympy.Symbol(f"{size.argument.local}.shape[{size.axis}]")
+            yield f"{size.local} = {index(size.value.xreplace({**local, LENGTH: axis}))}"
+
+
+def returns_text(function: FunctionDescription) -> str:
+    """How results are put together, as "Vjp(A=out_A, b=out_b)"."""
+    buffers = {name: buffer.name for name, buffer in function.plan.outputs}
+    return _returns(function.result, title(function.name), buffers)
+
+
+def _returns(result: Result, path: str, buffers: Mapping[str, str]) -> str:
+    if isinstance(result, str):
+        return buffers.get(result, result)
+    inner = _inner(path)
+    parts = (f"{name}={_returns(part, inner, buffers)}" for name, part in result)
+    return f"{path}({', '.join(parts)})"
+
+
+def title(name: str) -> str:
+    """The name of the named tuple that a function returns."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _inner(path: str) -> str:
+    return "Gradient" if path == "ValueAndGradient" else f"{path}Row"
+
+
+def tuples(functions: Iterable[FunctionDescription]) -> dict[str, str]:
+    """The named tuples that functions return, and their fields."""
+    found: dict[str, str] = {}
+
+    def add(result: Result, path: str) -> None:
+        if not isinstance(result, str):
+            found[path] = " ".join(name for name, _ in result)
+            for _, part in result:
+                add(part, _inner(path))
+
+    for function in functions:
+        add(function.result, title(function.name))
+    return found
