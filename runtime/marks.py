@@ -8,6 +8,7 @@ point reaches, never for proof: that is of the module itself.
 from __future__ import annotations
 
 import ast
+import itertools
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -26,6 +27,8 @@ MARK = "_reached_"
 """The name of the store in the copy."""
 MOST = 1 << 16
 """More marks than all files of the support have."""
+_numbers = itertools.count()
+"""Of the copies in this process, each of which has its own support."""
 
 
 class Copy:
@@ -41,7 +44,7 @@ class Copy:
         self._store = _store(self.marks.ctypes.data, self._compiled)
         name, path = original.__name__, Path(str(original.__file__))
         if original.__package__:
-            package = ModuleType(f"{original.__package__}_marked")
+            package = ModuleType(f"{original.__package__}_marked_{next(_numbers)}")
             package.__path__ = sys.modules[original.__package__].__path__
             sys.modules[package.__name__] = package
             sys.meta_path.insert(0, _Finder(self, original.__package__, package.__name__))

@@ -61,15 +61,11 @@ def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: i
     return made
 
 
-def texts_of(name: str, text: str) -> dict[str, str]:
-    """The files of a generated module of this text, with its support, and no formulas."""
-    formulas = {f"_formulas/{name}.py": "FORMULAS = {}\n"}
-    return {**support_texts(all_files()), **formulas, f"{name}.py": text}
-
-
-def write_module(folder: Path, name: str, text: str) -> Path:
-    """Write a generated module of this text to a folder; the module's file."""
-    return write_files(folder, texts_of(name, text)) / f"{name}.py"
+def texts_of(name: str, text: str, formulas: str = "FORMULAS = {}\n") -> dict[str, str]:
+    """The files of a generated module of this text, with its support, and with no formulas if these
+    are not given."""
+    own = {f"_formulas/{name}.py": formulas, f"{name}.py": text}
+    return support_texts(all_files()) | own
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> Path:
@@ -81,9 +77,9 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> Path:
     return folder
 
 
-def loaded(folder: Path, name: str, text: str) -> ModuleType:
-    """A generated module of this text, with its support, from a folder."""
-    return load(write_module(folder, name, text))
+def loaded(folder: Path, name: str, *texts: str) -> ModuleType:
+    """A generated module of these texts (see `texts_of`), from a folder."""
+    return load(write_files(folder, texts_of(name, *texts)) / f"{name}.py")
 
 
 def warmed(folder: Path, function: Function) -> Any:

@@ -30,15 +30,17 @@ def spoilt(module, tmp_path, old, new):
     with open(module.__file__, encoding="utf-8") as file:
         text = file.read()
     assert text.count(old) == 1
-    return loaded(tmp_path, "square", text.replace(old, new))
+    formulas = Path(module.__file__).parent / "_formulas" / "square.py"
+    return loaded(tmp_path, "square", text.replace(old, new), formulas.read_text(encoding="utf-8"))
 
 
-GEMM = "    gemm(1.0, X, True, cotangent, False, 0.0, out)\n"
+GEMM = "    gemm(1.0, X, True, cotangent, False, 0.0, out)  # out = Xᵀ cotangent\n"
 
 
 @pytest.mark.parametrize("least", [40, 300])
 def test_a_kernel_wrong_at_large_sizes_alone_fails(square, tmp_path, least):
-    wrong = spoilt(square, tmp_path, GEMM, f"{GEMM}    if n > {least}:\n        out[0, 0] += 0.5\n")
+    line = f"    if len(X) > {least}:\n        out[0, 0] += 0.5\n"
+    wrong = spoilt(square, tmp_path, GEMM, f"{GEMM}{line}")
     report = runtime.verify(wrong)
     failures = {(row.check, row.function) for row in report.failures}
     assert failures & {("adjoint", "jvp"), ("products", "vjp")}
@@ -47,14 +49,14 @@ def test_a_kernel_wrong_at_large_sizes_alone_fails(square, tmp_path, least):
 def test_a_right_module_passes_and_says_what_was_reached(square):
     report = runtime.verify(square)
     assert report.passed, str(report)
-    assert report.reach.total > 20 and report.reach.reached > 20
+    assert report.reach.total > 15 and report.reach.reached > 15
     named = {name for name, _ in report.reach.missed}
     assert not {name for name in named if name.endswith("_kernel")}
     assert f"reached {report.reach.reached} of {report.reach.total} branches" in str(report)
 
 
 def test_lines_that_no_size_reaches_are_listed(square, tmp_path):
-    wrong = spoilt(square, tmp_path, GEMM, f"{GEMM}    if n < 0:\n        out[0, 0] += 0.5\n")
+    wrong = spoilt(square, tmp_path, GEMM, f"{GEMM}    if len(X) < 0:\n        out[0, 0] += 0.5\n")
     found = reach.surveyed({"path": wrong.__file__, "seed": 0})["reach"]
     with open(wrong.__file__, encoding="utf-8") as file:
         lines = file.read().splitlines()
@@ -68,8 +70,8 @@ def test_a_copy_has_a_mark_for_every_branch_of_a_compiled_function(square):
     result = copy.module.jacobian(*point.values.values())
     assert np.array_equal(result, square.jacobian(*point.values.values()))
     made = {copy.places[place] for place in copy.taken()}
-    assert {name for name, _ in made} == {"jacobian_kernel"}
-    assert len(made) == 5 and copy.taken() == []
+    assert {name for name, _ in made} == {"jacobian_kernel", "border (_support/cpu/parts.py)"}
+    assert len([name for name, _ in made if name.isidentifier()]) == 5 and copy.taken() == []
     assert not hasattr(square, MARK)
 
 
@@ -85,7 +87,7 @@ def test_branches_that_raise_are_not_counted(square):
         assert not lines[line - 1].strip().startswith("raise")
         assert any(text.startswith(f"def {function}(") for text in lines)
         files.add(file)
-    assert {"", "_support/cpu/blas.py"} <= files
+    assert {"", "_support/cpu/crew.py"} <= files
 
 
 def conditional(module, kind, when):
