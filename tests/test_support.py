@@ -246,6 +246,17 @@ def test_a_module_without_its_support_is_not_imported(package: Path, case: str) 
     assert importlib.import_module(name) is dx.load(name)
 
 
+def test_a_module_without_its_formulas_is_not_loaded(package: Path) -> None:
+    (package / "_formulas" / "square.py").unlink()
+    with pytest.raises(dx.LoadError, match=r"_formulas.square\.py'; .*build it again with"):
+        dx.load(package / "square.py")
+    with pytest.raises(FileNotFoundError, match=r"_formulas.square\.py"):
+        importlib.import_module(f"{package.name}.square")
+    assert check(package) == {("_formulas/square.py", "missing")}
+    assert build(package).written == ("_formulas/square.py",)
+    assert dx.load(package / "square.py").FORMULAS["value"][""]["unicode"] == "X²"
+
+
 def test_a_file_that_was_edited_is_not_loaded(package: Path) -> None:
     """Numba's cache does not know that callers of what is in there have to be compiled again."""
     change(package / BLAS, lambda text: text + "\n")
