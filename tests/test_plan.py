@@ -182,7 +182,7 @@ def test_random_graphs_as_plain_python(choose: random.Random) -> None:
 def test_random_graphs_compiled(seed: int, tmp_path: Path) -> None:
     made, values, expected = random_case(random.Random(seed))
     result = tuple((name.removeprefix("out_"), name) for name, _ in made.outputs)
-    module = load(tmp_path, f"random{seed}", [FunctionDescription("value", "", made, result)])
+    module = load(tmp_path, f"random{seed}", [FunctionDescription("value", (), made, result)])
     for real, tolerance in ((np.float64, 1e-9), (np.float32, 2e-3)):
         arguments = [values[argument.name].astype(real) for argument in made.arguments]
         for output, array in zip(module.value(*arguments), expected, strict=True):
@@ -463,7 +463,7 @@ def square(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     functions = [
         described("value", [X], ir.einsum([(X, "ij"), (X, "jk")], "ik")),
         described("vjp", [X, G], ir.einsum([(G, "ik"), (X, "jk")], "ij")),
-        described("trace", [X], ir.einsum([(X, "ii")], "")),
+        described("gradient", [X], ir.einsum([(X, "ii")], "")),
     ]
     return load(tmp_path_factory.mktemp("square"), "square", functions, requirements=["n >= 2"])
 
@@ -503,7 +503,7 @@ def test_arrays_of_any_layout_and_type(square: ModuleType) -> None:
     assert square.value(x.tolist()).dtype == np.float64
     assert square.value(x.astype(np.float32)).dtype == np.float32
     assert square.vjp(x.astype(np.float32), x).dtype == np.float64
-    assert type(square.trace(x)) is np.float64
+    assert type(square.gradient(x)) is np.float64
     assert square.value(np.ones((2, 2), bool)).tolist() == [[2, 2], [2, 2]]
 
 
@@ -518,7 +518,7 @@ def test_destinations(square: ModuleType) -> None:
     single = np.empty((3, 3), np.float32)
     np.testing.assert_array_equal(square.value(x, out=single), expected.astype(np.float32))
     total = np.empty(())
-    assert square.trace(x, out=total) is total and total == 12
+    assert square.gradient(x, out=total) is total and total == 12
     with pytest.raises(ValueError, match=r"out has shape \(2, 2\); expected \(3, 3\)"):
         square.value(x, out=np.empty((2, 2)))
     with pytest.raises(TypeError, match="out is 'text'; expected an array"):
@@ -533,21 +533,21 @@ def test_several_results(tmp_path: Path) -> None:
     product = ir.einsum([(x, "bi"), (w, "i")], "b")
     nodes = {"out_value": product, "out_x_x": ir.Sum((x, x), x.shape), "out_x_w": w}
     result = (("value", "out_value"), ("x", (("x", "out_x_x"), ("w", "out_x_w"))))
-    made = plan("several_kernel", [x, w], list(nodes.items()))
-    module = load(tmp_path, "several", [FunctionDescription("several", "", made, result)])
+    made = plan("jvp_kernel", [x, w], list(nodes.items()))
+    module = load(tmp_path, "several", [FunctionDescription("jvp", (), made, result)])
     points, weights = np.arange(6.0).reshape(2, 3), np.arange(3.0)
-    found = module.several(points, weights)
+    found = module.jvp(points, weights)
     assert found._fields == ("value", "x")
     np.testing.assert_array_equal(found.value, points @ weights)
     np.testing.assert_array_equal(found.x.x, 2 * points)
     np.testing.assert_array_equal(found.x.w, weights)
     out = (np.empty(2), (np.empty((2, 3)), np.empty(3)))
-    given = module.several(points, weights, out=out)
+    given = module.jvp(points, weights, out=out)
     assert given.value is out[0] and given.x.x is out[1][0]
     np.testing.assert_array_equal(out[1][0], 2 * points)
     with pytest.raises(ValueError, match="out has 1 arrays; expected 3"):
-        module.several(points, weights, out=out[0])
-    empty = module.several(points[:0], weights)
+        module.jvp(points, weights, out=out[0])
+    empty = module.jvp(points[:0], weights)
     assert empty.value.shape == (0,)
 
 

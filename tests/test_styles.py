@@ -19,7 +19,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 @pytest.fixture(autouse=True)
 def ascii_style(monkeypatch: pytest.MonkeyPatch) -> None:
     """The style of the page, in the list of styles."""
-    (code,) = re.findall("```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    blocks = re.findall("```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    (code,) = (block for block in blocks if "STYLE = " in block)
     scope: dict[str, Any] = {}
     exec(code, scope)
     style = scope["STYLE"]

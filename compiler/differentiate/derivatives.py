@@ -163,7 +163,7 @@ class Derivatives:
 
     def _pushed_forward(self, results: Mapping[Key, Node]) -> dict[Key, Node]:
         tangents: dict[Node, Node] = {leaf: self.tangent(leaf) for leaf in self.wrt}
-        products = simplify(_differentials(list(results.values()), tangents))
+        products = simplify(differentials(list(results.values()), tangents))
         return dict(zip(results, products, strict=True))
 
     @cached_property
@@ -179,7 +179,7 @@ class Derivatives:
     def _jacobians(self, nodes: Sequence[Node], leaf: Leaf) -> list[Node]:
         """d node / d leaf of shape (*node.shape, *leaf.shape), projected on the structure."""
         tangent = self.tangent(leaf)
-        products = simplify(_differentials(nodes, {leaf: tangent}))
+        products = simplify(differentials(nodes, {leaf: tangent}))
         jacobians = simplify([jacobian_of_linear(p, tangent) for p in products], expand=True)
         return simplify([project(jacobian, leaf) for jacobian in jacobians], expand=True)
 
@@ -297,7 +297,9 @@ def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:
     return {str(symbol): index(value) for symbol, value in found.items()}
 
 
-def _differentials(nodes: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
+def differentials(nodes: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
+    """The tangents of nodes, as the rules of differentiation leave them, not simplified; what is
+    made of one spectral decomposition shares it."""
     return spectral.spread(differential(spectral.gathered(nodes), tangents))
 
 

@@ -10,8 +10,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from derivatrix import __version__
-from derivatrix.compiler.differentiate.derivatives import Derivatives, Key
-from derivatrix.compiler.differentiate.jvp import differential
+from derivatrix.compiler.differentiate.derivatives import Derivatives, Key, differentials
 from derivatrix.compiler.emit.description import (
     FunctionDescription,
     ModuleDescription,
@@ -302,7 +301,7 @@ def _dump_differentiate(function: Function, target: str) -> str:
     derivatives = function.derivatives
     tangents: dict[Node, Node] = {leaf: derivatives.tangent(leaf) for leaf in derivatives.wrt}
     value = derivatives.results("value")[()]
-    return listing({"jvp": differential([value], tangents)[0]})
+    return listing({"jvp": differentials([value], tangents)[0]})
 
 
 def _dump_simplify(function: Function, target: str) -> str:

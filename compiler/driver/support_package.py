@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from importlib import resources
 
 from derivatrix import __version__
-from derivatrix.compiler.emit.imports import SUPPORT, support_digest, support_text
+from derivatrix.compiler.emit.imports import support_digest, support_names, support_text
 from derivatrix.compiler.emit.skeleton import environment
 from derivatrix.runtime.support import FOLDER, file_digest
 
@@ -36,13 +35,7 @@ def _init(digest: str, files: dict[str, str]) -> str:
 @cache
 def all_files() -> tuple[str, ...]:
     """All files of the support."""
-    root = resources.files(SUPPORT)
-    return tuple(
-        f"{folder}/{file.name}"
-        for folder in ("common", "cpu", "cuda")
-        for file in (root / folder).iterdir()
-        if file.name.endswith(".py")
-    )
+    return tuple(f"{folder}/{file}" for folder, file in support_names())
 
 
 @cache

@@ -154,12 +154,20 @@ def support_text(file: str) -> str:
 def support_digest() -> str:
     """A digest of all files of the support."""
     state = hashlib.blake2b(digest_size=16)
-    root = resources.files(SUPPORT)
-    for folder in ("common", "cpu", "cuda"):
-        for file in sorted((root / folder).iterdir(), key=lambda file: file.name):
-            if file.name.endswith(".py"):
-                state.update(f"{folder}/{file.name}\0".encode() + file.read_bytes())
+    for folder, file in support_names():
+        state.update(f"{folder}/{file}\0{support_text(f'{folder}/{file}')}".encode())
     return state.hexdigest()
+
+
+def support_names() -> list[tuple[str, str]]:
+    """The folder and the name of each file of the support, sorted."""
+    folders = [each for each in resources.files(SUPPORT).iterdir() if each.is_dir()]
+    return sorted(
+        (folder.name, file.name)
+        for folder in folders
+        for file in folder.iterdir()
+        if file.name.endswith(".py")
+    )
 
 
 def is_defined(path: str) -> bool:

@@ -23,8 +23,9 @@ FUNCTIONS = (
     *(f"shares.{name}" for name in ("lane_sum", "lane_maximum", "quotient", "remainder")),
     "blocks.larger",
     "rows.log_of_sum",
+    "base.THREADS",
 )
-"""Functions of the device that kernels may call, apart from those of numbers."""
+"""What lines of kernels may refer to, apart from functions of numbers."""
 
 
 def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:

@@ -26,7 +26,9 @@ class _Parts:
         self.filled = [f"_array_{each}" for each in signature.outputs]
         self.shapes = [tuple_text(map(self.sized, s)) for s in signature.outputs.values()]
         self.passed = ", ".join([*self.parameters, *self.filled])
-        self.out = "out_" if "out" in self.parameters else "out"
+        self.out = "out"
+        while self.out in self.parameters:
+            self.out += "_"
 
     def sized(self, text):
         """A text of sizes and inputs, in the function's own names."""
