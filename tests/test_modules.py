@@ -352,9 +352,13 @@ def test_logaddexp_at_infinity() -> None:
 
 def test_value_and_gradient_returns_the_gradients_type() -> None:
     A, b = dx.matrix("A", "n", "n"), dx.vector("b", "n")
-    text = generate(dx.function("quadratic", [A, b], b @ A @ b)).text
-    assert "_named(ValueAndGradient, (value, _named(Gradient, (" in text
+    function = dx.function("quadratic", [A, b], b @ A @ b)
+    text = generate(function).text
+    assert "ValueAndGradient(value=out_value, gradient=Gradient(A=out_A, b=out_b))" in text
     assert "ValueAndGradientRow" not in text
+    module = dx.compile(function)
+    found = module.value_and_gradient(np.eye(2), np.ones(2))
+    assert type(found) is module.ValueAndGradient and type(found.gradient) is module.Gradient
 
 
 class Metres(np.ndarray):
