@@ -12,7 +12,6 @@ from ..common.boundary import (
     _delivered,
     _destinations,
     _empty,
-    _len,
     _ndarray,
     _ready,
     _real,
@@ -28,22 +27,17 @@ from .parallel import Planned
 from .pool import _CREW
 
 _SCOPE = {
-    "_TypeError": TypeError,
     "_UNREADY": _UNREADY,
     "_coerced": _coerced,
     "_crew": _CREW,
     "_delivered": _delivered,
     "_destinations": _destinations,
     "_empty": _empty,
-    "_len": _len,
-    "_max": max,
-    "_min": min,
     "_named": tuple.__new__,
     "_ndarray": _ndarray,
     "_real": _real,
     "_refuse": _refuse,
     "_remember": _remember,
-    "_type": type,
 }
 """What the texts of public functions refer to. Only names that begin with an underscore, as none of
 a declaration does."""
@@ -161,7 +155,7 @@ class Module(_Module):
             *indented(indented(indented([*empty, *run, f"return {returned.new}"]))),
             f"        {returned.pattern} = {out}",
             f"        if not {''.join(_plain(parts.filled))}:",
-            "            raise _TypeError",
+            "            raise TypeError",
             *indented(indented([*run, f"return {returned.delivered}"])),
             "except _UNREADY:",
             "    pass",
@@ -221,4 +215,4 @@ def _passed(kernel, parts):
 def _plain(names):
     """That arrays are of no class of their own: Numba takes a masked array for its numbers."""
     if names:
-        yield f"{' is '.join(f'_type({name})' for name in names)} is _ndarray"
+        yield f"{' is '.join(f'type({name})' for name in names)} is _ndarray"

@@ -24,7 +24,6 @@ FEW = 344
 _SCOPE = {
     "_add_onto": add_onto,
     "_give_back": give_back,
-    "_min": min,
     "_part_of": part_of,
     "_share": share,
     "_work_arrays": work_arrays,
@@ -107,7 +106,7 @@ class by_samples:
             return Planned(few, call, "", scope)
         found = self.columns
         samples, entries = parts.sized(found.samples), parts.sized(found.entries)
-        most = f"_min({found.each}*{samples}, {found.most})"
+        most = f"min({found.each}*{samples}, {found.most})"
         unsuited = f"({samples} < {found.least} or {entries} > {most})"
         shared = self._shared(module, found.kernel, parts, "S")
         scope |= {"_in_columns": _in_columns(found.kernel, shared), **_tried(shared)}
@@ -210,7 +209,7 @@ class by_sums:
         lines = [
             f"{', '.join([*made, 'memory'])} = _work_arrays({sums.names[0]}, {shapes}, ())",
             "for _start in range(_first, _last, step):",
-            "    _stop = _min(_start + step, _last)",
+            "    _stop = min(_start + step, _last)",
             f"    _part({', '.join(part)})",
             *(f"    _add_onto({name}, _{name})" for name in sums.names),
             "_give_back(memory)",
