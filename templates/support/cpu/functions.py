@@ -26,7 +26,7 @@ from .base import compiled, require_arrays, require_shapes
 from .parallel import Planned
 from .pool import _CREW
 
-_SCOPE = {
+_FUNCTION_NAMES = {
     "_UNREADY": _UNREADY,
     "_coerced": _coerced,
     "_crew": _CREW,
@@ -128,7 +128,7 @@ class Module(_Module):
         lines = self._function_lines(parts, conditions, run, planned.call, scope)
         out = parts.out
         heading = f"def {name}({', '.join([*parts.parameters, '*', f'{out}=None'])}):"
-        return defined(self, name, [heading, *indented(lines)], parts, _SCOPE | scope)
+        return defined(self, name, [heading, *indented(lines)], parts, _FUNCTION_NAMES | scope)
 
     def _planned(self, kernel, parts, blas, parallel):
         """How a kernel is called."""
@@ -192,7 +192,7 @@ class Module(_Module):
         arrays = [f"_array_{e}" if e in found.outputs else f"{e}.copy()" for e in parts.split()]
         wanted = made.__code__.co_varnames[2 : made.__code__.co_argcount]
         given = [tuple_text(arrays), "_dtype", *map(texts.sized, wanted)]
-        scope = _SCOPE | {"_made": made}
+        scope = _FUNCTION_NAMES | {"_made": made}
         call: list = []
         if kernel is not None:
             planned = self._planned(kernel, texts, blas, parallel)

@@ -15,13 +15,13 @@ from .crew import _Shared, part_of, share
 from .parts import _by_rows, _by_sums, _in_columns, _in_parts, add_onto
 from .workspace import give_back, work_arrays
 
-HELD = 120_000
+IN_CACHE = 120_000
 """So many numbers in memory at once stay in the cache."""
 DENSE = 40
 """Where each is used in so many operations, it is no gain that they do."""
 FEW = 344
 """How many samples are computed at a time, side by side, where they are no work for threads."""
-_SCOPE = {
+_SHARING_NAMES = {
     "_add_onto": add_onto,
     "_give_back": give_back,
     "_part_of": part_of,
@@ -159,7 +159,7 @@ class by_sums:
         samples, entries, work, fixed = map(parts.sized, (self.samples, *self.costs))
         few = little = f"({work})*({samples}) < {_SHARED}"
         if self.products:
-            few = little = f"(({entries})*({samples}) < {HELD} or {work} > {DENSE}*({entries}))"
+            few = little = f"(({entries})*({samples}) < {IN_CACHE} or {work} > {DENSE}*({entries}))"
         if self.least > 1:
             few = f"{samples} < {self.least}"
         flags = [name in self.cut for name in parts.signature.inputs]
@@ -217,7 +217,7 @@ class by_sums:
         name = f"{kernel.__name__}_blocks"
         parameters = [*inputs, *self.divided, *sums.names, "_first", "_last", "step"]
         text = "\n".join([f"def {name}({', '.join(parameters)}):", *indented(lines)])
-        return module.compiled(text, _SCOPE | {"_part": self.part})
+        return module.compiled(text, _SHARING_NAMES | {"_part": self.part})
 
 
 class _Work:
@@ -295,7 +295,7 @@ class _Sharing:
             f"def {self.name}({', '.join(['words', 'addresses', 'parts', 'length', *arrays])}):"
         )
         text = "\n".join([heading, *indented([*lines, "return failed"])])
-        function = module.compiled(text, _SCOPE | self.scope)
+        function = module.compiled(text, _SHARING_NAMES | self.scope)
         return _Shared(function, *((each, " ".join(self.kinds)) for each in self.kernels))
 
 
