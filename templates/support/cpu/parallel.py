@@ -17,9 +17,9 @@ from .workspace import give_back, work_arrays
 
 IN_CACHE = 120_000
 """So many numbers in memory at once stay in the cache."""
-DENSE = 40
+OPERATIONS = 40
 """Where each is used in so many operations, it is no gain that they do."""
-FEW = 344
+SIDE_BY_SIDE = 344
 """How many samples are computed at a time, side by side, where they are no work for threads."""
 _SHARING_NAMES = {
     "_add_onto": add_onto,
@@ -111,7 +111,7 @@ class by_samples:
         shared = self._shared(module, found.kernel, parts, "S")
         scope |= {"_in_columns": _in_columns(found.kernel, shared), **_tried(shared)}
         call = _choice(unsuited, call, [f"_in_columns({entries}, {cost}, {passed})"])
-        given = f"1 + {samples} // {FEW}, {samples}, {passed}"
+        given = f"1 + {samples} // {SIDE_BY_SIDE}, {samples}, {passed}"
         return Planned(few, call, f"{unsuited} or {_TRY}, {given})", scope)
 
     def _shared(self, module, kernel, parts, cut="s"):
@@ -159,7 +159,7 @@ class by_sums:
         samples, entries, work, fixed = map(parts.sized, (self.samples, *self.costs))
         few = little = f"({work})*({samples}) < {_SHARED}"
         if self.products:
-            few = little = f"(({entries})*({samples}) < {IN_CACHE} or {work} > {DENSE}*({entries}))"
+            few = little = f"(({entries})*({samples}) < {IN_CACHE} or {work} > {OPERATIONS}*({entries}))"
         if self.least > 1:
             few = f"{samples} < {self.least}"
         flags = [name in self.cut for name in parts.signature.inputs]
