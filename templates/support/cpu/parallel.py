@@ -159,7 +159,8 @@ class by_sums:
         samples, entries, work, fixed = map(parts.sized, (self.samples, *self.costs))
         few = little = f"({work})*({samples}) < {_SHARED}"
         if self.products:
-            few = little = f"(({entries})*({samples}) < {IN_CACHE} or {work} > {OPERATIONS}*({entries}))"
+            held = f"({entries})*({samples}) < {IN_CACHE}"
+            few = little = f"({held} or {work} > {OPERATIONS}*({entries}))"
         if self.least > 1:
             few = f"{samples} < {self.least}"
         flags = [name in self.cut for name in parts.signature.inputs]
