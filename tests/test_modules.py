@@ -352,13 +352,10 @@ def test_logaddexp_at_infinity() -> None:
 
 def test_value_and_gradient_returns_the_gradients_type() -> None:
     A, b = dx.matrix("A", "n", "n"), dx.vector("b", "n")
-    function = dx.function("quadratic", [A, b], b @ A @ b)
-    text = generate(function).text
-    assert "ValueAndGradient(value=out_value, gradient=Gradient(A=out_A, b=out_b))" in text
-    assert "ValueAndGradientRow" not in text
-    module = dx.compile(function)
-    found = module.value_and_gradient(np.eye(2), np.ones(2))
-    assert type(found) is module.ValueAndGradient and type(found.gradient) is module.Gradient
+    module = dx.compile(dx.function("quadratic", [A, b], b @ A @ b))
+    found = module.value_and_gradient(np.eye(3), np.ones(3))
+    assert type(found.gradient) is type(module.gradient(np.eye(3), np.ones(3)))
+    assert not hasattr(module, "ValueAndGradientRow")
 
 
 class Metres(np.ndarray):

@@ -17,7 +17,6 @@ from .plain_arrays import _says_more
 
 _ndarray = np.ndarray
 _empty = np.empty
-_len = len
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 _UNREADY = (AttributeError, IndexError, NumbaError, TypeError, ValueError)

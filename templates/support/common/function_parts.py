@@ -15,11 +15,8 @@ class _Parts:
 
     def __init__(self, signature, returned):
         self.signature, self.returned = signature, returned
-        self._names = {size: f"_size_{size}" for size in signature.sizes} | {
-            "min": "_min",
-            "max": "_max",
-            **{each: signature.names.get(each, each) for each in signature.inputs},
-        }
+        self._names = {size: f"_size_{size}" for size in signature.sizes}
+        self._names |= {each: signature.names.get(each, each) for each in signature.inputs}
         self.parameters = [signature.names.get(each, each) for each in signature.inputs]
         shapes = zip(self.parameters, signature.inputs.values(), strict=True)
         self.arrays = [name for name, shape in shapes if shape]
@@ -39,7 +36,7 @@ class _Parts:
         unsized = {local: size for size, local in self._names.items()}
         wanted = [renamed(line, unsized) for line in lines]
         found = [self.sized(line) for line in self.signature.reading(wanted)]
-        return [re.sub(r"(\w+)\.shape\[0\]", r"_len(\1)", line) for line in found]
+        return [re.sub(r"(\w+)\.shape\[0\]", r"len(\1)", line) for line in found]
 
     def wrong(self, requirements):
         """The condition under which arguments have other shapes than expected; "" if none can."""

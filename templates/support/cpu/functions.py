@@ -12,7 +12,6 @@ from ..common.boundary import (
     _delivered,
     _destinations,
     _empty,
-    _len,
     _ndarray,
     _ready,
     _real,
@@ -27,23 +26,18 @@ from .base import compiled, require_arrays, require_shapes
 from .parallel import Planned
 from .pool import _CREW
 
-_SCOPE = {
-    "_TypeError": TypeError,
+_FUNCTION_NAMES = {
     "_UNREADY": _UNREADY,
     "_coerced": _coerced,
     "_crew": _CREW,
     "_delivered": _delivered,
     "_destinations": _destinations,
     "_empty": _empty,
-    "_len": _len,
-    "_max": max,
-    "_min": min,
     "_named": tuple.__new__,
     "_ndarray": _ndarray,
     "_real": _real,
     "_refuse": _refuse,
     "_remember": _remember,
-    "_type": type,
 }
 """What the texts of public functions refer to. Only names that begin with an underscore, as none of
 a declaration does."""
@@ -134,7 +128,7 @@ class Module(_Module):
         lines = self._function_lines(parts, conditions, run, planned.call, scope)
         out = parts.out
         heading = f"def {name}({', '.join([*parts.parameters, '*', f'{out}=None'])}):"
-        return defined(self, name, [heading, *indented(lines)], parts, _SCOPE | scope)
+        return defined(self, name, [heading, *indented(lines)], parts, _FUNCTION_NAMES | scope)
 
     def _planned(self, kernel, parts, blas, parallel):
         """How a kernel is called."""
@@ -161,7 +155,7 @@ class Module(_Module):
             *indented(indented(indented([*empty, *run, f"return {returned.new}"]))),
             f"        {returned.pattern} = {out}",
             f"        if not {''.join(_plain(parts.filled))}:",
-            "            raise _TypeError",
+            "            raise TypeError",
             *indented(indented([*run, f"return {returned.delivered}"])),
             "except _UNREADY:",
             "    pass",
@@ -198,7 +192,7 @@ class Module(_Module):
         arrays = [f"_array_{e}" if e in found.outputs else f"{e}.copy()" for e in parts.split()]
         wanted = made.__code__.co_varnames[2 : made.__code__.co_argcount]
         given = [tuple_text(arrays), "_dtype", *map(texts.sized, wanted)]
-        scope = _SCOPE | {"_made": made}
+        scope = _FUNCTION_NAMES | {"_made": made}
         call: list = []
         if kernel is not None:
             planned = self._planned(kernel, texts, blas, parallel)
@@ -221,4 +215,4 @@ def _passed(kernel, parts):
 def _plain(names):
     """That arrays are of no class of their own: Numba takes a masked array for its numbers."""
     if names:
-        yield f"{' is '.join(f'_type({name})' for name in names)} is _ndarray"
+        yield f"{' is '.join(f'type({name})' for name in names)} is _ndarray"

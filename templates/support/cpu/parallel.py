@@ -15,16 +15,15 @@ from .crew import _Shared, part_of, share
 from .parts import _by_rows, _by_sums, _in_columns, _in_parts, add_onto
 from .workspace import give_back, work_arrays
 
-HELD = 120_000
+IN_CACHE = 120_000
 """So many numbers in memory at once stay in the cache."""
-DENSE = 40
+OPERATIONS = 40
 """Where each is used in so many operations, it is no gain that they do."""
-FEW = 344
+SIDE_BY_SIDE = 344
 """How many samples are computed at a time, side by side, where they are no work for threads."""
-_SCOPE = {
+_SHARING_NAMES = {
     "_add_onto": add_onto,
     "_give_back": give_back,
-    "_min": min,
     "_part_of": part_of,
     "_share": share,
     "_work_arrays": work_arrays,
@@ -107,12 +106,12 @@ class by_samples:
             return Planned(few, call, "", scope)
         found = self.columns
         samples, entries = parts.sized(found.samples), parts.sized(found.entries)
-        most = f"_min({found.each}*{samples}, {found.most})"
+        most = f"min({found.each}*{samples}, {found.most})"
         unsuited = f"({samples} < {found.least} or {entries} > {most})"
         shared = self._shared(module, found.kernel, parts, "S")
         scope |= {"_in_columns": _in_columns(found.kernel, shared), **_tried(shared)}
         call = _choice(unsuited, call, [f"_in_columns({entries}, {cost}, {passed})"])
-        given = f"1 + {samples} // {FEW}, {samples}, {passed}"
+        given = f"1 + {samples} // {SIDE_BY_SIDE}, {samples}, {passed}"
         return Planned(few, call, f"{unsuited} or {_TRY}, {given})", scope)
 
     def _shared(self, module, kernel, parts, cut="s"):
@@ -160,7 +159,8 @@ class by_sums:
         samples, entries, work, fixed = map(parts.sized, (self.samples, *self.costs))
         few = little = f"({work})*({samples}) < {_SHARED}"
         if self.products:
-            few = little = f"(({entries})*({samples}) < {HELD} or {work} > {DENSE}*({entries}))"
+            held = f"({entries})*({samples}) < {IN_CACHE}"
+            few = little = f"({held} or {work} > {OPERATIONS}*({entries}))"
         if self.least > 1:
             few = f"{samples} < {self.least}"
         flags = [name in self.cut for name in parts.signature.inputs]
@@ -210,7 +210,7 @@ class by_sums:
         lines = [
             f"{', '.join([*made, 'memory'])} = _work_arrays({sums.names[0]}, {shapes}, ())",
             "for _start in range(_first, _last, step):",
-            "    _stop = _min(_start + step, _last)",
+            "    _stop = min(_start + step, _last)",
             f"    _part({', '.join(part)})",
             *(f"    _add_onto({name}, _{name})" for name in sums.names),
             "_give_back(memory)",
@@ -218,7 +218,7 @@ class by_sums:
         name = f"{kernel.__name__}_blocks"
         parameters = [*inputs, *self.divided, *sums.names, "_first", "_last", "step"]
         text = "\n".join([f"def {name}({', '.join(parameters)}):", *indented(lines)])
-        return module.compiled(text, _SCOPE | {"_part": self.part})
+        return module.compiled(text, _SHARING_NAMES | {"_part": self.part})
 
 
 class _Work:
@@ -296,7 +296,7 @@ class _Sharing:
             f"def {self.name}({', '.join(['words', 'addresses', 'parts', 'length', *arrays])}):"
         )
         text = "\n".join([heading, *indented([*lines, "return failed"])])
-        function = module.compiled(text, _SCOPE | self.scope)
+        function = module.compiled(text, _SHARING_NAMES | self.scope)
         return _Shared(function, *((each, " ".join(self.kinds)) for each in self.kernels))
 
 

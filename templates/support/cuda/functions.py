@@ -9,7 +9,7 @@ from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, tuple_text
 from .boundary import _Call
 
-_SCOPE = {"_Call": _Call, "_max": max, "_min": min, "_named": tuple.__new__}
+_SCOPE = {"_Call": _Call, "_named": tuple.__new__}
 """What the texts of public functions refer to."""
 
 
