@@ -27,6 +27,7 @@ from derivatrix.compiler.structured import structured
 from derivatrix.runtime.load import REQUIRED, load
 from derivatrix.runtime.support import file_digest
 from derivatrix.templates import support
+from derivatrix.templates.support.cpu import parallel
 from tests.bounds import BATCHES, IDENTITY, LARGEST, OPERATOR, SKEWED, Found, Task, function_of
 from tests.guarded import SIDES, guard, guarded
 from tests.identities import Identity
@@ -86,7 +87,8 @@ def reached(request: Mapping[str, Any]) -> list[str]:
     kernels = [each.name for plan in plans for each in (plan, *plan.inner)]
     waiting = [("", name) for name in kernels]
     if any(map(parallel_arguments, plans)):  # what functions are given that threads share
-        waiting.append((f"{support.__name__}.cpu.parallel", "_SCOPE"))
+        waiting.append((parallel.__name__, "_SHARING_NAMES"))
+        assert hasattr(parallel, "_SHARING_NAMES")
     found: set[tuple[str, str]] = set()
     while waiting:
         file, name = waiting.pop()
