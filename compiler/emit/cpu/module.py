@@ -184,14 +184,17 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
             continue
         for plan, summary in _summaries(function):
             texts = _texts(plan, function.plan is plan, module.name, function.name, summary)
+            variants = texts[: len(plan.variants)]  # where there are some, the kernel only chooses
             work = tuple(
-                replace(text, name=text.name.removeprefix(plan.name), summary="") for text in texts
+                replace(text, name=text.name.removeprefix(plan.name), summary="")
+                for text in variants or texts
             )
             first = names.setdefault(work, plan.name)
             if first == plan.name:
                 kernels += texts
             else:
-                aliases += [(t.name, first + t.name.removeprefix(plan.name)) for t in texts]
+                others = texts[len(variants) :]
+                aliases += [(t.name, first + t.name.removeprefix(plan.name)) for t in others]
     return kernels, aliases
 
 
