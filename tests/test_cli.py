@@ -488,6 +488,11 @@ time.sleep(60)
 """
 
 
+def attend_to_interrupts():
+    """For a process that is started: shells let those in the background ignore them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc about processes")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_the_process_of_a_command_ends_with_it(tmp_path, number):
@@ -499,6 +504,7 @@ def test_the_process_of_a_command_ends_with_it(tmp_path, number):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=attend_to_interrupts,
     )
     other = process.stdout.readline().strip()
     assert lives(other) and other != str(process.pid)
