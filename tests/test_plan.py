@@ -33,7 +33,7 @@ from derivatrix.compiler.plan import Plan, plan, sample_sums, threaded_plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest, Reuse
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from derivatrix.runtime.support import package_for
-from tests.packages import write_module
+from tests.packages import texts_of, write_files
 from tests.plain import run_plain
 
 n, m = dims("n m")
@@ -194,7 +194,7 @@ def load(folder: Path, name: str, functions: list[FunctionDescription], **more) 
     """The module with these functions, written and imported."""
     facts = {"REQUIREMENTS": more.get("requirements", ())}
     text, _ = emit(ModuleDescription(name, "A test.", facts, functions, **more))
-    path = write_module(folder, name, text)
+    path = write_files(folder, texts_of(name, text)) / f"{name}.py"
     package = package_for(path.resolve(), support_digest())
     specification = importlib.util.spec_from_file_location(f"{package}.{name}", path)
     assert specification is not None and specification.loader is not None
