@@ -123,7 +123,8 @@ def _load_file(path: Path) -> ModuleType:
     if absent:
         raise LoadError(_refusal(str(path), absent))
     where = path.resolve()
-    identity = hashlib.blake2b(str(where).encode() + b"\0" + source, digest_size=16)
+    # short, since it is in the names of the files of Numba's cache
+    identity = hashlib.blake2b(str(where).encode() + b"\0" + source, digest_size=8)
     name = f"{path.stem}_{identity.hexdigest()}"
     digest = assigned(source).get("SUPPORT")
     if digest is not None:  # older modules have everything in their own text

@@ -29,7 +29,7 @@ def package_for(path: Path, digest: str) -> str:
             f"{path}: the folder {FOLDER}, which belongs beside it, is missing; {AGAIN}"
         )
     folder = root / FOLDER
-    state = hashlib.blake2b(f"{root}\0".encode(), digest_size=16)
+    state = hashlib.blake2b(f"{root}\0".encode(), digest_size=8)
     source = _read(folder / "__init__.py")
     state.update(source)
     facts = assigned(source)

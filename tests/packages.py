@@ -13,7 +13,8 @@ import pytest
 
 from derivatrix.compiler.driver.build import build
 from derivatrix.compiler.driver.pipeline import generate
-from derivatrix.compiler.driver.support_package import all_files, support_texts
+from derivatrix.compiler.driver.support_package import support_texts
+from derivatrix.compiler.emit.imports import all_files
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.runtime.load import load
 from derivatrix.runtime.support import FOLDER, with_support

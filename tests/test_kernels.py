@@ -18,8 +18,14 @@ import scipy.special
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler.driver.support_package import all_files, support_texts
-from derivatrix.compiler.emit.imports import Imports, _defined, support_files, support_text
+from derivatrix.compiler.driver.support_package import support_texts
+from derivatrix.compiler.emit.imports import (
+    Imports,
+    _defined,
+    all_files,
+    support_files,
+    support_text,
+)
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.targets.cpu import MAKING_ARRAYS, SCALARS

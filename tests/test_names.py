@@ -188,7 +188,7 @@ def test_functions_of_the_longest_names_keep_their_code(tmp_path, monkeypatch):
     monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "cache"))
     module = dx.compile(dx.function("f" * LONGEST, [x], dx.logsumexp(x), batch=[x]))
     module.value_and_gradient(np.ones((3, 2)))
-    assert [*(tmp_path / "cache").rglob("*.nbc")]
+    assert [*(tmp_path / "cache").rglob("*value_and_gradient_kernel*.nbc")]
 
 
 def test_public_functions_read_no_name_without_an_underscore():
@@ -209,3 +209,9 @@ def test_the_module_names_of_a_package(tmp_path):
     with pytest.raises(dx.DeclarationError, match="one file"):
         dx.build([upper, lower], tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+def test_an_input_called_like_the_check_of_a_kernel_is_refused():
+    name = dx.vector("check_vjp_kernel", "n")
+    with pytest.raises(dx.DeclarationError, match="can be called check_vjp_kernel"):
+        dx.compile(dx.function("f", [name], dx.sum(name * name)))

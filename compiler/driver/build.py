@@ -24,9 +24,9 @@ from derivatrix.compiler.driver.ownership import (
     support_files,
 )
 from derivatrix.compiler.driver.pipeline import Generated, generate, module_name
-from derivatrix.compiler.driver.support_package import all_files, support_texts, unfinished_text
+from derivatrix.compiler.driver.support_package import support_texts, unfinished_text
 from derivatrix.compiler.driver.worker_serialization import Work, generate_elsewhere
-from derivatrix.compiler.emit.imports import support_digest
+from derivatrix.compiler.emit.imports import all_files, support_digest
 from derivatrix.compiler.emit.targets import find_target
 from derivatrix.compiler.frontends.function import Function, require_function
 from derivatrix.compiler.frontends.function_file import require_unique
@@ -75,6 +75,7 @@ IMPORTED = (
     "threading",
     "time",
     "types",
+    "typing",
     "warnings",
 )
 """What generated modules and packages import, and the folders beside them: a module of such a name

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 
 from derivatrix import __version__
-from derivatrix.compiler.emit.imports import support_digest, support_names, support_text
+from derivatrix.compiler.emit.imports import support_digest, support_text
 from derivatrix.compiler.emit.skeleton import environment
 from derivatrix.runtime.support import FOLDER, file_digest
 
 
 def support_texts(files: Iterable[str]) -> dict[str, str]:
     """The text of each file of the package that has these files of the support, its own last."""
-    texts = {name: _text(name) for name in sorted(set(files))}
+    texts = {name: support_text(name) for name in sorted(set(files))}
     digests = {name: file_digest(text.encode()) for name, text in texts.items()}
     init = _init(support_digest(), digests)
     return {
@@ -30,14 +29,3 @@ def unfinished_text(files: Iterable[str]) -> str:
 def _init(digest: str, files: dict[str, str]) -> str:
     template = environment().get_template("support.py.jinja")
     return template.render(version=__version__, digest=digest, files=files.items())
-
-
-@cache
-def all_files() -> tuple[str, ...]:
-    """All files of the support."""
-    return tuple(f"{folder}/{file}" for folder, file in support_names())
-
-
-@cache
-def _text(name: str) -> str:
-    return support_text(name)

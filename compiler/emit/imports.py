@@ -145,6 +145,7 @@ def support_files(files: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted([*paths, *(f"{folder}/__init__.py" for folder in folders)]))
 
 
+@cache
 def support_text(file: str) -> str:
     """The text of a file of the support, such as "cpu/blas.py"."""
     return (resources.files(SUPPORT) / file).read_text(encoding="utf-8")
@@ -154,20 +155,17 @@ def support_text(file: str) -> str:
 def support_digest() -> str:
     """A digest of all files of the support."""
     state = hashlib.blake2b(digest_size=16)
-    for folder, file in support_names():
-        state.update(f"{folder}/{file}\0{support_text(f'{folder}/{file}')}".encode())
+    for file in all_files():
+        state.update(f"{file}\0{support_text(file)}".encode())
     return state.hexdigest()
 
 
-def support_names() -> list[tuple[str, str]]:
-    """The folder and the name of each file of the support, sorted."""
+@cache
+def all_files() -> tuple[str, ...]:
+    """All files of the support, sorted, as "cpu/blas.py"."""
     folders = [each for each in resources.files(SUPPORT).iterdir() if each.is_dir()]
-    return sorted(
-        (folder.name, file.name)
-        for folder in folders
-        for file in folder.iterdir()
-        if file.name.endswith(".py")
-    )
+    files = [(folder, file.name) for folder in folders for file in folder.iterdir()]
+    return tuple(sorted(f"{folder.name}/{name}" for folder, name in files if name.endswith(".py")))
 
 
 def is_defined(path: str) -> bool:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 import jinja2
+import numpy as np
 
 from derivatrix.compiler.emit.description import ModuleDescription
-from derivatrix.compiler.emit.texts import literal
+from derivatrix.compiler.emit.imports import Imports, support_digest
+from derivatrix.compiler.emit.texts import literal, quoted
 from derivatrix.runtime.errors import DeclarationError
 from derivatrix.version import VERSION
 
@@ -26,13 +28,37 @@ def environment() -> jinja2.Environment:
     )
 
 
+def rendered(
+    template: str,
+    module: ModuleDescription,
+    imports: Imports,
+    constants: Mapping[str, np.ndarray],
+    **parts: object,
+) -> str:
+    """A module's text: what every module begins with, and the parts that its template prints."""
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            docstring=quoted(module.docstring),
+            packages=imports.package_lines(),
+            support_digest=support_digest(),
+            support=imports.support_lines(),
+            facts=[(name, literal(value)) for name, value in module.facts.items()],
+            constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
+            definitions=imports.texts.values(),
+            owner=module.name,
+            **parts,
+        )
+    )
+
+
 def check_names(
     module: ModuleDescription, text: str, helpers: Iterable[str], taken: Iterable[str] = ()
 ) -> None:
     """Raise DeclarationError where a name of the declaration hides what a function of the text
-    calls so. Helpers, which are not looked at, are read by kernels, and by public functions only
-    where they start with an underscore, as no name of a declaration does. taken: what kernels take
-    under the module's own name for it."""
+    calls so. Helpers, which are not looked at, are read by kernels. taken: what kernels take under
+    the module's own name for it."""
     public = {function.name for function in module.everything}
     body = [each for each in ast.parse(text).body if getattr(each, "name", "") not in helpers]
     imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
@@ -45,10 +71,7 @@ def check_names(
         parameters = {each.arg for each in function.args.args}
         names = [each for each in ast.walk(function) if isinstance(each, ast.Name)]
         assigned = {each.id for each in names if isinstance(each.ctx, ast.Store)}
-        if function.name in public:
-            hidden = (parameters | assigned) & made
-        else:
-            hidden = (parameters | assigned) & read | parameters & assigned
+        hidden = (parameters | assigned) & {*read, f"check_{function.name}"} | parameters & assigned
         for name in sorted(hidden):
             raise DeclarationError(
                 f"{module.name}: no input or size can be called {name}; the generated module needs "

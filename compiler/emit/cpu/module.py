@@ -19,10 +19,10 @@ from derivatrix.compiler.emit.cpu.public_functions import (
 )
 from derivatrix.compiler.emit.cpu.rows import rows_texts, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
-from derivatrix.compiler.emit.imports import Imports, support_digest
+from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import signature, tuples
-from derivatrix.compiler.emit.skeleton import check_names, environment
-from derivatrix.compiler.emit.texts import call_lines, literal, quoted
+from derivatrix.compiler.emit.skeleton import check_names, rendered
+from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.targets import cpu
@@ -81,26 +81,18 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         for f in module.functions
     ]
     operator = _operator(module, imports)
-    written = (
-        environment()
-        .get_template("module.py.jinja")
-        .render(
-            docstring=quoted(module.docstring),
-            packages=imports.package_lines(),
-            support_digest=support_digest(),
-            support=imports.support_lines(),
-            facts=[(name, literal(value)) for name, value in module.facts.items()],
-            constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
-            definitions=imports.texts.values(),
-            tuples=named.items(),
-            inner=inner,
-            equations=[newton_text(equation) for equation in equations],
-            kernels=kernels,
-            aliases=aliases,
-            functions=public,
-            operator=operator,
-            owner=module.name,
-        )
+    written = rendered(
+        "module.py.jinja",
+        module,
+        imports,
+        constants,
+        tuples=named.items(),
+        inner=inner,
+        equations=[newton_text(equation) for equation in equations],
+        kernels=kernels,
+        aliases=aliases,
+        functions=public,
+        operator=operator,
     )
     check_names(module, written, imports.names)
     return written, imports.files

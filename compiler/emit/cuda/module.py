@@ -11,10 +11,10 @@ import numpy as np
 from derivatrix.compiler.emit.cuda.host import Device, DriverText, can_fail, driver_name
 from derivatrix.compiler.emit.cuda.kernel import KernelText
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
-from derivatrix.compiler.emit.imports import Imports, support_digest
+from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import returns_text, signature, tuples
-from derivatrix.compiler.emit.skeleton import check_names, environment
-from derivatrix.compiler.emit.texts import call_lines, literal, quoted
+from derivatrix.compiler.emit.skeleton import check_names, rendered
+from derivatrix.compiler.emit.texts import call_lines, literal
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.targets import cuda
@@ -41,27 +41,19 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     if named:
         imports.require("collections", "namedtuple")
     constants = {n: a for f in module.functions for n, a in _constants(f.plan).items()}
-    text = (
-        environment()
-        .get_template("cuda.py.jinja")
-        .render(
-            docstring=quoted(module.docstring),
-            packages=imports.package_lines(),
-            support_digest=support_digest(),
-            support=imports.support_lines(),
-            facts=[(name, literal(value)) for name, value in module.facts.items()],
-            constants=[(name, literal(a.tolist())) for name, a in sorted(constants.items())],
-            definitions=imports.texts.values(),
-            tuples=named.items(),
-            kernels=kernels,
-            drivers=[_shared(driver, same) for driver in device.drivers],
-            failures=literal(tuple(device.checks)) if device.checks else "",
-            functions=[
-                call_lines(f"{function.name} = generated.function", _public(function))
-                for function in module.functions
-            ],
-            owner=module.name,
-        )
+    text = rendered(
+        "cuda.py.jinja",
+        module,
+        imports,
+        constants,
+        tuples=named.items(),
+        kernels=kernels,
+        drivers=[_shared(driver, same) for driver in device.drivers],
+        failures=literal(tuple(device.checks)) if device.checks else "",
+        functions=[
+            call_lines(f"{function.name} = generated.function", _public(function))
+            for function in module.functions
+        ],
     )
     check_names(module, text, imports.names, constants)
     return text, imports.files

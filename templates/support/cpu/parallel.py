@@ -7,6 +7,7 @@ all threads that are free do parts of it (see `crew`). Costs are texts in terms 
 # mypy: allow-untyped-defs
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..common.boundary import _ready
 from ..common.limits import _SHARED
@@ -259,25 +260,25 @@ class _Sharing:
     makes; tail: lines for what is left to do; scope: names in these; more: parameters besides the
     kernel's own."""
 
-    kernel: object
-    signature: object
+    kernel: Any
+    signature: Any
     kernels: tuple
     kinds: list
     codes: str
     given: list
-    work: object = None
+    work: Any = None
     tail: list = field(default_factory=list)
     scope: dict = field(default_factory=dict)
     more: tuple = ()
 
     @property
     def name(self):
-        return f"{self.kernel.__name__}_shared"  # type: ignore[attr-defined]
+        return f"{self.kernel.__name__}_shared"
 
     def made(self, module):
         """The function with its kernels; it returns whether a part failed."""
-        out = next(iter(self.signature.outputs))  # type: ignore[attr-defined]
-        made = self.work.lines(out) if self.work else []  # type: ignore[attr-defined]
+        out = next(iter(self.signature.outputs))
+        made = self.work.lines(out) if self.work else []
         lines = [
             *made,
             f"given = {tuple_text(self.given)}",
@@ -291,7 +292,7 @@ class _Sharing:
         if self.tail:
             lines += ["if not failed:", *indented(self.tail)]
         lines += ["_give_back(memory)"] if made else []
-        arrays = [*self.signature.arrays, *self.more]  # type: ignore[attr-defined]
+        arrays = [*self.signature.arrays, *self.more]
         heading = (
             f"def {self.name}({', '.join(['words', 'addresses', 'parts', 'length', *arrays])}):"
         )
