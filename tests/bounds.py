@@ -31,8 +31,10 @@ OPERATOR = "operator"
 TYPES = ("float64", "float32")
 SKEWED = {"m": 1, "p": 2, "k": -1, "q": 3, "N": 5, "d": 1, "c": 2}
 """What is added to sizes where they are not all the same."""
-LARGEST = 3_000_000
+LARGEST = 1_000_000
 """Entries of arguments and results of a call; what has more is left out, and counted."""
+TOGETHER = 10
+"""Functions that one process does: it keeps all that it compiles."""
 n = dx.dims("n")
 A, L, x = dx.matrix("A", n, n), dx.matrix("L", n, n, "lower"), dx.vector("x", n)
 OTHERS = {
@@ -135,6 +137,20 @@ def batches(name: str) -> list[tuple[str, ...]]:
     return [(), tuple(function.wrt), *([others] if others else [])]
 
 
+def timed(workers: Workers, number: int, task: Task) -> Found:
+    """What is found for a task, which is printed."""
+    start = time.perf_counter()
+    found = check(workers, task)
+    print(
+        f"{number} {task.name} batch {' '.join(task.batch) or '-'}: {found.calls} calls, "
+        f"{found.refused} refused, {found.large} too large, {time.perf_counter() - start:.0f} s",
+        *(f"    {failure}" for failure in found.failures),
+        sep="\n",
+        flush=True,
+    )
+    return found
+
+
 def main() -> int:
     """The whole campaign: 1 if something is found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -142,21 +158,14 @@ def main() -> int:
     parser.add_argument("--to", dest="last", type=int, default=len(NAMES))
     chosen = parser.parse_args()
     total = Found()
-    with tempfile.TemporaryDirectory() as folder, Workers(1, environment(folder)) as workers:
-        for number, name in list(enumerate(NAMES))[chosen.first : chosen.last]:
-            for batch in batches(name):
-                start = time.perf_counter()
-                found = check(workers, Task(name, batch))
-                seconds = time.perf_counter() - start
-                print(
-                    f"{number} {name} batch {' '.join(batch) or '-'}: {found.calls} calls, "
-                    f"{found.refused} refused, {found.large} too large, {seconds:.0f} s",
-                    *(f"    {failure}" for failure in found.failures),
-                    sep="\n",
-                    flush=True,
-                )
-                total.calls += found.calls
-                total.failures += found.failures
+    numbered = list(enumerate(NAMES))[chosen.first : chosen.last]
+    for start in range(0, len(numbered), TOGETHER):
+        with tempfile.TemporaryDirectory() as folder, Workers(1, environment(folder)) as workers:
+            for number, name in numbered[start : start + TOGETHER]:
+                for batch in batches(name):
+                    found = timed(workers, number, Task(name, batch))
+                    total.calls += found.calls
+                    total.failures += found.failures
     print(f"{total.calls} calls, {len(total.failures)} failures")
     return 1 if total.failures else 0
 

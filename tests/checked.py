@@ -25,7 +25,7 @@ from derivatrix.compiler.ir.dimensions import evaluate
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.structured import structured
 from derivatrix.runtime.load import REQUIRED, load
-from derivatrix.runtime.support import file_digest
+from derivatrix.runtime.support import FOLDER, file_digest
 from derivatrix.templates import support
 from derivatrix.templates.support.cpu import parallel
 from tests.bounds import BATCHES, IDENTITY, LARGEST, OPERATOR, SKEWED, Found, Task, function_of
@@ -45,10 +45,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     task = task_of(request)
     function = function_of(task)
     plans = [*plans_of(function, task.kinds)]
-    texts = texts_of("checked", module_text(function, plans))
-    for old, new in task.planted:
-        plant(texts, old, new)
-    module = guarded(load(write_files(Path(task.place).parent, texts) / MODULE))
+    module = guarded(load(written(task, module_text(function, plans))))
     every = [called for plan in plans for called in calls(module, plan)]
     kernels = {(getattr(module, each.plan.name), each.shared): each for each in every}
     check = Check(module, task)
@@ -59,6 +56,22 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
             for kernel, real in itertools.product(kernels.values(), task.types):
                 check(kernel, values, sizes, real)
     return vars(check.found)
+
+
+def written(task: Task, text: str) -> Path:
+    """The file of a task's module, of this text; its support, compiled once, is that of all tasks
+    of the process in which nothing is planted."""
+    texts = texts_of("checked", text)
+    folder = Path(task.place).parent
+    if task.planted:
+        for old, new in task.planted:
+            plant(texts, old, new)
+        return write_files(folder, texts) / MODULE
+    own = {name: texts[name] for name in texts if not name.startswith(FOLDER)}
+    shared = Path(os.environ["NUMBA_CACHE_DIR"]) / "checked"
+    if not shared.exists():
+        write_files(shared, texts)
+    return write_files(shared / file_digest(text.encode()), own) / MODULE
 
 
 def task_of(request: Mapping[str, Any]) -> Task:
