@@ -17,11 +17,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.core.dispatcher import Dispatcher
-from numba.extending import intrinsic
 
 from derivatrix.runtime.support import FOLDER
+from derivatrix.templates.support.internals.verification import byte_setter
 
 MARK = "_reached_"
 """The name of the store in the copy."""
@@ -41,7 +39,7 @@ class Copy:
         self._constants: list[tuple[set[int], tuple[int, ...]]] = []
         self.marks = np.zeros(MOST, np.uint8)
         self._compiled: set[int] = set()
-        self._store = _store(self.marks.ctypes.data, self._compiled)
+        self._store = byte_setter(self.marks.ctypes.data, self._compiled)
         name, path = original.__name__, Path(str(original.__file__))
         if original.__package__:
             package = ModuleType(f"{original.__package__}_marked_{next(_numbers)}")
@@ -78,9 +76,8 @@ class Copy:
         tree = ast.parse(path.read_bytes())
         before = len(self.places)
         for statement in tree.body:
-            if isinstance(statement, ast.FunctionDef) and isinstance(
-                getattr(original, statement.name, None), Dispatcher
-            ):
+            found = getattr(original, getattr(statement, "name", ""), None)
+            if isinstance(statement, ast.FunctionDef) and hasattr(found, "py_func"):
                 self._marker.enter(statement, f"{statement.name}{label}")
         marks = set(range(before, len(self.places)))
         self._constants.append((marks, _constants(tree, original)))
@@ -174,23 +171,3 @@ def _constants(tree: ast.Module, module: ModuleType) -> tuple[int, ...]:
         if isinstance(part, ast.Constant | ast.Name)
     ]
     return tuple(sorted({value for value in values if type(value) is int and value > 1}))
-
-
-def _store(address: int, compiled: set[int]) -> Any:
-    """A function of kernels that sets the byte at a place, counted from the address, to 1. The
-    places are added to `compiled` when the kernels are."""
-
-    @intrinsic(prefer_literal=True)
-    def store(context, place):  # type: ignore[no-untyped-def]
-        compiled.add(place.literal_value)
-
-        def generate(context, builder, signature, values):  # type: ignore[no-untyped-def]
-            byte = context.get_value_type(types.uint8)
-            start = context.get_constant(types.intp, address + place.literal_value)
-            where = builder.inttoptr(start, byte.as_pointer())
-            builder.store(byte(1), where)
-            return context.get_dummy_value()
-
-        return types.void(place), generate
-
-    return store

@@ -8,12 +8,9 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import scipy
@@ -68,6 +65,9 @@ def as_on_device(module: ModuleType) -> Iterator[None]:
     if not simulating():
         yield
         return
+    # imports Numba
+    from derivatrix.templates.support.internals.verification import memory_as_on_device
+
     changes = memory_as_on_device()
     changes += [
         (each, "math", device_math()) for each in with_support(module) if hasattr(each, "math")
@@ -81,41 +81,6 @@ def as_on_device(module: ModuleType) -> Iterator[None]:
     finally:
         for change in kept:
             setattr(*change)
-
-
-def memory_as_on_device() -> list[tuple[Any, str, Any]]:
-    """What to set in the simulator, as (owner, name, value), so that what nothing was written to
-    is not zero by luck, and threads that ask at the same time share memory."""
-    cuda = importlib.import_module("numba.cuda")
-    kernels = importlib.import_module("numba.cuda.simulator.kernelapi")
-    lock = threading.Lock()
-
-    def shared_array(self: Any, shape: Any, dtype: Any) -> np.ndarray:
-        caller = sys._getframe(1)
-        place = caller.f_code.co_filename, caller.f_lineno
-        with lock:  # the simulator's own method may give threads an array each
-            if place not in self._allocations:
-                self._allocations[place] = undefined(shape, dtype)
-            array: np.ndarray = self._allocations[place]
-        return array
-
-    def local_array(self: Any, shape: Any, dtype: Any) -> np.ndarray:
-        return undefined(shape, dtype)
-
-    def device_array(shape: Any, dtype: Any, stream: Any = 0) -> Any:
-        return cuda.to_device(undefined(shape, dtype), stream=stream)
-
-    return [
-        (kernels.FakeCUDAShared, "array", shared_array),
-        (kernels.FakeCUDALocal, "array", local_array),
-        (cuda, "device_array", device_array),
-    ]
-
-
-def undefined(shape: Any, dtype: Any) -> np.ndarray:
-    """An array of nan, or of whole numbers that are no indices."""
-    kind = np.dtype(getattr(dtype, "name", dtype))
-    return np.full(shape, np.nan if kind.kind == "f" else np.iinfo(kind).min, kind)
 
 
 def verify_simulated(module: ModuleType, sizes: Mapping[str, int], seed: int) -> Report:

@@ -273,7 +273,7 @@ def _check(array: Any, shape: tuple[int, ...], dtypes: tuple[type[np.floating], 
 @cache
 def _failures() -> tuple[type[Exception], ...]:
     """What a generated function raises when it is wrong, or when Numba cannot compile it."""
-    from numba.core.errors import NumbaError  # slow to import
+    from numba import NumbaError  # slow to import
 
     return (
         ArithmeticError,

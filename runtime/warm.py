@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.core.sigutils import normalize_signature
 
 from derivatrix.runtime.errors import BuildError, LoadError
 from derivatrix.runtime.parallel import Announce, listing
@@ -85,7 +84,7 @@ def _warm_for_device(module: Any) -> None:
         return
     for kernel, signature in module.KERNELS.values():
         for real in ("float64", "float32"):
-            kernel.compile(normalize_signature(signature.replace("real", real))[0])
+            kernel.compile(eval(signature.replace("real", real), {}, vars(types)).args)
 
 
 def import_name(path: Path) -> str:

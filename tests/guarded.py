@@ -15,16 +15,17 @@ from threading import Lock
 from types import ModuleType
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import binding
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]
 from numba.core.runtime.nrt import rtsys
 from numba.extending import intrinsic
-from numba.np import arrayobj
 
 from derivatrix.runtime.support import with_support
+from derivatrix.templates.support.internals.functions import call_named
+from derivatrix.templates.support.internals.memory import places, view
 
 PAGE = mmap.PAGESIZE
 ROOM = 1 << 40
@@ -112,33 +113,23 @@ binding.add_symbol("NRT_MemInfo_alloc_aligned", _address(_counted))
 
 @intrinsic
 def work_arrays(context, like, shapes, integers):
-    """As `support.cpu.workspace` has it, with each array apart."""
+    """As `support.internals.memory` has it, with each array apart."""
     kinds = [types.Array(like.dtype, len(shape), "C") for shape in shapes]
     kinds += [types.Array(types.int32, len(shape), "C") for shape in integers]
     made = types.Tuple([*kinds, types.intp])
 
     def generate(context, builder, signature, values):
         word = context.get_value_type(types.intp)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(word, [word]), "guarded_take"
-        )
         given = [shape for value in values[1:] for shape in cgutils.unpack_tuple(builder, value)]
         parts = []
         for kind, shape, lengths in zip(kinds, given, (*shapes, *integers), strict=True):
-            axes = [
-                context.cast(builder, length, length_kind, types.intp)
-                for length, length_kind in zip(
-                    cgutils.unpack_tuple(builder, shape), lengths, strict=True
-                )
-            ]
-            strides = [word(kind.dtype.bitwidth // 8)]
-            for length in axes[::-1]:
-                strides.insert(0, builder.mul(strides[0], length))
-            array = context.make_array(kind)(context, builder)
-            place = builder.call(function, [strides[0]])
-            place = builder.inttoptr(place, array.data.type)
-            arrayobj.populate_array(array, place, axes, strides[1:], strides[-1], None)
-            parts.append(array._getvalue())
+            axes = places(context, builder, shape, lengths)
+            size = word(kind.dtype.bitwidth // 8)
+            for length in axes:
+                size = builder.mul(size, length)
+            place = call_named(builder, "guarded_take", word, [size])
+            place = builder.inttoptr(place, context.get_value_type(kind.dtype).as_pointer())
+            parts.append(view(context, builder, kind, place, axes))
         return context.make_tuple(builder, made, [*parts, word(0)])
 
     return made(like, shapes, integers), generate

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from derivatrix.runtime.simulated import memory_as_on_device
 from derivatrix.runtime.workers import Crash, Workers
+from derivatrix.templates.support.internals.verification import memory_as_on_device
 
 Simulator = Callable[[str, dict[str, Any]], None]
 

@@ -122,8 +122,7 @@ HERE = (
     "from ._support import built_with\n",
     "from ._support import built_with\n"
     "import numpy as np\n"
-    "from derivatrix.templates.support.cpu.base import shaped\n"
-    "from derivatrix.templates.support.cpu.workspace import stream\n",
+    "from derivatrix.templates.support.internals.memory import shaped, stream\n",
 )
 OUTSIDE = "was ended by SIGSEGV"
 LINES = {

@@ -130,7 +130,7 @@ def test_a_group_of_one_s_own_may_write(own, monkeypatch):
 
 TEXT = """
 import numpy as np
-from derivatrix.templates.support.cpu.base import compiled
+from derivatrix.templates.support.internals.functions import compiled
 
 
 @compiled()

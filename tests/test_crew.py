@@ -18,10 +18,10 @@ from derivatrix.templates.support.cpu.crew import (
     _Shared,
     atomic_add,
     help_others,
-    part_of,
     share,
 )
 from derivatrix.templates.support.cpu.pool import _Crew
+from derivatrix.templates.support.internals.memory import part_of
 
 
 @njit(nogil=True)

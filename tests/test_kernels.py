@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 
 import numba
@@ -29,6 +30,7 @@ from derivatrix.compiler.emit.imports import (
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.targets.cpu import MAKING_ARRAYS, SCALARS
+from derivatrix.templates import support
 from derivatrix.templates.support import cpu
 from derivatrix.templates.support.cpu import (
     base,
@@ -41,13 +43,13 @@ from derivatrix.templates.support.cpu import (
     special,
     sylvester,
     triangular,
-    workspace,
 )
+from derivatrix.templates.support.internals.memory import ON_STACK, give_back, work_arrays
 from tests.packages import write_files
 from tests.plain import helper
 
 SPECIAL = sorted(
-    kernel_name(path) for path in SCALARS.values() if path.startswith("special.scipy_")
+    kernel_name(path) for path in SCALARS.values() if path.startswith("cpu.special.scipy_")
 )
 PRECISIONS = [(np.float64, 1e-10), (np.float32, 1e-3)]
 
@@ -74,14 +76,14 @@ def product(alpha: float, a: np.ndarray, b: np.ndarray, flags: tuple, beta: floa
 def numbers_in_work_arrays(like: np.ndarray, n: int, m: int, places: np.ndarray, sums: np.ndarray):
     """Where four arrays are, their strides, and the sums of what is written to each."""
     shapes = (n, m), (m,), (n, 2, m)
-    a, b, c, d, memory = workspace.work_arrays(like, shapes, ((n, m),))
+    a, b, c, d, memory = work_arrays(like, shapes, ((n, m),))
     a[...], b[...], c[...], d[...] = 1, 2, 3, 4
     sums[0], sums[1], sums[2], sums[3] = a.sum(), b.sum(), c.sum(), d.sum()
     places[0, 0], places[1, 0] = a.ctypes.data, b.ctypes.data
     places[2, 0], places[3, 0] = c.ctypes.data, d.ctypes.data
     places[0, 1], places[1, 1] = a.size * a.itemsize, b.size * b.itemsize
     places[2, 1], places[3, 1] = c.size * c.itemsize, d.size * d.itemsize
-    workspace.give_back(memory)
+    give_back(memory)
     return a.strides, b.strides, c.strides, d.strides, a.shape, b.shape, c.shape, d.shape, memory
 
 
@@ -99,21 +101,21 @@ def test_work_arrays(precision: tuple[type, float]) -> None:
         assert not (places[:, 0] % 64).any()
         assert (places[:-1].sum(1) <= places[1:, 0]).all()
         assert places[:, 1].tolist() == [array.nbytes for array in arrays]
-        assert (memory == 0) == (places[:, 1].sum() < workspace.ON_STACK // 2)
+        assert (memory == 0) == (places[:, 1].sum() < ON_STACK // 2)
 
 
 FAULTS = """
 import resource
 import numba
 import numpy as np
-from derivatrix.templates.support.cpu import workspace
+from derivatrix.templates.support.internals.memory import give_back, work_arrays
 
 @numba.njit
 def fill(out):
-    work, memory = workspace.work_arrays(out, (out.shape,), ())
+    work, memory = work_arrays(out, (out.shape,), ())
     work[...] = 2
     out[...] = work
-    workspace.give_back(memory)
+    give_back(memory)
 
 def call():
     out = np.empty((400, 400))
@@ -618,7 +620,7 @@ def test_zeta(s: float) -> None:
 
 def test_targets_name_functions_that_there_are() -> None:
     """And which of the records' kernels make arrays within the kernel that calls them."""
-    assert all(map(callable, map(helper, SCALARS.values())))
+    assert all(callable(resolve_name(f"{support.__name__}.{path}")) for path in SCALARS.values())
     kernels = {record.kernel for record in OPERATIONS.values() if isinstance(record.kernel, str)}
     options = {path: helper(path).targetoptions for path in kernels}  # type: ignore[attr-defined]
     making = {path for path, own in options.items() if own.get("inline") and own["_nrt"]}

@@ -59,7 +59,9 @@ def test_the_support_of_generated_packages_is_installed():
     files = [path for path in files if path.is_file() and "__pycache__" not in path.parts]
     assert {path.suffix for path in files} == {".py"}
     found = {".".join(("derivatrix", *path.parent.relative_to(ROOT).parts)) for path in files}
-    inner = {f"derivatrix.templates.support.{name}" for name in ("common", "cpu", "cuda")}
+    inner = {
+        f"derivatrix.templates.support.{name}" for name in ("common", "cpu", "cuda", "internals")
+    }
     assert found == {"derivatrix.templates.support", *inner}
     assert found <= {*SETTINGS["tool"]["setuptools"]["packages"]}
 

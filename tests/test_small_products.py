@@ -6,10 +6,11 @@ import itertools
 import numba
 import numpy as np
 import pytest
-from numba.core.codegen import ll
+from llvmlite import binding
 from numba.extending import get_cython_function_address
 
 from derivatrix.templates.support.cpu import blas
+from derivatrix.templates.support.internals import arithmetic
 
 ROUTINE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13)
 REALS = [np.float64, np.float32]
@@ -26,7 +27,7 @@ class Recorder:
         self.routines = [self.routine(prefix) for prefix in "sd"]
 
     def register(self, name: str, function: "ctypes._CFunctionType") -> None:
-        ll.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+        binding.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
 
     def routine(self, prefix: str) -> "ctypes._CFunctionType":
         library = "scipy.linalg.cython_blas"
@@ -53,7 +54,7 @@ def recorder() -> Recorder:
     """What `product` calls, compiled here for both precisions."""
     made = Recorder()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blas, "GEMM", "gemm_recorded")
+        patch.setattr(arithmetic, "GEMM", "gemm_recorded")
         for real in (np.float64, np.float32):
             one = np.ones((1, 1), real)
             product(1.0, one, one, (False, False), 0.0, np.empty_like(one))

@@ -1,23 +1,23 @@
-"""The CPU: which functions of `templates/support/cpu` compute what, as "file.function"."""
+"""The CPU: which functions of `templates/support` compute what, as "folder.file.function"."""
 
 VECTORISED = {
-    **{name: f"circular.fast_{name}" for name in ("sin", "cos", "tan")},
-    **{name: f"elementary.fast_{name}" for name in ("exp", "expm1", "log", "log1p")},
-    **{name: f"elementary.fast_{name}" for name in ("sinh", "cosh", "tanh")},
-    **{name: f"normal.fast_{name}" for name in ("erf", "erfc")},
+    **{name: f"cpu.circular.fast_{name}" for name in ("sin", "cos", "tan")},
+    **{name: f"cpu.elementary.fast_{name}" for name in ("exp", "expm1", "log", "log1p")},
+    **{name: f"cpu.elementary.fast_{name}" for name in ("sinh", "cosh", "tanh")},
+    **{name: f"cpu.normal.fast_{name}" for name in ("erf", "erfc")},
 }
 """Operator of a scalar (`plan.steps.Operate`) -> its function, made of vector instructions."""
 
 BESSEL = {
-    f"bessel{kind}{order}": f"special.scipy_{kind}{order}" for kind in "jyik" for order in "01v"
+    f"bessel{kind}{order}": f"cpu.special.scipy_{kind}{order}" for kind in "jyik" for order in "01v"
 }
 SCALARS = {
     **VECTORISED,
     **BESSEL,
-    "where": "selection.where",
-    "digamma": "special.scipy_psi",
-    "erfinv": "special.scipy_erfinv",
-    "zeta": "special.zeta",
+    "where": "internals.arithmetic.where",
+    "digamma": "cpu.special.scipy_psi",
+    "erfinv": "cpu.special.scipy_erfinv",
+    "zeta": "cpu.special.zeta",
 }
 """Operator of a scalar -> its function, for those that have one here."""
 

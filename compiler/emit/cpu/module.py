@@ -30,9 +30,9 @@ from derivatrix.compiler.targets import cpu
 OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
 """What functions that return operators refer to."""
 USED = {
-    "compiled": "cpu.base.compiled",
-    "shaped": "cpu.base.shaped",
-    "stream": "cpu.workspace.stream",
+    "compiled": "internals.functions.compiled",
+    "shaped": "internals.memory.shaped",
+    "stream": "internals.memory.stream",
     "border": "cpu.parts.border",
     **{name: f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")},
     **{name: f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")},
@@ -156,13 +156,13 @@ def _imports(plans: Sequence[Plan], lines: Iterable[str]) -> Imports:
         _add_work_arrays(imports)
     for path in cpu.SCALARS.values():
         if kernel_name(path) in words:
-            imports.add(f"cpu.{path}")
+            imports.add(path)
     return imports
 
 
 def _add_work_arrays(imports: Imports) -> None:
-    imports.add("cpu.workspace.work_arrays")
-    imports.add("cpu.workspace.give_back")
+    imports.add("internals.memory.work_arrays")
+    imports.add("internals.memory.give_back")
 
 
 def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[str, str]]]:

@@ -9,8 +9,7 @@ import math
 import re
 
 import numpy as np
-from numba import njit
-from numba.core.errors import NumbaError
+from numba import NumbaError
 
 from .limits import _LARGE
 from .plain_arrays import _says_more
@@ -21,26 +20,6 @@ _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 _UNREADY = (AttributeError, IndexError, NumbaError, TypeError, ValueError)
 """What a call raises whose arguments a kernel does not take as they are."""
-
-
-def _ready(kernel):
-    """The kernel for what `_remember` has seen it compiled for; TypeError, at once, for all
-    other arguments."""
-    dispatcher = njit(kernel.py_func)
-    dispatcher._compile_for_args = _unready
-    return dispatcher
-
-
-def _unready(*arguments, **_):
-    raise TypeError
-
-
-def _remember(ready, kernel):
-    """Let `ready` know for which arguments the kernel is compiled by now."""
-    if len(kernel.overloads) > len(ready.overloads):
-        for types, compiled_kernel in kernel.overloads.items():
-            if types not in ready.overloads:
-                ready.add_overload(compiled_kernel)
 
 
 def _described(value):

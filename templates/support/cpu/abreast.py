@@ -8,78 +8,17 @@ pivoting are the rows' own, L below the diagonal and U from there on.
 # mypy: allow-untyped-defs, disable-error-code=call-arg
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .base import LLVM, compiled, kept_apart, short_loop
+from ..internals.arithmetic import along_samples
+from ..internals.functions import compiled, kept_apart, short_loop
 
 COPIED = 8
 """How many samples are copied together: so many entries are a line of the cache."""
 
 
-def along_samples(name, operate):
-    """The function of kernels that sets target[i, j, s], for all s, to what `operate` makes of it
-    and of the entries [k, l, s] of other arrays. It takes one tuple: target, i, j, then array, k, l
-    for each of them.
-
-    It is compiled once, not where it is called: as loops that the compiler sees at each place, and
-    has to ask whether the rows overlap, they take longer to compile.
-    """
-
-    @intrinsic
-    def update(context, places):
-        return types.void(places), generate
-
-    def generate(context, builder, signature, values):
-        kinds, places = signature.args[0], cgutils.unpack_tuple(builder, values[0])
-        real = context.get_value_type(kinds[0].dtype)
-        word = context.get_value_type(types.intp)
-        rows = []
-        for place in range(0, len(places), 3):
-            array = context.make_array(kinds[place])(context, builder, places[place])
-            _, columns, length = cgutils.unpack_tuple(builder, array.shape)
-            row = builder.add(builder.mul(places[place + 1], columns), places[place + 2])
-            rows.append(builder.gep(array.data, [builder.mul(row, length)]))
-        kind = LLVM.FunctionType(LLVM.VoidType(), [*(row.type for row in rows), word])
-        function = cgutils.get_or_insert_function(builder.module, kind, f"{name}_{real}")
-        if function.is_declaration:
-            define(function)
-        builder.call(function, [*rows, length])
-        return context.get_dummy_value()
-
-    def define(function):
-        function.linkage = "linkonce_odr"
-        function.attributes.add("noinline")
-        function.args[0].add_attribute("noalias")
-        builder = LLVM.IRBuilder(function.append_basic_block())
-        *rows, length = function.args
-        with cgutils.for_range(builder, length) as loop:
-            places = [builder.gep(row, [loop.index]) for row in rows]
-            builder.store(operate(builder, *map(builder.load, places)), places[0])
-        builder.ret_void()
-
-    return update
-
-
-FUSED = ("contract",)
-
-
-def minus_product(builder, target, a, b):
-    return builder.fsub(target, builder.fmul(a, b, flags=FUSED), flags=FUSED)
-
-
-def product(builder, target, a):
-    return builder.fmul(target, a)
-
-
-def quotient(builder, target, a):
-    return builder.fdiv(target, a)
-
-
-subtract_products = along_samples("subtract_products", minus_product)
-multiply = along_samples("multiply", product)
-divide = along_samples("divide", quotient)
+subtract_products = along_samples("subtract_products", lambda target, a, b: target - a * b)
+multiply = along_samples("multiply", lambda target, a: target * a)
+divide = along_samples("divide", lambda target, a: target / a)
 
 
 @compiled()

@@ -3,23 +3,11 @@
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .base import (
-    LLVM,
-    LOWER,
-    NO,
-    TRANSPOSED,
-    UPPER,
-    WHOLE,
-    compiled,
-    register,
-    routine,
-)
-from .tiny import loops_or_call
-from .workspace import give_back, work_arrays
+from ..internals.arithmetic import matrix_product
+from ..internals.functions import compiled, routine
+from ..internals.memory import give_back, work_arrays
+from .base import LOWER, NO, TRANSPOSED, UPPER, WHOLE
 
 SPLIT = 192
 """Symmetric products of fewer rows are computed as a whole, of doubles of half as many."""
@@ -38,115 +26,10 @@ GRAM = 384
 HELD = 256
 """and so many rows of weighted samples, which stay in the cache, are enough at a time."""
 
-GEMM = register("blas", "gemm")
-blas_syrk = routine("blas", "syrk")
-blas_trsm = routine("blas", "trsm")
-
-
-def matrix_product(parts):
-    """The function gemm(alpha, a, transpose_a, b, transpose_b, beta, c) of kernels: it sets c to
-    alpha * op(a) @ op(b) + beta * c, for matrices whose rows are contiguous. With `parts` it has
-    an argument more, (top, bottom, left, right, first, last): it does so for these rows and
-    columns of c, with these columns of op(a) and rows of op(b).
-
-    BLAS has columns where we have rows, so it computes c' = op(b)' @ op(a)'. An intrinsic, since a
-    compiled function for every combination of array types would take most of the time that kernels
-    take to compile, and views of parts nearly as much.
-    """
-
-    def typed(alpha, a, transpose_a, b, transpose_b, beta, c, *ranges):
-        def generate(context, builder, signature, values):
-            real = c.dtype
-            size = LLVM.Constant(context.get_value_type(types.intp), real.bitwidth // 8)
-            one, zero = LLVM.Constant(size.type, 1), LLVM.Constant(size.type, 0)
-
-            def largest(x, y):
-                return builder.select(builder.icmp_signed(">", x, y), x, y)
-
-            def matrix(position):
-                kind = signature.args[position]
-                array = context.make_array(kind)(context, builder, values[position])
-                rows, columns = cgutils.unpack_tuple(builder, array.shape)
-                step, _ = cgutils.unpack_tuple(builder, array.strides)
-                return array.data, rows, columns, largest(builder.sdiv(step, size), columns)
-
-            def integer(value):
-                narrow = builder.trunc(largest(value, one), LLVM.IntType(32))
-                return cgutils.alloca_once_value(builder, narrow)
-
-            def number(position):
-                return context.cast(builder, values[position], signature.args[position], real)
-
-            def factor_of_c():
-                """beta; where there is nothing to sum, with alpha * 0, which may be nan."""
-                alpha, beta = number(0), number(5)
-                nothing = builder.fmul(alpha, LLVM.Constant(alpha.type, 0.0))
-                empty = builder.icmp_signed("==", inner, zero)
-                return builder.select(empty, builder.fadd(beta, nothing), beta)
-
-            def passed(value):
-                return cgutils.alloca_once_value(builder, value)
-
-            def letter(flag):
-                chosen = builder.select(
-                    flag, *(LLVM.Constant(LLVM.IntType(8), ord(name)) for name in "TN")
-                )
-                return cgutils.alloca_once_value(builder, chosen)
-
-            def at(data, step, row, column, turned):
-                row, column = (
-                    builder.select(turned, column, row),
-                    builder.select(turned, row, column),
-                )
-                return builder.gep(data, [builder.add(builder.mul(row, step), column)])
-
-            (a_data, a_rows, a_columns, a_step), turned_a = matrix(1), values[2]
-            (b_data, _, _, b_step), turned_b = matrix(3), values[4]
-            c_data, rows, columns, c_step = matrix(6)
-            inner = builder.select(turned_a, a_rows, a_columns)
-            if parts:
-                top, bottom, left, right, first, last = cgutils.unpack_tuple(builder, values[7])
-                a_data = at(a_data, a_step, top, first, turned_a)
-                b_data = at(b_data, b_step, first, left, turned_b)
-                c_data = at(c_data, c_step, top, left, LLVM.Constant(LLVM.IntType(1), 0))
-                rows, columns = builder.sub(bottom, top), builder.sub(right, left)
-                inner = builder.sub(last, first)
-            counted = cgutils.alloca_once_value(builder, builder.trunc(inner, LLVM.IntType(32)))
-            pointers = [
-                letter(turned_b),
-                letter(turned_a),
-                integer(columns),
-                integer(rows),
-                counted,
-            ]
-            pointers += [passed(number(0)), b_data, integer(b_step), a_data, integer(a_step)]
-            pointers += [passed(factor_of_c()), c_data, integer(c_step)]
-            kinds = [pointer.type for pointer in pointers]
-            name = ("s" if real == types.float32 else "d") + GEMM
-            function = loops_or_call(builder.module, name, context.get_value_type(real), kinds)
-            with builder.if_then(builder.icmp_signed(">", builder.mul(rows, columns), zero)):
-                builder.call(function, pointers)
-            return context.get_dummy_value()
-
-        return types.void(alpha, a, transpose_a, b, transpose_b, beta, c, *ranges), generate
-
-    if parts:
-
-        @intrinsic
-        def call(context, alpha, a, transpose_a, b, transpose_b, beta, c, part):
-            return typed(alpha, a, transpose_a, b, transpose_b, beta, c, part)
-
-    else:
-
-        @intrinsic
-        def call(context, alpha, a, transpose_a, b, transpose_b, beta, c):
-            return typed(alpha, a, transpose_a, b, transpose_b, beta, c)
-
-    return call
-
-
 gemm = matrix_product(parts=False)
 gemm_part = matrix_product(parts=True)
+blas_syrk = routine("blas", "syrk")
+blas_trsm = routine("blas", "trsm")
 
 
 @compiled()

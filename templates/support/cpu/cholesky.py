@@ -4,15 +4,9 @@
 
 import numpy as np
 
-from .base import (
-    INFO,
-    LOWER,
-    NO,
-    TRANSPOSED,
-    UPPER,
-    compiled,
-    short_loop,
-)
+from ..internals.functions import compiled, short_loop
+from ..internals.memory import give_back, work_arrays
+from .base import INFO, LOWER, NO, TRANSPOSED, UPPER
 from .blas import gemm_part, mirror
 from .lapack import lapack_potrf, lapack_potrs
 from .panels import FEW, MIDDLE_PANEL, NARROW_PANEL, solve_panel
@@ -23,7 +17,6 @@ from .substitution import (
     substitute_rows,
 )
 from .triangular import BLOCK, triangular_inverse
-from .workspace import give_back, work_arrays
 
 SMALL = 8
 """Up to so many rows, loops take less time than a call of LAPACK,"""

@@ -9,11 +9,10 @@ last place, 4 for the tangent.
 
 import math
 
-from .base import LLVM
-from .terms import (
+from ..internals.arithmetic import (
     choose_odd,
     choose_where,
-    elementary_function,
+    number_function,
     polynomial_value,
     table_entry,
 )
@@ -134,7 +133,7 @@ def circular_parts(x):
     if x.double:
         k, r, rest = reduce_angle(x.absolute())
     else:
-        k, r = reduce_single_angle(x.converted("fpext", LLVM.DoubleType()).absolute())
+        k, r = reduce_single_angle(x.in_double().absolute())
         rest = 0.0 * r
     sine = SINE_SERIES if x.double else SINGLE_SINE_SERIES
     cosine = COSINE_SERIES if x.double else SINGLE_COSINE_SERIES
@@ -147,7 +146,7 @@ def circular_parts(x):
 
 
 def in_precision(x, result):
-    return result if x.double else result.converted("fptrunc", LLVM.FloatType())
+    return result if x.double else result.in_single()
 
 
 def in_quadrant(k, result):
@@ -178,6 +177,6 @@ def write_tan(x):
     return odd_function(x, in_precision(x, ratio))
 
 
-fast_sin = elementary_function(write_sin)
-fast_cos = elementary_function(write_cos)
-fast_tan = elementary_function(write_tan)
+fast_sin = number_function(write_sin)
+fast_cos = number_function(write_cos)
+fast_tan = number_function(write_tan)

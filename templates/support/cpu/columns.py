@@ -5,7 +5,7 @@ memory."""
 
 import numpy as np
 
-from .base import compiled
+from ..internals.functions import compiled
 from .elementary import fast_exp, fast_log
 
 

@@ -5,7 +5,8 @@
 import numpy as np
 
 from ..common.limits import LEADING
-from .base import NO, UPPER, VECTORS, compiled
+from ..internals.functions import compiled
+from .base import NO, UPPER, VECTORS
 from .lapack import (
     lapack_gecon,
     lapack_geev,

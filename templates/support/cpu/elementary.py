@@ -8,9 +8,9 @@ infinite ones, nan and subnormal ones included.
 
 import math
 
-from .terms import (
+from ..internals.arithmetic import (
     choose_where,
-    elementary_function,
+    number_function,
     polynomial_value,
 )
 
@@ -163,10 +163,10 @@ def write_log1p(x):
     )
 
 
-fast_exp = elementary_function(write_exp)
-fast_expm1 = elementary_function(write_expm1)
-fast_log = elementary_function(write_log)
-fast_log1p = elementary_function(write_log1p)
-fast_sinh = elementary_function(write_sinh)
-fast_cosh = elementary_function(write_cosh)
-fast_tanh = elementary_function(write_tanh)
+fast_exp = number_function(write_exp)
+fast_expm1 = number_function(write_expm1)
+fast_log = number_function(write_log)
+fast_log1p = number_function(write_log1p)
+fast_sinh = number_function(write_sinh)
+fast_cosh = number_function(write_cosh)
+fast_tanh = number_function(write_tanh)

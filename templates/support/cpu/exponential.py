@@ -4,7 +4,8 @@
 
 import numpy as np
 
-from .base import compiled
+from ..internals.functions import compiled
+from ..internals.memory import give_back, work_arrays
 from .blas import gemm
 from .jets import (
     jet_combine,
@@ -15,7 +16,6 @@ from .jets import (
     largest_column,
     last_entries,
 )
-from .workspace import give_back, work_arrays
 
 
 @compiled(inline="always")

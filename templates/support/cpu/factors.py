@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from .base import compiled
+from ..internals.functions import compiled
 from .cholesky import cholesky_factor
 from .lapack import lapack_gelqf, lapack_orglq
 from .triangular import triangular_solve_columns

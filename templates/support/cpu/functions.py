@@ -13,16 +13,15 @@ from ..common.boundary import (
     _destinations,
     _empty,
     _ndarray,
-    _ready,
     _real,
     _refuse,
-    _remember,
 )
 from ..common.function_parts import _Parts, defined
 from ..common.module import _Module
 from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, renamed, tuple_text
-from .base import compiled, require_arrays, require_shapes
+from ..internals.functions import compiled, ready, remember
+from ..internals.memory import require_arrays, require_shapes
 from .parallel import Planned
 from .pool import _CREW
 
@@ -37,7 +36,7 @@ _FUNCTION_NAMES = {
     "_ndarray": _ndarray,
     "_real": _real,
     "_refuse": _refuse,
-    "_remember": _remember,
+    "_remember": remember,
 }
 """What the texts of public functions refer to. Only names that begin with an underscore, as none of
 a declaration does."""
@@ -122,7 +121,7 @@ class Module(_Module):
         planned = self._planned(kernel, parts, blas, parallel)
         conditions = [*_plain(parts.arrays), *([parts.sized(quick)] if quick else [])]
         conditions += [planned.few] if planned.few else []
-        scope = planned.scope | {"_kernel_ready": _ready(planned.scope["_kernel"])}
+        scope = planned.scope | {"_kernel_ready": ready(planned.scope["_kernel"])}
         run = [f"_kernel_ready({_passed(kernel, parts)})"]
         run = [f"if {planned.before}:", *indented(run)] if planned.before else run
         lines = self._function_lines(parts, conditions, run, planned.call, scope)

@@ -12,10 +12,10 @@ directions E_1 ... E_k: it is the top right block of f of the block triangular m
 import numpy as np
 from numba import literal_unroll
 
-from .base import compiled, kept_apart
+from ..internals.functions import compiled, kept_apart
+from ..internals.memory import give_back, work_arrays
 from .blas import gemm
 from .lu import lu_factor, lu_inverse, lu_invertible
-from .workspace import give_back, work_arrays
 
 NEAR = 1024
 """Entries that are added up while they are in the nearest cache."""

@@ -2,7 +2,7 @@
 
 # mypy: allow-untyped-defs
 
-from .base import routine
+from ..internals.functions import routine
 
 lapack_gecon = routine("lapack", "gecon")
 lapack_gees = routine("lapack", "gees")

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from .base import compiled
+from ..internals.functions import compiled
 from .blas import gemm
 from .jets import (
     jet_combine,

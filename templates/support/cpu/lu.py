@@ -8,17 +8,9 @@ and inverts takes factored matrices of which `lu_invertible` is true.
 
 import numpy as np
 
-from .base import (
-    INFO,
-    LEFT,
-    LOWER,
-    NO,
-    TRANSPOSED,
-    UNIT,
-    UPPER,
-    compiled,
-    short_loop,
-)
+from ..internals.functions import compiled, short_loop
+from ..internals.memory import give_back, work_arrays
+from .base import INFO, LEFT, LOWER, NO, TRANSPOSED, UNIT, UPPER
 from .blas import blas_trsm, gemm_part
 from .lapack import lapack_getrf, lapack_getri, lapack_getrs
 from .panels import (
@@ -35,7 +27,6 @@ from .substitution import (
     substitute_columns,
     substitute_rows,
 )
-from .workspace import give_back, work_arrays
 
 MOST_PANELS = 2000
 """LAPACK takes less time for more rows than panels of columns."""

@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from .base import compiled
+from ..internals.functions import compiled
 
 
 @compiled()

@@ -3,12 +3,12 @@ in the last place."""
 
 # mypy: allow-untyped-defs
 
-from .elementary import quarter_exponential, scaled_exponential
-from .terms import (
+from ..internals.arithmetic import (
     choose_where,
-    elementary_function,
+    number_function,
     polynomial_value,
 )
+from .elementary import quarter_exponential, scaled_exponential
 
 ERF_SERIES = (
     0.12837916709551256,
@@ -129,5 +129,5 @@ def write_erfc(x):
     return choose_where(x, "<", 0.0, 2.0 - result, result)
 
 
-fast_erf = elementary_function(write_erf)
-fast_erfc = elementary_function(write_erfc)
+fast_erf = number_function(write_erf)
+fast_erfc = number_function(write_erfc)

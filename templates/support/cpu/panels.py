@@ -6,7 +6,7 @@ however small the matrix is: a product with the inverse of the panel's triangle 
 
 # mypy: allow-untyped-defs, disable-error-code=call-arg
 
-from .base import compiled
+from ..internals.functions import compiled
 from .blas import gemm_part
 
 NARROW_PANEL = 8

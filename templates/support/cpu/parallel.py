@@ -9,12 +9,12 @@ all threads that are free do parts of it (see `crew`). Costs are texts in terms 
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..common.boundary import _ready
 from ..common.limits import _SHARED
 from ..common.signature import _Signature, indented, tuple_text
-from .crew import _Shared, part_of, share
+from ..internals.functions import ready
+from ..internals.memory import give_back, part_of, work_arrays
+from .crew import _Shared, share
 from .parts import _by_rows, _by_sums, _in_columns, _in_parts, add_onto
-from .workspace import give_back, work_arrays
 
 IN_CACHE = 120_000
 """So many numbers in memory at once stay in the cache."""
@@ -309,5 +309,5 @@ def _tried(shared):
     return {
         "_addresses": shared.addresses,
         "_shared": shared.function,
-        "_shared_ready": _ready(shared.function),
+        "_shared_ready": ready(shared.function),
     }

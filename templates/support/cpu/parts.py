@@ -6,7 +6,7 @@ import numpy as np
 from numba import config
 
 from ..common.limits import _SHARED, _WRITERS
-from .base import compiled
+from ..internals.functions import compiled
 from .pool import _CREW
 
 _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]

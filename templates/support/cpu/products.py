@@ -2,7 +2,7 @@
 
 # mypy: allow-untyped-defs
 
-from .base import compiled
+from ..internals.functions import compiled
 
 
 @compiled()

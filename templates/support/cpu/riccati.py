@@ -8,7 +8,8 @@ algorithm; then steps of Newton's method (Kleinman 1968, Hewer 1971).
 
 import numpy as np
 
-from .base import NO, VECTORS, compiled
+from ..internals.functions import compiled
+from .base import NO, VECTORS
 from .blas import gemm
 from .jets import largest_column
 from .lapack import lapack_gges, lapack_tgsen

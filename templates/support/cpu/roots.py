@@ -8,7 +8,8 @@ A = V' L V: blocks of 1 and, for a pair of complex eigenvalues, of 2 rows on the
 
 import numpy as np
 
-from .base import NO, compiled
+from ..internals.functions import compiled
+from .base import NO
 from .blas import gemm
 from .lapack import lapack_trsyl
 from .sylvester import schur

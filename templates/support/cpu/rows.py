@@ -4,11 +4,10 @@
 
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
 
-from .base import compiled
+from ..internals.arithmetic import choose_where, number_function
+from ..internals.functions import compiled
 from .elementary import fast_exp, fast_log
-from .terms import Term, choose_where
 
 INTEGER_OF = {types.float32: types.int32, types.float64: types.int64}
 
@@ -30,21 +29,9 @@ def write_ordered(integer):
     return ordered_bits(integer).number()
 
 
-def conversion(write, kinds):
-    """A function of one number for compiled code. `kinds`: argument's type -> result's."""
-
-    @intrinsic
-    def function(context, x):
-        def generate(context, builder, signature, values):
-            return write(Term(builder, values[0])).value
-
-        return kinds[x](x), generate
-
-    return function
-
-
-order_of = conversion(write_order, INTEGER_OF)
-number_of_order = conversion(write_ordered, {integer: real for real, integer in INTEGER_OF.items()})
+order_of = number_function(write_order, INTEGER_OF)
+NUMBER_OF = {integer: real for real, integer in INTEGER_OF.items()}
+number_of_order = number_function(write_ordered, NUMBER_OF)
 
 
 @compiled()

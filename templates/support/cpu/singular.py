@@ -7,7 +7,8 @@ LAPACK sees a matrix transposed, so that its left vectors are our right ones.
 
 import numpy as np
 
-from .base import NO, compiled
+from ..internals.functions import compiled
+from .base import NO
 from .blas import gemm
 from .eigen import all_finite, leading_sign
 from .lapack import lapack_gesdd

@@ -5,16 +5,9 @@ Those called `scipy_...` are SciPy's own compiled functions.
 
 # mypy: allow-untyped-defs
 
-import importlib
-import re
-
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.core.codegen import ll  # type: ignore[attr-defined]
-from numba.extending import get_cython_function_address, intrinsic
 
-from .base import LLVM, compiled
+from ..internals.functions import compiled, scipy_special
 
 BERNOULLI = (
     1 / 12,
@@ -29,54 +22,20 @@ BERNOULLI = (
 """B(2 j) / (2 j)! for j = 1, 2, ..., with Bernoulli's numbers B."""
 
 
-def special(name, count):
-    """SciPy's special function `name` of `count` (one or two) numbers."""
-    library = "scipy.special.cython_special"
-    variant = re.compile(rf"(__pyx_fuse_\d+)?{name}")
-    signature = f"double ({'double, ' * count}int"  # the last one is Cython's own
-    found = next(
-        entry
-        for entry, capsule in importlib.import_module(library).__pyx_capi__.items()
-        if variant.fullmatch(entry) and signature in repr(capsule)
-    )
-    symbol = f"derivatrix_special_{name}"
-    ll.add_symbol(symbol, get_cython_function_address(library, found))
-
-    def generate(context, builder, types_given, values):
-        double, integer = LLVM.DoubleType(), LLVM.IntType(32)
-        kind = LLVM.FunctionType(double, [double] * count + [integer])
-        function = cgutils.get_or_insert_function(builder.module, kind, symbol)
-        numbers = [
-            context.cast(builder, value, given, types.float64)
-            for value, given in zip(values, types_given.args, strict=True)
-        ]
-        return builder.call(function, [*numbers, LLVM.Constant(integer, 0)])
-
-    @intrinsic
-    def of_one(context, x):
-        return types.float64(x), generate
-
-    @intrinsic
-    def of_two(context, order, x):
-        return types.float64(order, x), generate
-
-    return of_one if count == 1 else of_two
-
-
-scipy_psi = special("psi", 1)
-scipy_erfinv = special("erfinv", 1)
-scipy_j0 = special("j0", 1)
-scipy_j1 = special("j1", 1)
-scipy_jv = special("jv", 2)
-scipy_y0 = special("y0", 1)
-scipy_y1 = special("y1", 1)
-scipy_yv = special("yv", 2)
-scipy_i0 = special("i0", 1)
-scipy_i1 = special("i1", 1)
-scipy_iv = special("iv", 2)
-scipy_k0 = special("k0", 1)
-scipy_k1 = special("k1", 1)
-scipy_kv = special("kv", 2)
+scipy_psi = scipy_special("psi", 1)
+scipy_erfinv = scipy_special("erfinv", 1)
+scipy_j0 = scipy_special("j0", 1)
+scipy_j1 = scipy_special("j1", 1)
+scipy_jv = scipy_special("jv", 2)
+scipy_y0 = scipy_special("y0", 1)
+scipy_y1 = scipy_special("y1", 1)
+scipy_yv = scipy_special("yv", 2)
+scipy_i0 = scipy_special("i0", 1)
+scipy_i1 = scipy_special("i1", 1)
+scipy_iv = scipy_special("iv", 2)
+scipy_k0 = scipy_special("k0", 1)
+scipy_k1 = scipy_special("k1", 1)
+scipy_kv = scipy_special("kv", 2)
 
 
 @compiled()

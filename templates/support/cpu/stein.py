@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from .base import compiled
+from ..internals.functions import compiled
 from .blas import gemm
 from .lu import lu_factor, lu_solve_each_row
 from .sylvester import schur

@@ -8,17 +8,8 @@ The errors are no larger: each block is inverted by substitution (Du Croz and Hi
 
 import numpy as np
 
-from .base import (
-    LEFT,
-    LOWER,
-    NO,
-    RIGHT,
-    TRANSPOSED,
-    UNIT,
-    UPPER,
-    compiled,
-    kept_apart,
-)
+from ..internals.functions import compiled, kept_apart
+from .base import LEFT, LOWER, NO, RIGHT, TRANSPOSED, UNIT, UPPER
 from .blas import blas_trsm, gemm, gemm_part
 
 WIDTH = 32

@@ -4,7 +4,8 @@
 
 import numpy as np
 
-from .base import NO, TRANSPOSED, VECTORS, compiled
+from ..internals.functions import compiled
+from .base import NO, TRANSPOSED, VECTORS
 from .blas import gemm
 from .lapack import lapack_gees, lapack_trsyl
 

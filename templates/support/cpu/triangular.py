@@ -7,7 +7,8 @@ What solves and inverts takes matrices of which `triangular_invertible` is true.
 
 import numpy as np
 
-from .base import LOWER, NO, TRANSPOSED, UPPER, compiled
+from ..internals.functions import compiled
+from .base import LOWER, NO, TRANSPOSED, UPPER
 from .blas import gemm_part
 from .substitution import substitute_columns, substitute_rows
 

@@ -1,0 +1,254 @@
+"""Functions that Numba compiles: how, where their code is kept, and what they call by address."""
+
+# mypy: allow-untyped-defs
+
+import importlib
+import pickle
+import re
+import warnings
+from contextlib import suppress
+from hashlib import blake2b
+
+from llvmlite import binding, ir
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.serialize import dumps
+from numba.extending import get_cython_function_address, intrinsic
+
+from .. import DIGEST
+
+
+class _Code(CompileResultCacheImpl):
+    """How a file of Numba's cache holds compiled code: with a digest of it and of the function it
+    is of, since damaged code, or that of another function, would be run."""
+
+    def reduce(self, cres):
+        code = dumps(super().reduce(cres))
+        return self._digest(code), code
+
+    def rebuild(self, target_context, payload):
+        digest, code = payload
+        if digest != self._digest(code):
+            raise ValueError("its digest is that of other code")
+        return super().rebuild(target_context, pickle.loads(code))
+
+    def _digest(self, code):
+        return blake2b(code, key=blake2b(self.filename_base.encode()).digest()).digest()
+
+
+class _Cache(FunctionCache):
+    """Numba's cache of a function on disk, without which the function is compiled again: where its
+    files are damaged, and are begun anew, or where they cannot be written."""
+
+    _impl_class = _Code
+
+    def load_overload(self, sig, target_context):
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # a damaged pickle may raise anything
+            self._say(f"is damaged ({type(error).__name__}: {error}) and is written again")
+        try:
+            self.flush()
+        except OSError as error:
+            self._unwritable(error)
+        return None
+
+    def save_overload(self, sig, data):
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            self._unwritable(error)
+
+    def _unwritable(self, error):
+        self.disable()
+        self._say(f"cannot be written ({error})")
+
+    def _say(self, problem):
+        name = f"{self.cache_path}: Numba's cache of {self._impl.filename_base}"
+        warnings.warn(f"{name} {problem}; the function is compiled anew", stacklevel=4)
+
+
+def compiled(counted=False, **options):
+    """Numba's njit, with its on-disk cache where there is a place to write one.
+
+    `inline="always"` is for what is called in one place of a kernel: else each function on the way
+    there is compiled together with all that it calls. counted: whether references to arrays are
+    counted, as Numba has to where it makes some; to count those to its arguments alone takes longer
+    than many a kernel. Raises ImportError where Numba is told not to compile.
+    """
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        raise ImportError(
+            "NUMBA_DISABLE_JIT is set, and the kernels of derivatrix do not run as plain Python; "
+            "unset it"
+        )
+    options |= {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, "_nrt": counted}
+
+    def decorate(function):
+        # Numba's cached code remembers its module's name, and its files' names only this one; code
+        # that calls what has changed since is another's
+        function.__qualname__ = f"{function.__module__}.{function.__name__}.{DIGEST[:8]}"
+        made = njit(**options)(function)
+        with suppress(RuntimeError):  # there is no place to write one
+            made._cache = _Cache(function)
+        called = made.get_call_template
+        # else what is called with True and with False would be compiled twice
+        made.get_call_template = lambda kinds, named: called(
+            tuple(map(types.unliteral, kinds)), named
+        )
+        return made
+
+    return decorate
+
+
+def address_of(kernel, arguments):
+    """The address of a compiled function for types of arguments: a function of C that returns a
+    status, as `invoke` and `part_of` call it."""
+    made = kernel.get_compile_result(types.none(*arguments))
+    return made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+
+
+def ready(kernel):
+    """The kernel for what `remember` has seen it compiled for; TypeError, at once, for all other
+    arguments."""
+    dispatcher = njit(kernel.py_func)
+    dispatcher._compile_for_args = _unready
+    return dispatcher
+
+
+def _unready(*arguments, **_):
+    raise TypeError
+
+
+def remember(ready, kernel):
+    """Let `ready` know for which arguments the kernel is compiled by now."""
+    if len(kernel.overloads) > len(ready.overloads):
+        for kinds, compiled_kernel in kernel.overloads.items():
+            if kinds not in ready.overloads:
+                ready.add_overload(compiled_kernel)
+
+
+def few_rounds(builder):
+    """Nothing, in a loop of few rounds: the compiler makes no vector code of it, which would take
+    longer than the rounds, and longer to compile."""
+    builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
+
+
+@intrinsic
+def short_loop(context, index):
+    """`few_rounds`, in a loop over `index` of a compiled function."""
+
+    def generate(context, builder, signature, values):
+        few_rounds(builder)
+        return context.get_dummy_value()
+
+    return types.void(index), generate
+
+
+@intrinsic
+def kept_apart(context):
+    """Nothing; the function that says it is not compiled again into each of its callers."""
+
+    def generate(context, builder, signature, values):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+def defined_once(module, name, kinds, define):
+    """The function of an LLVM module that has this name and takes such values. What it does is
+    written by `define(builder, function)`, the first time."""
+    kind = ir.FunctionType(ir.VoidType(), kinds)
+    function = cgutils.get_or_insert_function(module, kind, name)
+    if function.is_declaration:
+        function.linkage = "linkonce_odr"
+        builder = ir.IRBuilder(function.append_basic_block())
+        define(builder, function)
+        builder.ret_void()
+    return function
+
+
+def call_named(builder, name, result, values):
+    """What a function of this name returns, one that LLVM knows or that was registered."""
+    kind = ir.FunctionType(result, [value.type for value in values])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
+
+
+def register(library, name):
+    """Let kernels call SciPy's BLAS or LAPACK routine, in single and double precision; how its name
+    ends for LLVM, after "s" or "d"."""
+    for prefix in "sd":
+        address = get_cython_function_address(f"scipy.linalg.cython_{library}", prefix + name)
+        binding.add_symbol(f"{prefix}{name}_derivatrix", address)
+    return f"{name}_derivatrix"
+
+
+def routine(library, name):
+    """SciPy's BLAS or LAPACK routine, called with one tuple of arguments.
+
+    Numbers go by reference (uint8: a character; other integers: Fortran's; floats: in the
+    precision of the arrays), arrays by address, (array, place) by that of an entry.
+    """
+    ending = register(library, name)
+
+    @intrinsic
+    def call(context, arguments):
+        def generate(context, builder, signature, values):
+            kinds = signature.args[0]
+            arrays = [kind.types[0] if isinstance(kind, types.Tuple) else kind for kind in kinds]
+            numbers = [kind.dtype for kind in arrays if isinstance(kind, types.Array)]
+            real = next(kind for kind in numbers if isinstance(kind, types.Float))
+            pointers = []
+            for kind, value in zip(kinds, cgutils.unpack_tuple(builder, values[0]), strict=True):
+                if isinstance(kind, types.Array):
+                    pointers.append(context.make_array(kind)(context, builder, value).data)
+                    continue
+                if isinstance(kind, types.Tuple):
+                    array, place = cgutils.unpack_tuple(builder, value)
+                    data = context.make_array(kind.types[0])(context, builder, array).data
+                    pointers.append(builder.gep(data, [place]))
+                    continue
+                passed = types.int32 if isinstance(kind, types.Integer) else real
+                if kind == types.uint8:
+                    passed = kind
+                number = context.cast(builder, value, kind, passed)
+                pointers.append(cgutils.alloca_once_value(builder, number))
+            prefix = "s" if real == types.float32 else "d"
+            call_named(builder, prefix + ending, ir.VoidType(), pointers)
+            return context.get_dummy_value()
+
+        return types.void(arguments), generate
+
+    return call
+
+
+def scipy_special(name, count):
+    """SciPy's special function `name` of `count` (one or two) numbers."""
+    library = "scipy.special.cython_special"
+    variant = re.compile(rf"(__pyx_fuse_\d+)?{name}")
+    signature = f"double ({'double, ' * count}int"  # the last one is Cython's own
+    found = next(
+        entry
+        for entry, capsule in importlib.import_module(library).__pyx_capi__.items()
+        if variant.fullmatch(entry) and signature in repr(capsule)
+    )
+    symbol = f"derivatrix_special_{name}"
+    binding.add_symbol(symbol, get_cython_function_address(library, found))
+
+    def generate(context, builder, signature, values):
+        numbers = [
+            context.cast(builder, value, given, types.float64)
+            for value, given in zip(values, signature.args, strict=True)
+        ]
+        return call_named(builder, symbol, ir.DoubleType(), [*numbers, ir.IntType(32)(0)])
+
+    @intrinsic
+    def of_one(context, x):
+        return types.float64(x), generate
+
+    @intrinsic
+    def of_two(context, order, x):
+        return types.float64(order, x), generate
+
+    return of_one if count == 1 else of_two
