@@ -69,7 +69,7 @@ def work_arrays(context, like, shapes, integers):
         for kind, offset, axes in zip(kinds, starts, lengths, strict=True):
             array = context.make_array(kind)(context, builder)
             item = word(kind.dtype.bitwidth // 8)
-            strides = [item]
+            strides = [item] if axes else []
             for length in axes[:0:-1]:
                 strides.insert(0, builder.mul(strides[0], length))
             place = builder.bitcast(cgutils.pointer_add(builder, start, offset), array.data.type)
