@@ -86,8 +86,8 @@ class Module(_Module):
         """A kernel that makes sums over a part of the samples (see `parallel._Sums`)."""
 
         def decorate(body):
-            made = compiled(**options)(body)
-            made.sums = _Sums(made, cut, sums, whole, divided)
+            made = compiled(inline="always", **options)(body)
+            made.sums = _Sums(made, cut, sums, whole, divided, options)
             return made
 
         return decorate
@@ -96,12 +96,13 @@ class Module(_Module):
         """The kernel that makes sums, then does what a body does."""
         if body.__code__.co_argcount:
             body.__name__ = f"{name}_rest"
-            sums.rest = compiled(**options)(body)
+            sums.rest = compiled(inline="always", **options)(body)
         given = ", ".join(signature.arrays)
         lines = [f"check_{name}({given})", *sums.whole_lines(signature)]
         text = "\n".join([f"def {name}({given}):", *indented(lines)])
         check = self.names[f"check_{name}"]
-        made = self.compiled(text, SHARING_NAMES | sums.scope | {check.__name__: check})
+        scope = SHARING_NAMES | sums.scope | {check.__name__: check}
+        made = self.compiled(text, scope, **_both(sums.options, options))
         made.sums = sums
         return made
 
@@ -129,9 +130,9 @@ class Module(_Module):
         exec(compile(text, self.names["__file__"], "exec"), scope)
         return list(scope.values())[-1]
 
-    def compiled(self, text, scope):
+    def compiled(self, text, scope, **options):
         """The function of a text, compiled; to Numba's cache it is one of the module's file."""
-        return compiled()(self._defined(text, scope))
+        return compiled(**options)(self._defined(text, scope))
 
     def share(self, sharing):
         """What lets threads share a kernel's work (see `parallel`): entered in `shared`."""
@@ -232,6 +233,12 @@ class Module(_Module):
             f"    return {texts.returned.delivered}",
         ]
         return defined(self, name, lines, texts, scope)
+
+
+def _both(one, other):
+    """How a function is compiled that has two others in it (see `compiled`)."""
+    allowed = {"fastmath": one.get("fastmath", set()) | other.get("fastmath", set())}
+    return {**one, **other, **(allowed if allowed["fastmath"] else {})}
 
 
 def _passed(kernel, parts):

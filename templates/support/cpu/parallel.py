@@ -144,11 +144,13 @@ class _Sums:
     (`divided`), then the `sums` ("out[n], sum_0[n, n]"); it takes the inputs, those of `cut` cut
     along their first axis, and the whole ones of `whole` besides. A sum by the name of a result is
     what that is, but for what `rest` adds. rest: a kernel that does what is left to do, from the
-    inputs, the other sums over all samples, and results; None where that is nothing."""
+    inputs, the other sums over all samples, and results; None where that is nothing. options: how
+    `part` is compiled (see `compiled`)."""
 
-    def __init__(self, part, cut, sums, whole="", divided=""):
+    def __init__(self, part, cut, sums, whole, divided, options):
         self.part, self.cut, self.text = part, cut.split(), sums
         self.whole, self.divided, self.rest = whole.split(), divided.split(), None
+        self.options = options
 
     def arrays(self, signature, parts=False):
         """The arrays of the sums: all of them for each part, or those that are no results."""
@@ -262,7 +264,7 @@ class by_sums:
         name = f"{kernel.__name__}_blocks"
         parameters = [*signature.inputs, *sums.divided, *work.names, "_first", "_last", "step"]
         text = "\n".join([f"def {name}({', '.join(parameters)}):", *indented(lines)])
-        return module.compiled(text, SHARING_NAMES | sums.scope)
+        return module.compiled(text, SHARING_NAMES | sums.scope, **sums.options)
 
 
 class _Work:
