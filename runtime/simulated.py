@@ -115,7 +115,7 @@ def memory_as_on_device() -> list[tuple[Any, str, Any]]:
 def undefined(shape: Any, dtype: Any) -> np.ndarray:
     """An array of nan, or of whole numbers that are no indices."""
     kind = np.dtype(getattr(dtype, "name", dtype))
-    return np.full(shape, np.nan if kind.kind == "f" else np.iinfo(kind).min, kind)
+    return np.full(shape, np.nan if kind.kind in "fc" else np.iinfo(kind).min, kind)
 
 
 def verify_simulated(module: ModuleType, sizes: Mapping[str, int], seed: int) -> Report:
