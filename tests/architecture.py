@@ -26,8 +26,8 @@ from derivatrix.compiler.frontends.function_file import load_functions
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("compiler", "runtime", "templates", "derivatrix")
-INTERNALS = re.compile(r"\bnumba\.(core|np)\b|\bllvmlite\b")
-"""What Numba does not promise to keep."""
+INTERNALS = re.compile(r"\bnumba\.(core|np)\b|\bllvmlite\b|\bkernelapi\b|\bimport .*intrinsic\b")
+"""What Numba does not promise to keep, and functions that write LLVM's instructions."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def figures() -> list[Figure]:
     return [
         Figure("modules in import circles", len(circular_modules()), 0, 0),
         Figure("files loose in compiler/", len(list((ROOT / "compiler").glob("*.py"))), 2, 3),
-        Figure("files that use Numba's internals", len(internal_files()), 12, 4),
+        Figure("files that use Numba's internals", len(internal_files()), 4, 4),
         Figure("lines of a generated square.py", generated_lines("square.py", "square"), 114, 150),
         Figure("lines of a generated energy.py", generated_lines("square.py", "energy"), 249, 250),
-        Figure("lines of a generated loss.py", generated_lines("digits.py", "loss"), 750, 300),
-        Figure("lines of the product", sum(product_lines().values()), 50389, 36000),
+        Figure("lines of a generated loss.py", generated_lines("digits.py", "loss"), 430, 300),
+        Figure("lines of the product", sum(product_lines().values()), 49014, 36000),
     ]
 
 

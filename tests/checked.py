@@ -100,8 +100,8 @@ def reached(request: Mapping[str, Any]) -> list[str]:
     kernels = [each.name for plan in plans for each in (plan, *plan.inner)]
     waiting = [("", name) for name in kernels]
     if any(map(parallel_arguments, plans)):  # what functions are given that threads share
-        waiting.append((parallel.__name__, "_SHARING_NAMES"))
-        assert hasattr(parallel, "_SHARING_NAMES")
+        waiting.append((parallel.__name__, "SHARING_NAMES"))
+        assert hasattr(parallel, "SHARING_NAMES")
     found: set[tuple[str, str]] = set()
     while waiting:
         file, name = waiting.pop()

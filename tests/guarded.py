@@ -32,6 +32,9 @@ ROOM = 1 << 40
 """Addresses, of which few have memory."""
 APART = 1 << 20
 """Bytes between arrays that nobody may touch."""
+MOST = 25_000
+"""How many arrays lie apart: a process may have some 65,000 pieces of memory. Later ones of a call
+lie one after the other."""
 END, START = SIDES = (0, 1)
 """Which end of an array has them right beside it."""
 FILLS = (0xFF, 0x3F)
@@ -54,7 +57,7 @@ class Guard:
 
     def __init__(self) -> None:
         self._begin = _library.mmap(None, ROOM, _NOTHING, _RESERVED, -1, 0)
-        self._end = self._begin + APART
+        self._end, self._count = self._begin + APART, 0
         self._lock = Lock()
         self.side = END
 
@@ -62,7 +65,9 @@ class Guard:
         """The address of a new block of so many bytes."""
         pages = max(1, -(-size // PAGE)) * PAGE
         with self._lock:
-            first, self._end = self._end, self._end + pages + APART
+            self._count += 1
+            apart = APART if self._count < MOST else 0
+            first, self._end = self._end, self._end + pages + apart
         if first + pages > self._begin + ROOM or _library.mprotect(first, pages, _BOTH):
             raise MemoryError("there is no room for one more guarded array")
         ctypes.memset(first, FILLS[self.side], pages)
@@ -77,7 +82,7 @@ class Guard:
     def clear(self, side: int) -> None:
         """Take all memory back; of the arrays made from now on that end is watched."""
         _library.mmap(self._begin, self._end - self._begin, _NOTHING, _RESERVED | _FIXED, -1, 0)
-        self._end, self.side = self._begin + APART, side
+        self._end, self._count, self.side = self._begin + APART, 0, side
 
 
 guard = Guard()

@@ -119,8 +119,12 @@ def run_plain(
     given = [np.array(values[argument.name], float, order="C") for argument in made.arguments]
     inputs = [array if array.ndim else array[()] for array in given]
     with np.errstate(all="ignore"):
-        kernel = plain_kernel(made, called)
-        kernel(*inputs, *outputs)
+        if made.sums is not None and made.sums.joined:
+            length = len(inputs[made.sums.sliced.index(True)])
+            _run_sums(made, values, inputs, outputs, called, [(0, length)])
+        else:
+            kernel = plain_kernel(made, called)
+            kernel(*inputs, *outputs)
         again = [np.full_like(array, np.nan) for array in outputs]
         tolerance = 1e-12
         if made.parts is not None:
@@ -133,7 +137,8 @@ def run_plain(
         elif made.rows is not None:
             _run_rows(made, values, inputs, again, called)
         elif made.sums is not None and len(inputs[made.sums.sliced.index(True)]):
-            _run_sums(made, values, inputs, again, called)
+            parts = _parts(len(inputs[made.sums.sliced.index(True)]))
+            _run_sums(made, values, inputs, again, called, parts)
         else:
             return called
         for one, other in zip(outputs, again, strict=True):
@@ -185,21 +190,29 @@ def _run_sums(
     inputs: Sequence,
     outputs: Sequence[np.ndarray],
     called: list[str],
+    parts: Sequence[tuple[int, int]],
 ) -> None:
     """Fill the outputs part by part."""
     sums, known = made.sums, _known(made, values)
     assert sums is not None
-    totals = [np.zeros([int(size.xreplace(known)) for size in shape]) for shape in sums.shapes]
+    results = {name: array for (name, _), array in zip(made.outputs, outputs, strict=True)}
     by_sample = list(itertools.compress(outputs, sums.divided))
-    others = [array for array, cut in zip(outputs, sums.divided, strict=True) if not cut]
+    totals = {
+        name: np.zeros([int(size.xreplace(known)) for size in buffer.shape])
+        for name, buffer in sums.added
+    }
     part, whole = plain_kernel(sums.part, called), [inputs[position] for position in sums.whole]
-    for begin, end in _parts(len(inputs[sums.sliced.index(True)])):
-        more = [np.full_like(total, np.nan) for total in totals]
+    for begin, end in parts:
+        more = [np.full_like(total, np.nan) for total in totals.values()]
         cut = _cut(inputs, sums.sliced, begin, end)
         part(*cut, *whole, *(array[begin:end] for array in by_sample), *more)
-        for total, array in zip(totals, more, strict=True):
+        for total, array in zip(totals.values(), more, strict=True):
             total += array
-    plain_kernel(sums.rest, called)(*inputs, *totals, *others)
+    for name in results.keys() & totals:
+        results[name][...] = totals.pop(name)
+    if sums.rest is not None:
+        left = [results[name] for name, _ in sums.rest.outputs]
+        plain_kernel(sums.rest, called)(*inputs, *totals.values(), *left)
 
 
 def _parts(length: int) -> list[tuple[int, int]]:

@@ -185,6 +185,7 @@ def test_a_wrong_step_between_rows_for_blas_is_found(workers: Workers) -> None:
 def test_a_part_that_fails_is_found(workers: Workers) -> None:
     """Though the usual kernel is called then, which does not."""
     loop = '"for _start in range(_first, _last, step):",'
-    planted = ((loop, f'"sum_0[len(sum_0)] = 0", {loop}'),)
+    outside = '*(f"{name}[len({name})] = 0" for name in work.names[:1]),'
+    planted = ((loop, f"{outside} {loop}"),)
     task = Task("classifier", kinds=("vjp",), sizes=(3,), types=("float64",), planted=planted)
     assert "a part failed" in check(workers, task).failures[0]

@@ -1,6 +1,8 @@
 """Every derivative kind of every case, evaluated with NumPy, against central differences of the
 declared value and against the other kinds."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -22,8 +24,8 @@ class Setting:
         self.values = draw_all(function)
         self.single = len(function.wrt) == 1
 
-    def at(self, node: Node) -> np.ndarray:
-        return evaluate(node, self.values, SIZES)
+    def at(self, node: Node, **others: np.ndarray) -> np.ndarray:
+        return evaluate(node, {**self.values, **others}, SIZES)
 
     def all(self, kind: str) -> dict[tuple[str, ...], np.ndarray]:
         return {key: self.at(node) for key, node in self.derivatives.batched(kind).items()}
@@ -51,9 +53,19 @@ class Setting:
         return flat @ tangent.reshape(-1)
 
 
-@pytest.fixture(scope="module", params=[*CASES, *EVALUATED], ids=lambda case: case.name)
+ALL = [*CASES, *EVALUATED]
+SCALAR = [case for case in ALL if not case.expression.shape]
+setting_of = cache(Setting)
+
+
+@pytest.fixture(scope="module", params=ALL, ids=lambda case: case.name)
 def setting(request: pytest.FixtureRequest) -> Setting:
-    return Setting(request.param)
+    return setting_of(request.param)
+
+
+@pytest.fixture(scope="module", params=SCALAR, ids=lambda case: case.name)
+def scalar(request: pytest.FixtureRequest) -> Setting:
+    return setting_of(request.param)
 
 
 def close(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e-8) -> None:
@@ -91,37 +103,37 @@ def test_jacobian_along_tangents_is_jvp(setting: Setting) -> None:
     close(np.sum(pieces, axis=0), jvp, 1e-10)
 
 
-def test_gradient_is_vjp_at_one(setting: Setting) -> None:
-    if "gradient" not in setting.derivatives.kinds:
-        assert setting.function.expression.shape
-        return
-    for key, gradient in setting.all("gradient").items():
-        jacobian = setting.all("jacobian")[key]
-        close(gradient, jacobian, 1e-10)
+def test_only_scalar_functions_have_gradients(setting: Setting) -> None:
+    kinds = {"gradient", "value_and_gradient", "hessian", "hvp"}
+    found = kinds & {*setting.derivatives.kinds}
+    assert found == (set() if setting.function.expression.shape else kinds)
 
 
-def test_hvp_against_differences_and_hessian(setting: Setting) -> None:
-    if "hvp" not in setting.derivatives.kinds:
-        assert setting.function.expression.shape
-        return
-    gradients = setting.derivatives.batched("gradient")
-    hessian = setting.all("hessian")
-    for (name,), product in setting.all("hvp").items():
-        close(product, setting.difference(gradients[(name,)]))
+def test_gradient_is_vjp_at_one(scalar: Setting) -> None:
+    """The Jacobian is no other node, so it says nothing here."""
+    one, gradients = np.ones_like(scalar.values["cotangent"]), scalar.all("gradient")
+    for (name,), node in scalar.derivatives.batched("vjp").items():
+        shared = scalar.function.batch and name not in scalar.function.batch
+        gradient = gradients[name,].sum(axis=0) if shared else gradients[name,]
+        close(gradient, scalar.at(node, cotangent=one), 1e-10)
+
+
+def test_hvp_against_differences_and_hessian(scalar: Setting) -> None:
+    gradients = scalar.derivatives.batched("gradient")
+    hessian = scalar.all("hessian")
+    for (name,), product in scalar.all("hvp").items():
+        close(product, scalar.difference(gradients[(name,)]))
         pieces = [
-            setting.along(hessian[(name, other)], other, product.ndim)
-            for other in setting.function.wrt
+            scalar.along(hessian[(name, other)], other, product.ndim)
+            for other in scalar.function.wrt
         ]
         close(np.sum(pieces, axis=0), product, 1e-10)
 
 
-def test_hessian_is_symmetric(setting: Setting) -> None:
-    if "hessian" not in setting.derivatives.kinds:
-        assert setting.function.expression.shape
-        return
-    hessian = setting.all("hessian")
-    stacked = 1 if setting.function.batch else 0
-    ranks = {leaf.name: leaf.ndim for leaf in setting.function.inputs}
+def test_hessian_is_symmetric(scalar: Setting) -> None:
+    hessian = scalar.all("hessian")
+    stacked = 1 if scalar.function.batch else 0
+    ranks = {leaf.name: leaf.ndim for leaf in scalar.function.inputs}
     for (row, column), block in hessian.items():
         first = range(stacked, stacked + ranks[row])
         second = range(stacked + ranks[row], block.ndim)

@@ -19,7 +19,7 @@ from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
 from derivatrix.runtime import verify
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
-from tests.cases import CASES, EVALUATED
+from tests.cases import CASES, EVALUATED, STAGE_LINES
 from tests.packages import set_everywhere
 from tests.plain import run_plain
 from tests.points import SIZES, draw_all, numbers
@@ -113,9 +113,7 @@ def test_text_is_the_same_in_every_process() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_can_be_shown(stage: str) -> None:
-    text = dump(CASES[0], stage)
-    assert text.strip()
-    assert text == dump(CASES[0], stage)
+    assert STAGE_LINES[stage] <= set(dump(CASES[0], stage).splitlines())
 
 
 def test_unknown_stage_and_target() -> None:

@@ -21,6 +21,7 @@ from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
 from tests.strategies import LEAVES, REGISTRY, arity, expressions, leaf_values
+from tests.trees import check_text
 
 STEP = 1e-3
 ANY = expressions()
@@ -124,7 +125,7 @@ def check_formulas(expression: Array) -> None:
         assert np.shape(actual) == expected.shape, text
         close(actual, expected)
         for style in STYLES:
-            assert render(node, style)
+            check_text(node, style)
 
 
 @pytest.fixture

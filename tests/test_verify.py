@@ -100,13 +100,21 @@ def test_a_single_wrong_entry_fails(name, kind):
 
 
 @pytest.mark.parametrize("kind", SCALAR_KINDS)
-@pytest.mark.parametrize("check", ["value", "differences"])
-def test_differences_alone_notice(kind, check):
-    """Not only does something fail: the comparison with the declaration does."""
-    module = altered(fakes.nll(), kind, scale_all)
-    expected = "value" if kind == "value" else "differences"
-    if check == expected:
-        assert (check, kind) in failed_checks(runtime.verify(module, sizes={"d": 3}))
+def test_what_is_wrong_disagrees_with_the_declaration(kind):
+    """Not only does something fail: the comparison of that function with the declaration does."""
+    report = runtime.verify(altered(fakes.nll(), kind, scale_all), sizes={"d": 3})
+    expected = {"value": {"value"}, "value_and_gradient": {"value", "differences"}}
+    failed = {check for check, function in failed_checks(report) if function == kind}
+    assert expected.get(kind, {"differences"}) <= failed
+
+
+@pytest.mark.parametrize("name", ["energy", "nll", "entropy"])
+def test_a_gradient_is_compared_with_another_kernel(name):
+    """The Jacobian's is the same one: what is wrong in both shows beside the VJP."""
+    module = altered(FAKES[name](), "gradient", scale_all)
+    module.jacobian = module.gradient
+    failed = failed_checks(runtime.verify(module, sizes=small_sizes(module)))
+    assert {("products", "gradient"), ("differences", "gradient")} <= failed
 
 
 def test_wrong_only_at_larger_sizes():

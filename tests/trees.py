@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from derivatrix.compiler.formulas import render_equation
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.algebra.factoring import UNIT
 from derivatrix.compiler.formulas.build import Definition
@@ -15,7 +16,7 @@ from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import Tree, is_row
 from derivatrix.compiler.ir import dimensions, scalar_functions
-from derivatrix.compiler.ir.nodes import Node, slot
+from derivatrix.compiler.ir.nodes import Node, leaves, slot
 
 Array = np.ndarray
 STEP = 1e-5
@@ -38,6 +39,20 @@ def formula_value(
     reader = Reader(values, sizes, builder.definitions)
     shape = tuple(reader.size(size) for size in node.shape)
     return reader.array(root, indices, shape)
+
+
+def check_text(node: Node, style: str) -> None:
+    """The text of a node has all inputs of its tree, and all kinds of brackets close."""
+    text = render_equation("Z", node, style)
+    for left, right in (("(", ")"), ("{", "}"), ("\\left", "\\right"), ("\\begin", "\\end")):
+        assert text.count(left) == text.count(right), text
+    builder = Notation(node)
+    root, _ = builder.result()
+    found = occurrences([root, *(part.tree for part in builder.definitions)])
+    named = {own.python for own in found if isinstance(own, kinds.Name)}
+    for leaf in leaves([node]):
+        if leaf.role == "input" and leaf.name in named:
+            assert leaf.name[0] in text, text
 
 
 class Reader:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,7 +36,7 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
-from derivatrix.compiler.plan.visit import renamed
+from derivatrix.compiler.plan.visit import renamed, walk
 from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.runtime.errors import DeclarationError
 
@@ -54,15 +53,17 @@ def plan(
     taken: Iterable[str] = (),
     join: Join = fuse,
     samples: sympy.Symbol | None = None,
+    onto: Collection[str] = (),
 ) -> Plan:
     """The kernel `name` that computes `outputs` from `arguments`.
 
     No local name is one of `taken`; `join` makes fewer steps of many; an axis of the size `samples`
-    comes last in memory. Raises DeclarationError where a size does not follow from the arguments'
-    shapes, UnsupportedError for what no kernel computes.
+    comes last in memory; outputs of the names in `onto` are added to what is there. Raises
+    DeclarationError where a size does not follow from the arguments' shapes, UnsupportedError for
+    what no kernel computes.
     """
     found = variants(_prepared(outputs))
-    return _planned(name, arguments, outputs, found, taken, join, samples)
+    return _planned(name, arguments, outputs, found, taken, join, samples, onto)
 
 
 def threaded_plan(
@@ -76,32 +77,25 @@ def threaded_plan(
     if shared := parts(nodes, arguments, columns):
         return dataclasses.replace(made, parts=shared)
     if added := _sums(made, nodes, arguments):
-        return dataclasses.replace(made, sums=added)
+        return _with_sums(made, added)
     unfused = partial(_planned, name, arguments, outputs, found, join=list)
     return dataclasses.replace(made, rows=rows(made, unfused))
 
 
 def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Sums | None:
     """The two kernels for what is made of sums over samples, of pairwise contractions `nodes`."""
-    found = cut(nodes, arguments)
+    names = [name for name, _ in made.outputs]
+    found = cut(list(zip(names, nodes, strict=True)), arguments)
     if found is None:
         return None
-    names = [name for name, _ in made.outputs]
-    divided = list(itertools.compress(names, found.divided))
-    sums = [leaf.name for leaf in found.leaves]
-    others = [name for name in names if name not in divided]
-    part = plan(
-        f"{made.name}_part",
-        found.arguments,
-        list(zip([*divided, *sums], found.parts, strict=True)),
-        samples=found.length if found.columns else None,
-    )
-    rest = plan(
-        f"{made.name}_rest", [*arguments, *found.leaves], list(zip(others, found.rest, strict=True))
-    )
+    samples = found.length if found.columns else None
+    part = plan(f"{made.name}_part", found.arguments, found.parts, samples=samples)
+    given = [*arguments, *found.leaves]
+    rest = plan(f"{made.name}_rest", given, found.rest, onto=found.onto) if found.rest else None
     return Sums(
         part,
         rest,
+        not found.columns and not any(map(_fails, (part, rest))),
         found.sliced,
         found.whole,
         found.divided,
@@ -114,6 +108,20 @@ def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) ->
     )
 
 
+def _fails(kernel: Plan | None) -> bool:
+    """Whether a kernel may raise for what it is given."""
+    plans = (kernel, *kernel.variants) if kernel else ()
+    return any(getattr(each, "failure", "") for each in walk([plan.steps for plan in plans]))
+
+
+def _with_sums(made: Plan, sums: Sums) -> Plan:
+    """The kernel, with its own steps where they are not those of the sums."""
+    if not sums.joined:
+        return dataclasses.replace(made, sums=sums)
+    steps, constants = (sums.rest.steps, sums.rest.constants) if sums.rest else ((), ())
+    return dataclasses.replace(made, steps=steps, constants=constants, sums=sums)
+
+
 def _planned(
     name: str,
     arguments: Sequence[ir.Leaf],
@@ -122,16 +130,17 @@ def _planned(
     taken: Iterable[str] = (),
     join: Join = fuse,
     samples: sympy.Symbol | None = None,
+    onto: Collection[str] = (),
 ) -> Plan:
     """The kernel of one order of multiplication, or that which chooses among several."""
     if len(found) == 1:
-        return _single(name, arguments, outputs, found[0], taken, join, samples)
+        return _single(name, arguments, outputs, found[0], taken, join, samples, onto)
     frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
     chosen = tuple(
         (
             frame.names.numbered("cost"),
             frame.renamed(variant.polynomial),
-            _single(f"{name}_{number}", arguments, outputs, variant, taken, join, samples),
+            _single(f"{name}_{number}", arguments, outputs, variant, taken, join, samples, onto),
         )
         for number, variant in enumerate(found)
     )
@@ -151,6 +160,7 @@ def _single(
     taken: Iterable[str],
     join: Join,
     samples: sympy.Symbol | None = None,
+    onto: Collection[str] = (),
 ) -> Plan:
     """The kernel that multiplies in one order."""
     frame = _Frame(arguments, outputs, [*taken, *helper_names(variant.nodes)])
@@ -159,7 +169,7 @@ def _single(
         for node, (_, buffer) in zip(variant.nodes, frame.outputs, strict=True)
     ]
     known = partial(_facts, variant.facts)
-    nest = unroll(places, frame.views, frame.names, known)
+    nest = unroll(places, frame.views, frame.names, known) if not onto else None
     if nest is not None:
         if join is fuse:  # on a device every thread has a sample
             nest = simd_blocked(nest, frame.names)
@@ -168,8 +178,8 @@ def _single(
     on_processor = join in (fuse, list)
     setting = Setting(frame.names, frame.views, variant.nodes, known, inner, samples, on_processor)
     scheduler = Scheduler(setting)
-    for node, view in places:
-        scheduler.output(node, view)
+    for (node, view), (output, _) in zip(places, frame.outputs, strict=True):
+        scheduler.output(node, view, output in onto)
     return frame.plan(name, join(scheduler.steps), scheduler.constants)
 
 

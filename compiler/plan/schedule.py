@@ -28,8 +28,12 @@ from derivatrix.compiler.plan.workspace import by_sizes, first_last
 class Scheduler(MatrixSteps, OperationSteps):
     """Turns nodes into steps. `steps` and `constants` are the result."""
 
-    def output(self, node: ir.Node, view: View) -> None:
-        """Compute `node` into an output; later readers find it there, or in work memory."""
+    def output(self, node: ir.Node, view: View, accumulate: bool = False) -> None:
+        """Compute `node` into an output; later readers find it there, or in work memory. Or add it
+        to what is there."""
+        if accumulate:
+            self._compute(node, view, accumulate)
+            return
         if self._is_batch_last(node):
             own = self._place(node)
             if own.ordered(first_last(node.ndim)):

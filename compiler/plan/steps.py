@@ -433,10 +433,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Sums:
-    """Two kernels for what is made of sums over samples.
+    """What is made of sums over samples.
 
     part: computes, of a part of the samples, the outputs that come sample by sample, then the sums.
-    rest: computes the other outputs from the arguments and the sums over all samples.
+    A sum by the name of an output is what that is, but for what `rest` adds to it.
+    rest: does what is left to do, from the arguments and the other sums over all samples; None
+    where that is nothing. joined: whether the kernel itself calls `part` for all samples, so that
+    its own steps are those of `rest`.
     sliced: which arguments `part` gets cut along their first axis; whole: the positions of those
     that it gets whole besides, behind the others. divided: which outputs come sample by sample.
     samples: their number. work: about how many operations a sample takes, by the sizes; entries:
@@ -447,7 +450,8 @@ class Sums:
     """
 
     part: Plan
-    rest: Plan
+    rest: Plan | None
+    joined: bool
     sliced: tuple[bool, ...]
     whole: tuple[int, ...]
     divided: tuple[bool, ...]
@@ -459,9 +463,9 @@ class Sums:
     products: bool
 
     @property
-    def shapes(self) -> tuple[tuple[sympy.Expr, ...], ...]:
-        """Those of the sums."""
-        return tuple(argument.shape for argument in self.rest.arguments[len(self.sliced) :])
+    def added(self) -> tuple[tuple[str, Buffer], ...]:
+        """The sums: outputs of the kernel by their names, others by their own."""
+        return self.part.outputs[sum(self.divided) :]
 
 
 @dataclass(frozen=True)
@@ -493,7 +497,9 @@ class Plan:
     def inner(self) -> tuple[Plan, ...]:
         """The plans of the kernels that belong to this one: those that it chooses from, and those
         for parts of the samples."""
-        added = [self.sums.part, self.sums.rest] if self.sums else []
+        added = [self.sums.part] if self.sums else []
+        if self.sums and self.sums.rest and not self.sums.joined:
+            added.append(self.sums.rest)
         if self.parts and self.parts.columns:
             added.append(self.parts.columns.kernel)
         return (*self.variants, *(each for plan in added for each in (*plan.variants, plan)))
@@ -521,4 +527,5 @@ class Plan:
     def __str__(self) -> str:
         inputs = ", ".join(argument.name for argument in self.arguments)
         outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
-        return "\n".join([f"{self.name}: {inputs} -> {outputs}", *map(str, self.steps)])
+        parts = [_indented_text(str(self.sums.part))] if self.sums and self.sums.joined else []
+        return "\n".join([f"{self.name}: {inputs} -> {outputs}", *parts, *map(str, self.steps)])

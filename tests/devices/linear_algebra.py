@@ -3,6 +3,8 @@
 Run with NUMBA_ENABLE_CUDASIM=1, as `pytest tests/devices/linear_algebra.py`.
 """
 
+import inspect
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -12,6 +14,7 @@ from numba import cuda
 from derivatrix.templates.support.cuda import (
     blas,
     cholesky,
+    eigen,
     extrema,
     factors,
     gaps,
@@ -19,6 +22,7 @@ from derivatrix.templates.support.cuda import (
     lu,
     products,
     rows,
+    singular,
     skew,
     triangular,
 )
@@ -72,14 +76,12 @@ def device(request):
     return Device(request.param)
 
 
-@pytest.fixture(params=["shared", "global", "libraries", "libraries one by one"])
+@pytest.fixture(params=["own kernels", "libraries", "libraries one by one"])
 def way(request, monkeypatch):
-    """How matrices are worked on; all but those of one entry are taken for large ones."""
-    if request.param != "shared":
-        for module in FACTORS:
-            if hasattr(module, "SMALL"):
-                monkeypatch.setattr(module, "SMALL", 1)
-    if request.param.startswith("libraries"):
+    """How matrices are worked on; for libraries all but those of one entry are taken for large
+    ones."""
+    if request.param != "own kernels":
+        monkeypatch.setattr(libraries, "SMALL", 1)
         fake_libraries.use(monkeypatch, *FACTORS)
     if request.param.endswith("one"):
         monkeypatch.setattr(libraries, "BATCHED", 1)
@@ -94,15 +96,14 @@ def turned(array):
     return np.swapaxes(array, -1, -2)
 
 
-@pytest.mark.parametrize("by", ["entries", "tiles", "library"])
+@pytest.mark.parametrize("by", ["entries", "library"])
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 @pytest.mark.parametrize("sizes", [(2, 3, 0), (0, 2, 2), (3, 2, 18)])
 @pytest.mark.parametrize("which", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("shared", [None, 0, 1, 2])
 def test_gemm(device, monkeypatch, by, beta, sizes, which, shared):
-    if by != "entries":
-        monkeypatch.setattr(blas, "FEW", 0 if by == "library" else -1)
     if by == "library":
+        monkeypatch.setattr(blas, "FEW", 0)
         fake_libraries.use(monkeypatch, blas, libraries)
     m, n, k = sizes
     first, second = device.normal(2, m, k), device.normal(2, k, n)
@@ -117,7 +118,7 @@ def test_gemm(device, monkeypatch, by, beta, sizes, which, shared):
     device.close(target.copy_to_host(), expected)
 
 
-def test_gemm_tiles(device):
+def test_gemm_of_several_blocks(device):
     first, second = device.normal(66, 20), device.normal(70, 20)
     target = device.put(np.full((66, 70), np.nan))
     blas.gemm(device.run, 1.0, device.put(first), False, device.put(second), True, 0.0, target)
@@ -257,7 +258,7 @@ def test_without_factors(device, way, bad):
     assert device.failed
 
 
-@pytest.mark.parametrize("stack, p, k", [(1, 1, 1), (2, 5, 3), (1, 34, 2), (0, 2, 2), (2, 3, 0)])
+@pytest.mark.parametrize("stack, p, k", [(1, 1, 1), (2, 5, 3), (1, 20, 2), (0, 2, 2), (2, 3, 0)])
 def test_qr(device, way, stack, p, k):
     a = device.normal(stack, p, k)
     q, r = device.run.empty((stack, p, k)), device.run.empty((stack, k, k))
@@ -271,6 +272,47 @@ def test_qr(device, way, stack, p, k):
             factors.full_rank_pinv, (device.put(matrix),), 0, out=turned(matrix).shape
         )
         device.close(found, np.linalg.pinv(matrix))
+    assert not device.failed
+
+
+@pytest.mark.parametrize(
+    "what, kernel, shapes",
+    [
+        ("an LU factorisation", lu.lu_factor, [(33, 33), (33,)]),
+        ("a linear system", lu.lu_solve_rows, [(33, 33), (33,), (2, 33)]),
+        ("a linear system", lu.lu_solve_columns, [(33, 33), (33,), (33, 2)]),
+        ("a linear system", lu.lu_inverse, [(33, 33), (33,), (33, 33)]),
+        ("a Cholesky factor", cholesky.cholesky_factor, [(33, 33)]),
+        ("a Cholesky factor", factors.lower_factor, [(33, 33), (33, 33)]),
+        ("a triangular system", cholesky.cholesky_solve_rows, [(33, 33), (2, 33)]),
+        ("a triangular system", triangular.triangular_inverse, [(33, 33), (33, 33)]),
+        ("a QR factorisation", factors.thin_qr, [(33, 2), (33, 2), (2, 2)]),
+        ("a QR factorisation", factors.full_rank_pinv, [(2, 33), (33, 2)]),
+        ("an eigenvalue decomposition", eigen.symmetric_eigenvalues, [(33, 33), (33,)]),
+        ("a singular value decomposition", singular.polar_factor, [(2, 33), (2, 33)]),
+    ],
+)
+def test_large_matrices_take_libraries(device, what, kernel, shapes):
+    """Of matrices with one row more than kernels take."""
+    arrays = [device.put(np.zeros((1, *shape))) for shape in shapes]
+    device.run.function = "square"
+    taken = len(inspect.signature(kernel).parameters) - 1 - len(arrays)
+    expected = f"square: {what} of matrices with 33 rows needs .* pip install 'derivatrix.cuda.'"
+    with pytest.raises(RuntimeError, match=expected):
+        kernel(device.run, *arrays, *([0] * taken))
+
+
+@pytest.mark.parametrize("stack, n", [(2, 32)])
+def test_the_largest_own_matrices(device, stack, n):
+    a = device.normal(stack, n, n) + 6 * np.eye(n)
+    a = a.astype(device.dtype)
+    matrices, pivots = device.put(a), device.put(np.zeros((stack, n)), np.int32)
+    lu.lu_factor(device.run, matrices, pivots)
+    inverse = np.linalg.inv(a.astype(float))
+    device.close(device.call(lu.lu_inverse, (matrices, pivots), out=a.shape), inverse)
+    lower = device.put(a @ turned(a))
+    cholesky.cholesky_factor(device.run, lower, 0)
+    device.close(np.tril(lower.copy_to_host()), np.linalg.cholesky(a @ turned(a)))
     assert not device.failed
 
 

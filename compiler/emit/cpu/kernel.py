@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
@@ -28,9 +28,11 @@ from derivatrix.compiler.plan.steps import (
     Operand,
     Plan,
     Reuse,
+    Size,
     Statement,
     Step,
     Store,
+    Sums,
     Team,
 )
 from derivatrix.compiler.plan.visit import operations
@@ -105,14 +107,9 @@ def kernel_text(
     texts = [line for step in steps for line in step.lines]
     shares = [f"{name} = {index(bound)}" for bound, name in (bounds or {}).items()]
     words = {word for line in (*texts, *shares) for word in re.findall(r"\w+", line)}
-    sizes: list[str] = []
-    for size in reversed(plan.sizes):
-        if size.local in words:
-            value = size.value.xreplace({LENGTH: _axis(size.argument.local, size.axis)})
-            sizes.insert(0, f"{size.local} = {index(value)}")
-            words.update(re.findall(r"\w+", sizes[0]))
+    sizes = _sizes(plan, words)
     real = [f"real = {plan.outputs[0][1].name}.dtype.type"] if "real" in words else []
-    options = _options(chosen_by or plan, inline=chosen_by is not None)
+    options = compile_options(chosen_by or plan, inline=chosen_by is not None)
     decorated = "@compiled" if checked is None else "@generated.kernel"
     return KernelText(
         tuple(call_lines(decorated, [*(checked or []), *options])),
@@ -124,6 +121,40 @@ def kernel_text(
         steps,
         _leaving(plan),
     )
+
+
+def joined_text(
+    plan: Plan, sums: Sums, owner: str, summary: str, signature: Sequence[str]
+) -> KernelText:
+    """The kernel of a plan that calls another one for sums first: what it does after that, which
+    has the sums as parameters, too; none where that is nothing."""
+    checked = [*signature, f"part={sums.part.name}"]
+    if sums.rest is not None:
+        text = kernel_text(replace(sums.rest, name=plan.name), owner, summary, checked=checked)
+        return replace(text, checked="")
+    decorator = tuple(call_lines("@generated.kernel", checked))
+    return KernelText(decorator, plan.name, summary, "", "", (), ())
+
+
+def _sizes(plan: Plan, words: set[str]) -> list[str]:
+    """Lines that read the sizes which others need, by their words; all of one array's at once."""
+    wanted: list[Size] = []
+    for size in reversed(plan.sizes):
+        if size.local in words:
+            wanted.insert(0, size)
+            words.update(map(str, size.value.free_symbols))
+    lines = []
+    while wanted:
+        argument = wanted[0].argument
+        axes = [size for size in wanted if size.argument == argument and size.value == LENGTH]
+        if len(axes) > 1 and [size.axis for size in axes] == [*range(len(argument.shape))]:
+            lines.append(f"{', '.join(size.local for size in axes)} = {argument.local}.shape")
+        else:
+            axes = wanted[:1]
+            value = axes[0].value.xreplace({LENGTH: _axis(argument.local, axes[0].axis)})
+            lines.append(f"{axes[0].local} = {index(value)}")
+        wanted = [size for size in wanted if size not in axes]
+    return lines
 
 
 @dataclass(frozen=True)
@@ -180,7 +211,7 @@ def _axis(name: str, axis: int) -> sympy.Symbol:
     return sympy.Symbol(f"{name}.shape[{axis}]", integer=True, nonnegative=True)
 
 
-def _options(plan: Plan, inline: bool) -> list[str]:
+def compile_options(plan: Plan, inline: bool = False) -> list[str]:
     """How a kernel, or one that it chooses, is compiled."""
     steps = [step for each in (plan, *plan.variants) for step in each.steps]
     allowed = _allowed([step for step in steps if isinstance(step, Nest)])
@@ -239,7 +270,8 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
             return StepText("", tuple(_gemm(step)))
         case Call(comment, kernel, arguments, failure):
             texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
-            return StepText(comment, _guarded(kernel_name(kernel), texts, failure, failing))
+            lines = _guarded(kernel_name(kernel), texts, failure, failing)
+            return StepText("" if lines[0].startswith(f"{comment}(") else comment, lines)
         case Team(steps):
             texts = [line for each in steps for line in _step(each, output, failing).lines]
             return StepText("for each row", tuple(texts))

@@ -10,12 +10,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text, newton_text
+from derivatrix.compiler.emit.cpu.kernel import (
+    KernelText,
+    compile_options,
+    joined_text,
+    kernel_text,
+    newton_text,
+)
 from derivatrix.compiler.emit.cpu.public_functions import (
     function_arguments,
     one_body,
     operator_arguments,
     parallel_arguments,
+    part_arguments,
 )
 from derivatrix.compiler.emit.cpu.rows import rows_texts, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
@@ -24,7 +31,7 @@ from derivatrix.compiler.emit.signatures import signature, tuples
 from derivatrix.compiler.emit.skeleton import check_names, rendered
 from derivatrix.compiler.emit.texts import call_lines
 from derivatrix.compiler.ir.operation import kernel_name
-from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
+from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Sums
 from derivatrix.compiler.targets import cpu
 
 OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
@@ -177,17 +184,22 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
         for plan, summary in _summaries(function):
             texts = _texts(plan, function.plan is plan, module.name, function.name, summary)
             variants = texts[: len(plan.variants)]  # where there are some, the kernel only chooses
-            work = tuple(
-                replace(text, name=text.name.removeprefix(plan.name), summary="")
-                for text in variants or texts
-            )
+            work = tuple(_unnamed(text, plan.name) for text in variants or texts)
             first = names.setdefault(work, plan.name)
             if first == plan.name:
                 kernels += texts
+            elif plan.sums and plan.sums.joined:
+                aliases.append((plan.name, first))
             else:
                 others = texts[len(variants) :]
                 aliases += [(t.name, first + t.name.removeprefix(plan.name)) for t in others]
     return kernels, aliases
+
+
+def _unnamed(text: KernelText, kernel: str) -> KernelText:
+    """The text of a kernel, or of one that belongs to it, without its name."""
+    decorator = tuple(line.replace(kernel, "") for line in text.decorator)
+    return replace(text, decorator=decorator, name=text.name.removeprefix(kernel), summary="")
 
 
 def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> list[KernelText]:
@@ -195,11 +207,27 @@ def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> lis
     order = f"One order of multiplication for `{kind}`."
     texts = [kernel_text(each, owner, order, plan) for each in plan.variants]
     checked = signature(plan) if public else None
+    sums = plan.sums
+    if sums is not None:
+        part = _part_texts(plan, sums, owner, kind)
+        if sums.joined:
+            return [*texts, *part, joined_text(plan, sums, owner, summary, signature(plan))]
+        summary_of_rest = f"The results of `{kind}` from sums."
+        rest = [] if sums.rest is None else _texts(sums.rest, False, owner, kind, summary_of_rest)
+        return [*texts, kernel_text(plan, owner, summary, checked=checked), *part, *rest]
     if one_body(plan):
         (phase,) = plan.rows.phases  # type: ignore[union-attr]
         phase = replace(phase, name=plan.name)
         return [*texts, share_text(phase, owner, summary, [*(checked or []), "rows=True"])]
     return [*texts, kernel_text(plan, owner, summary, checked=checked), *rows_texts(plan, owner)]
+
+
+def _part_texts(plan: Plan, sums: Sums, owner: str, kind: str) -> list[KernelText]:
+    """The texts of the kernel for a part of the samples."""
+    summary = f"Sums over a part of the samples for `{kind}`."
+    *others, own = _texts(sums.part, False, owner, kind, summary)
+    given = [*part_arguments(plan, sums), *compile_options(sums.part)]
+    return [*others, replace(own, decorator=tuple(call_lines("@generated.part", given)))]
 
 
 def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
@@ -211,6 +239,3 @@ def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
     if function.plan.parts is not None and function.plan.parts.columns is not None:
         columns = function.plan.parts.columns.kernel
         yield columns, f"`{function.name}` for many samples, which come last in memory."
-    if function.plan.sums is not None:
-        yield function.plan.sums.part, f"Sums over a part of the samples for `{function.name}`."
-        yield function.plan.sums.rest, f"The results of `{function.name}` from sums."

@@ -135,26 +135,25 @@ def _columns(plan: Plan, columns: Columns) -> list[str]:
 
 
 def _sums(plan: Plan, sums: Sums) -> list[str]:
-    made = [
-        Buffer(argument.local, argument.shape)
-        for argument in sums.rest.arguments[len(sums.sliced) :]
-    ]
     costs = (sums.samples, sums.entries, sums.work, sums.fixed)
-    locals_ = [argument.local for argument in plan.arguments]
-    names = [buffer.name for _, buffer in plan.outputs]
-    divided = " ".join(name for name, flag in zip(names, sums.divided, strict=True) if flag)
-    whole = " ".join(locals_[position] for position in sums.whole)
-    given = [
-        sums.part.name,
-        sums.rest.name,
-        f'"{_arrays(plan, made)}"',
-        *(f'"{size_text(plan, cost)}"' for cost in costs),
-        f'"{_cut(plan, sums.sliced)}"',
-    ]
-    given += [f'whole="{whole}"'] if whole else []
-    given += [f'divided="{divided}"'] if divided else []
+    given = [f'"{size_text(plan, cost)}"' for cost in costs]
     given += [f"least={sums.least}"] if sums.least != 1 else []
-    return [*given, *(["products=True"] if sums.products else [])]
+    given += ["products=True"] if sums.products else []
+    if not sums.joined:
+        given += [f"part={sums.part.name}", *([f"rest={sums.rest.name}"] if sums.rest else [])]
+    return given
+
+
+def part_arguments(plan: Plan, sums: Sums) -> list[str]:
+    """The arguments of `generated.part`."""
+    outputs = {name: buffer.name for name, buffer in plan.outputs}
+    made = [Buffer(outputs.get(name, each.name), each.shape) for name, each in sums.added]
+    names = zip(outputs.values(), sums.divided, strict=True)
+    divided = " ".join(name for name, flag in names if flag)
+    whole = " ".join(plan.arguments[position].local for position in sums.whole)
+    given = [f'"{_cut(plan, sums.sliced)}"', f'"{_arrays(plan, made)}"']
+    given += [f'whole="{whole}"'] if whole else []
+    return [*given, *([f'divided="{divided}"'] if divided else [])]
 
 
 def _arrays(plan: Plan, buffers: Iterable[Buffer]) -> str:

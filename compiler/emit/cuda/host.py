@@ -46,6 +46,9 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.visit import buffers
 from derivatrix.runtime.errors import UnsupportedError
 
+SCHUR = "sylvester.schur"
+"""The kernel that fills arrays with Schur forms and their vectors."""
+
 
 @dataclass
 class DriverText:
@@ -125,6 +128,13 @@ class _Driver:
             if isinstance(step, Allocate | Reuse)
             for buffer in buffers(step)
         }
+        self._complex = {
+            found.buffer
+            for step in plan.steps
+            if isinstance(step, Call) and step.kernel == SCHUR
+            for found in step.arguments[1:]
+            if isinstance(found, Operand)
+        }
         self._number = 0
         inner = [each for step in plan.steps if isinstance(step, Team) for each in step.steps]
         nests = [step for step in (*plan.steps, *inner) if isinstance(step, Nest)]
@@ -163,9 +173,10 @@ class _Driver:
         match step:
             case Allocate(made):
                 for buffer in made:
-                    yield f"{buffer.name} = run.empty({_empty(buffer)})"
+                    yield self._made(buffer)
             case Reuse(buffer, place):
-                yield f"{buffer.name} = {place.name}"
+                alike = (buffer in self._complex) == (place in self._complex)
+                yield f"{buffer.name} = {place.name}" if alike else self._made(buffer)
             case Fill(buffer):
                 self._use("shares", "clear")
                 yield f"clear(run, {self._array(buffer)})"
@@ -189,6 +200,11 @@ class _Driver:
                 yield from self._choose(variants)
             case Newton():
                 yield self._newton(step)
+
+    def _made(self, buffer: Buffer) -> str:
+        """A line that makes an array; Schur forms and their vectors are complex on devices."""
+        kind = ", np.complex128" if buffer in self._complex else ""
+        return f"{buffer.name} = run.empty({_empty(buffer)}{kind})"
 
     # Nests
 

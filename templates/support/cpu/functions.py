@@ -22,7 +22,7 @@ from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
-from .parallel import Planned
+from .parallel import SHARING_NAMES, Planned, _Sums
 from .pool import _CREW
 
 _FUNCTION_NAMES = {
@@ -51,11 +51,13 @@ class Module(_Module):
         self.signatures: dict = {}
         self.shared: dict = {}
 
-    def kernel(self, signature, sizes=(), names=None, rows=False, **options):
+    def kernel(self, signature, sizes=(), names=None, rows=False, part=None, **options):
         """A kernel, and the function `check_` + its name, which it calls first. For `signature`,
         `sizes` and `names` see `_Signature`, for `options` see `compiled`. rows: whether the body
         does a share of the rows, and takes its number and how many there are besides; it is the
-        `share` of the kernel, which does all of them."""
+        `share` of the kernel, which does all of them. part: makes
+        sums, of all samples, before; the body does what is left to do, which is nothing if it has
+        no parameters."""
         found = _Signature(signature, sizes, names)
 
         def decorate(body):
@@ -63,7 +65,9 @@ class Module(_Module):
             scope = {"_require_arrays": require_arrays, "_require_shapes": require_shapes}
             text = self._checking(f"check_{name}", found)
             self.names[f"check_{name}"] = njit(inline="always")(self._defined(text, scope))
-            if not rows:
+            if part is not None:
+                made = self._joined(name, found, body, part.sums, options)
+            elif not rows:
                 made = compiled(**options)(body)
             else:
                 body.__name__ = f"{name}_share"
@@ -76,6 +80,30 @@ class Module(_Module):
             return made
 
         return decorate
+
+    def part(self, cut, sums, whole="", divided="", **options):
+        """A kernel that makes sums over a part of the samples (see `parallel._Sums`)."""
+
+        def decorate(body):
+            made = compiled(inline="always", **options)(body)
+            made.sums = _Sums(made, cut, sums, whole, divided, options)
+            return made
+
+        return decorate
+
+    def _joined(self, name, signature, body, sums, options):
+        """The kernel that makes sums, then does what a body does."""
+        if body.__code__.co_argcount:
+            body.__name__ = f"{name}_rest"
+            sums.rest = compiled(inline="always", **options)(body)
+        given = ", ".join(signature.arrays)
+        lines = [f"check_{name}({given})", *sums.whole_lines(signature)]
+        text = "\n".join([f"def {name}({given}):", *indented(lines)])
+        check = self.names[f"check_{name}"]
+        scope = SHARING_NAMES | sums.scope | {check.__name__: check}
+        made = self.compiled(text, scope, **_both(sums.options, options))
+        made.sums = sums
+        return made
 
     def _checking(self, name, signature):
         """The text of a function that checks what a kernel is given."""
@@ -101,9 +129,9 @@ class Module(_Module):
         exec(compile(text, self.names["__file__"], "exec"), scope)
         return list(scope.values())[-1]
 
-    def compiled(self, text, scope):
+    def compiled(self, text, scope, **options):
         """The function of a text, compiled; to Numba's cache it is one of the module's file."""
-        return compiled()(self._defined(text, scope))
+        return compiled(**options)(self._defined(text, scope))
 
     def share(self, sharing):
         """What lets threads share a kernel's work (see `parallel`): entered in `shared`."""
@@ -204,6 +232,12 @@ class Module(_Module):
             f"    return {texts.returned.delivered}",
         ]
         return defined(self, name, lines, texts, scope)
+
+
+def _both(one, other):
+    """How a function is compiled that has two others in it (see `compiled`)."""
+    allowed = {"fastmath": one.get("fastmath", set()) | other.get("fastmath", set())}
+    return {**one, **other, **(allowed if allowed["fastmath"] else {})}
 
 
 def _passed(kernel, parts):

@@ -22,7 +22,7 @@ OPERATIONS = 40
 """Where each is used in so many operations, it is no gain that they do."""
 SIDE_BY_SIDE = 344
 """How many samples are computed at a time, side by side, where they are no work for threads."""
-_SHARING_NAMES = {
+SHARING_NAMES = {
     "_add_onto": add_onto,
     "_give_back": give_back,
     "_part_of": part_of,
@@ -75,7 +75,7 @@ class by_rows:
                 kernel,
                 signature,
                 phases,
-                kinds=[*signature.kinds(), *work.kinds, "intp", "intp"],
+                kinds=[*signature.kinds(), *work.kinds(), "intp", "intp"],
                 codes="w" * len(given) + "pn",
                 given=given,
                 work=work,
@@ -137,24 +137,70 @@ class columns:
     most: int
 
 
-class by_sums:
-    """What is made of sums over samples.
+class _Sums:
+    """How results are made of sums over samples.
 
     part: a kernel that fills, of a part of the samples, the results that come sample by sample
-    (`divided`), then the `sums` ("sum_0[n, n]"); it takes the inputs, those of `cut` cut along
-    their first axis, and the whole ones of `whole` besides. rest: a kernel that fills the other
-    results, from the inputs and the sums over all samples. samples: their number; entries, work,
-    fixed: about how many numbers each takes in memory, how many operations, and how many each part
-    takes besides. least: the number of samples for which a part is worth calling; 1 where it takes
-    several threads for that. products: whether BLAS does most of it, so that parts gain only where
-    the arrays of all samples do not stay in the cache."""
+    (`divided`), then the `sums` ("out[n], sum_0[n, n]"); it takes the inputs, those of `cut` cut
+    along their first axis, and the whole ones of `whole` besides. A sum by the name of a result is
+    what that is, but for what `rest` adds. rest: a kernel that does what is left to do, from the
+    inputs, the other sums over all samples, and results; None where that is nothing. options: how
+    `part` is compiled (see `compiled`)."""
 
-    def __init__(self, part, rest, sums, samples, entries, work, fixed, cut, **options):
-        self.part, self.rest, self.sums, self.samples = part, rest, sums, samples
-        self.costs, self.cut = (entries, work, fixed), cut.split()
-        self.whole = options.get("whole", "").split()
-        self.divided = options.get("divided", "").split()
-        self.least, self.products = options.get("least", 1), options.get("products", False)
+    def __init__(self, part, cut, sums, whole, divided, options):
+        self.part, self.cut, self.text = part, cut.split(), sums
+        self.whole, self.divided, self.rest = whole.split(), divided.split(), None
+        self.options = options
+
+    def arrays(self, signature, parts=False):
+        """The arrays of the sums: all of them for each part, or those that are no results."""
+        return _Work(signature, self.text, parts=parts, but=() if parts else signature.outputs)
+
+    def samples(self, start, stop, signature, names):
+        """The call of the part for some samples; names: of the sums."""
+        cut = f"[{start}:{stop}]" if start else ""
+        given = [f"{name}{cut}" if name in self.cut else name for name in signature.inputs]
+        given += [*self.whole, *(f"{name}{cut}" for name in self.divided), *names]
+        return f"_part({', '.join(given)})"
+
+    def finish(self, totals):
+        """What is left to do; totals: name -> that of a sum over all samples."""
+        if self.rest is None:
+            return []
+        code = self.rest.py_func.__code__
+        given = code.co_varnames[: code.co_argcount]
+        return [f"_rest({', '.join(totals.get(name, name) for name in given)})"]
+
+    def whole_lines(self, signature):
+        """Lines that do all of it."""
+        made = self.arrays(signature)
+        names = {name: name for name in signature.outputs} | made.locals
+        sums = [names[name] for name in made.every]
+        return [
+            *made.lines(next(iter(signature.outputs))),
+            self.samples("", "", signature, sums),
+            *self.finish(made.locals),
+            *(["_give_back(memory)"] if made.names else []),
+        ]
+
+    @property
+    def scope(self):
+        """The names in the lines."""
+        return {"_part": self.part, "_rest": self.rest}
+
+
+class by_sums:
+    """A part of the samples by each thread, whose sums are added up.
+
+    samples: their number; entries, work, fixed: about how many numbers each takes in memory, how
+    many operations, and how many each part takes besides. least: the number of samples for which a
+    part is worth calling; 1 where it takes several threads for that. products: whether BLAS does
+    most of it, so that parts gain only where the arrays of all samples do not stay in the cache.
+    part, rest: the kernels of a kernel that does not call them itself (see `_Sums`)."""
+
+    def __init__(self, samples, entries, work, fixed, least=1, products=False, **kernels):
+        self.samples, self.costs, self.kernels = samples, (entries, work, fixed), kernels
+        self.least, self.products = least, products
 
     def planned(self, module, kernel, parts, alone):
         samples, entries, work, fixed = map(parts.sized, (self.samples, *self.costs))
@@ -164,8 +210,10 @@ class by_sums:
             few = little = f"({held} or {work} > {OPERATIONS}*({entries}))"
         if self.least > 1:
             few = f"{samples} < {self.least}"
-        flags = [name in self.cut for name in parts.signature.inputs]
-        shared = self._shared(module, kernel, parts.signature)
+        sums = self.kernels.get("part", kernel).sums
+        sums.rest = self.kernels.get("rest", sums.rest)
+        flags = [name in sums.cut for name in parts.signature.inputs]
+        shared = self._shared(module, kernel, parts.signature, sums)
         scope = {"_in_parts": _by_sums(kernel, shared, flags, self.least, self.products)}
         call = _choice(few, alone, [f"_in_parts({entries}, {work}, {fixed}, {parts.passed})"])
         if self.least == 1:
@@ -173,74 +221,73 @@ class by_sums:
         before = f"{few} or {_TRY}, 1, {samples}, {parts.passed}, {samples})"
         return Planned(little, call, before, scope | _tried(shared))
 
-    def _shared(self, module, kernel, signature):
-        sums = _Work(signature, self.sums)
-        totals = [f"{name}[0]" for name in sums.names]
-        inputs = [*signature.inputs]
-        others = [name for name in signature.outputs if name not in self.divided]
-        by_sample = [*inputs, *self.divided]
+    def _shared(self, module, kernel, signature, sums):
+        work = sums.arrays(signature, parts=True)
+        totals = {
+            name: name if name in signature.outputs else f"{made}[0]"
+            for name, made in work.locals.items()
+        }
+        by_sample = [*signature.inputs, *sums.divided]
+        tail = []
+        for name, total in totals.items():
+            own = name in signature.outputs
+            tail += [f"{total}[...] = 0"] if own else []
+            tail += [f"for part in range({0 if own else 1}, parts):"]
+            tail += [f"    _add_onto({total}, {work.locals[name]}[part:part + 1])"]
         return module.share(
             _Sharing(
                 kernel,
                 signature,
-                (self._blocks(module, kernel, inputs, sums),),
-                kinds=[*signature.kinds(by_sample), *sums.kinds, "intp", "intp", "intp"],
-                codes="w" * len(by_sample) + "o" * len(sums.names) + "flw",
-                given=[*by_sample, *sums.names, "step"],
-                work=_Work(signature, self.sums, parts=True),
-                tail=[
-                    "for part in range(1, parts):",
-                    *(f"    _add_onto({name}[0], {name}[part])" for name in sums.names),
-                    f"_rest({', '.join([*inputs, *totals, *others])})",
-                ],
-                scope={"_rest": self.rest},
+                (self._blocks(module, kernel, signature, sums, work),),
+                kinds=[*signature.kinds(by_sample), *work.kinds(1), "intp", "intp", "intp"],
+                codes="w" * len(by_sample) + "o" * len(work.names) + "flw",
+                given=[*by_sample, *work.names, "step"],
+                work=work,
+                tail=[*tail, *sums.finish(totals)],
+                scope=sums.scope,
                 more=("step",),
             )
         )
 
-    def _blocks(self, module, kernel, inputs, sums):
+    def _blocks(self, module, kernel, signature, sums, work):
         """A function that has samples computed so many at a time, and adds up what they make."""
-        made = [f"_{name}" for name in sums.names]
-        part = [
-            *(f"{name}[_start:_stop]" if name in self.cut else name for name in inputs),
-            *self.whole,
-            *(f"{name}[_start:_stop]" for name in self.divided),
-            *made,
-        ]
-        shapes = tuple_text(f"{name}.shape" for name in sums.names)
+        made = [f"_block{name}" for name in work.names]
+        shapes = tuple_text(f"{name}.shape" for name in work.names)
         lines = [
-            f"{', '.join([*made, 'memory'])} = _work_arrays({sums.names[0]}, {shapes}, ())",
+            f"{', '.join([*made, 'memory'])} = _work_arrays({work.names[0]}, {shapes}, ())",
             "for _start in range(_first, _last, step):",
             "    _stop = min(_start + step, _last)",
-            f"    _part({', '.join(part)})",
-            *(f"    _add_onto({name}, _{name})" for name in sums.names),
+            f"    {sums.samples('_start', '_stop', signature, made)}",
+            *map("    _add_onto({}, {})".format, work.names, made),
             "_give_back(memory)",
         ]
         name = f"{kernel.__name__}_blocks"
-        parameters = [*inputs, *self.divided, *sums.names, "_first", "_last", "step"]
+        parameters = [*signature.inputs, *sums.divided, *work.names, "_first", "_last", "step"]
         text = "\n".join([f"def {name}({', '.join(parameters)}):", *indented(lines)])
-        return module.compiled(text, _SHARING_NAMES | {"_part": self.part})
+        return module.compiled(text, SHARING_NAMES | sums.scope, **sums.options)
 
 
 class _Work:
-    """Arrays that a shared function makes, from texts such as "t0[n, n], t1[n]": reals, and
-    integers; `parts`: for each part one, zero to begin with."""
+    """Arrays that a function makes, from texts such as "t0[n, n], t1[n]": reals, and integers, but
+    for some; with `parts` for each part one, zero to begin with. Sums have names that begin with
+    an underscore there."""
 
-    def __init__(self, signature, reals, integers="", parts=False):
+    def __init__(self, signature, reals, integers="", parts=None, but=()):
         self.reals, self.integers = (
             _Signature(f"-> {text}").outputs if text else {} for text in (reals, integers)
         )
+        self.every, self.parts = [*self.reals, *self.integers], parts
+        self.reals = {name: shape for name, shape in self.reals.items() if name not in but}
+        self.locals = {name: name if parts is None else f"_{name}" for name in self.reals}
         if parts:
             self.reals = {name: ("parts", *shape) for name, shape in self.reals.items()}
-        self.parts = parts
-        self.names = [*self.reals, *self.integers]
+        self.names = [*self.locals.values(), *self.integers]
         shapes = [tuple_text(each) for each in (*self.reals.values(), *self.integers.values())]
         self.reading = signature.reading(shapes)
 
-    @property
-    def kinds(self):
-        """Their types, as `crew._Shared` has them."""
-        reals = [f"real:{len(shape)}" for shape in self.reals.values()]
+    def kinds(self, less=0):
+        """Their types, as `crew._Shared` has them, with so many axes less."""
+        reals = [f"real:{len(shape) - less}" for shape in self.reals.values()]
         return [*reals, *(f"int32:{len(shape)}" for shape in self.integers.values())]
 
     def lines(self, like):
@@ -297,7 +344,7 @@ class _Sharing:
             f"def {self.name}({', '.join(['words', 'addresses', 'parts', 'length', *arrays])}):"
         )
         text = "\n".join([heading, *indented([*lines, "return failed"])])
-        function = module.compiled(text, _SHARING_NAMES | self.scope)
+        function = module.compiled(text, SHARING_NAMES | self.scope)
         return _Shared(function, *((each, " ".join(self.kinds)) for each in self.kernels))
 
 

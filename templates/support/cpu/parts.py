@@ -103,7 +103,7 @@ def border(length, part, parts):
 
 @compiled()
 def add_onto(total, more):
-    """total += more, for arrays of one shape."""
+    """total += more, for arrays of one size, in the same order."""
     flat, added = total.reshape(total.size), more.reshape(more.size)
     for i in range(flat.size):
         flat[i] += added[i]

@@ -75,7 +75,7 @@ def imported(package, part=None):
     try:
         return found if part is None else getattr(found, part)
     except (ImportError, AttributeError) as error:
-        message = f"{package} has no {part}, so slower kernels take its place: {error}"
+        message = f"{package} has no {part}, so large matrices are refused: {error}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
 
@@ -116,8 +116,11 @@ def device_number():
 class _Run:
     """The work of a call: its stream, and the type of its arrays.
 
-    failures: for each check of the call an int32 on the device, 1 where it failed.
+    failures: for each check of the call an int32 on the device, 1 where it failed; function: whose
+    call it is.
     """
+
+    function = ""
 
     def __init__(self, dtype, stream, checks=0):
         self.dtype = dtype

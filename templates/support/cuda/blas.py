@@ -5,15 +5,11 @@
 from numba import cuda
 
 from .base import kernel
-from .blocks import blocks_for, entries
+from .blocks import entries
 from .libraries import _cublas, gemm_by_library, matrix_shape
 
 FEW = 4096
-"""Products of no more multiplications are computed entry by entry."""
-GEMM_ROWS = 64
-"""The rows and columns of a tile of a product: 4 by 4 for each of 16 by 16 threads."""
-GEMM_STEP = GEMM_ROWS + 1
-GEMM_INNER = 16
+"""Products of no more multiplications are not left to cuBLAS."""
 
 
 def gemm(run, alpha, left, left_transposed, right, right_transposed, beta, target):
@@ -25,19 +21,14 @@ def gemm(run, alpha, left, left_transposed, right, right_transposed, beta, targe
     rows, columns = matrix_shape(target)
     inner = matrix_shape(left)[0 if left_transposed else 1]
     stack = target.shape[0] if target.ndim == 3 else 1
-    few = rows * columns * inner <= FEW
     if target.size == 0:
         return
-    if not few and _cublas is not None:
+    if rows * columns * inner > FEW and _cublas is not None:
         gemm_by_library(run, alpha, left, left_transposed, right, right_transposed, beta, target)
         return
     flags = int(bool(left_transposed)), int(bool(right_transposed))
     operands = as_stack(left), as_stack(right), as_stack(target), *flags, float(alpha), float(beta)
-    if few:
-        run.launch(gemm_entries, *entries(stack * rows * columns), *operands)
-    else:
-        tiles = ((rows - 1) // GEMM_ROWS + 1) * ((columns - 1) // GEMM_ROWS + 1)
-        run.launch(gemm_tiles, blocks_for(stack * tiles, 1), (16, 16), *operands)
+    run.launch(gemm_entries, *entries(stack * rows * columns), *operands)
 
 
 def symmetric_gemm(run, alpha, left, left_transposed, right, right_transposed, beta, target):
@@ -70,63 +61,3 @@ def gemm_entries(left, right, target, left_transposed, right_transposed, alpha, 
             target[s, i, j] = alpha * total
         else:
             target[s, i, j] = alpha * total + beta * target[s, i, j]
-
-
-@kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], int64, int64, real, real")
-def gemm_tiles(left, right, target, left_transposed, right_transposed, alpha, beta):
-    """`gemm` of stacks, every tile by one block of 16 by 16 threads, 16 entries a thread."""
-    stack, rows, columns = target.shape
-    inner = left.shape[1] if left_transposed else left.shape[2]
-    x = cuda.shared.array((GEMM_INNER, GEMM_STEP), target.dtype)
-    y = cuda.shared.array((GEMM_INNER, GEMM_STEP), target.dtype)
-    total = cuda.local.array((4, 4), target.dtype)
-    zero = target.dtype.type(0)
-    across, down = cuda.threadIdx.x, cuda.threadIdx.y
-    place = down * 16 + across
-    wide = (columns - 1) // GEMM_ROWS + 1
-    high = (rows - 1) // GEMM_ROWS + 1
-    for job in range(cuda.blockIdx.x, stack * high * wide, cuda.gridDim.x):
-        s = job // (high * wide)
-        top = job // wide % high * GEMM_ROWS
-        begin = job % wide * GEMM_ROWS
-        a = s if left.shape[0] > 1 else 0
-        b = s if right.shape[0] > 1 else 0
-        for i in range(4):
-            for j in range(4):
-                total[i, j] = zero
-        for start in range(0, inner, GEMM_INNER):
-            for part in range(4):
-                # neighbouring threads load neighbouring entries
-                if left_transposed:
-                    i, k = place % 64, place // 64 + 4 * part
-                else:
-                    i, k = place // 16 + 16 * part, place % 16
-                inside = top + i < rows and start + k < inner
-                if left_transposed:
-                    x[k, i] = left[a, start + k, top + i] if inside else zero
-                else:
-                    x[k, i] = left[a, top + i, start + k] if inside else zero
-                if right_transposed:
-                    j, k = place // 16 + 16 * part, place % 16
-                else:
-                    j, k = place % 64, place // 64 + 4 * part
-                inside = begin + j < columns and start + k < inner
-                if right_transposed:
-                    y[k, j] = right[b, begin + j, start + k] if inside else zero
-                else:
-                    y[k, j] = right[b, start + k, begin + j] if inside else zero
-            cuda.syncthreads()
-            for k in range(GEMM_INNER):
-                for i in range(4):
-                    for j in range(4):
-                        total[i, j] += x[k, down + 16 * i] * y[k, across + 16 * j]
-            cuda.syncthreads()
-        for i in range(4):
-            for j in range(4):
-                row, column = top + down + 16 * i, begin + across + 16 * j
-                if row < rows and column < columns:
-                    if beta == zero:
-                        target[s, row, column] = alpha * total[i, j]
-                    else:
-                        kept = beta * target[s, row, column]
-                        target[s, row, column] = alpha * total[i, j] + kept

@@ -10,12 +10,8 @@ from numba import cuda
 from .base import THREADS, device, power_of_two
 
 SMALL = 32
-"""Matrices of no more rows and columns are worked on in shared memory."""
-STEP = SMALL + 1
-"""Entries from a row to the next in shared memory: what is in one column is in several banks."""
+"""The most rows of matrices that kernels factorise; larger ones are left to libraries."""
 MOST_BLOCKS = 65536
-LANES = 32
-"""Threads that work on one row of a matrix at a time."""
 
 
 def blocks_for(stack, each):
@@ -23,16 +19,9 @@ def blocks_for(stack, each):
     return min((stack + each - 1) // each, MOST_BLOCKS)
 
 
-def small_matrices(stack, n):
-    """Blocks and threads for n by n matrices in shared memory: side by side as many as fit."""
-    width = power_of_two(n, SMALL)
-    several = power_of_two(stack, SMALL // width)
-    return blocks_for(stack, several) if n else 0, (width, several)
-
-
-def large_matrices(stack, n):
-    """Blocks and threads where every matrix has a block."""
-    return blocks_for(stack, 1) if n else 0, power_of_two(n * n, THREADS)
+def matrices(stack, n, threads):
+    """Blocks and threads where every n by n matrix has a block."""
+    return blocks_for(stack, 1) if n else 0, power_of_two(threads, THREADS)
 
 
 def rows_of(stack, n, each=4):
@@ -109,21 +98,3 @@ def block_maximum(value, shared):
     largest = shared[start]
     cuda.syncthreads()
     return largest
-
-
-@device
-def load_matrix(source, s, tile, n):
-    """Put matrix s of `source` (stack, n, n) at this row of threads' place in the tile."""
-    left = cuda.threadIdx.y * cuda.blockDim.x
-    for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
-        for i in range(n):
-            tile[i, left + j] = source[s, i, j]
-
-
-@device
-def store_matrix(tile, target, s, n):
-    """Set matrix s of `target` (stack, n, n) to what is at this row of threads' place."""
-    left = cuda.threadIdx.y * cuda.blockDim.x
-    for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
-        for i in range(n):
-            target[s, i, j] = tile[i, left + j]

@@ -5,7 +5,7 @@
 from numba import cuda
 
 from .base import kernel
-from .blocks import SMALL, STEP, blocks_for, entries
+from .blocks import entries
 
 
 def copy_stack(run, source, target):
@@ -15,12 +15,20 @@ def copy_stack(run, source, target):
 
 def transpose(run, source, target):
     """target (stack, n, m) = each matrix of `source` (stack, m, n) transposed."""
-    stack, rows, columns = source.shape
-    if rows <= SMALL and columns <= SMALL:
-        run.launch(transpose_entries, *entries(source.size), source, target)
+    run.launch(transpose_entries, *entries(source.size), source, target)
+
+
+def in_rows(run, b, solve):
+    """Replace each column of `b` (stack, n, columns) by what `solve` replaces the rows of an array
+    (stack, columns, n) by."""
+    stack, n, columns = b.shape
+    if columns == 1 and b.size > 0:
+        solve(b.reshape(stack, 1, n))
         return
-    tiles = ((rows + SMALL - 1) // SMALL) * ((columns + SMALL - 1) // SMALL)
-    run.launch(transpose_tiles, blocks_for(stack * tiles, 1), (SMALL, 8), source, target)
+    turned = run.empty((stack, columns, n))
+    transpose(run, b, turned)
+    solve(turned)
+    transpose(run, turned, b)
 
 
 def set_identity(run, out):
@@ -58,23 +66,3 @@ def fill_identity(out):
         j = entry % n
         i = entry // n % n
         out[entry // n // n, i, j] = i == j
-
-
-@kernel("real[:, :, ::1], real[:, :, ::1]")
-def transpose_tiles(source, target):
-    """target (stack, n, m) = source (stack, m, n) transposed, tile by tile."""
-    stack, rows, columns = source.shape
-    tile = cuda.shared.array((SMALL, STEP), source.dtype)
-    x = cuda.threadIdx.x
-    high, wide = (rows + SMALL - 1) // SMALL, (columns + SMALL - 1) // SMALL
-    for job in range(cuda.blockIdx.x, stack * high * wide, cuda.gridDim.x):
-        s = job // (high * wide)
-        top, left = job // wide % high * SMALL, job % wide * SMALL
-        for y in range(cuda.threadIdx.y, SMALL, cuda.blockDim.y):
-            if top + y < rows and left + x < columns:
-                tile[y, x] = source[s, top + y, left + x]
-        cuda.syncthreads()
-        for y in range(cuda.threadIdx.y, SMALL, cuda.blockDim.y):
-            if left + y < columns and top + x < rows:
-                target[s, left + y, top + x] = tile[x, y]
-        cuda.syncthreads()

@@ -28,9 +28,6 @@ PADE_BOUND = 4.74
 """The norm up to which the approximant of degree 13 suffices for derivatives too (Al-Mohy and
 Higham 2009, "Computing the Fréchet derivative of the matrix exponential")."""
 
-SQUARING_SIZE = 32
-"""The most rows of matrices that a block squares on its own, as often as it has to."""
-
 
 @kernel("float64[:, :, ::1], float64[:, ::1], float64, int32[::1]")
 def count_halvings(a, sums, bound, halvings):
@@ -101,35 +98,6 @@ def spare_halvings(a, fourth, sixth, eighth, tenth, work, halvings, spared):
         cuda.syncthreads()
 
 
-@kernel("float64[:, :, :, ::1], float64[:, :, :, ::1], int32[::1]")
-def square_often(x, other, times):
-    """Square the jets x (2**k, stack, n, n) times[s] times; `other` is overwritten."""
-    count, stack, n, _ = x.shape
-    for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
-        for time in range(times[s]):
-            for task in range(cuda.threadIdx.x, count * n * n, cuda.blockDim.x):
-                mask, entry = task // (n * n), task % (n * n)
-                i, j = entry // n, entry % n
-                total = 0.0
-                part = mask
-                while part >= 0:
-                    for k in range(n):
-                        if time % 2 == 0:
-                            total += x[part, s, i, k] * x[mask ^ part, s, k, j]
-                        else:
-                            total += other[part, s, i, k] * other[mask ^ part, s, k, j]
-                    part = (part - 1) & mask if part > 0 else -1
-                if time % 2 == 0:
-                    other[mask, s, i, j] = total
-                else:
-                    x[mask, s, i, j] = total
-            cuda.syncthreads()
-        if times[s] % 2 == 1:
-            for task in range(cuda.threadIdx.x, count * n * n, cuda.blockDim.x):
-                mask, entry = task // (n * n), task % (n * n)
-                x[mask, s, entry // n, entry % n] = other[mask, s, entry // n, entry % n]
-
-
 @kernel("float64[:, :, ::1], int32[::1], int64, float64[:, :, ::1]")
 def keep_where_more(a, times, done, out):
     """out[s] = a[s] where times[s] is more than `done`."""
@@ -140,6 +108,12 @@ def keep_where_more(a, times, done, out):
             out[s, entry // n, entry % n] = a[s, entry // n, entry % n]
 
 
+def keep_jet(run, jet, times, done, out):
+    """Replace those matrices of `out` whose `times` are more than `done` by those of `jet`."""
+    for entry, target in zip(jet, out, strict=True):
+        run.launch(keep_where_more, *entries(entry.size), entry, times, done, target)
+
+
 def fetched(run, array):
     """An array of the device as NumPy's; the host waits for it."""
     result = array.copy_to_host(stream=run.stream)
@@ -147,20 +121,13 @@ def fetched(run, array):
     return result
 
 
-def jet_squarings(run, block, times):
-    """Square the jets of `block` (2**k, stack, n, n) in place, each as often as `times` says. For
-    matrices beyond small sizes the host has to know how often at most."""
-    count, stack, n, _ = block.shape
-    if n <= SQUARING_SIZE:
-        threads = power_of_two(count * n * n, THREADS)
-        run.launch(square_often, stack, threads, block, run.empty(block.shape, np.float64), times)
-        return
-    x = [run.part(block, entry) for entry in range(count)]
+def jet_squarings(run, x, times):
+    """Square a jet in place, each matrix as often as `times` says; for that the host has to know
+    how often at most."""
     square = empty_jet(run, x)
     for done in range(int(fetched(run, times).max(initial=0))):
         jet_multiply(run, x, x, square)
-        for entry, target in zip(square, x, strict=True):
-            run.launch(keep_where_more, *entries(entry.size), entry, times, done, target)
+        keep_jet(run, square, times, done, x)
 
 
 def halved(run, x):
@@ -195,7 +162,6 @@ def pade_weights():
 
 def jet_expm(run, x):
     """The exponential of a jet."""
-    stack, n, _ = x[0].shape
     (small, second, fourth, sixth), halvings = halved(run, x)
     weights = pade_weights()
     sums = []
@@ -207,12 +173,11 @@ def jet_expm(run, x):
         sums.append(jet_combine(run, w[0], low))
     even, odd = sums
     uneven = jet_multiply(run, small, odd)
-    block = run.empty((len(x), stack, n, n), np.float64)
-    result = [run.part(block, entry) for entry in range(len(x))]
+    result = empty_jet(run, x)
     jet_combine(run, 0.0, [(1.0, even), (1.0, uneven)], result)
     below = jet_combine(run, 0.0, [(1.0, even), (-1.0, uneven)])
     jet_divide(run, result, below)
-    jet_squarings(run, block, halvings)
+    jet_squarings(run, result, halvings)
     return result
 
 

@@ -7,21 +7,11 @@ import math
 import numpy as np
 from numba import cuda
 
-from .base import THREADS, device, kernel, power_of_two
-from .blocks import (
-    LANES,
-    SMALL,
-    STEP,
-    block_sum,
-    blocks_for,
-    entries,
-    large_matrices,
-    load_matrix,
-    small_matrices,
-)
+from .base import device, kernel
+from .blocks import entries, matrices
 from .cholesky import cholesky_factor
 from .copies import copy_stack, transpose
-from .libraries import fail, has_library, qr_by_library
+from .libraries import by_library, fail, qr_by_library
 from .triangular import triangular_solve_columns
 
 
@@ -30,8 +20,7 @@ def lower_factor(run, a, out, failure):
     lower triangle of A is read. It fails where a matrix is not positive definite."""
     run.launch(copy_lower, *entries(out.size), a, out, 1.0)
     cholesky_factor(run, out, failure)
-    if has_library(a.shape[1]):
-        run.launch(copy_lower, *entries(out.size), out, out, 1.0)
+    run.launch(copy_lower, *entries(out.size), out, out, 1.0)
 
 
 def half_lower(run, a, out):
@@ -44,11 +33,9 @@ def unpivoted_lu(run, a, lower, upper, failure):
     where a pivot is zero, or no more than the rounding error of what it was computed from."""
     stack, n, _ = a.shape
     checks = n * float(np.finfo(a.dtype).eps), run.failures, failure
-    if n <= SMALL:
-        run.launch(unpivoted_tiles, *small_matrices(stack, n), a, lower, upper, *checks)
-    else:
-        layout, sizes = large_matrices(stack, n), run.empty((stack, n))
-        run.launch(unpivoted_matrices, *layout, a, lower, upper, sizes, *checks)
+    layout, sizes = matrices(stack, n, n * n), run.empty((stack, n))
+    copy_stack(run, a, upper)
+    run.launch(unpivoted_matrices, *layout, lower, upper, sizes, *checks)
 
 
 def thin_qr(run, a, q, r, failure):
@@ -88,16 +75,12 @@ def qr_of_columns(run, columns, basis, r, failure):
     """A = Q R, the columns of A in the rows of `columns` (stack, k, p), which are overwritten, and
     those of Q in the rows of `basis`."""
     stack, k, p = columns.shape
-    blocks = blocks_for(stack, 1) if k else 0
-    if has_library(k):
+    if by_library(run, "a QR factorisation", p):
         qr_by_library(run, columns, basis)
     else:
-        width = power_of_two(p, LANES)
-        threads = width, power_of_two(k, THREADS // width)
-        diagonal = run.empty((stack, k))
-        run.launch(householder_qr, blocks, threads, columns, basis, diagonal)
+        run.launch(householder_qr, *matrices(stack, k, k), columns, basis, run.empty((stack, k)))
     checks = p * float(np.finfo(columns.dtype).eps), run.failures, failure
-    run.launch(finish_qr, blocks, power_of_two(p, THREADS), columns, basis, r, *checks)
+    run.launch(finish_qr, *matrices(stack, k, p), columns, basis, r, *checks)
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real")
@@ -116,88 +99,46 @@ def copy_lower(a, out, share):
             out[s, i, j] = 0
 
 
-@device
-def unpivoted_steps(a, left, n, sizes, small, failures, failure):
-    """Eliminate in a[:n, left : left + n] by a row of threads; the multipliers below the diagonal
-    are left undivided by their pivots. sizes[left:]: of what the pivots are computed from."""
+@kernel("real[:, :, ::1], real[:, :, ::1], real[:, ::1], real, int32[::1], int64")
+def unpivoted_matrices(lower, upper, sizes, small, failures, failure):
+    """Factor the matrices in `upper`, each by a block. sizes (stack, n): of what the pivots are
+    computed from."""
+    stack, n, _ = upper.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
-    lanes = min(width, LANES)
-    lane, row, rows = t % lanes, t // lanes, width // lanes
-    for i in range(t, n, width):
-        sizes[left + i] = abs(a[i, left + i])
-    for k in range(n):
-        cuda.syncthreads()
-        pivot = a[k, left + k]
-        if t == 0 and not abs(pivot) > small * sizes[left + k]:
-            failures[failure] = 1
-        for j in range(k + 1 + lane, n, lanes):
-            factor = a[k, left + j] / pivot
-            for i in range(k + 1 + row, n, rows):
-                change = a[i, left + k] * factor
-                a[i, left + j] -= change
-                if i == j:
-                    sizes[left + i] += abs(change)
-    cuda.syncthreads()
-
-
-@device
-def split_factors(a, left, n, lower, upper, s):
-    """Set the factors of matrix s from what elimination leaves."""
-    for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
-        for i in range(n):
-            if i > j:
-                lower[s, i, j] = a[i, left + j] / a[j, left + j]
-                upper[s, i, j] = 0
-            else:
-                lower[s, i, j] = i == j
-                upper[s, i, j] = a[i, left + j]
-
-
-@kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], real, int32[::1], int64")
-def unpivoted_tiles(a, lower, upper, small, failures, failure):
-    """Factor matrices in shared memory, each by a row of threads."""
-    stack, n, _ = a.shape
-    sizes = cuda.shared.array(SMALL, a.dtype)
-    tile = cuda.shared.array((SMALL, STEP), a.dtype)
-    left = cuda.threadIdx.y * cuda.blockDim.x
-    step = cuda.gridDim.x * cuda.blockDim.y
-    for first in range(cuda.blockIdx.x * cuda.blockDim.y, stack, step):
-        s = min(first + cuda.threadIdx.y, stack - 1)
-        load_matrix(a, s, tile, n)
-        cuda.syncthreads()
-        unpivoted_steps(tile, left, n, sizes, small, failures, failure)
-        split_factors(tile, left, n, lower, upper, s)
-        cuda.syncthreads()
-
-
-@kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], real[:, ::1], real, int32[::1], int64")
-def unpivoted_matrices(a, lower, upper, sizes, small, failures, failure):
-    """Factor matrices in place of the upper factor, each by a block."""
-    stack, n, _ = a.shape
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
-        for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
-            for i in range(n):
-                upper[s, i, j] = a[s, i, j]
+        a = upper[s]
+        for i in range(t, n, width):
+            sizes[s, i] = abs(a[i, i])
+        for k in range(n):
+            cuda.syncthreads()
+            pivot = a[k, k]
+            if t == 0 and not abs(pivot) > small * sizes[s, k]:
+                failures[failure] = 1
+            for entry in range(t, (n - k - 1) * (n - k - 1), width):
+                i, j = k + 1 + entry // (n - k - 1), k + 1 + entry % (n - k - 1)
+                change = a[i, k] * (a[k, j] / pivot)
+                a[i, j] -= change
+                if i == j:
+                    sizes[s, i] += abs(change)
         cuda.syncthreads()
-        unpivoted_steps(upper[s], 0, n, sizes[s], small, failures, failure)
-        split_factors(upper[s], 0, n, lower, upper, s)
+        for j in range(t, n, width):
+            for i in range(n):
+                lower[s, i, j] = i == j
+                if i > j:
+                    lower[s, i, j] = a[i, j] / a[j, j]
+                    a[i, j] = 0
 
 
 @device
-def reflect(w, i, x, j, inside, scale, shared):
-    """Apply I - v v' / scale to the row x[j, i:], by a row of threads; v = w[i, i:], nothing for
-    scale = 0. All of the block takes part; rows of threads not `inside` have nothing to change."""
-    p = w.shape[1]
-    total = w.dtype.type(0)
-    if inside and scale != 0:
-        for e in range(i + cuda.threadIdx.x, p, cuda.blockDim.x):
-            total += w[i, e] * x[j, e]
-    total = block_sum(total, shared)
-    if inside and scale != 0:
+def reflect(w, i, x, scale):
+    """Apply I - v v' / scale to a vector from entry i on; v = w[i, i:], nothing for scale = 0."""
+    if scale != 0:
+        total = x.dtype.type(0)
+        for e in range(i, x.shape[0]):
+            total += w[i, e] * x[e]
         total /= scale
-        for e in range(i + cuda.threadIdx.x, p, cuda.blockDim.x):
-            x[j, e] -= total * w[i, e]
-    cuda.syncthreads()
+        for e in range(i, x.shape[0]):
+            x[e] -= total * w[i, e]
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[:, ::1]")
@@ -209,41 +150,32 @@ def householder_qr(columns, basis, diagonal):
     v = x - b e, |b| = |x|, the reflection is I - v v' / |b v[0]| (Golub and Van Loan, 5.1).
     """
     stack, k, p = columns.shape
-    shared = cuda.shared.array(THREADS, columns.dtype)
-    t, group, groups = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockDim.y
+    t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
         w, x = columns[s], basis[s]
         for i in range(k):
-            total = w.dtype.type(0)
-            for e in range(i + t, p, cuda.blockDim.x):
-                total += w[i, e] * w[i, e]
-            norm = block_sum(total, shared)
+            norm = w.dtype.type(0)
+            for e in range(i, p):
+                norm += w[i, e] * w[i, e]
             norm = math.sqrt(norm) if norm > 0 else norm
             head = w[i, i]
             scale = norm * (norm + abs(head))
             cuda.syncthreads()
-            if t == 0 and group == 0:
+            if t == 0:
                 diagonal[s, i] = -norm if head > 0 else norm
                 w[i, i] = head + norm if head > 0 else head - norm
             cuda.syncthreads()
-            for first in range(i + 1, k, groups):
-                j = first + group
-                reflect(w, i, w, j, j < k, scale, shared)
+            for j in range(i + 1 + t, k, width):
+                reflect(w, i, w[j], scale)
             cuda.syncthreads()
-        for first in range(0, k, groups):
-            j = first + group
-            if j < k:
-                for e in range(t, p, cuda.blockDim.x):
-                    x[j, e] = e == j
-            cuda.syncthreads()
-            for step in range(k):
-                i = k - 1 - step
-                scale = abs(diagonal[s, i] * w[i, i])
-                reflect(w, i, x, j, i <= j and j < k, scale, shared)
+        for j in range(t, k, width):
+            for e in range(p):
+                x[j, e] = e == j
+            for i in range(j, -1, -1):
+                reflect(w, i, x[j], abs(diagonal[s, i] * w[i, i]))
         cuda.syncthreads()
-        if group == 0:
-            for i in range(t, k, cuda.blockDim.x):
-                w[i, i] = diagonal[s, i]
+        for i in range(t, k, width):
+            w[i, i] = diagonal[s, i]
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], real, int32[::1], int64")

@@ -18,9 +18,15 @@ BATCHED = 256
 """Stacks of matrices of no more rows are left to the batched routines."""
 
 
-def has_library(n):
-    """Whether matrices of this size are left to the libraries."""
-    return n > SMALL and _cublas is not None and _cusolver is not None
+def by_library(run, what, n):
+    """Whether matrices of n rows are left to the libraries, as all of more than `SMALL` are. Raises
+    RuntimeError where these are missing."""
+    if n > SMALL and (_cublas is None or _cusolver is None):
+        raise RuntimeError(
+            f"{run.function}: {what} of matrices with {n} rows needs cuBLAS and cuSOLVER through "
+            f"CuPy, as all of more than {SMALL} rows; pip install 'derivatrix[cuda]'"
+        )
+    return n > SMALL
 
 
 def on_stream(run):
@@ -82,28 +88,25 @@ def gemm_by_library(run, alpha, left, left_transposed, right, right_transposed, 
         )
 
 
-def triangular_by_library(run, a, b, by_rows, lower, transposed):
-    """Replace each row of `b` (stack, rows, n), or each column of `b` (stack, n, columns), by the
-    solution of equations with the triangles of `a` (stack, n, n)."""
-    stack, n, _ = a.shape
-    count = b.shape[1] if by_rows else b.shape[2]
+def triangular_by_library(run, a, b, lower, transposed):
+    """Replace each row of `b` (stack, rows, n) by the solution of equations with the triangles of
+    `a` (stack, n, n)."""
+    stack, rows, n = b.shape
     if b.size == 0:
         return
     one = np.ones(1, run.dtype)
-    sizes = (n, count) if by_rows else (count, n)
-    side = _cublas.CUBLAS_SIDE_LEFT if by_rows else _cublas.CUBLAS_SIDE_RIGHT
     fill = _cublas.CUBLAS_FILL_MODE_UPPER if lower else _cublas.CUBLAS_FILL_MODE_LOWER
-    turned = int(bool(transposed) != bool(by_rows))
-    settings = (side, fill, turned, _cublas.CUBLAS_DIAG_NON_UNIT, *sizes, one.ctypes.data)
+    form = _cublas.CUBLAS_SIDE_LEFT, fill, int(not transposed), _cublas.CUBLAS_DIAG_NON_UNIT
+    settings = (*form, n, rows, one.ctypes.data)
     with on_stream(run):
         handle = _cupy.cuda.device.get_cublas_handle()
         if stack == 1:
             solve = routine_of(_cublas, run, "trsm")
-            solve(handle, *settings, address(a), n, address(b), sizes[0])
+            solve(handle, *settings, address(a), n, address(b), n)
         else:
             solve = routine_of(_cublas, run, "trsmBatched")
             matrices, sides = addresses(a), addresses(b)
-            solve(handle, *settings, matrices.data.ptr, n, sides.data.ptr, sizes[0], stack)
+            solve(handle, *settings, matrices.data.ptr, n, sides.data.ptr, n, stack)
 
 
 def lu_by_library(run, lu, pivots):

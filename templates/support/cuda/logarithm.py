@@ -5,21 +5,10 @@
 
 import numpy as np
 
-from .blocks import entries
-from .jacobi import precision_of
-from .jets import (
-    jet_combine,
-    jet_divide,
-    jets,
-    scale_by_powers,
-    zeros,
-)
-from .roots import (
-    from_basis,
-    in_basis_of,
-    jet_roots,
-    principal_schur,
-)
+from .jets import empty_jet, jet_combine, jet_divide, jet_scaled, jets, last_entries, zeros
+from .norms import precision_of
+from .roots import jet_roots, principal_schur
+from .sylvester import from_basis, in_basis_of
 
 NODES = np.polynomial.legendre.leggauss(8)[0] / 2 + 0.5
 WEIGHTS = np.polynomial.legendre.leggauss(8)[1] / 2
@@ -48,12 +37,15 @@ def logm(run, *arrays):
     run = run.in_double()
     x = jets(run, operands)
     stack, n, _ = out.shape
-    form, vectors = principal_schur(run, x[0], precision_of(out.dtype), failure)
-    block = run.empty((len(x), stack, n, n))
-    y = [run.part(block, number) for number in range(len(x))]
-    inner = [zeros(run, form.shape) if e is None else in_basis_of(run, vectors, e) for e in x[1:]]
-    jet_combine(run, 0.0, [(1.0, [form, *inner])], y)
+    block = run.empty((len(x), stack, n, n), np.complex128)
+    form, *inner = [run.part(block, number) for number in range(len(x))]
+    vectors = principal_schur(run, x[0], form, precision_of(out.dtype), failure)
+    for given, part in zip(x[1:], inner, strict=True):
+        given = zeros(run, form.shape) if given is None else given
+        in_basis_of(run, vectors, given, vectors, part)
     roots = jet_roots(run, block, 0, MOST_ROOTS, failure)
-    result = integrated(run, jet_combine(run, -1.0, [(1.0, y)]))[-1]
-    run.launch(scale_by_powers, *entries(result.size), result, roots, 1, result)
-    from_basis(run, vectors, result, out)
+    root = empty_jet(run, x)
+    for part, target in zip((form, *inner), root, strict=True):
+        from_basis(run, vectors, part, vectors, target)
+    result = integrated(run, jet_combine(run, -1.0, [(1.0, root)]))
+    last_entries(run, jet_scaled(run, result, roots, 1), 0, 0, out)

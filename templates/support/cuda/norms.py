@@ -1,22 +1,52 @@
-"""Sizes of matrices, found by the threads of a block together."""
+"""Sizes, signs and precisions of matrices."""
 
 # mypy: allow-untyped-defs
 
+import math
+
+import numpy as np
 from numba import cuda
 
+from ..common.limits import LEADING
 from .base import device
 from .blocks import larger
 
 
+def precision_of(kind):
+    """The distance of 1 to the next number, in double precision."""
+    return np.float64(np.finfo(kind).eps)
+
+
 @device
-def row_sizes(a, sizes):
-    """sizes[i] = the largest entry of a row; nan if one is."""
-    rows, columns = a.shape
-    for i in range(cuda.threadIdx.x, rows, cuda.blockDim.x):
-        largest = a.dtype.type(0)
-        for j in range(columns):
+def power_below(size):
+    """A power of two that, times `size`, is about 1; 1 for zero."""
+    _, exponent = math.frexp(size)
+    return math.ldexp(1.0, -min(max(exponent, -1000), 1000))
+
+
+@device
+def leading_sign(x):
+    """The sign of the first of the largest entries of a vector; those within rounding of each other
+    count as equally large."""
+    one = x.dtype.type(1)
+    largest = x.dtype.type(0)
+    for i in range(len(x)):
+        largest = max(largest, abs(x[i]))
+    least = x.dtype.type(LEADING) * largest
+    for i in range(len(x)):
+        if abs(x[i]) >= least:
+            return -one if x[i] < 0 else one
+    return one
+
+
+@device
+def largest_entry(a):
+    """The size of the largest entry of a matrix; nan if one is."""
+    largest = abs(a.dtype.type(0))
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
             largest = larger(abs(a[i, j]), largest)
-        sizes[i] = largest
+    return largest
 
 
 @device
@@ -29,41 +59,14 @@ def largest_size(sizes, count):
 
 
 @device
-def column_sums(a, sums):
-    """sums[j] = the sum of the sizes of the entries of a column."""
-    rows, columns = a.shape
-    for j in range(cuda.threadIdx.x, columns, cuda.blockDim.x):
-        total = a.dtype.type(0)
-        for i in range(rows):
-            total += abs(a[i, j])
-        sums[j] = total
-
-
-@device
-def row_sums(a, sums):
-    """sums[i] = the sum of the sizes of the entries of a row."""
-    rows, columns = a.shape
-    for i in range(cuda.threadIdx.x, rows, cuda.blockDim.x):
-        total = a.dtype.type(0)
-        for j in range(columns):
-            total += abs(a[i, j])
-        sums[i] = total
-
-
-@device
-def largest_row(a, sums):
-    """The largest sum of the sizes of the entries of a row, as `largest_column`."""
-    cuda.syncthreads()
-    row_sums(a, sums)
-    cuda.syncthreads()
-    return largest_size(sums, a.shape[0])
-
-
-@device
 def largest_column(a, sums):
     """The 1-norm of a matrix, nan if there is one in it, for all threads of a block; `sums` is
     overwritten."""
     cuda.syncthreads()
-    column_sums(a, sums)
+    for j in range(cuda.threadIdx.x, a.shape[1], cuda.blockDim.x):
+        total = a.dtype.type(0)
+        for i in range(a.shape[0]):
+            total += abs(a[i, j])
+        sums[j] = total
     cuda.syncthreads()
     return largest_size(sums, a.shape[1])

@@ -2,7 +2,8 @@
 
 From the stable invariant subspace of a matrix (Laub 1979), the Hamiltonian one in continuous time;
 in discrete time what a Cayley transformation makes of the pencil, which takes the unit disk to the
-left half plane. Then steps of Newton's method (Kleinman 1968, Hewer 1971). All in double precision.
+left half plane. The subspace is found by the sign of the matrix (Roberts 1971, Byers 1987). Then
+steps of Newton's method (Kleinman 1968, Hewer 1971). All in double precision.
 """
 
 # mypy: allow-untyped-defs
@@ -12,20 +13,18 @@ import math
 import numpy as np
 from numba import cuda
 
-from .base import THREADS, kernel, power_of_two
+from .base import kernel
 from .blas import gemm
-from .blocks import blocks_for, entries
-from .copies import copy_stack
-from .jacobi import precision_of
-from .jets import widened
-from .lu import lu_factor, lu_solve_columns, lu_solve_rows
-from .norms import largest_column
-from .quasi import coupled
-from .reorder import order_schur_forms
-from .roots import from_basis, in_basis_of
-from .stein import solve_quasi_stein
-from .sylvester import schur, solve_quasi_sylvester
+from .blocks import entries, matrices
+from .copies import copy_stack, transpose
+from .factors import full_rank_pinv
+from .jets import jet_combine, part_of, widened
+from .lu import lu_factor, lu_inverse, lu_logabsdet, lu_solve_columns, lu_solve_rows
+from .norms import largest_column, precision_of
+from .stein import cayley, lyapunov
 
+SIGN_STEPS = 20
+"""Steps to the sign of a matrix; from 10 on they change nothing unless it has nearly none."""
 SINGULAR = 1e-15
 """A pivot of this size, relative to the matrix, is none."""
 CONVERGED = 1e-6
@@ -108,34 +107,25 @@ def pencil_parts(a, b, q, r, total, difference):
         difference[s, i, j] = right - left
 
 
-@kernel("float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1]")
-def split_basis(vectors, matrix, rows):
-    """For the first n columns of vectors (stack, 2 n + m, 2 n + m): matrix (stack, n, n) = the
-    first n rows of these, transposed, and rows (stack, n, n) = the n after."""
-    stack, n, _ = rows.shape
+@kernel("float64[:, :, ::1], float64[:, :, ::1], float64[::1]")
+def step_to_sign(a, inverse, logarithms):
+    """a = (c a + inverse / c) / 2, c a scale from the logarithm of the size of the determinant."""
+    stack, n, _ = a.shape
     for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
         s, entry = place // (n * n), place % (n * n)
         i, j = entry // n, entry % n
-        matrix[s, i, j] = vectors[s, j, i]
-        rows[s, i, j] = vectors[s, n + i, j]
+        scale = math.exp(-logarithms[s] / n)
+        a[s, i, j] = (scale * a[s, i, j] + inverse[s, i, j] / scale) / 2.0
 
 
-@kernel("float64[:, :, ::1], int64, int32[::1], int64")
-def require_stable(form, discrete, failures, failure):
-    """It fails where an eigenvalue of a real Schur form is not in the open left half plane, or
-    within the unit circle if `discrete`."""
+@kernel("complex128[:, :, ::1], int32[::1], int64")
+def require_stable(form, failures, failure):
+    """It fails where an eigenvalue in the diagonal of a Schur form is not in the open left half
+    plane."""
     stack, n, _ = form.shape
     for place in range(cuda.grid(1), stack * n, cuda.gridsize(1)):
-        s, i = place // n, place % n
-        t = form[s]
-        size = t[i, i]
-        if discrete:
-            size = abs(size)
-            for j in range(i - 1, i + 2, 2):
-                if coupled(t, max(i, j)):
-                    size = math.sqrt(t[i, i] * t[j, j] - t[i, j] * t[j, i])
-            size -= 1.0
-        if not size < 0:
+        i = place % n
+        if not form[place // n, i, i].real < 0:
             failures[failure] = 1
 
 
@@ -173,8 +163,7 @@ def column_sizes(run, a):
     """A new array of the 1-norms of a stack of square matrices."""
     stack, n, _ = a.shape
     sizes = run.empty((stack,))
-    threads = power_of_two(n, THREADS)
-    run.launch(measure_columns, blocks_for(stack, 1), threads, a, run.empty((stack, n)), sizes)
+    run.launch(measure_columns, *matrices(stack, n, n), a, run.empty((stack, n)), sizes)
     return sizes
 
 
@@ -229,21 +218,36 @@ def riccati_matrix(run, a, b, q, r, discrete, failure):
     return result
 
 
+def sign_of(run, matrix):
+    """Replace matrices by their signs, of the same eigenvectors, with eigenvalues -1 and 1."""
+    factors, inverse = run.empty(matrix.shape), run.empty(matrix.shape)
+    pivots, logarithms = run.empty(matrix.shape[:2], np.int32), run.empty(matrix.shape[:1])
+    for _ in range(SIGN_STEPS):
+        copy_stack(run, matrix, factors)
+        lu_factor(run, factors, pivots)
+        lu_logabsdet(run, factors, pivots, logarithms)
+        lu_inverse(run, factors, pivots, inverse)
+        run.launch(step_to_sign, *entries(matrix.size), matrix, inverse, logarithms)
+
+
 def riccati_start(run, a, b, q, r, discrete, failure):
     """The stabilising solutions, up to rounding errors that the subspace makes. It fails where
-    there is none."""
+    there is none.
+
+    The subspace is that of [I; X; ...], and what S - I is of, for the sign S: its first n rows are
+    K, the n after X K.
+    """
     stack, n, _ = b.shape
     matrix = riccati_matrix(run, a, b, q, r, discrete, failure)
-    size = matrix.shape[1]
-    form, vectors = run.empty(matrix.shape), run.empty(matrix.shape)
-    schur(run, matrix, form, vectors, failure)
-    blocks, threads = blocks_for(stack, 1) if n > 0 else 0, power_of_two(size, THREADS)
-    last = n, precision_of(form.dtype), run.failures, failure
-    run.launch(order_schur_forms, blocks, threads, form, vectors, *last)
-    upper, rows = run.empty(a.shape), run.empty(a.shape)
-    run.launch(split_basis, *entries(a.size), vectors, upper, rows)
-    divided_rows(run, upper, rows, failure)
-    return rows
+    sign_of(run, matrix)
+    (projector,) = jet_combine(run, -1.0, [(1.0, [matrix])])
+    rows, below = (run.empty((stack, n, matrix.shape[1])) for _ in range(2))
+    for part, top in ((rows, 0), (below, n)):
+        run.launch(part_of, *entries(part.size), projector, top, 0, part)
+    inverse, x = run.empty((stack, matrix.shape[1], n)), run.empty(a.shape)
+    full_rank_pinv(run, rows, inverse, failure)
+    gemm(run, 1.0, below, False, inverse, False, 0.0, x)
+    return x
 
 
 def closed_loop(run, a, b, q, r, discrete, x, failure):
@@ -269,18 +273,14 @@ def riccati_step(run, a, b, q, r, discrete, x, failure):
     """Newton's step from x (stack, n, n): the S with S - C' S C = residual if `discrete`, else the
     opposite of the step, C' S + S C = residual. It fails where the closed loop C of x is not
     stable."""
-    closed, residual = closed_loop(run, a, b, q, r, discrete, x, failure)
-    form, vectors = run.empty(a.shape), run.empty(a.shape)
-    schur(run, closed, form, vectors, failure)
-    layout = entries(a.shape[0] * a.shape[1])
-    run.launch(require_stable, *layout, form, int(discrete), run.failures, failure)
-    right = in_basis_of(run, vectors, residual)
+    closed, c = closed_loop(run, a, b, q, r, discrete, x, failure)
+    f, step = run.empty(a.shape), run.empty(a.shape)
+    transpose(run, closed, f)
     if discrete:
-        solve_quasi_stein(run, form, right, True, precision_of(right.dtype), failure)
-    else:
-        solve_quasi_sylvester(run, form, form, right, True, False, failure)
-    step = run.empty(a.shape)
-    from_basis(run, vectors, right, step)
+        f, c = cayley(run, f, c, failure)
+    form = lyapunov(run, f, c, step, precision_of(np.float64), failure)
+    layout = entries(a.shape[0] * a.shape[1])
+    run.launch(require_stable, *layout, form, run.failures, failure)
     return step
 
 

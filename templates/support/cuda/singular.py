@@ -1,7 +1,9 @@
 """Singular values and vectors, and what is made of them: polar factor, nuclear norm.
 
 By Jacobi's method from one side (Hestenes 1958): the columns of the matrix, or its rows if these
-are fewer, are rotated two by two until they are orthogonal. Large matrices are cuSOLVER's.
+are fewer, are rotated two by two until they are orthogonal. A round's pairs have no row in common,
+so that all are rotated at once (Brent and Luk 1985), each by a thread. Large matrices are
+cuSOLVER's.
 """
 
 # mypy: allow-untyped-defs
@@ -11,102 +13,88 @@ import math
 import numpy as np
 from numba import cuda
 
-from ..common.limits import LEADING
-from .base import THREADS, device, kernel, power_of_two
+from .base import device, kernel
 from .blas import gemm
-from .blocks import SMALL, STEP, blocks_for, entries, larger
-from .jacobi import (
-    SWEEPS,
-    precision_of,
-    rotation_tangent,
-    round_pair,
-)
-from .libraries import has_library
-from .norms import largest_size
+from .blocks import entries, matrices
+from .libraries import by_library
+from .norms import largest_entry, leading_sign, power_below, precision_of
 from .spectral import singular_by_library
 
-FEW_MATRICES = 16
-PAIR_LANES = 8
-"""The threads that share a pair of columns."""
+SWEEPS = 60
+"""The most sweeps over all pairs; ten are many."""
 
 
 @device
-def partial_products(x, y, lane, sums, place):
-    """Write to `sums` the part of a thread in the products x x, y y and x y of two vectors."""
-    a = x.dtype.type(0)
-    b = x.dtype.type(0)
-    c = x.dtype.type(0)
-    for i in range(lane, x.shape[0], PAIR_LANES):
-        a += x[i] * x[i]
-        b += y[i] * y[i]
-        c += x[i] * y[i]
-    sums[0, place] = a
-    sums[1, place] = b
-    sums[2, place] = c
+def round_pair(turn, pair, players):
+    """The places (low, high) of a pair in a round of a tournament of an even number of players:
+    each meets each other once in players - 1 rounds."""
+    others = players - 1
+    first = (turn + pair) % others
+    second = (turn - pair + others) % others
+    if pair == 0:
+        second = others
+    return min(first, second), max(first, second)
 
 
 @device
-def rotate_vectors(x, y, cosine, sine, lane):
-    """Rotate a thread's part of two vectors."""
-    for i in range(lane, x.shape[0], PAIR_LANES):
-        a, b = x[i], y[i]
-        x[i] = cosine * a - sine * b
-        y[i] = sine * a + cosine * b
+def rotation_tangent(difference, double):
+    """The tangent t of the smaller angle with t^2 + 2 t z - 1 = 0 for z = difference / double,
+    where `double` is not zero."""
+    one = double / double
+    ratio = difference / double
+    root = abs(ratio) + math.sqrt(one + ratio * ratio)
+    return math.copysign(one, ratio) / root
 
 
 @device
-def orthogonalise_pair(w, basis, wanted, first, second, lane, sums, precision, least):
-    """Rotate two rows of w, of which the threads of the pair have found products, so that they
-    are orthogonal; whether they were not."""
+def rotate_rows(w, first, second, cosine, sine):
+    """Rotate two rows of a matrix."""
+    for i in range(w.shape[1]):
+        a, b = w[first, i], w[second, i]
+        w[first, i] = cosine * a - sine * b
+        w[second, i] = sine * a + cosine * b
+
+
+@device
+def orthogonalise_pair(w, basis, wanted, first, second, precision, least):
+    """Rotate two rows of w so that they are orthogonal, and those of `basis` if `wanted`; whether
+    they were not."""
     one = w.dtype.type(1)
-    start = cuda.threadIdx.x - lane
     a = w.dtype.type(0)
     b = w.dtype.type(0)
     c = w.dtype.type(0)
-    for place in range(start, start + PAIR_LANES):
-        a += sums[0, place]
-        b += sums[1, place]
-        c += sums[2, place]
+    for i in range(w.shape[1]):
+        x, y = w[first, i], w[second, i]
+        a += x * x
+        b += y * y
+        c += x * y
     if not (a > least and b > least and abs(c) > precision * math.sqrt(a) * math.sqrt(b)):
         return 0
     tangent = rotation_tangent(b - a, c + c)
     cosine = one / math.sqrt(one + tangent * tangent)
-    sine = tangent * cosine
-    rotate_vectors(w[first], w[second], cosine, sine, lane)
+    rotate_rows(w, first, second, cosine, tangent * cosine)
     if wanted:
-        rotate_vectors(basis[first], basis[second], cosine, sine, lane)
+        rotate_rows(basis, first, second, cosine, tangent * cosine)
     return 1
 
 
 @device
-def orthogonalise_rows(w, basis, wanted, sums, precision, least):
+def orthogonalise_rows(w, basis, wanted, precision, least):
     """Rotate the rows of w two by two until they are orthogonal, those shorter than the root of
-    `least` aside, and the rows of `basis` with them if `wanted`. Whether the iteration converges.
-
-    sums: in shared memory, 3 numbers for each thread of the block.
-    """
-    count = w.shape[0]
-    half = (count + 1) // 2
-    lane, group = cuda.threadIdx.x % PAIR_LANES, cuda.threadIdx.x // PAIR_LANES
-    groups = cuda.blockDim.x // PAIR_LANES
+    `least` aside, and the rows of `basis` with them if `wanted`. Whether the iteration
+    converges."""
+    half = (w.shape[0] + 1) // 2
     sweep = 0
     going = 1
     while going > 0 and sweep < SWEEPS:
         sweep += 1
         found = 0
         for turn in range(2 * half - 1):
-            for start in range(0, half, groups):
-                pair = min(start + group, half - 1)
+            for pair in range(cuda.threadIdx.x, half, cuda.blockDim.x):
                 first, second = round_pair(turn, pair, 2 * half)
-                active = start + group < half and second < count
-                if active:
-                    partial_products(w[first], w[second], lane, sums, cuda.threadIdx.x)
-                cuda.syncthreads()
-                if active:
-                    found |= orthogonalise_pair(
-                        w, basis, wanted, first, second, lane, sums, precision, least
-                    )
-                cuda.syncthreads()
+                if second < w.shape[0]:
+                    found |= orthogonalise_pair(w, basis, wanted, first, second, precision, least)
+            cuda.syncthreads()
         going = cuda.syncthreads_or(found)
     return going == 0
 
@@ -144,8 +132,7 @@ def add_orthonormal_row(w, row):
 @device
 def begin_rows(a, usable, factor, w, basis, wanted):
     """w = the columns of a * factor, or its rows if these are fewer, or zero if that is not
-    `usable`; basis = the identity if
-    `wanted`."""
+    `usable`; basis = the identity if `wanted`."""
     rows, columns = a.shape
     count, size = w.shape
     for task in range(cuda.threadIdx.x, count * size, cuda.blockDim.x):
@@ -167,28 +154,6 @@ def place_of(lengths, row):
         if lengths[i] > lengths[row] or (lengths[i] == lengths[row] and i < row):
             place += 1
     return place
-
-
-@device
-def power_below(size):
-    """A power of two that, times `size`, is about 1; 1 for zero."""
-    _, exponent = math.frexp(size)
-    return math.ldexp(1.0, -min(max(exponent, -1000), 1000))
-
-
-@device
-def leading_sign(row):
-    """The sign of the first of the largest entries; those within rounding of each other count as
-    equally large."""
-    one = row.dtype.type(1)
-    largest = row.dtype.type(0)
-    for i in range(len(row)):
-        largest = max(largest, abs(row[i]))
-    least = row.dtype.type(LEADING) * largest
-    for i in range(len(row)):
-        if abs(row[i]) >= least:
-            return -one if row[i] < 0 else one
-    return one
 
 
 @device
@@ -218,27 +183,21 @@ def normalise_rows(w, lengths, least):
 
 
 @device
-def decompose(a, u, s, v, w, basis, lengths, sums, wanted, precision, least):
+def decompose(a, u, s, v, w, basis, lengths, wanted, precision, least):
     """The singular values s of a matrix and, if `wanted`, its vectors u, v as columns, by the
     threads of a block. Whether entries are finite and the iteration converges."""
     rows, columns = a.shape
     count = w.shape[0]
-    for j in range(cuda.threadIdx.x, count, cuda.blockDim.x):
-        largest = a.dtype.type(0)
-        for i in range(w.shape[1]):
-            largest = larger(abs(a[i, j] if rows >= columns else a[j, i]), largest)
-        lengths[j] = largest
-    cuda.syncthreads()
-    largest = largest_size(lengths, count)
+    largest = largest_entry(a)
     usable = largest < math.inf
-    factor = power_below(largest) if usable and largest > 0 else 0.0
+    factor = power_below(largest) if usable else 1.0
     begin_rows(a, usable, factor, w, basis, wanted)
     cuda.syncthreads()
-    done = orthogonalise_rows(w, basis, wanted, sums, precision, least)
+    done = orthogonalise_rows(w, basis, wanted, precision, least)
     normalise_rows(w, lengths, math.sqrt(least))
     cuda.syncthreads()
     for j in range(cuda.threadIdx.x, count, cuda.blockDim.x):
-        s[place_of(lengths, j)] = lengths[j] / factor if factor > 0 else 0
+        s[place_of(lengths, j)] = lengths[j] / factor
     if wanted:
         if cuda.threadIdx.x == 0:
             for j in range(count):
@@ -254,105 +213,51 @@ def decompose(a, u, s, v, w, basis, lengths, sums, wanted, precision, least):
 
 
 @kernel(
-    "real[:, :, ::1], real[:, :, ::1], real[:, ::1], real[:, :, ::1], int64, float64, float64, "
-    "int32[::1], int64"
-)
-def small_singular(a, u, s, v, wanted, precision, least, failures, failure):
-    """s (stack, k) and, if `wanted`, u (stack, p, k) and v (stack, q, k) of matrices of SMALL rows
-    and columns at most, by a block for each."""
-    w_tile = cuda.shared.array((SMALL, STEP), s.dtype)
-    basis_tile = cuda.shared.array((SMALL, STEP), s.dtype)
-    lengths = cuda.shared.array(SMALL, s.dtype)
-    sums = cuda.shared.array((3, THREADS), s.dtype)
-    stack, p, q = a.shape
-    count = min(p, q)
-    w = w_tile[:count, : max(p, q)]
-    basis = basis_tile[:count, :count]
-    for place in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
-        t = place if wanted else 0
-        fine = decompose(
-            a[place],
-            u[t],
-            s[place],
-            v[t],
-            w,
-            basis,
-            lengths[:count],
-            sums,
-            wanted,
-            precision,
-            least,
-        )
-        if cuda.threadIdx.x == 0 and not fine:
-            failures[failure] = 1
-
-
-@kernel(
     "real[:, :, ::1], real[:, :, ::1], real[:, ::1], real[:, :, ::1], real[:, :, ::1], "
     "real[:, :, ::1], real[:, ::1], int64, float64, float64, int32[::1], int64"
 )
-def large_singular(a, u, s, v, w, basis, lengths, wanted, precision, least, failures, failure):
-    """As `small_singular`, with a workspace w (stack, k, max(p, q)), basis (stack, k, k) if
-    `wanted`, and lengths (stack, k)."""
-    sums = cuda.shared.array((3, THREADS), s.dtype)
-    for place in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
-        t = place if wanted else 0
+def decompose_matrices(a, u, s, v, w, basis, lengths, wanted, precision, least, failures, failure):
+    """s (stack, k) and, if `wanted`, u (stack, p, k) and v (stack, q, k), by a block for each
+    matrix, with w (stack, k, max(p, q)), basis (stack, k, k) if `wanted`, and lengths (stack, k) to
+    work in."""
+    for n in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
+        t = n if wanted else 0
         fine = decompose(
-            a[place],
-            u[t],
-            s[place],
-            v[t],
-            w[place],
-            basis[t],
-            lengths[place],
-            sums,
-            wanted,
-            precision,
-            least,
+            a[n], u[t], s[n], v[t], w[n], basis[t], lengths[n], wanted, precision, least
         )
         if cuda.threadIdx.x == 0 and not fine:
             failures[failure] = 1
 
 
-def jacobi_singular(run, a, u, s, v, wanted, failure):
+def singular_by_jacobi(run, a, u, s, v, wanted, failure):
     """Launch Jacobi's method."""
     stack, p, q = a.shape
     k, size = min(p, q), max(p, q)
-    blocks = blocks_for(stack, 1) if k > 0 else 0
-    threads = max(power_of_two((k + 1) // 2 * PAIR_LANES, THREADS), PAIR_LANES)
     precision = precision_of(s.dtype)
     least = float(np.finfo(s.dtype).tiny) / precision
-    last = wanted, precision * math.sqrt(size), least, run.failures, failure
-    if size <= SMALL:
-        run.launch(small_singular, blocks, threads, a, u, s, v, *last)
-        return
     work = run.empty((stack, k, size)), run.empty((stack if wanted else 1, k, k))
-    lengths = run.empty((stack, k))
-    run.launch(large_singular, blocks, threads, a, u, s, v, *work, lengths, *last)
-
-
-def is_library_faster(a):
-    """Whether cuSOLVER takes a stack: it has to take large matrices one by one."""
-    return a.shape[0] <= FEW_MATRICES and has_library(max(a.shape[1:]))
+    last = wanted, precision * math.sqrt(size), least, run.failures, failure
+    layout = matrices(stack, k, size)
+    run.launch(decompose_matrices, *layout, a, u, s, v, *work, run.empty((stack, k)), *last)
 
 
 def singular_vectors(run, a, u, s, v, failure):
     """u (stack, p, k), s (stack, k), v (stack, q, k): A = U diag(s) V', descending, of each
     column of U the first of the largest entries positive. It fails where an entry is not finite,
     or the iteration does not converge."""
-    if is_library_faster(a):
+    if by_library(run, "a singular value decomposition", max(a.shape[1:])):
         singular_by_library(run, a, u, s, v, failure)
     else:
-        jacobi_singular(run, a, u, s, v, 1, failure)
+        singular_by_jacobi(run, a, u, s, v, 1, failure)
 
 
 def singular_values(run, a, s, failure):
     """s (stack, k), descending. It fails as `singular_vectors`."""
-    if is_library_faster(a):
+    if by_library(run, "a singular value decomposition", max(a.shape[1:])):
         singular_by_library(run, a, None, s, None, failure)
     else:
         none = run.empty((1, 1, 1))
-        jacobi_singular(run, a, none, s, none, 0, failure)
+        singular_by_jacobi(run, a, none, s, none, 0, failure)
 
 
 @kernel("real[:, ::1], real[::1]")
@@ -424,11 +329,9 @@ def solve_polar(run, a, c, out, failure):
     gemm(run, 1.0, c, False, v, False, 0.0, right)
     gemm(run, -1.0, u, False, inner, False, 1.0, right)
     gemm(run, -1.0, inner, False, v, True, 1.0, left)
-    blocks = blocks_for(stack, 1) if k > 0 else 0
-    threads = power_of_two(max(p, q), THREADS)
     small = 10 * k * precision_of(s.dtype)
-    sides = left, right, inner
-    run.launch(divide_by_sums, blocks, threads, s, *sides, small, run.failures, failure)
+    last = left, right, inner, small, run.failures, failure
+    run.launch(divide_by_sums, *matrices(stack, k, max(p, q)), s, *last)
     gemm(run, 1.0, inner, False, v, True, 1.0, left)
     gemm(run, 1.0, u, False, left, False, 0.0, out)
     gemm(run, 1.0, right, False, v, True, 1.0, out)

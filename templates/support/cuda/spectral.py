@@ -8,8 +8,8 @@ from numba import cuda
 
 from .base import _cupy, kernel
 from .blocks import entries
-from .jacobi import column_sign
 from .libraries import BATCHED, on_stream
+from .norms import leading_sign
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], int32[::1], int64")
@@ -33,7 +33,7 @@ def sign_pairs(u, v, paired, failures, failure):
     stack, rows, count = u.shape
     for place in range(cuda.grid(1), stack * count, cuda.gridsize(1)):
         s, j = place // count, place % count
-        sign = column_sign(u[s], rows, j)
+        sign = leading_sign(u[s, :, j])
         for i in range(rows):
             if u[s, i, j] != u[s, i, j]:
                 failures[failure] = 1

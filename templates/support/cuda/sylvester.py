@@ -1,428 +1,270 @@
-"""A X + X B = C by Bartels and Stewart (1972): real Schur forms of A and B, then substitution.
+"""A X + X B = C by Bartels and Stewart (1972): Schur forms of A and B, then substitution.
 
-A real Schur form T = Q' A Q is found by reduction to Hessenberg form and Francis' implicit steps
-with double shifts (Golub and Van Loan, Matrix Computations, 7.4 and 7.5; deflation as Ahues and
-Tisseur 1997). The threads of a block share the rotations and reflections of rows and columns; what
-these are, each finds for itself, the same as the others.
+A Schur form, T = V* A V upper triangular for a unitary V, is complex for real A too, so that no
+diagonal block has two rows. It is found by reduction to Hessenberg form and QR steps with
+Wilkinson's shift (Golub and Van Loan, Matrix Computations, 7.4 and 7.5), all by rotations. The
+threads of a block share the rows and columns that one changes; what it is, each finds for itself,
+the same as the others.
 """
 
 # mypy: allow-untyped-defs
 
+import cmath
 import math
 
 import numpy as np
 from numba import cuda
 
-from .base import THREADS, device, kernel, power_of_two
-from .blas import gemm
-from .blocks import blocks_for
-from .jacobi import precision_of
-from .norms import largest_size, row_sizes
-from .quasi import substitute_sylvester
+from .base import device, kernel
+from .blocks import entries, matrices
+from .norms import largest_entry, power_below, precision_of
 
 
 @device
-def reflect_column(h, c, j, inverse, tau):
-    """Reflect what is below row c in column j; the vector is below row c in column c."""
-    n = h.shape[0]
-    total = h.dtype.type(0)
-    for i in range(c + 2, n):
-        total += h[i, c] * h[i, j]
-    weight = tau * (h[c + 1, j] + inverse * total)
-    h[c + 1, j] -= weight
-    for i in range(c + 2, n):
-        h[i, j] -= weight * inverse * h[i, c]
+def rotation(a, b):
+    """A real c and an s for which [[c, s], [-s*, c]] takes (a, b) to (r, 0)."""
+    first, second = math.hypot(a.real, a.imag), math.hypot(b.real, b.imag)
+    length = math.hypot(first, second)
+    if not second > 0:
+        return 1.0, 0j
+    if not first > 0:
+        return 0.0, b.conjugate() / second
+    return first / length, (a / first) * (b.conjugate() / length)
 
 
 @device
-def reflect_row(h, c, a, row, inverse, tau):
-    """Reflect what is right of column c in a row of `a`; the vector is below row c in column c of
-    h."""
-    n = h.shape[0]
-    total = h.dtype.type(0)
-    for i in range(c + 2, n):
-        total += h[i, c] * a[row, i]
-    weight = tau * (a[row, c + 1] + inverse * total)
-    a[row, c + 1] -= weight
-    for i in range(c + 2, n):
-        a[row, i] -= weight * inverse * h[i, c]
-
-
-@device
-def hessenberg(h, q):
-    """Make h zero below its first subdiagonal by an orthogonal transformation, with which q is
-    multiplied from the right."""
-    n = h.shape[0]
-    real = h.dtype.type
-    for c in range(n - 2):
-        scale = 0.0
-        for i in range(c + 2, n):
-            scale = max(scale, abs(h[i, c]))
-        if scale > 0:
-            alpha = h[c + 1, c]
-            scale = max(scale, abs(alpha))
-            total = 0.0
-            for i in range(c + 1, n):
-                total += (h[i, c] / scale) * (h[i, c] / scale)
-            beta = -math.copysign(scale * math.sqrt(total), alpha)
-            tau = real((beta - alpha) / beta)
-            inverse = real(1.0 / (alpha - beta))
-            for j in range(c + 1 + cuda.threadIdx.x, n, cuda.blockDim.x):
-                reflect_column(h, c, j, inverse, tau)
-            cuda.syncthreads()
-            for row in range(cuda.threadIdx.x, 2 * n, cuda.blockDim.x):
-                if row < n:
-                    reflect_row(h, c, h, row, inverse, tau)
-                else:
-                    reflect_row(h, c, q, row - n, inverse, tau)
-            cuda.syncthreads()
-            for i in range(c + 1 + cuda.threadIdx.x, n, cuda.blockDim.x):
-                h[i, c] = beta if i == c + 1 else 0
+def rotate(h, q, i, k, cleared, c, s):
+    """Multiply rows i and k of h by a rotation, and the same columns of h and of q by its inverse.
+    What it makes zero is in row k and column `cleared`, if that is not negative."""
+    opposite = s.conjugate()
+    cuda.syncthreads()
+    for j in range(cuda.threadIdx.x, h.shape[0], cuda.blockDim.x):
+        x, y = h[i, j], h[k, j]
+        h[i, j] = c * x + s * y
+        h[k, j] = c * y - opposite * x if j != cleared else 0j
+    cuda.syncthreads()
+    for j in range(cuda.threadIdx.x, h.shape[0], cuda.blockDim.x):
+        x, y = h[j, i], h[j, k]
+        h[j, i] = c * x + opposite * y
+        h[j, k] = c * y - s * x
+        x, y = q[j, i], q[j, k]
+        q[j, i] = c * x + opposite * y
+        q[j, k] = c * y - s * x
     cuda.syncthreads()
 
 
 @device
-def standard_rotation(a, b, c, d, precision):
-    """The rotation (cosine, sine) that makes [[a, b], [c, d]] triangular, if its eigenvalues are
-    real, or else a matrix of equal diagonal entries; and the entries of that matrix."""
-    cosine, sine = 1.0, 0.0
-    if c == 0:
-        return a, b, c, d, cosine, sine
-    if b == 0:
-        return d, -c, 0.0, a, 0.0, 1.0
-    if a == d and (b < 0) != (c < 0):
-        return a, b, c, d, cosine, sine
-    half = 0.5 * (a - d)
-    larger_one = max(abs(b), abs(c))
-    smaller_one = math.copysign(1.0, b) * math.copysign(1.0, c) * min(abs(b), abs(c))
-    scale = max(abs(half), larger_one)
-    z = half / scale * half + larger_one / scale * smaller_one
-    if z >= 4 * precision:
-        z = half + math.copysign(math.sqrt(scale) * math.sqrt(z), half)
-        length = math.hypot(c, z)
-        return (
-            d + z,
-            b - c,
-            0.0,
-            d - larger_one / z * smaller_one,
-            z / length,
-            c / length,
-        )
-    total = b + c
-    length = math.hypot(total, a - d)
-    cosine = math.sqrt(0.5 * (1.0 + abs(total) / length))
-    sine = -half / (length * cosine) * math.copysign(1.0, total)
-    e, f = a * cosine + b * sine, -a * sine + b * cosine
-    g, k = c * cosine + d * sine, -c * sine + d * cosine
-    a, b = e * cosine + g * sine, f * cosine + k * sine
-    c, d = -e * sine + g * cosine, -f * sine + k * cosine
-    middle = 0.5 * (a + d)
-    if c == 0:
-        return middle, b, c, middle, cosine, sine
-    if b == 0:
-        return middle, -c, 0.0, middle, -sine, cosine
-    if (b < 0) != (c < 0):
-        return middle, b, c, middle, cosine, sine
-    root_b, root_c = math.sqrt(abs(b)), math.sqrt(abs(c))
-    apart = math.copysign(root_b * root_c, c)
-    length = math.sqrt(abs(b + c))
-    cosine_two, sine_two = root_b / length, root_c / length
-    return (
-        middle + apart,
-        b - c,
-        0.0,
-        middle - apart,
-        cosine * cosine_two - sine * sine_two,
-        cosine * sine_two + sine * cosine_two,
-    )
+def wilkinson_shift(a, b, c, d):
+    """The eigenvalue of [[a, b], [c, d]] that is closer to d."""
+    half = (a - d) / 2.0
+    root = cmath.sqrt(half * half + b * c)
+    if half.real * root.real + half.imag * root.imag < 0:
+        root = -root
+    divisor = half + root
+    if divisor == 0:
+        return d + 0j
+    return d - b * c / divisor
 
 
 @device
-def standardise(h, q, row, precision):
-    """Bring the diagonal block of two rows that begins at `row` to standard form."""
-    n = h.shape[0]
-    real = h.dtype.type
-    a, b, c, d = h[row, row], h[row, row + 1], h[row + 1, row], h[row + 1, row + 1]
-    a, b, c, d, cosine, sine = standard_rotation(float(a), float(b), float(c), float(d), precision)
-    cuda.syncthreads()
-    turn, slide = real(cosine), real(sine)
-    if cuda.threadIdx.x == 0:
-        h[row, row], h[row, row + 1] = a, b
-        h[row + 1, row], h[row + 1, row + 1] = c, d
-    for j in range(row + 2 + cuda.threadIdx.x, n, cuda.blockDim.x):
-        x, y = h[row, j], h[row + 1, j]
-        h[row, j] = turn * x + slide * y
-        h[row + 1, j] = turn * y - slide * x
-    for i in range(cuda.threadIdx.x, row, cuda.blockDim.x):
-        x, y = h[i, row], h[i, row + 1]
-        h[i, row] = turn * x + slide * y
-        h[i, row + 1] = turn * y - slide * x
-    for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
-        x, y = q[i, row], q[i, row + 1]
-        q[i, row] = turn * x + slide * y
-        q[i, row + 1] = turn * y - slide * x
-    cuda.syncthreads()
-
-
-@device
-def negligible(h, k, last, precision, least):
-    """Whether the subdiagonal entry of row k is nothing, as seen from its neighbours."""
-    size = abs(h[k, k - 1])
-    if size <= least:
-        return True
+def separate(h, k, precision):
+    """Whether the entry left of the diagonal in row k is nothing, as seen from its neighbours."""
     around = abs(h[k - 1, k - 1]) + abs(h[k, k])
-    if around == 0:
-        if k >= 2:
-            around += abs(h[k - 1, k - 2])
-        if k < last:
-            around += abs(h[k + 1, k])
-    if size > precision * around:
-        return False
-    other = abs(h[k - 1, k])
-    difference = abs(h[k - 1, k - 1] - h[k, k])
-    high, low = max(abs(h[k, k]), difference), min(abs(h[k, k]), difference)
-    total = high + max(size, other)
-    product = min(size, other) * (max(size, other) / total)
-    return product <= max(least, precision * (low * (high / total)))
+    return abs(h[k, k - 1]) <= precision * (around if around > 0 else 1.0)
 
 
 @device
-def active_start(h, last, precision, least):
-    """The first row of the block that ends with `last` and has no negligible subdiagonal entry."""
-    k = last
-    while k > 0 and not negligible(h, k, last, precision, least):
-        k -= 1
-    return k
-
-
-@device
-def double_shift(h, first, last, count):
-    """Two shifts, (real, imaginary) and (real, -imaginary) or the like: the eigenvalues of the
-    last two rows, the closer one twice if they are real; others every tenth time."""
-    if count % 20 == 10:
-        size = abs(h[first + 1, first]) + abs(h[first + 2, first + 1])
-        a, b, c = 0.75 * size + h[first, first], -0.4375 * size, size
-        d = a
-    elif count % 20 == 0:
-        size = abs(h[last, last - 1]) + abs(h[last - 1, last - 2])
-        a, b, c = 0.75 * size + h[last, last], -0.4375 * size, size
-        d = a
-    else:
-        a, b = float(h[last - 1, last - 1]), float(h[last - 1, last])
-        c, d = float(h[last, last - 1]), float(h[last, last])
-    size = abs(a) + abs(b) + abs(c) + abs(d)
-    if not size > 0:
-        return 0.0, 0.0, 0.0
-    a, b, c, d = a / size, b / size, c / size, d / size
-    middle = (a + d) / 2
-    determinant = (a - middle) * (d - middle) - b * c
-    root = math.sqrt(abs(determinant))
-    if determinant >= 0:
-        return middle * size, middle * size, root * size
-    one, other = middle + root, middle - root
-    if abs(one - d) > abs(other - d):
-        one = other
-    return one * size, one * size, 0.0
-
-
-@device
-def first_column(h, row, one, other, imaginary):
-    """The first entries of the column (H - shift)(H - other shift) e, from a row on."""
-    size = abs(h[row, row] - other) + abs(imaginary) + abs(h[row + 1, row])
-    below = h[row + 1, row] / size
-    a = (
-        below * h[row, row + 1]
-        + (h[row, row] - one) * ((h[row, row] - other) / size)
-        + imaginary * (imaginary / size)
-    )
-    b = below * (h[row, row] + h[row + 1, row + 1] - one - other)
-    c = below * h[row + 2, row + 1]
-    size = abs(a) + abs(b) + abs(c)
-    return a / size, b / size, c / size
-
-
-@device
-def step_start(h, first, last, one, other, imaginary, precision):
-    """The row where a step can begin, and the first column there: where two subdiagonal entries
-    in a row are small, or else with the first row."""
-    row = last - 2
-    a, b, c = first_column(h, row, one, other, imaginary)
-    while row > first:
-        around = abs(h[row - 1, row - 1]) + abs(h[row, row]) + abs(h[row + 1, row + 1])
-        if abs(h[row, row - 1]) * (abs(b) + abs(c)) <= precision * abs(a) * around:
-            break
-        row -= 1
-        a, b, c = first_column(h, row, one, other, imaginary)
-    return row, a, b, c
-
-
-@device
-def reflector(a, b, c):
-    """beta, tau, v, w such that I - tau [1, v, w]' [1, v, w] takes [a, b, c] to [beta, 0, 0]."""
-    length = math.hypot(b, c)
-    if not length > 0:
-        return a, 0.0, 0.0, 0.0
-    beta = -math.copysign(math.hypot(a, length), a)
-    return beta, (beta - a) / beta, b / (a - beta), c / (a - beta)
-
-
-@device
-def reflect_rows_of_three(h, k, v, w, tau, three):
-    """Reflect rows k, k + 1 and, if `three`, k + 2 of h, from column k on."""
-    second, third = tau * v, tau * w
-    for j in range(k + cuda.threadIdx.x, h.shape[0], cuda.blockDim.x):
-        total = h[k, j] + v * h[k + 1, j]
-        if three:
-            total += w * h[k + 2, j]
-            h[k + 2, j] -= total * third
-        h[k, j] -= total * tau
-        h[k + 1, j] -= total * second
-
-
-@device
-def reflect_three_columns(a, row, k, v, w, tau, three):
-    """Reflect columns k, k + 1 and, if `three`, k + 2 in a row."""
-    total = a[row, k] + v * a[row, k + 1]
-    if three:
-        total += w * a[row, k + 2]
-        a[row, k + 2] -= total * tau * w
-    a[row, k] -= total * tau
-    a[row, k + 1] -= total * tau * v
-
-
-@device
-def francis_step(h, q, first, last, count, precision):
-    """A step with two shifts on the rows from `first` to `last`."""
+def triangular_form(h, q, precision):
+    """Make h, with entries of size 1 at most, upper triangular; q is multiplied from the right.
+    Whether the iteration converges."""
     n = h.shape[0]
-    real = h.dtype.type
-    one, other, imaginary = double_shift(h, first, last, count)
-    start, a, b, c = step_start(h, first, last, one, other, imaginary, precision)
-    cuda.syncthreads()
-    for k in range(start, last):
-        three = k + 2 <= last
-        if k > start:
-            a, b = float(h[k, k - 1]), float(h[k + 1, k - 1])
-            c = float(h[k + 2, k - 1]) if three else 0.0
-        elif not three:
-            c = 0.0
-        beta, tau, v, w = reflector(a, b, c)
-        factor, second, third = real(tau), real(v), real(w)
-        reflect_rows_of_three(h, k, second, third, factor, three)
-        cuda.syncthreads()
-        if cuda.threadIdx.x == 0:
-            if k > start:
-                h[k, k - 1] = beta
-                h[k + 1, k - 1] = 0
-                if three:
-                    h[k + 2, k - 1] = 0
-            elif k > first:
-                h[k, k - 1] *= 1.0 - tau
-        rows = min(k + 3, last) + 1
-        for row in range(cuda.threadIdx.x, rows + n, cuda.blockDim.x):
-            if row < rows:
-                reflect_three_columns(h, row, k, second, third, factor, three)
-            else:
-                reflect_three_columns(q, row - rows, k, second, third, factor, three)
-        cuda.syncthreads()
-
-
-@device
-def francis(h, q, precision, least):
-    """Bring a Hessenberg matrix to real Schur form; q is multiplied from the right. Whether the
-    iteration converges."""
-    n = h.shape[0]
+    for column in range(n - 2):
+        for row in range(column + 2, n):
+            c, s = rotation(h[column + 1, column], h[row, column])
+            rotate(h, q, column + 1, row, column, c, s)
     last = n - 1
     count = 0
-    while last >= 0:
-        first = active_start(h, last, precision, least)
-        cuda.syncthreads()
-        if first > 0 and cuda.threadIdx.x == 0:
-            h[first, first - 1] = 0
-        cuda.syncthreads()
-        if first >= last - 1:
-            if first == last - 1:
-                standardise(h, q, first, precision)
-            last = first - 1
+    while last > 0:
+        first = last
+        while first > 0 and not separate(h, first, precision):
+            first -= 1
+        if first > 0:
+            h[first, first - 1] = 0j
+        if first == last:
+            last -= 1
             count = 0
         elif count == 30 * max(n, 10):
             return False
         else:
             count += 1
-            francis_step(h, q, first, last, count, precision)
+            if count % 10 == 0:
+                shift = h[last, last] + 0.75 * abs(h[last, last - 1])
+            else:
+                shift = wilkinson_shift(
+                    h[last - 1, last - 1], h[last - 1, last], h[last, last - 1], h[last, last]
+                )
+            x, y = h[first, first] - shift, h[first + 1, first]
+            for k in range(first, last):
+                if k > first:
+                    x, y = h[k, k - 1], h[k + 1, k - 1]
+                c, s = rotation(x, y)
+                rotate(h, q, k, k + 1, k - 1 if k > first else -1, c, s)
     return True
 
 
-@device
-def schur_form(a, h, q, sizes, precision, least):
-    """h, q = the real Schur form and its vectors, a = q h q', by the threads of a block. Whether
-    entries are finite and the iteration converges. `sizes` (n,) is overwritten."""
-    n = h.shape[0]
-    row_sizes(a, sizes)
-    for task in range(cuda.threadIdx.x, n * n, cuda.blockDim.x):
-        i, j = task // n, task % n
-        h[i, j] = a[i, j]
-        q[i, j] = 1 if i == j else 0
-    cuda.syncthreads()
-    largest = largest_size(sizes, n)
-    if not largest < math.inf:
-        return False
-    hessenberg(h, q)
-    return francis(h, q, precision, least)
-
-
-@kernel(
-    "real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], real[:, ::1], float64, float64, "
-    "int32[::1], int64"
-)
-def schur_forms(a, form, vectors, sizes, precision, least, failures, failure):
+@kernel("real[:, :, ::1], complex128[:, :, ::1], complex128[:, :, ::1], float64, int32[::1], int64")
+def schur_forms(a, form, vectors, precision, failures, failure):
     """`schur`, by a block for each matrix."""
+    n = a.shape[1]
     for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
-        done = schur_form(a[s], form[s], vectors[s], sizes[s], precision, least)
-        if cuda.threadIdx.x == 0 and not done:
+        h, q = form[s], vectors[s]
+        largest = largest_entry(a[s])
+        usable = largest < math.inf
+        factor = power_below(largest) if usable else 1.0
+        for place in range(cuda.threadIdx.x, n * n, cuda.blockDim.x):
+            i, j = place // n, place % n
+            h[i, j] = factor * a[s, i, j] if usable else 0.0
+            q[i, j] = 1.0 if i == j else 0.0
+        cuda.syncthreads()
+        done = triangular_form(h, q, precision)
+        if cuda.threadIdx.x == 0 and not (done and usable):
             failures[failure] = 1
         cuda.syncthreads()
+        for place in range(cuda.threadIdx.x, n * n, cuda.blockDim.x):
+            i, j = place // n, place % n
+            h[i, j] = h[i, j] / factor if i <= j else 0j
 
 
 def schur(run, a, form, vectors, failure):
-    """Real Schur form of each matrix of `a` (stack, n, n): a = v t v' for t = form, upper
-    quasi-triangular with blocks in LAPACK's standard form, and v = vectors, orthogonal. It fails
-    where the iteration does not converge."""
+    """Schur form of each matrix of `a` (stack, n, n): a = v t v* for t = form, upper triangular,
+    and v = vectors, unitary, both complex. It fails where an entry is not finite, or the iteration
+    does not converge."""
     stack, n, _ = a.shape
-    precision = precision_of(form.dtype)
-    least = float(np.finfo(form.dtype).tiny) * (max(n, 1) / precision)
-    blocks = blocks_for(stack, 1) if n > 0 else 0
-    arrays = a, form, vectors, run.empty((stack, n), form.dtype)
-    threads = power_of_two(n, THREADS)
-    run.launch(schur_forms, blocks, threads, *arrays, precision, least, run.failures, failure)
+    last = precision_of(np.float64), run.failures, failure
+    run.launch(schur_forms, *matrices(stack, n, n), a, form, vectors, *last)
+
+
+def schur_of(run, a, failure):
+    """New arrays: Schur forms and their vectors."""
+    form, vectors = run.empty(a.shape, np.complex128), run.empty(a.shape, np.complex128)
+    schur(run, a, form, vectors, failure)
+    return form, vectors
+
+
+# Other bases
+
+
+@kernel("real[:, :, ::1], complex128[:, :, ::1]")
+def make_complex(a, out):
+    """out = a."""
+    stack, rows, columns = a.shape
+    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
+        s, entry = place // (rows * columns), place % (rows * columns)
+        out[s, entry // columns, entry % columns] = a[s, entry // columns, entry % columns]
+
+
+@kernel("complex128[:, :, ::1], real[:, :, ::1]")
+def real_parts(a, out):
+    """out = the real part of a."""
+    stack, rows, columns = a.shape
+    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
+        s, entry = place // (rows * columns), place % (rows * columns)
+        out[s, entry // columns, entry % columns] = a[s, entry // columns, entry % columns].real
+
+
+@kernel("complex128[:, :, ::1], complex128[:, :, ::1], complex128[:, :, ::1], int64, int64")
+def complex_products(left, right, out, left_turned, right_turned):
+    """out = left right, or with the conjugate transpose of one that is turned."""
+    stack, rows, columns = out.shape
+    inner = left.shape[1] if left_turned else left.shape[2]
+    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
+        s, i, j = place // (rows * columns), place // columns % rows, place % columns
+        total = 0j
+        for k in range(inner):
+            x = left[s, k, i].conjugate() if left_turned else left[s, i, k]
+            total += x * (right[s, j, k].conjugate() if right_turned else right[s, k, j])
+        out[s, i, j] = total
+
+
+def complex_product(run, left, right, left_turned, right_turned, out):
+    """Launch `complex_products`; `out` comes back."""
+    flags = int(left_turned), int(right_turned)
+    run.launch(complex_products, *entries(out.size), left, right, out, *flags)
+    return out
+
+
+def in_basis_of(run, left, a, right, out):
+    """out = left* A right, for a real A (stack, n, m)."""
+    given, half = run.empty(a.shape, np.complex128), run.empty(a.shape, np.complex128)
+    run.launch(make_complex, *entries(a.size), a, given)
+    complex_product(run, left, given, True, False, half)
+    complex_product(run, half, right, False, False, out)
+
+
+def from_basis(run, left, inner, right, out):
+    """out = left inner right*, which is real; `inner` (stack, n, m) is overwritten."""
+    half = run.empty(inner.shape, np.complex128)
+    complex_product(run, left, inner, False, False, half)
+    complex_product(run, half, right, False, True, inner)
+    run.launch(real_parts, *entries(out.size), inner, out)
+
+
+# Equations
+
+
+@device
+def entry_of(a, turned, i, j):
+    """Entry i, j of a matrix, or of its conjugate transpose."""
+    return a[j, i].conjugate() if turned else a[i, j]
+
+
+@device
+def substitute_sylvester(a, b, y, a_turned, b_turned, least):
+    """Replace y (n, m) by the X with op(A) X + X op(B) = y for upper triangular A and B, by the
+    threads of a block: all entries at once that do not wait for each other. Whether no pivot of
+    this thread was `least` or smaller."""
+    n, m = y.shape
+    fine = True
+    for wave in range(n + m - 1):
+        for row in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+            column = wave - row
+            if column >= 0 and column < m:
+                i = row if a_turned else n - 1 - row
+                j = m - 1 - column if b_turned else column
+                total = y[i, j]
+                for step in range(row):
+                    k = step if a_turned else n - 1 - step
+                    total -= entry_of(a, a_turned, i, k) * y[k, j]
+                for step in range(column):
+                    k = m - 1 - step if b_turned else step
+                    total -= y[i, k] * entry_of(b, b_turned, k, j)
+                pivot = entry_of(a, a_turned, i, i) + entry_of(b, b_turned, j, j)
+                if not abs(pivot) > least:
+                    fine = False
+                    pivot += 1.0
+                y[i, j] = total / pivot
+        cuda.syncthreads()
+    return fine
 
 
 @kernel(
-    "real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], real[:, ::1], int64, int64, float64, "
+    "complex128[:, :, ::1], complex128[:, :, ::1], complex128[:, :, ::1], int64, int64, float64, "
     "int32[::1], int64"
 )
-def substitute_stack(a, b, y, sizes, a_turned, b_turned, precision, failures, failure):
-    """Replace y (stack, n, m) by the X with op(A) X + X op(B) = y, for upper quasi-triangular A
-    and B, with sizes (stack, n + m) to work in."""
-    stack, n, m = y.shape
-    for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
-        row_sizes(a[s], sizes[s, :n])
-        row_sizes(b[s], sizes[s, n:])
-        cuda.syncthreads()
-        least = precision * largest_size(sizes[s], n + m)
+def substitute_stack(a, b, y, a_turned, b_turned, precision, failures, failure):
+    """`substitute_sylvester` for a stack, by a block for each."""
+    for s in range(cuda.blockIdx.x, y.shape[0], cuda.gridDim.x):
+        least = precision * max(largest_entry(a[s]), largest_entry(b[s]))
         if not substitute_sylvester(a[s], b[s], y[s], a_turned != 0, b_turned != 0, least):
             failures[failure] = 1
-        cuda.syncthreads()
 
 
-def solve_quasi_sylvester(run, a, b, y, a_turned, b_turned, failure):
-    """Replace y (stack, n, m) by the X with op(A) X + X op(B) = y, for upper quasi-triangular A
-    and B. It fails where that is singular."""
+def solve_triangular_sylvester(run, a, b, y, a_turned, b_turned, precision, failure):
+    """Launch `substitute_sylvester`. It fails where a pivot is nothing, relative to the entries of
+    A and B, to numbers of this precision."""
     stack, n, m = y.shape
-    blocks = blocks_for(stack, 1) if n > 0 and m > 0 else 0
-    threads = power_of_two(min(n, m), THREADS)
-    sizes = run.empty((stack, n + m), y.dtype)
-    flags = int(bool(a_turned)), int(bool(b_turned)), precision_of(y.dtype)
-    run.launch(substitute_stack, blocks, threads, a, b, y, sizes, *flags, run.failures, failure)
+    flags = int(bool(a_turned)), int(bool(b_turned)), precision, run.failures, failure
+    run.launch(substitute_stack, *matrices(stack, min(n, m), n), a, b, y, *flags)
 
 
 def schur_sylvester(
@@ -431,9 +273,8 @@ def schur_sylvester(
     """out (stack, n, m) = the X of A X + X B = C, from Schur forms of A and B, or of their
     transposes where these are turned. It fails where A and -B share an eigenvalue, so that the
     equation is singular."""
-    half = run.empty(c.shape, out.dtype)
-    gemm(run, 1.0, a_vectors, True, c, False, 0.0, half)
-    gemm(run, 1.0, half, False, b_vectors, False, 0.0, out)
-    solve_quasi_sylvester(run, a_form, b_form, out, left_turned, right_turned, failure)
-    gemm(run, 1.0, a_vectors, False, out, False, 0.0, half)
-    gemm(run, 1.0, half, False, b_vectors, True, 0.0, out)
+    y = run.empty(c.shape, np.complex128)
+    in_basis_of(run, a_vectors, c, b_vectors, y)
+    last = left_turned, right_turned, precision_of(out.dtype), failure
+    solve_triangular_sylvester(run, a_form, b_form, y, *last)
+    from_basis(run, a_vectors, y, b_vectors, out)

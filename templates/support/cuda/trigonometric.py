@@ -11,7 +11,7 @@ from .exponential import (
     count_halvings,
     fetched,
     jet_expm,
-    keep_where_more,
+    keep_jet,
 )
 from .jets import (
     jet_combine,
@@ -96,12 +96,6 @@ def jet_ratio(run, y, failure):
     ratio = jet_combine(run, -1.0, [(1.0, power)])
     jet_divide(run, ratio, jet_combine(run, 1.0, [(1.0, power)]), failure)
     return ratio
-
-
-def keep_jet(run, jet, times, done, out):
-    """Replace those matrices of `out` whose `times` are more than `done` by those of `jet`."""
-    for entry, target in zip(jet, out, strict=True):
-        run.launch(keep_where_more, *entries(entry.size), entry, times, done, target)
 
 
 def jet_tanhm(run, x, failure):

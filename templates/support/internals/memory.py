@@ -115,7 +115,7 @@ def view(context, builder, kind, data, axes, owner=None):
     """A C-contiguous array of a type and of these lengths, at an address in memory that `owner`
     keeps, or somebody else."""
     item = context.get_constant(types.intp, kind.dtype.bitwidth // 8)
-    steps = [item]
+    steps = [item] if axes else []
     for length in axes[:0:-1]:
         steps.insert(0, builder.mul(steps[0], length))
     made = context.make_array(kind)(context, builder)
@@ -294,7 +294,10 @@ def part_of(context, kernel, codes, given, length, count):
     unit = BORDERS if "S" in letters else 1
     taken, kinds = iter(given), list[types.Type]()
     for letter in letters:
-        kind = types.intp if letter in "pnfl" else next(taken)
+        if letter in "pnfl":
+            kinds.append(types.intp)
+            continue
+        kind = next(taken)
         is_entry = letter == "o"
         kinds.append(types.Array(kind.dtype, kind.ndim - 1, "C") if is_entry else kind)
 

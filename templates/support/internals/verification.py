@@ -62,4 +62,4 @@ def memory_as_on_device():
 def undefined(shape, dtype):
     """An array of nan, or of whole numbers that are no indices."""
     kind = np.dtype(getattr(dtype, "name", dtype))
-    return np.full(shape, np.nan if kind.kind == "f" else np.iinfo(kind).min, kind)
+    return np.full(shape, np.nan if kind.kind in "fc" else np.iinfo(kind).min, kind)
