@@ -20,8 +20,9 @@ a, b = dx.vector("a", n), dx.vector("b", n)
 
 def nests(function: Function, kind: str) -> list[Nest]:
     check_plain(function, kind, {"N": 5, "n": 4, "m": 3, "k": 2})
-    steps = kernel_plan(function.derivatives, kind).steps
-    return [step for step in steps if isinstance(step, Nest)]
+    made = kernel_plan(function.derivatives, kind)
+    part = made.sums.part.steps if made.sums is not None and made.sums.joined else ()
+    return [step for step in (*part, *made.steps) if isinstance(step, Nest)]
 
 
 def innermost(body: Sequence[Any]) -> Iterator[Loop]:

@@ -321,7 +321,7 @@ def test_an_edited_file_is_no_reason_to_trust_the_certificate(tmp_path: Path) ->
     directory = tmp_path / "generated"
     assert dx.build(double, directory).verified == ("double",)
     assert dx.build(double, directory).verified == ()
-    change(directory / "_support/cpu/base.py", lambda text: text + "\n")
+    change(directory / "_support/internals/functions.py", lambda text: text + "\n")
     assert dx.build(double, directory).verified == ("double",)
     with pytest.raises(dx.BuildError, match="did not write"):
         change(directory / INIT, lambda text: "mine = 1\n")
