@@ -75,8 +75,8 @@ def _warm_kernel(module: Any, name: str, given: Sequence[Any], filled: Sequence[
             first = (words, addresses, *counts, *arrays)
             more = shared.function.py_func.__code__.co_argcount - len(first)
             shared.function.compile((*first, *[types.int64] * more))
-            crew = sys.modules[f"{module.__package__}.{FOLDER}.cpu.crew"]
-            crew.help_others.compile((words,))
+            shared_work = sys.modules[f"{module.__package__}.{FOLDER}.cpu.shared_work"]
+            shared_work.worker_loop.compile((words,))
 
 
 def _warm_for_device(module: Any) -> None:

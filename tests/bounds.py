@@ -21,7 +21,7 @@ import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.runtime.workers import Crash, Workers
-from tests import test_abreast, test_packed, test_root
+from tests import test_batch_last, test_packed, test_root
 from tests.cases import CASES, EVALUATED
 from tests.identities import IDENTITIES
 
@@ -42,8 +42,10 @@ OTHERS = {
         "f", [L], dx.det(L) + dx.logdet(L @ L) * dx.log(abs(dx.det(L))), batch=[L]
     ),
     "triangular solution": dx.function("f", [L, x], dx.solve(L, x)),
-    "abreast logarithms": dx.function("f", [A], dx.logdet(A) * dx.log(abs(dx.det(A))), batch=[A]),
-    "abreast extrema": dx.function(
+    "batch last logarithms": dx.function(
+        "f", [A], dx.logdet(A) * dx.log(abs(dx.det(A))), batch=[A]
+    ),
+    "batch last extrema": dx.function(
         "f", [A, x], dx.logsumexp(dx.solve(A, x)) * dx.max(dx.solve(A, x)), batch=[A, x]
     ),
     "maxima": dx.function("f", [A], dx.max(A, axis=1) * dx.logsumexp(A, axis=1)),
@@ -53,7 +55,7 @@ IDENTITY = {f"{each.text} by {each.wrt}": each for each in IDENTITIES}
 ROOTS = (test_root.MATRIX_ROOT, test_root.SAMPLE, test_root.FIXED, test_root.LEAST)
 DECLARED: dict[str, Function] = {
     **{each.name: each for each in (*CASES, *EVALUATED, *ROOTS)},
-    **{f"abreast {name}": each for name, each in test_abreast.FUNCTIONS.items()},
+    **{f"batch last {name}": each for name, each in test_batch_last.FUNCTIONS.items()},
     "packed": test_packed.PACKED["weighted"],
 }
 DECLARED |= OTHERS

@@ -189,8 +189,8 @@ class Called:
             parts = max(1, min(parts, length))
         shared = module.generated.shared[self.plan.name]
         real = arguments[-1].dtype
-        crew = support_file(module, "cpu.pool")._CREW
-        return bool(crew.share(shared, 2, parts, length, real, (*arguments, *extra)))
+        pool = support_file(module, "cpu.thread_pool")._THREAD_POOL
+        return bool(pool.submit(shared, 2, parts, length, real, (*arguments, *extra)))
 
 
 def calls(module: Any, plan: Plan) -> Iterator[Called]:

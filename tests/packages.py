@@ -35,7 +35,7 @@ def package_of(*functions: Function, targets: Sequence[str] = ("cpu",)) -> set[s
 
 
 def support_file(module: ModuleType, file: str) -> Any:
-    """What a generated module's support has in a file, such as "cpu.pool"."""
+    """What a generated module's support has in a file, such as "cpu.thread_pool"."""
     return importlib.import_module(f"{module.__package__}.{FOLDER}.{file}")
 
 
@@ -57,8 +57,8 @@ def set_everywhere(
 def with_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, threads: int) -> Any:
     """A thread pool that is the module's alone, where calls take so many threads."""
     monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", threads)
-    made = support_file(module, "cpu.pool")._Crew()
-    set_everywhere(monkeypatch, module, "cpu.pool._CREW", made)
+    made = support_file(module, "cpu.thread_pool")._ThreadPool()
+    set_everywhere(monkeypatch, module, "cpu.thread_pool._THREAD_POOL", made)
     return made
 
 

@@ -37,7 +37,7 @@ SAMPLE = [
         ("nll", "vjp", SINGLE, 70, 130, 300),
         ("cholesky", "value", TYPES, 70, 300),
         ("maxima", "vjp", TYPES),
-        ("abreast softmax", "vjp", SINGLE),
+        ("batch last softmax", "vjp", SINGLE),
         ("prod(A*x + 1)*x by A x", "vjp", DOUBLE),
         ("svdU(X).^2 by X", "vjp", DOUBLE),
         ("-sum(softmax(eigvalsh(S)).*log(softmax(eigvalsh(S)))) by S", "vjp", SINGLE),
@@ -58,11 +58,11 @@ LATE = [
         ("nll", "vjp", DOUBLE, 70, 130, 300),
         ("logdet(X'*diag(w)*X) by X w", "value", TYPES, 300),
         ("packed", "value", TYPES),
-        ("abreast positive", "vjp", TYPES),
-        ("abreast determinant", "vjp", TYPES),
-        ("abreast logarithm", "value", TYPES),
-        ("abreast logarithms", "value", TYPES),
-        ("abreast extrema", "vjp", TYPES),
+        ("batch last positive", "vjp", TYPES),
+        ("batch last determinant", "vjp", TYPES),
+        ("batch last logarithm", "value", TYPES),
+        ("batch last logarithms", "value", TYPES),
+        ("batch last extrema", "vjp", TYPES),
         ("triangular determinants", "value", TYPES, 70),
         ("triangular solution", "vjp", TYPES, 70, 300),
         ("tr(care(A,B,eye,R)) by A B R", "vjp", TYPES),
@@ -107,7 +107,7 @@ def test_the_sample_calls_all_helpers_that_have_arrays(workers: Workers) -> None
     files = {file for file, name in helpers if name in usual}
     assert {file for file, _ in helpers} == files
     never = {name for _, name in helpers} - called
-    assert never == {"help_others"}  # which threads call all the time
+    assert never == {"worker_loop"}  # which threads call all the time
 
 
 def has_arrays(function: ast.FunctionDef) -> bool:

@@ -319,7 +319,7 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
     code = (
         "import numpy as np\n"
         "from outer.inner import steep, total\n"
-        "from outer.inner._support.cpu import crew, parts, pool\n"
+        "from outer.inner._support.cpu import parts, shared_work, thread_pool\n"
         "for real in (np.float64, np.float32):\n"
         "    x = np.ones(3, real)\n"
         "    more = {'vjp': (real(1),), 'jvp': (x,), 'hvp': (x,)}\n"
@@ -342,8 +342,8 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
         "    for kernel in kernels:\n"
         "        assert len(kernel.stats.cache_hits) == 1 + (real is np.float32), kernel\n"
         "        assert not kernel.stats.cache_misses, kernel\n"
-        "crew.help_others(pool._CREW.words)\n"
-        "assert not crew.help_others.stats.cache_misses\n"
+        "shared_work.worker_loop(thread_pool._THREAD_POOL.words)\n"
+        "assert not shared_work.worker_loop.stats.cache_misses\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.templates.support.cpu import pool
-from derivatrix.templates.support.cpu.crew import help_others
-from derivatrix.templates.support.cpu.pool import _Crew
+from derivatrix.templates.support.cpu import thread_pool
+from derivatrix.templates.support.cpu.shared_work import worker_loop
+from derivatrix.templates.support.cpu.thread_pool import _ThreadPool
 from tests.packages import support_file
-from tests.test_crew import check_counts
+from tests.test_thread_pool import check_counts
 
 n, c = dx.dims("n c")
 x, W, b, X = dx.vector("x", n), dx.matrix("W", c, n), dx.vector("b", c), dx.matrix("X", n, n)
@@ -29,9 +29,9 @@ square = dx.function("square", [X], X @ X)
 
 
 @pytest.fixture
-def crew() -> Iterator[_Crew]:
-    made = _Crew()
-    help_others(made.words)  # compiled, for threads that are to come at once
+def pool() -> Iterator[_ThreadPool]:
+    made = _ThreadPool()
+    worker_loop(made.words)  # compiled, for threads that are to come at once
     yield made
     made.stop()
 
@@ -39,8 +39,8 @@ def crew() -> Iterator[_Crew]:
 class Inside:
     """A thread that is in a kernel as long as the block lasts."""
 
-    def __init__(self, crew: _Crew, threads: int) -> None:
-        self.crew, self.threads = crew, threads
+    def __init__(self, pool: _ThreadPool, threads: int) -> None:
+        self.pool, self.threads = pool, threads
         self.entered, self.done = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self.work)
 
@@ -50,7 +50,7 @@ class Inside:
             self.done.wait()
             return False
 
-        self.crew.share(shared, self.threads, self.threads, 0, np.dtype(float), ())
+        self.pool.submit(shared, self.threads, self.threads, 0, np.dtype(float), ())
 
     def __enter__(self) -> None:
         self.thread.start()
@@ -66,8 +66,8 @@ def test_packages_have_one_pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         function = dx.function(name, [x], dx.exp(factor * x), batch=[x])
         dx.build(function, tmp_path / name, verify=False)
     first, second = (dx.load(tmp_path / name / f"{name}.py") for name in ("one", "two"))
-    pools = [support_file(module, "cpu.pool") for module in (first, second)]
-    assert pools[0] is not pools[1] and pools[0]._CREW is pools[1]._CREW
+    pools = [support_file(module, "cpu.thread_pool") for module in (first, second)]
+    assert pools[0] is not pools[1] and pools[0]._THREAD_POOL is pools[1]._THREAD_POOL
     samples = np.zeros((100_000, 10))
     for module in (first, second):
         monkeypatch.setattr(support_file(module, "cpu.parts"), "_THREADS", 2)
@@ -77,73 +77,73 @@ def test_packages_have_one_pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert threading.active_count() == before
 
 
-def test_helpers_sleep_while_another_caller_has_them(crew: _Crew) -> None:
-    check_counts(crew, 2, 10)
-    with Inside(crew, 2):
-        called = crew.helpers[0].called
+def test_helpers_sleep_while_another_caller_has_them(pool: _ThreadPool) -> None:
+    check_counts(pool, 2, 10)
+    with Inside(pool, 2):
+        called = pool.helpers[0].called
         for _ in range(20):
-            check_counts(crew, 2, 10)
-        assert crew.helpers[0].called == called
-    check_counts(crew, 2, 10)
-    assert crew.helpers[0].called == called + 1
+            check_counts(pool, 2, 10)
+        assert pool.helpers[0].called == called
+    check_counts(pool, 2, 10)
+    assert pool.helpers[0].called == called + 1
 
 
-def test_as_many_threads_as_callers_leave(crew: _Crew) -> None:
-    with Inside(crew, 1):
-        check_counts(crew, 2, 10)
-        assert not crew.helpers
-        check_counts(crew, 4, 10)
-        assert len(crew.helpers) == 2
+def test_as_many_threads_as_callers_leave(pool: _ThreadPool) -> None:
+    with Inside(pool, 1):
+        check_counts(pool, 2, 10)
+        assert not pool.helpers
+        check_counts(pool, 4, 10)
+        assert len(pool.helpers) == 2
 
 
-def test_blas_has_what_callers_leave(crew: _Crew) -> None:
+def test_blas_has_what_callers_leave(pool: _ThreadPool) -> None:
     """And as many threads as before when they are gone; one in parts of shared work."""
     seen: list[int] = []
 
     def look(*_: Any) -> bool:
-        seen.append(pool._get_blas_threads())
+        seen.append(thread_pool._get_blas_threads())
         return False
 
-    before = pool._get_blas_threads()
-    pool._set_blas_threads(3)
+    before = thread_pool._get_blas_threads()
+    thread_pool._set_blas_threads(3)
     try:
-        crew.run(look)
+        pool.run(look)
         most = seen[0]  # 1 where SciPy has another BLAS
-        with Inside(crew, 1):
-            crew.run(look)
-        with Inside(crew, 1), Inside(crew, 1), Inside(crew, 1):
-            crew.run(look)
-        crew.share(look, 2, 2, 0, np.dtype(float), ())
-        crew.run(look)
+        with Inside(pool, 1):
+            pool.run(look)
+        with Inside(pool, 1), Inside(pool, 1), Inside(pool, 1):
+            pool.run(look)
+        pool.submit(look, 2, 2, 0, np.dtype(float), ())
+        pool.run(look)
         assert seen == [most, max(1, most - 1), 1, 1, most]
-        with Inside(crew, 1):
-            pool._set_blas_threads(2)  # by somebody else
-        assert pool._get_blas_threads() == min(2, most)
+        with Inside(pool, 1):
+            thread_pool._set_blas_threads(2)  # by somebody else
+        assert thread_pool._get_blas_threads() == min(2, most)
     finally:
-        pool._set_blas_threads(before)
+        thread_pool._set_blas_threads(before)
 
 
-def test_a_caller_that_was_interrupted_is_forgotten(crew: _Crew) -> None:
-    crew.enter(2)
-    crew.run(lambda: None)
-    assert not crew.callers and crew.helped is None
+def test_a_caller_that_was_interrupted_is_forgotten(pool: _ThreadPool) -> None:
+    pool.enter(2)
+    pool.run(lambda: None)
+    assert not pool.callers and pool.helped is None
 
     def interrupt() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        crew.run(interrupt)
-    assert not crew.callers
+        pool.run(interrupt)
+    assert not pool.callers
 
 
-def test_no_kernel_begins_after_the_end(crew: _Crew) -> None:
+def test_no_kernel_begins_after_the_end(pool: _ThreadPool) -> None:
     """Threads that call kernels wait when the process ends, but not the one that ends it."""
     calls = [0, 0, 0]
     going = True
 
     def work(place: int) -> None:
         while going:
-            check_counts(crew, 2, 7)
+            check_counts(pool, 2, 7)
             calls[place] += 1
 
     threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(3)]
@@ -151,14 +151,14 @@ def test_no_kernel_begins_after_the_end(crew: _Crew) -> None:
         thread.start()
     while not all(calls):
         pass
-    crew.stop()
-    assert not crew.callers and not crew.helpers
+    pool.stop()
+    assert not pool.callers and not pool.helpers
     ended = list(calls)
-    check_counts(crew, 2, 7)
+    check_counts(pool, 2, 7)
     threading.Event().wait(0.2)
     assert sum(calls) <= sum(ended) + 3  # those that had left their kernel
     going = False
-    crew.open()
+    pool.open()
     for thread in threads:
         thread.join()
 
@@ -194,7 +194,7 @@ def test_callers_of_several_kernels(
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong and not support_file(classes, "cpu.pool")._CREW.callers
+    assert not wrong and not support_file(classes, "cpu.thread_pool")._THREAD_POOL.callers
 
 
 BUSY = """

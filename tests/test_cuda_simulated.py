@@ -93,7 +93,7 @@ def described(argument: Any) -> str:
 def small_launches(module: ModuleType, by_rows: bool = True) -> Iterator[list[str]]:
     """A module whose launches have few threads and few blocks, so that every thread has several
     pieces of work and sums are shared by several blocks. The simulator needs less time then.
-    by_rows: whether teams of threads work row by row, as they do if rows are many or short.
+    by_rows: whether groups of threads work row by row, as they do if rows are many or short.
 
     Kernels have to be given what their signatures say, as they would be compiled anew otherwise.
     The names of those that are launched are entered in the list."""

@@ -8,7 +8,7 @@ from typing import Any
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.plan.steps import Clear, Loop, Nest
+from derivatrix.compiler.plan.steps import Clear, Loop, LoopNest
 from derivatrix.compiler.plan.visit import accesses
 from tests.plain import check_plain
 
@@ -18,11 +18,11 @@ W, V = dx.matrix("W", m, n), dx.matrix("V", k, m)
 a, b = dx.vector("a", n), dx.vector("b", n)
 
 
-def nests(function: Function, kind: str) -> list[Nest]:
+def nests(function: Function, kind: str) -> list[LoopNest]:
     check_plain(function, kind, {"N": 5, "n": 4, "m": 3, "k": 2})
     made = kernel_plan(function.derivatives, kind)
     part = made.sums.part.steps if made.sums is not None and made.sums.joined else ()
-    return [step for step in (*part, *made.steps) if isinstance(step, Nest)]
+    return [step for step in (*part, *made.steps) if isinstance(step, LoopNest)]
 
 
 def innermost(body: Sequence[Any]) -> Iterator[Loop]:

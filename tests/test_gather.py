@@ -6,7 +6,7 @@ import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.plan.reordering import with_readers_together
-from derivatrix.compiler.plan.steps import Nest, Step
+from derivatrix.compiler.plan.steps import LoopNest, Step
 from derivatrix.compiler.plan.visit import buffers
 from tests.plain import check_plain
 
@@ -51,6 +51,6 @@ def test_few_pairs_are_tried() -> None:
     assert with_readers_together(steps, fits) == list(steps)
     for pair in tried:
         shared = set.intersection(*({*buffers(step)} for step in pair))
-        assert all(isinstance(step, Nest) for step in pair)
+        assert all(isinstance(step, LoopNest) for step in pair)
         assert any(buffer.role == "argument" and len(buffer.shape) > 1 for buffer in shared)
     assert len(tried) <= len(weights)

@@ -9,7 +9,7 @@ import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import generate, kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.plan.simd import LANES
-from derivatrix.compiler.plan.steps import Allocate, Loop, Nest
+from derivatrix.compiler.plan.steps import Allocate, Loop, LoopNest
 from tests.plain import check_plain
 
 A, S, x = dx.matrix("A", 3, 3), dx.matrix("S", 3, 3, "spd"), dx.vector("x", 3)
@@ -32,7 +32,7 @@ ONE_BY_ONE = {
 
 def in_lanes(function: Function, kind: str) -> bool:
     steps = kernel_plan(function.derivatives, kind).steps
-    loops = [part for step in steps if isinstance(step, Nest) for part in step.body]
+    loops = [part for step in steps if isinstance(step, LoopNest) for part in step.body]
     inner = [part for loop in loops if isinstance(loop, Loop) for part in loop.body]
     return any(isinstance(part, Loop) and part.extent == LANES for part in inner)
 

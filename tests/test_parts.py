@@ -75,9 +75,9 @@ def test_parts_make_the_whole(
     cotangents = np.random.default_rng(1).normal(size=matrices.shape)
     whole = np.empty_like(matrices)
     module.vjp_kernel(matrices, cotangents, whole)
-    crew = with_threads(monkeypatch, module, threads)
+    pool = with_threads(monkeypatch, module, threads)
     assert np.array_equal(module.vjp(matrices, cotangents), whole)
-    assert len(crew.helpers) == threads - 1
+    assert len(pool.helpers) == threads - 1
     out = np.full_like(whole, np.nan)
     module.vjp(matrices, cotangents, out=out)
     assert np.array_equal(out, whole)

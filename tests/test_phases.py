@@ -14,7 +14,7 @@ from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.plan.partial_sums import partial_sums
-from derivatrix.compiler.plan.steps import Buffer, Fill, Load, Loop, Nest, Plan, Store
+from derivatrix.compiler.plan.steps import Buffer, Fill, Load, Loop, LoopNest, Plan, Store
 from tests.packages import with_threads
 from tests.plain import check_plain, run_plain
 from tests.points import draw_all, leaves
@@ -83,9 +83,9 @@ def test_what_is_read_before_it_is_complete() -> None:
     size = sympy.Symbol("n", integer=True, positive=True)
     matrix, vector, copy = (Buffer(name, (size,) * k) for name, k in (("A", 2), ("t", 1), ("u", 1)))
     added = Store(Load(vector, (j,)), Load(matrix, (i, j)), True)
-    adding = Nest("t", (Loop(i, size, True, (Loop(j, size, False, (added,)),)),))
+    adding = LoopNest("t", (Loop(i, size, True, (Loop(j, size, False, (added,)),)),))
     copied = Store(Load(copy, (i,)), Load(vector, (i,)), False)
-    reading = Nest("u", (Loop(i, size, False, (copied,)),))
+    reading = LoopNest("u", (Loop(i, size, False, (copied,)),))
     assert len(partial_sums([Fill(vector), adding, adding, reading])) == 5
     early = [Fill(vector), adding, reading, adding]
     assert partial_sums(early) == early
@@ -97,7 +97,7 @@ def test_a_sum_that_each_thread_makes() -> None:
     assert direction is not None and form is not None
     texts = ["\n".join(map(str, phase.steps)) for phase in direction.phases]
     assert [len(re.findall(r"^nest a\d =", text, re.M)) for text in texts] == [0, 0, 2, 0, 0]
-    steps = [step for phase in form.phases for step in phase.steps if isinstance(step, Nest)]
+    steps = [step for phase in form.phases for step in phase.steps if isinstance(step, LoopNest)]
     alone = [step.comment for step in steps if "Eq(part, 0)" in str(step)]
     assert [comment.split("[")[0] for comment in alone] == ["out_value"]
 
@@ -116,7 +116,7 @@ def test_threads(monkeypatch: pytest.MonkeyPatch, name: str, real: type, threads
     """The same as by one thread, with what is streamed and without."""
     function, kind, _ = PHASED[name]
     module = dx.compile(function)
-    crew = with_threads(monkeypatch, module, threads)
+    pool = with_threads(monkeypatch, module, threads)
     for size in (400, 1500):
         rng = np.random.default_rng(size)
         given = [rng.normal(size=[size] * leaf.ndim).astype(real) for leaf in function.inputs]
@@ -128,4 +128,4 @@ def test_threads(monkeypatch: pytest.MonkeyPatch, name: str, real: type, threads
             assert np.asarray(one).dtype == real
             tolerance = 200 * np.finfo(real).eps * np.abs(other).max()
             np.testing.assert_allclose(one, other, 0, tolerance)
-    assert len(crew.helpers) == min(threads, 4) - 1
+    assert len(pool.helpers) == min(threads, 4) - 1

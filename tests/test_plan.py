@@ -30,7 +30,7 @@ from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.plan import Plan, plan, sample_sums, threaded_plan
-from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, Nest, Reuse
+from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, LoopNest, Reuse
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from derivatrix.runtime.support import package_for
 from tests.packages import texts_of, write_files
@@ -272,7 +272,7 @@ def test_jacobians_are_written_where_they_are_not_zero() -> None:
         ir.einsum([(delta, "ik"), (X, "lj")], "ijkl"),
         ir.einsum([(X, "ik"), (delta, "jl")], "ijkl"),
     )
-    (nest,) = steps({"out": ir.Sum(terms, (n,) * 4)}, Nest)
+    (nest,) = steps({"out": ir.Sum(terms, (n,) * 4)}, LoopNest)
     assert [line.strip() for line in str(nest).splitlines()[1:]] == [
         "for i < n",
         "for j < n",
@@ -288,8 +288,8 @@ def test_loops_are_fused_unless_one_reads_what_another_round_writes() -> None:
     rows = ir.einsum([(X, "ij"), (X, "ij")], "i")
     along = ir.einsum([(X, "ij"), (rows, "i")], "ij")
     across = ir.einsum([(X, "ij"), (rows, "j")], "ij")
-    assert len(steps({"out": along}, Nest)) == 1
-    assert len(steps({"out": across}, Nest)) == 2
+    assert len(steps({"out": along}, LoopNest)) == 1
+    assert len(steps({"out": across}, LoopNest)) == 2
 
 
 def test_symmetric_products_are_added_to_symmetric_terms_by_half() -> None:

@@ -87,7 +87,7 @@ def test_branches_that_raise_are_not_counted(square):
         assert not lines[line - 1].strip().startswith("raise")
         assert any(text.startswith(f"def {function}(") for text in lines)
         files.add(file)
-    assert {"", "_support/cpu/crew.py"} <= files
+    assert {"", "_support/cpu/shared_work.py"} <= files
 
 
 def conditional(module, kind, when):

@@ -14,7 +14,7 @@ import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.plan.steps import Guard, Loop, Nest, Plan, Store
+from derivatrix.compiler.plan.steps import Guard, Loop, LoopNest, Plan, Store
 from tests.packages import with_threads
 from tests.plain import check_plain
 
@@ -51,7 +51,7 @@ def test_what_is_shared(name: str) -> None:
     made = planned(*SHARED[name])
     assert made.rows is not None and made.parts is None
     (plan,) = made.rows.phases
-    loops = [part for step in plan.steps if isinstance(step, Nest) for part in step.body]
+    loops = [part for step in plan.steps if isinstance(step, LoopNest) for part in step.body]
     assert any(isinstance(part, Loop) and part.start != 0 for part in loops)
 
 
@@ -66,7 +66,7 @@ def test_what_one_thread_does() -> None:
     rows = planned(*SHARED["curved"]).rows
     assert rows is not None
     (plan,) = rows.phases
-    guarded = [step for step in plan.steps if isinstance(step, Nest) and alone(step)]
+    guarded = [step for step in plan.steps if isinstance(step, LoopNest) and alone(step)]
     assert ["out_value" in step.comment for step in guarded] == [True]
 
 
@@ -76,21 +76,21 @@ def test_columns_of_what_is_read_row_by_row() -> None:
     assert rows is not None
     (plan,) = rows.phases
     *_, last = plan.steps
-    assert isinstance(last, Nest)
+    assert isinstance(last, LoopNest)
     outer = last.body[-1]
     assert isinstance(outer, Loop) and outer.start == 0
     inner = outer.body[-1]
     assert isinstance(inner, Loop) and inner.start != 0
 
 
-def alone(step: Nest) -> bool:
+def alone(step: LoopNest) -> bool:
     return isinstance(step.body[0], Guard)
 
 
 def stores(plans: Iterable[Plan]) -> dict[str, set[bool]]:
     """Whether outputs are streamed."""
     found: dict[str, set[bool]] = {}
-    steps = [step for plan in plans for step in plan.steps if isinstance(step, Nest)]
+    steps = [step for plan in plans for step in plan.steps if isinstance(step, LoopNest)]
     pending = [part for step in steps for part in step.body]
     for part in pending:
         if isinstance(part, Store) and part.target.buffer.role == "output":
@@ -138,12 +138,12 @@ def test_shares_make_the_whole(name: str, sizes: dict[str, int]) -> None:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     module = dx.compile(SHARED["product"][0])
-    crew = with_threads(monkeypatch, module, threads)
+    pool = with_threads(monkeypatch, module, threads)
     x, y = np.random.default_rng(0).normal(size=(2, 1010))
     module.jacobian(x[:20], y[:20])
-    assert not crew.helpers
+    assert not pool.helpers
     by_x, by_y = module.jacobian(x, y)
-    assert len(crew.helpers) == min(threads, 4) - 1
+    assert len(pool.helpers) == min(threads, 4) - 1
     np.testing.assert_array_equal(by_x, np.diag(y))
     np.testing.assert_array_equal(by_y, np.diag(x))
     out = np.empty((2, 1010, 1010))
@@ -171,8 +171,8 @@ first, second = generator.normal(size=(2, 1500, 1500))
 vector, cotangent = generator.normal(size=(2, 1500))
 found = module.vjp(first, second, vector, cotangent)
 np.testing.assert_allclose(found, second.T @ (first.T @ cotangent), rtol=1e-9)
-pool = sys.modules[f"{module.__package__}._support.cpu.pool"]
-assert len(pool._CREW.helpers) == 1
+pool = sys.modules[f"{module.__package__}._support.cpu.thread_pool"]
+assert len(pool._THREAD_POOL.helpers) == 1
 """
 
 

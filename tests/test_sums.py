@@ -139,14 +139,14 @@ def module() -> ModuleType:
 def test_threads(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, threads: int, real: type
 ) -> None:
-    crew = with_threads(monkeypatch, module, threads)
+    pool = with_threads(monkeypatch, module, threads)
     monkeypatch.setattr(support_file(module, "cpu.parts"), "_PART", 1 << 14)
     samples = np.random.default_rng(0).normal(size=(40001, 30)).astype(real)
     weights = np.linspace(-1, 1, 30).astype(real)
     module.gradient(samples[:20], weights)
-    assert not crew.helpers
+    assert not pool.helpers
     by_sample, by_weight = module.gradient(samples, weights)
-    assert len(crew.helpers) == threads - 1
+    assert len(pool.helpers) == threads - 1
     slopes = 1 / np.cosh(samples @ weights) ** 2
     tolerance = 1e-11 if real is np.float64 else 1e-3
     np.testing.assert_allclose(by_sample, np.outer(slopes, weights), rtol=tolerance, atol=tolerance)

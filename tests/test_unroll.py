@@ -16,7 +16,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.plan import plan
-from derivatrix.compiler.plan.steps import Allocate, Loop, Nest
+from derivatrix.compiler.plan.steps import Allocate, Loop, LoopNest
 from tests.plain import run_plain
 
 STRUCTURES = ("", "spd", "lower", "upper")
@@ -154,10 +154,10 @@ def test_rules_compute_the_value(operation: Operation) -> None:
         np.testing.assert_allclose(array.astype(float), expected, rtol=1e-10)
 
 
-def planned(function: dx.Function, kind: str) -> list[Nest]:
+def planned(function: dx.Function, kind: str) -> list[LoopNest]:
     steps = kernel_plan(Derivatives(function), kind).steps
-    assert all(isinstance(step, Nest | Allocate) for step in steps)
-    return [step for step in steps if isinstance(step, Nest)]
+    assert all(isinstance(step, LoopNest | Allocate) for step in steps)
+    return [step for step in steps if isinstance(step, LoopNest)]
 
 
 m = dx.dims("m")
@@ -222,7 +222,7 @@ def test_rows_are_exchanged_without_branches() -> None:
 def test_large_arrays_are_left_to_loops_and_blas() -> None:
     big = dx.matrix("B", 40, 40)
     steps = kernel_plan(Derivatives(dx.function("f", [big], big @ big)), "value").steps
-    assert not any(isinstance(step, Nest) for step in steps)
+    assert not any(isinstance(step, LoopNest) for step in steps)
 
 
 def test_a_constant_that_each_sample_has_an_entry_of() -> None:

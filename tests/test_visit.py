@@ -17,8 +17,8 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Load,
     Loop,
+    LoopNest,
     Name,
-    Nest,
     Operate,
     Start,
     Store,
@@ -41,7 +41,7 @@ x, y = Buffer("x", (n,), "argument"), Buffer("y", (n,), "output")
 LET = Let("a0", Operate("mul", (Load(x, (i,)), Load(x, (i,)))))
 STORE = Store(Load(y, (i,)), Operate("add", (Name("a0"), Load(x, (i,)))), False)
 LOOP = Loop(i, n, False, (LET, STORE))
-NEST = Nest("y[i] = ...", (Clear(Load(y, ())), LOOP, Start("s0"), Accumulate("s0", Name("a1"))))
+NEST = LoopNest("y[i] = ...", (Clear(Load(y, ())), LOOP, Start("s0"), Accumulate("s0", Name("a1"))))
 
 
 def test_what_statements_touch() -> None:

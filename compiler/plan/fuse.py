@@ -18,7 +18,7 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Load,
     Loop,
-    Nest,
+    LoopNest,
     Statement,
     Step,
     Store,
@@ -47,9 +47,9 @@ def fuse(steps: Sequence[Step]) -> list[Step]:
     ):
         before = found[-1] if found else None
         joined = None
-        if isinstance(before, Fill) and isinstance(step, Nest):
+        if isinstance(before, Fill) and isinstance(step, LoopNest):
             cleared = Clear(Load(before.buffer, ()))
-            joined = Nest(f"{before.buffer.name} = 0; {step.comment}", (cleared, *step.body))
+            joined = LoopNest(f"{before.buffer.name} = 0; {step.comment}", (cleared, *step.body))
         elif before is not None:
             joined = _joined(before, step)
         if joined is None:
@@ -57,7 +57,7 @@ def fuse(steps: Sequence[Step]) -> list[Step]:
         else:
             found[-1] = joined
     return [
-        Nest(step.comment, _lowered(step.body, 0)) if isinstance(step, Nest) else step
+        LoopNest(step.comment, _lowered(step.body, 0)) if isinstance(step, LoopNest) else step
         for step in found
     ]
 
@@ -84,18 +84,18 @@ def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
     return (*lets, Loop(loop.index, loop.extent, loop.reduction, round_))
 
 
-def _joined(first: Step, second: Step) -> Nest | None:
+def _joined(first: Step, second: Step) -> LoopNest | None:
     """Two steps as one nest; None where they are no nests that can be one."""
-    if not isinstance(first, Nest) or not isinstance(second, Nest):
+    if not isinstance(first, LoopNest) or not isinstance(second, LoopNest):
         return None
     body = _sequence(first.body, second.body, outermost=True)
     if body is None and (buffer := _added_to(first, second)) is not None:
         cleared = Clear(Load(buffer, ()))
         body = _sequence((cleared, *rebuilt(first.body, _adding)), second.body, outermost=True)
-    return None if body is None else Nest(f"{first.comment}; {second.comment}", body)
+    return None if body is None else LoopNest(f"{first.comment}; {second.comment}", body)
 
 
-def _added_to(first: Nest, second: Nest) -> Buffer | None:
+def _added_to(first: LoopNest, second: LoopNest) -> Buffer | None:
     """What the first nest fills and the second one only adds to, if both read the same larger
     array, which they can do together where both add to zero."""
     if len(met := {store.target.buffer for store in stores(first)}) != 1:

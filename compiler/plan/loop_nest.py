@@ -24,8 +24,8 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Load,
     Loop,
+    LoopNest,
     Name,
-    Nest,
     Number,
     Operate,
     Scalar,
@@ -243,7 +243,7 @@ class Tree:
         target must be zero before."""
         return any(self._reduced[: self._suffix])
 
-    def build(self, accumulate: bool) -> Nest:
+    def build(self, accumulate: bool) -> LoopNest:
         """The nest. `accumulate`: add to what is there."""
         comment = self.comment(accumulate)
         body = self._reduction(accumulate) if self._suffix < len(self._extents) else None
@@ -252,7 +252,7 @@ class Tree:
             body = [self._write(self._scalar(self._value, self._suffix), accumulate)]
         for depth in range(self._suffix, 0, -1):
             body = self._loop(depth, body)
-        return Nest(comment, tuple(self._level(0, body)))
+        return LoopNest(comment, tuple(self._level(0, body)))
 
     def _reduction(self, accumulate: bool) -> list[Statement]:
         """Sum over the innermost loops in a scalar; factors that do not depend on them wait."""

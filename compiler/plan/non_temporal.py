@@ -18,7 +18,7 @@ from derivatrix.compiler.plan.steps import (
     Buffer,
     Guard,
     Loop,
-    Nest,
+    LoopNest,
     Scalar,
     Statement,
     Step,
@@ -37,7 +37,7 @@ OPERATIONS = 2
 def non_temporal_outputs(steps: Sequence[Step]) -> set[Buffer]:
     """The outputs of two axes or more each of whose entries is stored once, one after the other,
     by few operations, and which nothing else touches."""
-    nests = [step for step in steps if isinstance(step, Nest)]
+    nests = [step for step in steps if isinstance(step, LoopNest)]
     met = Counter(load.buffer for nest in nests for load, _ in accesses(nest.body))
     others = {buffer for step in steps if step not in nests for buffer in buffers(step)}
     found = {target for nest in nests for target in _targets(nest.body, None)}
@@ -73,7 +73,7 @@ def entries_of(found: set[Buffer]) -> sympy.Expr:
 
 def with_non_temporal_stores(step: Step, found: set[Buffer], always: bool) -> Step:
     """A step with non-temporal stores to these outputs: `always`, or where they are large."""
-    if not isinstance(step, Nest) or not found & {*buffers(step)}:
+    if not isinstance(step, LoopNest) or not found & {*buffers(step)}:
         return step
 
     def change(part: Any) -> Store | None:
@@ -82,6 +82,6 @@ def with_non_temporal_stores(step: Step, found: set[Buffer], always: bool) -> St
 
     body = rebuilt(step.body, change)
     if always:
-        return Nest(step.comment, body)
+        return LoopNest(step.comment, body)
     large = entries_of(found) > ENTRIES
-    return Nest(step.comment, (Guard(large, body), Guard(sympy.Not(large), step.body)))
+    return LoopNest(step.comment, (Guard(large, body), Guard(sympy.Not(large), step.body)))

@@ -19,7 +19,7 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Load,
     Loop,
-    Nest,
+    LoopNest,
     Statement,
     Step,
     Store,
@@ -45,11 +45,11 @@ def partial_sums(steps: Sequence[Step]) -> list[Step]:
             found.append(step)
             continue
         array = arrays[vector]
-        if isinstance(step, Nest):
-            found.append(Nest(step.comment, _redirected(step.body, array)))
+        if isinstance(step, LoopNest):
+            found.append(LoopNest(step.comment, _redirected(step.body, array)))
         else:
             clear = Clear(Load(array, (PART,)))
-            cleared.append(Nest(f"{array.name}[part] = 0", (clear,)))
+            cleared.append(LoopNest(f"{array.name}[part] = 0", (clear,)))
         if not any(vector in written(later) for later in steps[position + 1 :]):
             found.append(_added(vector, array))
     return [*cleared, *found]
@@ -63,10 +63,10 @@ def _is_summed(vector: Buffer, steps: Sequence[Step]) -> bool:
         return False
     if [step for step in steps if vector in buffers(step)][: len(writing)] != writing:
         return False
-    return all(isinstance(step, Nest) and _adds_rows(step, vector) for step in others)
+    return all(isinstance(step, LoopNest) and _adds_rows(step, vector) for step in others)
 
 
-def _adds_rows(nest: Nest, vector: Buffer) -> bool:
+def _adds_rows(nest: LoopNest, vector: Buffer) -> bool:
     """Whether all rounds of a nest's one loop add to entries of the vector, and to nothing else."""
     *lets, loop = nest.body
     if not isinstance(loop, Loop) or not all(isinstance(statement, Let) for statement in lets):
@@ -94,9 +94,9 @@ def _redirected(body: tuple[Statement, ...], array: Buffer) -> tuple[Statement, 
     return rebuilt(body, change)
 
 
-def _added(vector: Buffer, array: Buffer) -> Nest:
+def _added(vector: Buffer, array: Buffer) -> LoopNest:
     """What adds up the threads' sums."""
     store = Store(Load(vector, (ROW,)), Load(array, (OTHER, ROW)), True)
     entries = Loop(ROW, vector.shape[0], False, (store,))
     comment = f"{vector.name}[row] = sum[other] {array.name}[other, row]"
-    return Nest(comment, (Clear(Load(vector, ())), Loop(OTHER, PARTS, True, (entries,))))
+    return LoopNest(comment, (Clear(Load(vector, ())), Loop(OTHER, PARTS, True, (entries,))))

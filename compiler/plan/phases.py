@@ -21,7 +21,7 @@ from derivatrix.compiler.plan.row_shares import (
     work,
     writes_rows,
 )
-from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, Nest, Statement, Step
+from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, LoopNest, Statement, Step
 from derivatrix.compiler.plan.visit import accesses, names_made, names_read, written
 from derivatrix.templates.support.common.limits import _WRITERS
 
@@ -96,7 +96,7 @@ def _gain(phases: Sequence[Sequence[Step]], shared: set[Buffer]) -> sympy.Expr:
 
 def _uses(step: Step, shared: set[Buffer]) -> _Uses:
     divided = written(step) <= shared
-    if not isinstance(step, Nest):
+    if not isinstance(step, LoopNest):
         touched = frozenset((buffer, True, divided) for buffer in written(step))
         return _Uses(step, divided, touched, frozenset(), frozenset())
     touched = frozenset(_touched(step.body, divided))

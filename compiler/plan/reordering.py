@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from derivatrix.compiler.plan.steps import Nest, Step
+from derivatrix.compiler.plan.steps import LoopNest, Step
 from derivatrix.compiler.plan.visit import buffers, names_made, names_read, read, written
 
 
@@ -62,7 +62,7 @@ def _are_ordered(first: _Uses, second: _Uses) -> bool:
 def _uses(step: Step) -> _Uses:
     """What a step does; steps that are no nests may write to all that is not an argument."""
     touched = {*buffers(step)}
-    if not isinstance(step, Nest):
+    if not isinstance(step, LoopNest):
         changed = {buffer for buffer in touched if buffer.role in ("output", "work")}
         none = frozenset[str]()
         return _Uses(step, _names(touched), _names(changed), none, none, none)

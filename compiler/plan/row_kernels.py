@@ -26,7 +26,7 @@ from derivatrix.compiler.plan.steps import (
     Allocate,
     Buffer,
     Fill,
-    Nest,
+    LoopNest,
     Plan,
     Reuse,
     Rows,
@@ -86,7 +86,7 @@ def _phases(
     for each other, and what a second thread gains."""
     steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
     total = sympy.expand(sympy.Add(*map(work, steps)))
-    if not all(isinstance(step, Fill | Nest) for step in steps) or at_large(total) < _SHARED:
+    if not all(isinstance(step, Fill | LoopNest) for step in steps) or at_large(total) < _SHARED:
         return None
     steps = [step for step in unfused().steps if not isinstance(step, Allocate | Reuse)]
     found = phased(partial_sums(steps))
@@ -115,10 +115,10 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     outputs = {buffer for _, buffer in plan.outputs}
     steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
     if not all(
-        isinstance(step, Fill | Nest) or outputs.isdisjoint(buffers(step)) for step in steps
+        isinstance(step, Fill | LoopNest) or outputs.isdisjoint(buffers(step)) for step in steps
     ):
         return None
-    nests = [step for step in steps if isinstance(step, Nest)]
+    nests = [step for step in steps if isinstance(step, LoopNest)]
     if any(load.buffer in outputs for load in read(nests)):
         return None
     shared = shareable(nests, outputs)
@@ -134,7 +134,7 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     return tuple(share(step, shared, outputs) for step in plan.steps), gain
 
 
-def _needed(nest: Nest, nests: Sequence[Nest], outputs: set[Buffer]) -> bool:
+def _needed(nest: LoopNest, nests: Sequence[LoopNest], outputs: set[Buffer]) -> bool:
     """Whether other nests need what a nest makes besides outputs."""
     made = {*names_made(nest)}
     others = (other for other in nests if other is not nest)
@@ -143,6 +143,6 @@ def _needed(nest: Nest, nests: Sequence[Nest], outputs: set[Buffer]) -> bool:
 
 def _repeated(step: Step) -> sympy.Expr:
     """The weight of a step that every thread repeats."""
-    if isinstance(step, Nest) and all(each.operator in CHEAP for each in operations(step)):
+    if isinstance(step, LoopNest) and all(each.operator in CHEAP for each in operations(step)):
         return work(step) * MEMORY_BOUND
     return work(step) * REPEATED

@@ -19,7 +19,7 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Load,
     Loop,
-    Nest,
+    LoopNest,
     Operand,
     Scalar,
     Start,
@@ -55,7 +55,7 @@ class border(sympy.Function):
 def divisible(step: Step, shared: set[Buffer]) -> bool:
     """Whether every round of some loops of a step writes a row of what is shared, or whether the
     step writes nothing of that."""
-    if not isinstance(step, Nest) or not written(step) & shared:
+    if not isinstance(step, LoopNest) or not written(step) & shared:
         return True
     return written(step) <= shared and all(map(_by_rows, step.body))
 
@@ -105,7 +105,7 @@ def shareable(steps: Sequence[Step], made: Iterable[Buffer]) -> set[Buffer]:
 def work(step: Step) -> sympy.Expr:
     """About how many operations it takes."""
     match step:
-        case Nest(_, body):
+        case LoopNest(_, body):
             return sympy.Add(*map(_operations, body))
         case Gemm():
             (m, k), (_, n) = step.left.shape[-2:], step.right.shape[-2:]
@@ -145,11 +145,11 @@ def share(step: Step, shared: set[Buffer], owned: set[Buffer]) -> Step:
     match step:
         case Fill(buffer) if buffer in owned:
             clear = Clear(Load(buffer, ()))
-            return share(Nest(f"{buffer.name} = 0", (clear,)), shared, owned)
-        case Nest(comment, body) if written(step) & shared:
-            return Nest(comment, rebuilt(body, _some_rows))
-        case Nest(comment, body) if written(step) & owned:
-            return Nest(comment, (Guard(sympy.Eq(PART, 0), body),))
+            return share(LoopNest(f"{buffer.name} = 0", (clear,)), shared, owned)
+        case LoopNest(comment, body) if written(step) & shared:
+            return LoopNest(comment, rebuilt(body, _some_rows))
+        case LoopNest(comment, body) if written(step) & owned:
+            return LoopNest(comment, (Guard(sympy.Eq(PART, 0), body),))
     return step
 
 

@@ -37,7 +37,7 @@ class Scheduler(MatrixSteps, OperationSteps):
         if self._is_batch_last(node):
             own = self._place(node)
             if own.ordered(first_last(node.ndim)):
-                self._move_samples("abreast.samples_first", node, own, view)
+                self._move_samples("batch_last.samples_first", node, own, view)
             else:
                 self._dense(node, view)
             return

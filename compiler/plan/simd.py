@@ -22,7 +22,7 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Load,
     Loop,
-    Nest,
+    LoopNest,
     Number,
     Operate,
     Require,
@@ -50,7 +50,7 @@ VECTORS = frozenset(
 ZERO, ONE = Number(sympy.S.Zero), Number(sympy.S.One)
 
 
-def simd_blocked(nest: Nest, names: Names) -> Nest:
+def simd_blocked(nest: LoopNest, names: Names) -> LoopNest:
     """The nest with its loops over samples as loops over blocks of them, where that gains."""
     body: list[Statement] = []
     for statement in nest.body:

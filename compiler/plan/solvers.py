@@ -82,31 +82,31 @@ TRIANGULAR = {
     for fact in ("lower", "upper")
 }
 LU_BATCH_LAST = Solver(
-    "abreast.lu_factor_abreast",
+    "batch_last.lu_factor_batch_last",
     True,
-    "abreast.lu_invertible_abreast",
+    "batch_last.lu_invertible_batch_last",
     LU.failure,
-    "abreast.lu_solve_abreast",
-    "abreast.lu_solve_abreast",
-    "abreast.lu_inverse_abreast",
+    "batch_last.lu_solve_batch_last",
+    "batch_last.lu_solve_batch_last",
+    "batch_last.lu_inverse_batch_last",
     {
-        "det": "abreast.lu_det_abreast",
-        "logdet": "abreast.lu_logdet_abreast",
-        "logabsdet": "abreast.lu_logabsdet_abreast",
+        "det": "batch_last.lu_det_batch_last",
+        "logdet": "batch_last.lu_logdet_batch_last",
+        "logabsdet": "batch_last.lu_logabsdet_batch_last",
     },
 )
 CHOLESKY_BATCH_LAST = Solver(
-    "abreast.cholesky_factor_abreast",
+    "batch_last.cholesky_factor_batch_last",
     False,
     None,
     CHOLESKY.failure,
-    "abreast.cholesky_solve_abreast",
-    "abreast.cholesky_solve_abreast",
-    "abreast.cholesky_inverse_abreast",
+    "batch_last.cholesky_solve_batch_last",
+    "batch_last.cholesky_solve_batch_last",
+    "batch_last.cholesky_inverse_batch_last",
     {
-        "det": "abreast.cholesky_det_abreast",
-        "logdet": "abreast.cholesky_logdet_abreast",
-        "logabsdet": "abreast.cholesky_logdet_abreast",
+        "det": "batch_last.cholesky_det_batch_last",
+        "logdet": "batch_last.cholesky_logdet_batch_last",
+        "logabsdet": "batch_last.cholesky_logdet_batch_last",
     },
     symmetric=True,
 )
@@ -167,8 +167,8 @@ def match_solve(einsum: ir.Einsum) -> Solve | None:
 def helper_names(roots: Iterable[ir.Node]) -> set[str]:
     """The names of the helper kernels that a plan of these nodes may call."""
     kernels: list[Kernel] = [
-        "abreast.samples_first",
-        "abreast.samples_last",
+        "batch_last.samples_first",
+        "batch_last.samples_last",
         "blas.gram",
         "blas.spread_triangles",
         "blas.structured_gemm",

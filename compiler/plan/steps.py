@@ -1,8 +1,9 @@
 """The imperative representation: what a kernel does, step by step, for whatever target.
 
-A kernel is a list of steps: `Allocate`, `Reuse`, `Fill`, `Gemm`, `Call`, `Nest` (loops over scalar
-statements), `Team`. Sizes, indices and conditions are SymPy expressions over the names of sizes and
-loop indices; values are `Scalar` trees. `str` of each is what `explain --stage plan` prints.
+A kernel is a list of steps: `Allocate`, `Reuse`, `Fill`, `Gemm`, `Call`, `LoopNest` (loops over
+scalar statements), `BlockCooperative`. Sizes, indices and conditions are SymPy expressions over the
+names of sizes and loop indices; values are `Scalar` trees. `str` of each is what `explain --stage
+plan` prints.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Nest:
+class LoopNest:
     """A loop nest: loops and scalar statements. `comment`: what they compute, in index notation;
     `straight`: whether they are straight-line code, a scalar for each entry of small arrays."""
 
@@ -298,14 +299,14 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Team:
+class BlockCooperative:
     """A block-cooperative kernel: steps that need no more of each other than the same row. The
     threads of a device's block share the row, and do one step after the other for it."""
 
     steps: tuple[Step, ...]
 
     def __str__(self) -> str:
-        return "\n".join(["team", *map(_indented_text, map(str, self.steps))])
+        return "\n".join(["block-cooperative", *map(_indented_text, map(str, self.steps))])
 
 
 @dataclass(frozen=True)
@@ -348,7 +349,7 @@ def _indented_text(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-Step = Allocate | Reuse | Fill | Nest | Gemm | Call | Team | Newton | Choose
+Step = Allocate | Reuse | Fill | LoopNest | Gemm | Call | BlockCooperative | Newton | Choose
 
 
 @dataclass(frozen=True)

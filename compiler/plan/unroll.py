@@ -23,7 +23,7 @@ from derivatrix.compiler.plan.index_arithmetic import entry_indices, index_symbo
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.scalar_factoring import factored
-from derivatrix.compiler.plan.steps import Load, Nest
+from derivatrix.compiler.plan.steps import Load, LoopNest
 from derivatrix.compiler.plan.straight_line import StraightLine, TooLarge
 from derivatrix.compiler.plan.uses import stored
 
@@ -49,7 +49,7 @@ def unroll(
     views: dict[ir.Node, View],
     names: Names,
     facts: Callable[[ir.Node], frozenset[str]],
-) -> Nest | None:
+) -> LoopNest | None:
     """All outputs in one nest; None where their arrays are not small, or stand on an operation
     that is not written out. `facts`: what is known of a matrix."""
     roots = [node for node, _ in outputs]
@@ -75,7 +75,7 @@ def unroll(
     except TooLarge:
         return None
     written = ", ".join(dict.fromkeys(place.buffer.name for place, _ in places))
-    return Nest(f"{written}, entry by entry", tuple(statements), straight=True)
+    return LoopNest(f"{written}, entry by entry", tuple(statements), straight=True)
 
 
 def _samples(roots: Sequence[ir.Node]) -> sympy.Expr | None:

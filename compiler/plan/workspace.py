@@ -62,7 +62,7 @@ class Workspace(ABC):
         for leaf in setting.arguments:
             if self._uses[leaf] and self._is_batch_last(leaf):
                 own = self._fresh(leaf.shape, first_last(leaf.ndim))
-                self._move_samples("abreast.samples_last", leaf, self._views[leaf], own)
+                self._move_samples("batch_last.samples_last", leaf, self._views[leaf], own)
                 self._views[leaf] = own
 
     @abstractmethod

@@ -16,6 +16,7 @@ from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
+    BlockCooperative,
     Buffer,
     Call,
     Choose,
@@ -23,7 +24,7 @@ from derivatrix.compiler.plan.steps import (
     Gemm,
     Guard,
     Loop,
-    Nest,
+    LoopNest,
     Newton,
     Operand,
     Plan,
@@ -33,7 +34,6 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
     Sums,
-    Team,
 )
 from derivatrix.compiler.plan.visit import operations
 from derivatrix.compiler.targets import cpu
@@ -214,19 +214,19 @@ def _axis(name: str, axis: int) -> sympy.Symbol:
 def compile_options(plan: Plan, inline: bool = False) -> list[str]:
     """How a kernel, or one that it chooses, is compiled."""
     steps = [step for each in (plan, *plan.variants) for step in each.steps]
-    allowed = _allowed([step for step in steps if isinstance(step, Nest)])
+    allowed = _allowed([step for step in steps if isinstance(step, LoopNest)])
     counted = "counted=True" if any(map(_counted, steps)) else ""
     return [*filter(None, [counted, 'inline="always"' if inline else "", allowed])]
 
 
 def _counted(step: Step) -> bool:
     """Whether a step is compiled with the kernel and makes arrays."""
-    if isinstance(step, Team):
+    if isinstance(step, BlockCooperative):
         return any(map(_counted, step.steps))
     return isinstance(step, Call) and step.kernel in cpu.MAKING_ARRAYS
 
 
-def _allowed(nests: Sequence[Nest]) -> str:
+def _allowed(nests: Sequence[LoopNest]) -> str:
     """What the compiler may do with the sums and products of a kernel."""
     if any(nest.straight for nest in nests):
         used = {each.operator for nest in nests for each in operations(nest.body)}
@@ -264,7 +264,7 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
             return StepText("", (f"{buffer.name} = {place.name}",))
         case Fill(buffer):
             return StepText(f"{buffer.name}[...] = 0", (_zeroed(buffer),))
-        case Nest(comment, body):
+        case LoopNest(comment, body):
             return StepText(comment, tuple(_Statements(failing).lines(body)))
         case Gemm():
             return StepText("", tuple(_gemm(step)))
@@ -272,7 +272,7 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
             texts = [_operand(a) if isinstance(a, Operand) else repr(a) for a in arguments]
             lines = _guarded(kernel_name(kernel), texts, failure, failing)
             return StepText("" if lines[0].startswith(f"{comment}(") else comment, lines)
-        case Team(steps):
+        case BlockCooperative(steps):
             texts = [line for each in steps for line in _step(each, output, failing).lines]
             return StepText("for each row", tuple(texts))
         case Choose(variants):

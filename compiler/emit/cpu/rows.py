@@ -10,7 +10,7 @@ import sympy
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.row_shares import border
-from derivatrix.compiler.plan.steps import Nest, Plan
+from derivatrix.compiler.plan.steps import LoopNest, Plan
 from derivatrix.compiler.plan.visit import buffers, loops, renamed
 
 
@@ -48,7 +48,7 @@ def shares(plan: Plan) -> list[border]:
     found = dict.fromkeys(
         bound
         for step in plan.steps
-        if isinstance(step, Nest)
+        if isinstance(step, LoopNest)
         for loop in loops(step.body)
         for bound in (loop.start, loop.extent)
         if isinstance(bound, border)

@@ -9,12 +9,12 @@ from functools import partial
 
 import sympy
 
+from derivatrix.compiler.emit.cuda.block_cooperative import Phase, phases, reduced_rows
+from derivatrix.compiler.emit.cuda.block_cooperative_text import block_cooperative_text
 from derivatrix.compiler.emit.cuda.kernel import KernelText, check, count, finish_text, kernel_text
 from derivatrix.compiler.emit.cuda.launches import Launch, defined, launches, read, renamed
 from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.stacks import in_one_order
-from derivatrix.compiler.emit.cuda.team_text import team_text
-from derivatrix.compiler.emit.cuda.teams import Phase, phases, reduced_rows
 from derivatrix.compiler.emit.cuda.tiles import tiled
 from derivatrix.compiler.emit.imports import is_defined
 from derivatrix.compiler.emit.statements import coefficient
@@ -25,6 +25,7 @@ from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.steps import (
     Allocate,
+    BlockCooperative,
     Buffer,
     Call,
     Choose,
@@ -32,7 +33,7 @@ from derivatrix.compiler.plan.steps import (
     Gemm,
     Guard,
     Loop,
-    Nest,
+    LoopNest,
     Newton,
     Operand,
     Plan,
@@ -41,7 +42,6 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Step,
     Store,
-    Team,
 )
 from derivatrix.compiler.plan.visit import buffers
 from derivatrix.runtime.errors import UnsupportedError
@@ -96,9 +96,9 @@ def _fails(part: Step | Statement) -> bool:
     match part:
         case Call() | Newton():
             return bool(part.failure)
-        case Nest() | Loop() | Guard():
+        case LoopNest() | Loop() | Guard():
             return any(map(_fails, part.body))
-        case Team():
+        case BlockCooperative():
             return any(map(_fails, part.steps))
     return isinstance(part, Require)
 
@@ -136,8 +136,10 @@ class _Driver:
             if isinstance(found, Operand)
         }
         self._number = 0
-        inner = [each for step in plan.steps if isinstance(step, Team) for each in step.steps]
-        nests = [step for step in (*plan.steps, *inner) if isinstance(step, Nest)]
+        inner = [
+            each for step in plan.steps if isinstance(step, BlockCooperative) for each in step.steps
+        ]
+        nests = [step for step in (*plan.steps, *inner) if isinstance(step, LoopNest)]
         self._escaping = frozenset(
             name
             for nest in nests
@@ -180,7 +182,7 @@ class _Driver:
             case Fill(buffer):
                 self._use("shares", "clear")
                 yield f"clear(run, {self._array(buffer)})"
-            case Nest():
+            case LoopNest():
                 yield from self._nest(step)
             case Gemm():
                 copies, ordered = in_one_order(step, partial(self._names.numbered, "copy"))
@@ -194,7 +196,7 @@ class _Driver:
                 if failure:
                     texts.append(str(check(self._device.checks, failure)))
                 yield f"{kernel_name(path)}({', '.join(['run', *texts])})"
-            case Team(steps):
+            case BlockCooperative(steps):
                 yield from self._team(steps)
             case Choose(variants):
                 yield from self._choose(variants)
@@ -208,13 +210,13 @@ class _Driver:
 
     # Nests
 
-    def _nest(self, nest: Nest) -> Iterator[str]:
+    def _nest(self, nest: LoopNest) -> Iterator[str]:
         for launch in launches(self._reading(nest), self._escaping, self._fresh):
             yield from self._keeping(launch)
             yield from self._launch(launch)
         self._kept |= set(defined(nest)) & self._escaping
 
-    def _reading(self, nest: Nest) -> Nest:
+    def _reading(self, nest: LoopNest) -> LoopNest:
         """A nest that reads scalars where kernels before have kept them."""
         return replace(nest, body=renamed(nest.body, self._kept))
 
@@ -269,11 +271,11 @@ class _Driver:
         alone = [line for step in steps for line in self._step(step)]
         self._number += 1
         name = f"{self._plan.name}_{self._number}"
-        given = [self._reading(step) if isinstance(step, Nest) else step for step in steps]
+        given = [self._reading(step) if isinstance(step, LoopNest) else step for step in steps]
         done = phases(given, self._fresh)
         rows = next(filter(None, map(reduced_rows, done)))
         longest = index(sympy.Max(*(count((*p.points[len(rows) :], *p.terms)) for p in done)))
-        self._device.kernels.append(team_text(name, done, rows, self._device.checks))
+        self._device.kernels.append(block_cooperative_text(name, done, rows, self._device.checks))
         self._use("shares", "row_by_row")
         self._use("shares", "each_row")
         sizes = f"{index(count(rows))}, {longest}"

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import sympy
 from sympy.logic.boolalg import Boolean
 
+from derivatrix.compiler.emit.cuda.block_cooperative import Phase
 from derivatrix.compiler.emit.cuda.launches import Launch, Loops
 from derivatrix.compiler.emit.cuda.parameters import parameters
-from derivatrix.compiler.emit.cuda.teams import Phase
 from derivatrix.compiler.emit.cuda.tiles import Tile, Tiled
 from derivatrix.compiler.emit.statements import Statements
 from derivatrix.compiler.ir import python_text

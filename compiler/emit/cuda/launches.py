@@ -21,8 +21,8 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Load,
     Loop,
+    LoopNest,
     Name,
-    Nest,
     Operate,
     Require,
     Start,
@@ -64,7 +64,9 @@ class Launch:
         return (*self.before, *self.inner, *self.after)
 
 
-def launches(nest: Nest, escaping: frozenset[str], fresh: Callable[[], str]) -> tuple[Launch, ...]:
+def launches(
+    nest: LoopNest, escaping: frozenset[str], fresh: Callable[[], str]
+) -> tuple[Launch, ...]:
     """The kernels of a nest, in order.
 
     escaping: scalars that later steps read; these are `kept`, as are sums that other kernels read.
@@ -289,12 +291,12 @@ def _closure(launch: Launch, lets: dict[str, Let]) -> list[Let]:
     return [let for name, let in lets.items() if name in needed]
 
 
-def read(nest: Nest) -> Iterator[str]:
+def read(nest: LoopNest) -> Iterator[str]:
     """The names of the scalars that a nest reads."""
     return names_read(nest.body)
 
 
-def defined(nest: Nest) -> Iterator[str]:
+def defined(nest: LoopNest) -> Iterator[str]:
     """The names of the scalars that a nest computes for those that come later."""
     for statement in nest.body:
         if isinstance(statement, Let | Start):

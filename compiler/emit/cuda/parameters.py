@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 
-from derivatrix.compiler.emit.cuda.teams import Phase
+from derivatrix.compiler.emit.cuda.block_cooperative import Phase
 from derivatrix.compiler.plan.infix import CHAINS, COMPARISONS
 from derivatrix.compiler.plan.steps import (
     Accumulate,

@@ -12,19 +12,19 @@ from derivatrix.compiler.plan.steps import (
     Gemm,
     Load,
     Loop,
-    Nest,
+    LoopNest,
     Operand,
     Statement,
     Store,
 )
 
 
-def in_one_order(gemm: Gemm, fresh: Callable[[], str]) -> tuple[list[Nest], Gemm]:
+def in_one_order(gemm: Gemm, fresh: Callable[[], str]) -> tuple[list[LoopNest], Gemm]:
     """The copies of those factors whose leading axes are in another order than the result's, and
     the product with these. fresh: makes names for them."""
     extents = dict(gemm.batch)
     order = gemm.target.index
-    copies: list[Nest] = []
+    copies: list[LoopNest] = []
     factors: list[Operand] = []
     for factor in (gemm.left, gemm.right):
         if factor.index != order:
@@ -38,7 +38,7 @@ def in_one_order(gemm: Gemm, fresh: Callable[[], str]) -> tuple[list[Nest], Gemm
     return copies, replace(gemm, left=left, right=right, batch=batch)
 
 
-def _copy(factor: Operand, copy: Buffer, order: tuple[sympy.Expr, ...]) -> Nest:
+def _copy(factor: Operand, copy: Buffer, order: tuple[sympy.Expr, ...]) -> LoopNest:
     """The entries of a factor in another order of its leading axes."""
     inner = copy.shape[len(order) :]
     within = tuple(
@@ -49,4 +49,4 @@ def _copy(factor: Operand, copy: Buffer, order: tuple[sympy.Expr, ...]) -> Nest:
     body: tuple[Statement, ...] = (Store(target, source, accumulate=False),)
     for symbol, extent in reversed([*zip((*order, *within), copy.shape, strict=True)]):
         body = (Loop(symbol, extent, False, body),)
-    return Nest(f"{target} = {source}", body)
+    return LoopNest(f"{target} = {source}", body)

@@ -23,12 +23,12 @@ from ..common.signature import _Signature, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
 from .parallel import SHARING_NAMES, Planned, _Sums
-from .pool import _CREW
+from .thread_pool import _THREAD_POOL
 
 _FUNCTION_NAMES = {
     "_UNREADY": _UNREADY,
     "_coerced": _coerced,
-    "_crew": _CREW,
+    "_thread_pool": _THREAD_POOL,
     "_delivered": _delivered,
     "_destinations": _destinations,
     "_empty": _empty,
@@ -160,7 +160,7 @@ class Module(_Module):
     def _planned(self, kernel, parts, blas, parallel):
         """How a kernel is called."""
         given = _passed(kernel, parts)
-        alone = f"_crew.run(_kernel, {given})" if blas else f"_kernel({given})"
+        alone = f"_thread_pool.run(_kernel, {given})" if blas else f"_kernel({given})"
         scope = {"_kernel": getattr(kernel, "share", kernel)}
         if parallel is None:
             return Planned("", [alone], "", scope)

@@ -1,7 +1,7 @@
 """How threads share the work of kernels: by rows of results, by samples, or by sums over samples.
 
 Each way has a condition under which one thread does all the work, and a compiled function that has
-all threads that are free do parts of it (see `crew`). Costs are texts in terms of sizes.
+all threads that are free do parts of it (see `shared_work`). Costs are texts in terms of sizes.
 """
 
 # mypy: allow-untyped-defs
@@ -13,8 +13,8 @@ from ..common.limits import _SHARED
 from ..common.signature import _Signature, indented, tuple_text
 from ..internals.functions import ready
 from ..internals.memory import give_back, part_of, work_arrays
-from .crew import _Shared, share
 from .parts import _by_rows, _by_sums, _in_columns, _in_parts, add_onto
+from .shared_work import _Shared, submit
 
 IN_CACHE = 120_000
 """So many numbers in memory at once stay in the cache."""
@@ -26,7 +26,7 @@ SHARING_NAMES = {
     "_add_onto": add_onto,
     "_give_back": give_back,
     "_part_of": part_of,
-    "_share": share,
+    "_submit": submit,
     "_work_arrays": work_arrays,
 }
 """What the texts of shared functions refer to, besides names that kernels keep for them."""
@@ -286,7 +286,7 @@ class _Work:
         self.reading = signature.reading(shapes)
 
     def kinds(self, less=0):
-        """Their types, as `crew._Shared` has them, with so many axes less."""
+        """Their types, as `shared_work._Shared` has them, with so many axes less."""
         reals = [f"real:{len(shape) - less}" for shape in self.reals.values()]
         return [*reals, *(f"int32:{len(shape)}" for shape in self.integers.values())]
 
@@ -303,9 +303,9 @@ class _Work:
 @dataclass
 class _Sharing:
     """What a shared function does: `kernels` do a part each, one after the other. kinds: the types
-    of their arguments, codes: where these come from of `given` (see `crew`). work: arrays that it
-    makes; tail: lines for what is left to do; scope: names in these; more: parameters besides the
-    kernel's own."""
+    of their arguments, codes: where these come from of `given` (see `part_of`). work: arrays that
+    it makes; tail: lines for what is left to do; scope: names in these; more: parameters besides
+    the kernel's own."""
 
     kernel: Any
     signature: Any
@@ -335,7 +335,7 @@ class _Sharing:
         for number in range(len(self.kernels)):
             address = f"addresses[{number}, precision]"
             lines.append(f"work = _part_of({address}, {self.codes!r}, given, length, parts)")
-            lines.append("failed |= _share(words, work, parts)")
+            lines.append("failed |= _submit(words, work, parts)")
         if self.tail:
             lines += ["if not failed:", *indented(self.tail)]
         lines += ["_give_back(memory)"] if made else []
@@ -348,7 +348,7 @@ class _Sharing:
         return _Shared(function, *((each, " ".join(self.kinds)) for each in self.kernels))
 
 
-_TRY = "_shared_ready(_crew.alone, _addresses"
+_TRY = "_shared_ready(_thread_pool.alone, _addresses"
 
 
 def _tried(shared):

@@ -7,7 +7,7 @@ from numba import config
 
 from ..common.limits import _SHARED, _WRITERS
 from ..internals.functions import compiled
-from .pool import _CREW
+from .thread_pool import _THREAD_POOL
 
 _THREADS = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 _PART = 1 << 18
@@ -35,8 +35,10 @@ def _in_parts(kernel, shared, sliced, blocks):
             flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
             whole, divided = _bytes(arrays, [not cut for cut in flags]), _bytes(arrays, flags)
             parts = _rounds(threads, length, max(_PART, 4 * whole) * length // max(1, divided))
-        if parts == 1 or _CREW.share(shared, threads, parts, length, arrays[-1].dtype, arrays):
-            _CREW.run(kernel, *arrays)  # raises what the part raised
+        if parts == 1 or _THREAD_POOL.submit(
+            shared, threads, parts, length, arrays[-1].dtype, arrays
+        ):
+            _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
 
     return call
 
@@ -51,8 +53,8 @@ def _in_columns(kernel, shared):
         threads = max(1, min(_THREADS, length, 1 + work // _SHARED))
         step = max(_COLUMNS, 2 * _PART // max(1, arrays[-1].itemsize * entries))
         parts = _rounds(threads, length, step)
-        if _CREW.share(shared, threads, parts, length, arrays[-1].dtype, arrays):
-            _CREW.run(kernel, *arrays)  # raises what the part raised
+        if _THREAD_POOL.submit(shared, threads, parts, length, arrays[-1].dtype, arrays):
+            _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
 
     return call
 
@@ -68,8 +70,8 @@ def _by_rows(kernel, shared):
 
     def call(work, *arrays):
         count = min(_THREADS, _WRITERS, 1 + work // _SHARED)
-        if count == 1 or _CREW.share(shared, count, count, 0, arrays[-1].dtype, arrays):
-            _CREW.run(kernel, *arrays)
+        if count == 1 or _THREAD_POOL.submit(shared, count, count, 0, arrays[-1].dtype, arrays):
+            _THREAD_POOL.run(kernel, *arrays)
 
     return call
 
@@ -88,8 +90,8 @@ def _by_sums(kernel, shared, sliced, least, products):
         step = near // max(1, arrays[-1].itemsize * entries)
         step = max(_ROWS if products else least, step, _AGAIN * fixed // max(1, work))
         count = max(1, min(_THREADS, length // step, 1 + work * length // _SHARED))
-        if _CREW.share(shared, count, count, length, arrays[-1].dtype, (*arrays, step)):
-            _CREW.run(kernel, *arrays)  # raises what the part raised
+        if _THREAD_POOL.submit(shared, count, count, length, arrays[-1].dtype, (*arrays, step)):
+            _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
 
     return call
 

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from numba import njit
 
-from derivatrix.templates.support.cpu.crew import (
+from derivatrix.templates.support.cpu.shared_work import (
     NEXT,
     WORDS,
     _Shared,
     atomic_add,
-    help_others,
-    share,
+    submit,
+    worker_loop,
 )
-from derivatrix.templates.support.cpu.pool import _Crew
+from derivatrix.templates.support.cpu.thread_pool import _ThreadPool
 from derivatrix.templates.support.internals.memory import part_of
 
 
@@ -37,7 +37,7 @@ def count_part(given, own, whole, number, part, parts, first, last):
 @njit(nogil=True)
 def count_parts(words, addresses, count, length, given, own, whole, number):
     arguments = (given, own, whole, number)
-    return share(words, part_of(addresses[0, 1], "sowwpnfl", arguments, length, count), count)
+    return submit(words, part_of(addresses[0, 1], "sowwpnfl", arguments, length, count), count)
 
 
 @njit(nogil=True)
@@ -52,7 +52,7 @@ def meet_others(started, part, parts):
 
 @njit(nogil=True)
 def meet(words, addresses, count, length, started):
-    return share(words, part_of(addresses[0, 1], "wpn", (started,), length, count), count)
+    return submit(words, part_of(addresses[0, 1], "wpn", (started,), length, count), count)
 
 
 @njit(nogil=True)
@@ -64,7 +64,7 @@ def fail_part(marks, part):
 
 @njit(nogil=True)
 def fail(words, addresses, count, length, marks):
-    return share(words, part_of(addresses[0, 1], "wp", (marks,), length, count), count)
+    return submit(words, part_of(addresses[0, 1], "wp", (marks,), length, count), count)
 
 
 COUNT = _Shared(count_parts, (count_part, "real:2 int64:1 int64:1 real intp intp intp intp"))
@@ -74,17 +74,17 @@ FLOAT = np.dtype(np.float64)
 
 
 @pytest.fixture
-def crew() -> Iterator[_Crew]:
-    made = _Crew()
-    help_others(made.words)  # compiled, for threads that are to come at once
+def pool() -> Iterator[_ThreadPool]:
+    made = _ThreadPool()
+    worker_loop(made.words)  # compiled, for threads that are to come at once
     yield made
     made.stop()
 
 
-def check_counts(crew: _Crew, count: int, length: int) -> None:
+def check_counts(pool: _ThreadPool, count: int, length: int) -> None:
     given, own = np.zeros((length, 2)), np.zeros((count, 3), np.int64)
     whole = np.zeros(count, np.int64)
-    assert not crew.share(COUNT, count, count, length, FLOAT, (given, own, whole, 2.5))
+    assert not pool.submit(COUNT, count, count, length, FLOAT, (given, own, whole, 2.5))
     assert (given == 2.5).all()
     borders = np.arange(count + 1) * length // count
     np.testing.assert_array_equal(own[:, 0], np.diff(borders))
@@ -94,19 +94,19 @@ def check_counts(crew: _Crew, count: int, length: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "length"), [(1, 10), (2, 10), (3, 10), (5, 3), (2, 0)])
-def test_every_part_is_done_once(crew: _Crew, count: int, length: int) -> None:
+def test_every_part_is_done_once(pool: _ThreadPool, count: int, length: int) -> None:
     for _ in range(200):
-        check_counts(crew, count, length)
+        check_counts(pool, count, length)
 
 
-def test_callers_may_meet(crew: _Crew) -> None:
+def test_callers_may_meet(pool: _ThreadPool) -> None:
     """One of them has the helpers, the others do their work alone."""
     wrong: list[BaseException] = []
 
     def work(count: int) -> None:
         try:
             for _ in range(2000):
-                check_counts(crew, count, 7)
+                check_counts(pool, count, 7)
         except AssertionError as error:
             wrong.append(error)
 
@@ -118,51 +118,51 @@ def test_callers_may_meet(crew: _Crew) -> None:
     assert not wrong
 
 
-def check_meeting(crew: _Crew, count: int) -> None:
+def check_meeting(pool: _ThreadPool, count: int) -> None:
     started = np.zeros(1, np.int64)
-    assert not crew.share(MEET, count, count, 0, FLOAT, (started,))
+    assert not pool.submit(MEET, count, count, 0, FLOAT, (started,))
     assert started[0] == count
 
 
-def test_parts_are_done_at_the_same_time(crew: _Crew) -> None:
+def test_parts_are_done_at_the_same_time(pool: _ThreadPool) -> None:
     """By threads that wait for work, and by those that sleep."""
-    check_meeting(crew, 1)
+    check_meeting(pool, 1)
     for pause in (0.0, 0.0, 0.05, 0.0, 0.05):
         time.sleep(pause)
-        check_meeting(crew, 2)
+        check_meeting(pool, 2)
 
 
-def test_a_caller_with_much_to_do_between(crew: _Crew) -> None:
+def test_a_caller_with_much_to_do_between(pool: _ThreadPool) -> None:
     """A helper that ran out of patience, but could not say so yet, comes all the same."""
-    check_meeting(crew, 1)
+    check_meeting(pool, 1)
     for _ in range(20):
         stop = time.perf_counter() + 0.002
         while time.perf_counter() < stop:
             pass
-        check_meeting(crew, 2)
+        check_meeting(pool, 2)
 
 
-def test_a_part_may_fail(crew: _Crew) -> None:
+def test_a_part_may_fail(pool: _ThreadPool) -> None:
     for count in (3, 4, 9):
         marks = np.zeros(count, np.int64)
-        assert crew.share(FAIL, count, count, 0, FLOAT, (marks,)) == (count > 3)
+        assert pool.submit(FAIL, count, count, 0, FLOAT, (marks,)) == (count > 3)
         assert (marks == 1).all()
-    check_counts(crew, 3, 10)
+    check_counts(pool, 3, 10)
 
 
-def test_nobody_helps(crew: _Crew) -> None:
+def test_nobody_helps(pool: _ThreadPool) -> None:
     """Whoever offers work does what nobody takes."""
     marks = np.zeros(3, np.int64)
     assert not FAIL(FLOAT, np.zeros(WORDS, np.int64), 3, 0, marks)
     assert (marks == 1).all()
 
 
-def test_no_thread_stays(crew: _Crew) -> None:
+def test_no_thread_stays(pool: _ThreadPool) -> None:
     before = threading.active_count()
-    check_counts(crew, 4, 10)
-    assert len(crew.helpers) == 3 and threading.active_count() == before + 3
-    assert crew.words[NEXT] >= 4
-    crew.stop()
+    check_counts(pool, 4, 10)
+    assert len(pool.helpers) == 3 and threading.active_count() == before + 3
+    assert pool.words[NEXT] >= 4
+    pool.stop()
     assert threading.active_count() == before
 
 
@@ -170,8 +170,8 @@ ENDING = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from tests.test_crew import _Crew, check_counts
-check_counts(_Crew(), 3, 10)
+from tests.test_thread_pool import _ThreadPool, check_counts
+check_counts(_ThreadPool(), 3, 10)
 """
 
 

@@ -1,7 +1,7 @@
-"""Steps that work along rows, each row by a team of threads: one kernel instead of one a step.
+"""Steps that work along rows, each row by a group of threads: one kernel instead of one a step.
 
-Softmax, sums over a row and what is made of them read a row several times; its team finds it in the
-cache. That is attention's derivative between its products of matrices, and a classifier's.
+Softmax, sums over a row and what is made of them read a row several times; its group finds it in
+the cache. That is attention's derivative between its products of matrices, and a classifier's.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import sympy
 from derivatrix.compiler.emit.cuda.launches import Launch, Loops, launches
 from derivatrix.compiler.plan.fuse import independent
 from derivatrix.compiler.plan.steps import (
+    BlockCooperative,
     Buffer,
     Call,
     Gemm,
     Guard,
     Load,
     Loop,
-    Nest,
+    LoopNest,
     Operand,
     Statement,
     Step,
     Store,
-    Team,
 )
 from derivatrix.compiler.plan.visit import buffers, renamed
 
@@ -64,7 +64,7 @@ def phase(step: Step, fresh: Callable[[], str]) -> Phase | None:
     """What a step would do at its rows; None where it has another form. fresh: makes names for
     sums."""
     match step:
-        case Nest(_, (Loop(reduction=False),)):
+        case LoopNest(_, (Loop(reduction=False),)):
             found = launches(step, frozenset(), fresh)
             return found[0] if len(found) == 1 else None
         case Call(comment, "rows.softmax" | "rows.logsumexp", (Operand() as one, Operand() as two)):
@@ -111,7 +111,7 @@ def aligned(found: Phase | None, over: Loops) -> Phase | None:
 
 
 def phases(steps: Sequence[Step], fresh: Callable[[], str]) -> list[Phase]:
-    """What a team does at each row, with one name for each loop over rows."""
+    """What a group does at each row, with one name for each loop over rows."""
     found = [phase(step, fresh) for step in steps]
     over = next(filter(None, map(reduced_rows, found)))
     for each in found:
@@ -121,7 +121,7 @@ def phases(steps: Sequence[Step], fresh: Callable[[], str]) -> list[Phase]:
     return [each for each in same if each is not None]
 
 
-def teams(steps: Sequence[Step]) -> list[Step]:
+def block_cooperative(steps: Sequence[Step]) -> list[Step]:
     """The steps, with those that work along the same rows together."""
     found: list[Step] = []
     rest = list(steps)
@@ -131,11 +131,11 @@ def teams(steps: Sequence[Step]) -> list[Step]:
         if not over:
             found.append(step)
             continue
-        team = [step]
-        while found and _fits(found[-1], team, over, before=True):
-            team.insert(0, found.pop())
-        products, used = _following(rest, team, over)
-        found += [*products, Team(tuple(team)) if len(team) > 1 else step]
+        group = [step]
+        while found and _fits(found[-1], group, over, before=True):
+            group.insert(0, found.pop())
+        products, used = _following(rest, group, over)
+        found += [*products, BlockCooperative(tuple(group)) if len(group) > 1 else step]
         rest = rest[used:]
     return found
 
@@ -144,18 +144,18 @@ def _some_sum() -> str:
     return "s"
 
 
-def _following(rest: Sequence[Step], team: list[Step], over: Loops) -> tuple[list[Step], int]:
-    """Enter what fits in the team. Products of matrices between that need nothing of it come
-    before it: these, and how many steps they and the team's new ones are."""
+def _following(rest: Sequence[Step], group: list[Step], over: Loops) -> tuple[list[Step], int]:
+    """Enter what fits in the group. Products of matrices between that need nothing of it come
+    before it: these, and how many steps they and the group's new ones are."""
     products: list[Step] = []
     passed: list[Step] = []
     used = 0
     for position, step in enumerate(rest, 1):
-        if _fits(step, team, over, before=False):
-            team.append(step)
+        if _fits(step, group, over, before=False):
+            group.append(step)
             products += passed
             passed, used = [], position
-        elif isinstance(step, Gemm) and not _common(step, team):
+        elif isinstance(step, Gemm) and not _common(step, group):
             passed.append(step)
         else:
             break
@@ -168,12 +168,12 @@ def _common(step: Step, others: Sequence[Step]) -> set[Buffer]:
     return own & set(buffers(tuple(others)))
 
 
-def _fits(step: Step, team: Sequence[Step], over: Loops, before: bool) -> bool:
-    """Whether a step needs no more of those of a team, and they of it, than the same row."""
+def _fits(step: Step, group: Sequence[Step], over: Loops, before: bool) -> bool:
+    """Whether a step needs no more of those of a group, and they of it, than the same row."""
     own = aligned(phase(step, _some_sum), over)
-    if own is None or not _common(step, team):
+    if own is None or not _common(step, group):
         return False
-    for other in team:
+    for other in group:
         theirs = aligned(phase(other, _some_sum), over)
         assert theirs is not None
         pair = (own, theirs) if before else (theirs, own)

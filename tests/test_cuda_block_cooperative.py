@@ -1,4 +1,4 @@
-"""Kernels for CUDA devices in which a team of threads works along a row."""
+"""Kernels for CUDA devices in which a group of threads works along a row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import derivatrix as dx
 from derivatrix.compiler.emit.cuda import join
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.plan import plan
-from derivatrix.compiler.plan.steps import Gemm, Step, Team
+from derivatrix.compiler.plan.steps import BlockCooperative, Gemm, Step
 from derivatrix.runtime.simulated import as_on_device
 from derivatrix.templates.support.cuda.shares import row_by_row
 from tests.points import leaves
@@ -22,16 +22,16 @@ def steps(text: str, dims: str, wrt: str, kind: str) -> tuple[Step, ...]:
     function = text_function(text, dims, wrt.split())
     arguments, results = function.derivatives.kernel(kind)
     made = plan("f", arguments, list(results.items()), join=join)
-    return tuple(step for step in made.steps if isinstance(step, Gemm | Team))
+    return tuple(step for step in made.steps if isinstance(step, Gemm | BlockCooperative))
 
 
 @pytest.mark.parametrize("kind", ["vjp", "jvp"])
 def test_attention_is_products_and_one_kernel(kind: str) -> None:
     """Also where a product of matrices has to come first."""
     attention = "softmax(Q*K'/sqrt(d))*V", "Q: n d, K: m d, V: m c", "Q"
-    first, second, team, last = steps(*attention, kind)
-    assert isinstance(team, Team)
-    assert len(team.steps) == 3
+    first, second, group, last = steps(*attention, kind)
+    assert isinstance(group, BlockCooperative)
+    assert len(group.steps) == 3
     assert all(isinstance(step, Gemm) for step in (first, second, last))
 
 
@@ -45,7 +45,7 @@ def test_attention_is_products_and_one_kernel(kind: str) -> None:
     ],
 )
 def test_no_team(text: str, dims: str, kind: str) -> None:
-    assert not any(isinstance(step, Team) for step in steps(text, dims, dims[0], kind))
+    assert not any(isinstance(step, BlockCooperative) for step in steps(text, dims, dims[0], kind))
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_few_long_rows_are_shared_by_blocks(rows: int, terms: int, expected: boo
 
 @simulated
 def test_softmax_and_logsumexp_of_one_matrix() -> None:
-    """A team without a nest of loops."""
+    """A group without a nest of loops."""
     text, dims = "logsumexp(X*Y)'*softmax(X*Y)", "X: m k, Y: k n"
-    assert [type(step) for step in steps(text, dims, "X", "value")][:2] == [Gemm, Team]
+    assert [type(step) for step in steps(text, dims, "X", "value")][:2] == [Gemm, BlockCooperative]
     module = dx.compile(text_function(text, dims, ["X"]), target="cuda")
     X, Y = np.random.default_rng(0).normal(size=(2, 3, 3))
     with small_launches(module), as_on_device(module):

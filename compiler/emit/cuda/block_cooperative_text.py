@@ -1,9 +1,10 @@
-"""The text of kernels in which teams of threads do one phase after the other for their rows."""
+"""The text of kernels in which groups of threads do one phase after the other for their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from derivatrix.compiler.emit.cuda.block_cooperative import Phase, Powers
 from derivatrix.compiler.emit.cuda.kernel import (
     DeviceStatements,
     KernelText,
@@ -18,11 +19,12 @@ from derivatrix.compiler.emit.cuda.kernel import (
     used,
 )
 from derivatrix.compiler.emit.cuda.launches import Launch, Loops
-from derivatrix.compiler.emit.cuda.teams import Phase, Powers
 from derivatrix.compiler.emit.statements import Statements
 
 
-def team_text(name: str, phases: Sequence[Phase], rows: Loops, checks: list[str]) -> KernelText:
+def block_cooperative_text(
+    name: str, phases: Sequence[Phase], rows: Loops, checks: list[str]
+) -> KernelText:
     """The kernel of phases over the same rows."""
     statements = DeviceStatements(checks)
     factors, named = named_factors(phases)

@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 from scipy.linalg import cython_blas
 
-from .crew import BUSY, WORDS, help_others
+from .shared_work import BUSY, WORDS, worker_loop
 
 TRIES = 5
 """How many times a thread that was called looks for work, each followed by a nap."""
@@ -68,7 +68,7 @@ class _Helper:
         """Take part in what is offered. Whoever called may have yet to offer its work, if this
         thread has taken its processor: it gets it back then."""
         for _ in range(TRIES):
-            if help_others(self.words):
+            if worker_loop(self.words):
                 return
             sleep(NAP)
 
@@ -83,7 +83,7 @@ class _Helper:
         self.thread.join()
 
 
-class _Crew:
+class _ThreadPool:
     """Who is in a kernel, and the threads that help one of them, once they are needed.
 
     helped: the caller that has the helpers; all others do their work alone. closed: the thread that
@@ -105,7 +105,7 @@ class _Crew:
         self.found = self.given = 0
         self.changed = Condition()
 
-    def share(self, shared, threads, parts, length, real, arguments):
+    def submit(self, shared, threads, parts, length, real, arguments):
         """Whether a part failed of what `shared` does in parts, by so many threads at most."""
         try:
             words = self.enter(threads)
@@ -193,7 +193,9 @@ class _Crew:
             self.helpers.pop().stop()
 
 
-_POOL = "_derivatrix_crew_1"
+_POOL_MODULE = "_derivatrix_thread_pool_1"
 """What all generated modules of a process have in common, under the number of a version that counts
-what they do to it: the words, and the methods of the crew."""
-_CREW = vars(sys.modules.setdefault(_POOL, ModuleType(_POOL))).setdefault("crew", _Crew())
+what they do to it: the words, and the methods of the pool."""
+_THREAD_POOL = vars(sys.modules.setdefault(_POOL_MODULE, ModuleType(_POOL_MODULE))).setdefault(
+    "pool", _ThreadPool()
+)

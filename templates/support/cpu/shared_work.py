@@ -41,7 +41,7 @@ atomic_exchange = atomic("xchg")
 
 
 @compiled()
-def take(words):
+def claim(words):
     """Do parts of what is offered as long as there are any."""
     function, data, count = words[FUNCTION], words[DATA], words[COUNT]
     while True:
@@ -53,7 +53,7 @@ def take(words):
 
 
 @compiled()
-def share(words, work, count):
+def submit(words, work, count):
     """Do all parts of some work with whoever helps; whether one of them failed."""
     function, data = work
     failed = 0
@@ -65,7 +65,7 @@ def share(words, work, count):
     atomic_exchange(words, FAILED, 0)
     atomic_exchange(words, NEXT, 0)
     atomic_exchange(words, OPEN, 1)
-    take(words)
+    claim(words)
     atomic_exchange(words, OPEN, 0)
     while look(words, HELPERS):
         pass
@@ -75,7 +75,7 @@ def share(words, work, count):
 
 
 @compiled()
-def help_others(words):
+def worker_loop(words):
     """Take part in what is offered until there has been nothing for some time; whether there was
     anything."""
     idle, helped = 0, False
@@ -84,7 +84,7 @@ def help_others(words):
         if look(words, OPEN) and look(words, NEXT) < words[COUNT]:
             atomic_add(words, HELPERS, 1)
             if look(words, OPEN):  # what was offered stays until all helpers have left
-                take(words)
+                claim(words)
             atomic_add(words, HELPERS, -1)
             idle, helped = 0, True
     return helped

@@ -56,7 +56,7 @@ def samples_first(last, out):
 
 
 @compiled()
-def cholesky_factor_abreast(lower):
+def cholesky_factor_batch_last(lower):
     """Factor each matrix lower[:, :, s] of (n, n, stack) in place; what is above the diagonal
     stays. False where one is not positive definite."""
     kept_apart()
@@ -78,7 +78,7 @@ def cholesky_factor_abreast(lower):
 
 
 @compiled()
-def cholesky_solve_abreast(lower, b):
+def cholesky_solve_batch_last(lower, b):
     """Replace each column x of b[:, :, s], of (n, columns, stack), by inv(A) x."""
     kept_apart()
     n, columns = b.shape[:2]
@@ -97,10 +97,10 @@ def cholesky_solve_abreast(lower, b):
 
 
 @compiled()
-def cholesky_inverse_abreast(lower, out):
+def cholesky_inverse_batch_last(lower, out):
     """out (n, n, stack) = the inverse of each factored matrix."""
     identities(out)
-    cholesky_solve_abreast(lower, out)
+    cholesky_solve_batch_last(lower, out)
 
 
 @compiled()
@@ -114,7 +114,7 @@ def identities(out):
 
 
 @compiled()
-def cholesky_det_abreast(lower, out):
+def cholesky_det_batch_last(lower, out):
     """out (stack,) = the determinant of each factored matrix."""
     n, _, stack = lower.shape
     for s in range(stack):
@@ -125,7 +125,7 @@ def cholesky_det_abreast(lower, out):
 
 
 @compiled()
-def cholesky_logdet_abreast(lower, out):
+def cholesky_logdet_batch_last(lower, out):
     """out (stack,) = log of the determinant of each factored matrix."""
     n, _, stack = lower.shape
     for s in range(stack):
@@ -136,7 +136,7 @@ def cholesky_logdet_abreast(lower, out):
 
 
 @compiled(counted=True)
-def lu_factor_abreast(lu, pivots):
+def lu_factor_batch_last(lu, pivots):
     """Factor each matrix lu[:, :, s] of (n, n, stack) in place, pivots (n, stack); a zero pivot
     stays and means det = 0."""
     kept_apart()
@@ -152,7 +152,7 @@ def lu_factor_abreast(lu, pivots):
                 better = size > largest[s]
                 largest[s] = size if better else largest[s]
                 pivots[k, s] = i if better else pivots[k, s]
-        exchange_abreast(pivots, lu, k)
+        exchange_batch_last(pivots, lu, k)
         for i in range(k + 1, n):
             for s in range(stack):
                 lu[i, k, s] /= lu[k, k, s] if largest[s] > 0 else lu.dtype.type(1)
@@ -161,7 +161,7 @@ def lu_factor_abreast(lu, pivots):
 
 
 @compiled()
-def exchange_abreast(pivots, b, k):
+def exchange_batch_last(pivots, b, k):
     """Exchange row k of each b[:, :, s] for the row that pivots[k, s] names."""
     kept_apart()
     _, columns, stack = b.shape
@@ -175,7 +175,7 @@ def exchange_abreast(pivots, b, k):
 
 
 @compiled()
-def lu_invertible_abreast(lu):
+def lu_invertible_batch_last(lu):
     """Whether no factored matrix lu[:, :, s] of (n, n, stack) is singular."""
     n, _, stack = lu.shape
     for i in range(n):
@@ -186,12 +186,12 @@ def lu_invertible_abreast(lu):
 
 
 @compiled()
-def lu_solve_abreast(lu, pivots, b, transposed):
+def lu_solve_batch_last(lu, pivots, b, transposed):
     """Replace each column x of b[:, :, s], of (n, columns, stack), by inv(A) x, or by inv(A)' x."""
     kept_apart()
     n, columns = b.shape[:2]
     for k in range(0 if transposed else n):
-        exchange_abreast(pivots, b, k)
+        exchange_batch_last(pivots, b, k)
     for i in range(n):
         for k in range(i):
             row, column = (k, i) if transposed else (i, k)
@@ -207,18 +207,18 @@ def lu_solve_abreast(lu, pivots, b, transposed):
         for c in range(0 if transposed else columns):
             divide((b, i, c, lu, i, i))
     for k in range(n - 1 if transposed else -1, -1, -1):
-        exchange_abreast(pivots, b, k)
+        exchange_batch_last(pivots, b, k)
 
 
 @compiled()
-def lu_inverse_abreast(lu, pivots, out):
+def lu_inverse_batch_last(lu, pivots, out):
     """out (n, n, stack) = the inverse of each factored matrix."""
     identities(out)
-    lu_solve_abreast(lu, pivots, out, False)
+    lu_solve_batch_last(lu, pivots, out, False)
 
 
 @compiled()
-def lu_det_abreast(lu, pivots, out):
+def lu_det_batch_last(lu, pivots, out):
     """out (stack,) = the determinant of each factored matrix."""
     n, _, stack = lu.shape
     for s in range(stack):
@@ -229,7 +229,7 @@ def lu_det_abreast(lu, pivots, out):
 
 
 @compiled()
-def lu_logabsdet_abreast(lu, pivots, out):
+def lu_logabsdet_batch_last(lu, pivots, out):
     """out (stack,) = log of the absolute value of the determinant."""
     n, _, stack = lu.shape
     for s in range(stack):
@@ -240,10 +240,10 @@ def lu_logabsdet_abreast(lu, pivots, out):
 
 
 @compiled()
-def lu_logdet_abreast(lu, pivots, out):
+def lu_logdet_batch_last(lu, pivots, out):
     """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
     n, _, stack = lu.shape
-    lu_logabsdet_abreast(lu, pivots, out)
+    lu_logabsdet_batch_last(lu, pivots, out)
     for s in range(stack):
         negative = False
         for i in range(n):
