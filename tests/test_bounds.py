@@ -177,7 +177,7 @@ def test_what_is_not_written_is_found(workers: Workers, old: str, new: str, told
 
 
 def test_a_wrong_step_between_rows_for_blas_is_found(workers: Workers) -> None:
-    planted = (("largest(builder.sdiv(step, size), columns)", "builder.add(columns, one)"),)
+    planted = (("largest(builder.sdiv(step, size), columns)", "builder.add(columns, INDEX(1))"),)
     task = Task("square", kinds=("value",), sizes=(17,), types=("float64",), planted=planted)
     assert OUTSIDE in check(workers, task).failures[0]
 

@@ -62,6 +62,7 @@ IMPORTED = (
     "importlib",
     "itertools",
     "linecache",
+    "llvmlite",
     "math",
     "numba",
     "numpy",
