@@ -77,7 +77,9 @@ def threaded_plan(
     if shared := parts(nodes, arguments, columns):
         return dataclasses.replace(made, parts=shared)
     if added := _sums(made, nodes, arguments):
-        return _with_sums(made, added)
+        left = added.rest if added.joined else made
+        steps, constants = (left.steps, left.constants) if left else ((), ())
+        return dataclasses.replace(made, steps=steps, constants=constants, sums=added)
     unfused = partial(_planned, name, arguments, outputs, found, join=list)
     return dataclasses.replace(made, rows=rows(made, unfused))
 
@@ -112,14 +114,6 @@ def _fails(kernel: Plan | None) -> bool:
     """Whether a kernel may raise for what it is given."""
     plans = (kernel, *kernel.variants) if kernel else ()
     return any(getattr(each, "failure", "") for each in walk([plan.steps for plan in plans]))
-
-
-def _with_sums(made: Plan, sums: Sums) -> Plan:
-    """The kernel, with its own steps where they are not those of the sums."""
-    if not sums.joined:
-        return dataclasses.replace(made, sums=sums)
-    steps, constants = (sums.rest.steps, sums.rest.constants) if sums.rest else ((), ())
-    return dataclasses.replace(made, steps=steps, constants=constants, sums=sums)
 
 
 def _planned(

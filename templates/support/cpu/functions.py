@@ -101,7 +101,9 @@ class Module(_Module):
         text = "\n".join([f"def {name}({given}):", *indented(lines)])
         check = self.names[f"check_{name}"]
         scope = SHARING_NAMES | sums.scope | {check.__name__: check}
-        made = self.compiled(text, scope, **_both(sums.options, options))
+        fast = [each.get("fastmath", set()) for each in (sums.options, options)]
+        both = {**sums.options, **options, "fastmath": set().union(*fast)}
+        made = self.compiled(text, scope, **both)
         made.sums = sums
         return made
 
@@ -232,12 +234,6 @@ class Module(_Module):
             f"    return {texts.returned.delivered}",
         ]
         return defined(self, name, lines, texts, scope)
-
-
-def _both(one, other):
-    """How a function is compiled that has two others in it (see `compiled`)."""
-    allowed = {"fastmath": one.get("fastmath", set()) | other.get("fastmath", set())}
-    return {**one, **other, **(allowed if allowed["fastmath"] else {})}
 
 
 def _passed(kernel, parts):

@@ -223,10 +223,8 @@ class by_sums:
 
     def _shared(self, module, kernel, signature, sums):
         work = sums.arrays(signature, parts=True)
-        totals = {
-            name: name if name in signature.outputs else f"{made}[0]"
-            for name, made in work.locals.items()
-        }
+        totals = {name: f"{made}[0]" for name, made in work.locals.items()}
+        totals |= {name: name for name in totals if name in signature.outputs}
         by_sample = [*signature.inputs, *sums.divided]
         tail = []
         for name, total in totals.items():
