@@ -27,7 +27,9 @@ from derivatrix.compiler.frontends.function_file import load_functions
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("compiler", "runtime", "templates", "derivatrix")
-INTERNALS = re.compile(r"\bnumba\.(core|np)\b|\bllvmlite\b|\bkernelapi\b|\bimport .*intrinsic\b")
+INTERNALS = re.compile(
+    r"\bnumba\.(core|np)\b|\b(from|import) llvmlite\b|\bkernelapi\b|\bimport .*intrinsic\b"
+)
 """What Numba does not promise to keep, and functions that write LLVM's instructions."""
 
 
