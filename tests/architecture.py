@@ -24,8 +24,8 @@ from scipy.sparse.csgraph import connected_components
 
 from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.frontends.function_file import load_functions
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("compiler", "runtime", "templates", "derivatrix")
 INTERNALS = re.compile(
     r"\bnumba\.(core|np)\b|\b(from|import) llvmlite\b|\bkernelapi\b|\bimport .*intrinsic\b"

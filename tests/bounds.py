@@ -21,9 +21,10 @@ import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.runtime.workers import Crash, Workers
-from tests import test_batch_last, test_packed, test_root
 from tests.cases import CASES, EVALUATED
 from tests.identities import IDENTITIES
+from tests.operations import test_root
+from tests.plan import test_batch_last, test_symmetric_products
 
 BATCHES = (0, 1, 5)
 OPERATOR = "operator"
@@ -56,7 +57,7 @@ ROOTS = (test_root.MATRIX_ROOT, test_root.SAMPLE, test_root.FIXED, test_root.LEA
 DECLARED: dict[str, Function] = {
     **{each.name: each for each in (*CASES, *EVALUATED, *ROOTS)},
     **{f"batch last {name}": each for name, each in test_batch_last.FUNCTIONS.items()},
-    "packed": test_packed.PACKED["weighted"],
+    "packed": test_symmetric_products.PACKED["weighted"],
 }
 DECLARED |= OTHERS
 NAMES = (*IDENTITY, *DECLARED)

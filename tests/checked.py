@@ -29,10 +29,10 @@ from derivatrix.runtime.support import FOLDER, file_digest
 from derivatrix.templates import support
 from derivatrix.templates.support.cpu import parallel
 from tests.bounds import BATCHES, IDENTITY, LARGEST, OPERATOR, SKEWED, Found, Task, function_of
+from tests.differentiate.test_identities import Setting
 from tests.guarded import SIDES, guard, guarded
 from tests.identities import Identity
 from tests.packages import support_file, texts_of, write_files
-from tests.test_identities import Setting
 
 MODULE = "checked.py"
 TOLERANCES = {"float64": 1e-6, "float32": 1e-2}

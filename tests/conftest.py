@@ -2,9 +2,10 @@
 
 import os
 from functools import partial
-from pathlib import Path
 
 import pytest
+
+from tests import ROOT
 
 LATE = {"thorough": "takes long", "peers": "needs JAX and PyTorch"}
 """The markers of tests that run only when they are asked for."""
@@ -21,7 +22,7 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{option}: {reason}; runs with --{option} only")
     config.addinivalue_line("markers", "device: needs a CUDA device; runs where there is one")
     if not hasattr(config, "workerinput"):
-        remove_stale_kernels(Path(__file__).parents[1] / "templates" / "support" / "cpu")
+        remove_stale_kernels(ROOT / "templates" / "support" / "cpu")
 
 
 def has_device():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
@@ -20,8 +19,9 @@ import derivatrix as dx
 from derivatrix import runtime
 from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime.surface import Surface
+from tests import ROOT
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 class Call(NamedTuple):

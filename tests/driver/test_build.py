@@ -1,0 +1,874 @@
+"""Packages of generated modules: written whole or not at all, the same everywhere, kept fresh."""
+
+import ast
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix import runtime
+from derivatrix.compiler.driver import atomic_output as staging
+from derivatrix.compiler.driver import build as building
+from derivatrix.compiler.driver import worker_serialization as transfer
+from derivatrix.compiler.ir.nodes import Apply
+from derivatrix.compiler.operations import OPERATIONS
+from derivatrix.runtime import parallel
+from derivatrix.runtime.warm import import_name
+from derivatrix.runtime.workers import Crash, Workers
+from tests import ROOT
+from tests.driver.test_packaging import WITHOUT
+from tests.packages import package_of, support_of
+
+pytestmark = pytest.mark.xdist_group("build")
+
+n = dx.dims("n")
+a = dx.vector("a", n)
+double = dx.function("double", [a], 2 * a)
+triple = dx.function("triple", [a], 3 * a)
+
+CERTIFICATE = {"certificate.json", "certificate.md"}
+FILES = {"double.py", "_formulas/double.py", "__init__.py", *CERTIFICATE}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A package with `double`, not to be changed."""
+    directory = tmp_path_factory.mktemp("built") / "generated"
+    return dx.build([double], directory)
+
+
+def snapshot(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory, but those of Python's and Numba's caches."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in files
+        if "__pycache__" not in path.parts
+    }
+
+
+def trust(monkeypatch, built):
+    """Let `double` pass without being verified, for time's sake."""
+    monkeypatch.setattr(parallel, "verify", lambda *_, **__: built.reports[0])
+
+
+def spoil(monkeypatch):
+    """Let the compiler write modules whose value is wrong by a part in 10000."""
+    generate = building.generate
+
+    def wrong(function, target="cpu"):
+        generated = generate(function, target)
+        text = "\n_right = value\n\n\ndef value(*a, out=None):\n    return _right(*a) * 1.0001\n"
+        return replace(generated, text=generated.text + text)
+
+    monkeypatch.setattr(building, "generate", wrong)
+
+
+# Writing
+
+
+def test_the_package_is_written_with_a_certificate(built):
+    assert built.modules == ("double",)
+    assert {*built.written} == FILES | support_of(double) == {*snapshot(built.directory)}
+    assert built.removed == ()
+    assert [report.passed for report in built.reports] == [True]
+    certificate = json.loads((built.directory / "certificate.json").read_text(encoding="utf-8"))
+    assert certificate["passed"] is True
+    assert certificate["modules"][0]["digest"] == dx.load(built.directory / "double.py").DIGEST
+
+
+def test_the_package_works_without_the_compiler(built):
+    code = (
+        "import numpy as np, generated\n"
+        "from generated import double\n"
+        "assert generated.__all__ == ['double'] and 'double' in dir(generated)\n"
+        "assert generated.double is double\n"
+        "assert double.vjp(np.ones(2), np.ones(2)).tolist() == [2, 2]\n"
+        "assert not hasattr(generated, 'triple')\n"
+    )
+    absent = ("derivatrix", "sympy", "jinja2")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(absent=absent) + code],
+        cwd=built.directory.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_verifying_a_package_leaves_it_importable_under_its_own_name(built):
+    """Numba's caches know modules by name, so each name needs caches of its own."""
+    use = "from generated import double; double.value([1.0]); double.jvp([1.0], [1.0])"
+    check = "from derivatrix.runtime import load_package, verify\n"
+    check += "assert verify(load_package('generated')['double']).passed"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for code in (check, use, check, use):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=built.directory.parent,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_text_holds_no_path_and_is_the_same_everywhere(built, tmp_path):
+    file = tmp_path / "functions.py"
+    file.write_text(
+        "import derivatrix as dx\n"
+        "a = dx.vector('a', dx.dims('n'))\n"
+        "double = dx.function('double', [a], 2 * a)\n"
+    )
+    expected = snapshot(built.directory)
+    for seed in ("0", "1"):
+        place = tmp_path / f"seed{seed}"
+        place.mkdir()
+        command = ["-m", "derivatrix.compiler.cli", "build", str(file), "-o", "out", "--no-verify"]
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, *command], cwd=place, env=environment, check=True)
+        assert snapshot(place / "out") == {
+            name: text for name, text in expected.items() if name.endswith(".py")
+        }
+    for text in expected.values():
+        assert str(built.directory.parent).encode() not in text
+        assert str(ROOT).encode() not in text
+
+
+def test_a_second_build_changes_nothing(built, monkeypatch):
+    trust(monkeypatch, built)
+    before = {path: path.stat().st_mtime_ns for path in built.directory.glob("*.*")}
+    assert dx.build([double], built.directory).written == ()
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_progress_counts_every_step(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
+    seen = []
+    dx.build([double], tmp_path / "out", progress=lambda *step: seen.append(step))
+    assert list(dict.fromkeys((done, total) for _, done, total in seen)) == [(0, 2), (1, 2)]
+    assert all("double" in text for text, _, _ in seen)
+
+
+def test_without_verification_there_is_no_certificate(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
+    directory = tmp_path / "out"
+    dx.build([double], directory)
+    result = dx.build([double, triple], directory, verify=False)
+    assert result.reports == ()
+    assert {*result.removed} == {"certificate.json", "certificate.md"}
+    assert {*snapshot(directory)} == package_of(double, triple)
+
+
+def test_modules_that_no_function_belongs_to_any_more_are_removed(tmp_path):
+    dx.build([double, triple], tmp_path, verify=False)
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "by_hand.py").write_text("mine = 1")
+    result = dx.build([triple], tmp_path, verify=False)
+    assert result.removed == ("double.py", "_formulas/double.py")
+    assert {*snapshot(tmp_path)} == package_of(triple) | {"notes.txt", "by_hand.py"}
+
+
+def test_a_module_edited_by_hand_beyond_recognition_is_not_removed(tmp_path):
+    dx.build([double, triple], tmp_path, verify=False)
+    (tmp_path / "double.py").write_text("mine = 1")
+    assert dx.build([triple], tmp_path, verify=False).removed == ("_formulas/double.py",)
+    assert (tmp_path / "double.py").read_text() == "mine = 1"
+
+
+# Doing only what is needed
+
+
+def build_again(built, tmp_path, monkeypatch, change):
+    """Which modules a build verifies in a copy of `built` that something is done to before."""
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    change(copy)
+    trust(monkeypatch, built)
+    result = dx.build([double], copy)
+    assert snapshot(copy) == snapshot(built.directory)
+    assert result.reports[0].passed
+    return result.verified
+
+
+def edited(name, old, new):
+    def change(directory):
+        path = directory / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    return change
+
+
+def overwritten(text):
+    def change(directory):
+        (directory / "certificate.json").write_text(text, encoding="utf-8")
+
+    return change
+
+
+def test_a_module_that_is_certified_is_not_verified_again(built, tmp_path, monkeypatch):
+    assert built.verified == ("double",)
+    assert build_again(built, tmp_path, monkeypatch, lambda directory: None) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        edited("double.py", "# Public functions\n", "# Public functions \n"),
+        edited("certificate.json", '"platform": "', '"platform": "another '),
+        edited("certificate.json", '"verification": "', '"verification": "0'),
+        edited("certificate.json", '"passed": true', '"passed": 1'),
+        edited("certificate.json", '"passed": true,\n     "note"', '"passed": false,\n     "note"'),
+        edited("certificate.json", '"digest": "', '"digest": "0'),
+        edited("certificate.json", '"function": "double"', '"function": "triple"'),
+        edited("certificate.json", '"error": 0.0', '"error": "none"'),
+        edited("certificate.json", ' "made_with"', ' "made"'),
+        edited("certificate.json", '"modules": [', '"modules": [3, '),
+        lambda directory: (directory / "certificate.json").unlink(),
+        lambda directory: (directory / "double.py").unlink(),
+        *(overwritten(text) for text in ("", "{", '{"format": 1, "pa', "[]", "null", '"x"', "{}")),
+        *(overwritten(text) for text in ("\0\ufffd", "[" * 100_000, '{"format": 1, "modules": 3}')),
+    ],
+)
+def test_other_modules_are(built, tmp_path, monkeypatch, change):
+    assert build_again(built, tmp_path, monkeypatch, change) == ("double",)
+
+
+def test_a_report_survives_its_certificate(built):
+    (report,) = built.reports
+    again = runtime.Report.from_dict(report.to_dict())
+    assert again.to_dict() == report.to_dict()
+    infinite = runtime.Row("value", "value", "", "", np.inf, 0.0, False, "it is wrong")
+    failed = runtime.Report("f", "0", (infinite,))
+    assert runtime.Report.from_dict(failed.to_dict()) == failed
+
+
+# Other processes
+
+
+def test_what_other_processes_answer():
+    """Results in order, errors by their type, and what became of a process."""
+    seen = []
+
+    def answers(call, *arguments):
+        with Workers(2) as workers:
+            return workers.map(call, arguments, lambda *state: seen.append(state))
+
+    assert answers("math:sqrt", 4, 9, 16) == [2, 3, 4]
+    assert seen[0] == ([0, 1], 0) and seen[-1] == ([], 3)
+    (error,) = answers("derivatrix.runtime.parallel:verified_file", "nowhere.py")
+    assert type(error) is dx.LoadError and "nowhere.py: cannot be read" in str(error)
+    (crash,) = answers("math:sqrt", -1)
+    assert crash.reason == "ValueError: math domain error" and "Traceback" in crash.trace
+    ends = answers("os:_exit", 3, 4)
+    assert {end.reason for end in ends} == {f"its process ended with status {i}" for i in (3, 4)}
+    (crash,) = answers("signal:raise_signal", int(signal.SIGTERM))
+    assert crash.reason == "its process was ended by SIGTERM"
+
+
+def test_verification_that_breaks_off_names_the_module(tmp_path, monkeypatch):
+    """And leaves nothing behind."""
+    monkeypatch.setattr(
+        Workers, "map", lambda self, call, arguments, changed: [Crash("gone")] * len(arguments)
+    )
+    with pytest.raises(dx.VerificationError, match="double: verification broke off: gone"):
+        dx.build([double, triple], tmp_path, jobs=2)
+    assert snapshot(tmp_path) == {}
+
+
+def test_many_functions_are_derived_by_several_processes(tmp_path):
+    """They give the same modules; what other processes do not know is derived here."""
+    X = dx.matrix("X", n, n)
+    unknown = dx.Array(Apply(replace(OPERATIONS["expm"], name="odd"), ((X.node, ()),)))
+    functions = [
+        dx.function("model", [a, X], dx.softmax(dx.solve(X, a) + np.arange(3.0).sum()), batch=[a]),
+        dx.function("picked", [X], dx.sum(dx.tril(X[1:, :-1])) + dx.logdet(X @ X.T)),
+        dx.function("unknown", [X], unknown),
+        *(dx.function(f"times_{i}", [a], i * a) for i in range(5)),
+    ]
+    work, seen = [(function, "cpu") for function in functions], []
+    with Workers(2) as workers:
+        found = transfer.generate_elsewhere(work, workers, lambda *_: None)
+        steps = building._Steps(work, 1, workers, lambda *step: seen.append(step))
+        modules = steps.generate()
+    assert modules == [*map(building.generate, functions)]
+    assert found == [*modules[:2], None, *modules[3:]]
+    assert seen[0] == ("model, picked: deriving", 0, 8)
+    assert ("unknown: deriving for cpu", 2, 8) in seen
+
+
+def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
+    """In a process that imports the modules under the name that they have there."""
+    (tmp_path / "outer").mkdir()
+    (tmp_path / "outer" / "__init__.py").write_text("raised = 1 / 0 if False else None\n")
+    total = dx.function("total", [a], dx.sum(dx.exp(a)))
+    first, second = dx.matrix("first", n, n), dx.matrix("second", n, n)
+    steep = dx.function("steep", [first, second, a], first @ (second @ a))
+    dx.build([total, steep], tmp_path / "outer" / "inner", verify=False, warm=True)
+    code = (
+        "import numpy as np\n"
+        "from outer.inner import steep, total\n"
+        "from outer.inner._support.cpu import parts, shared_work, thread_pool\n"
+        "for real in (np.float64, np.float32):\n"
+        "    x = np.ones(3, real)\n"
+        "    more = {'vjp': (real(1),), 'jvp': (x,), 'hvp': (x,)}\n"
+        "    for name in total.FUNCTIONS:\n"
+        "        getattr(total, name)(x, *more.get(name, ()))\n"
+        "        kernel = getattr(total, name + '_kernel')\n"
+        "        stats = getattr(kernel, 'share', kernel).stats\n"
+        "        assert stats.cache_hits and not stats.cache_misses, (name, stats)\n"
+        "    total.hessian(np.ones(3000, real))\n"
+        "    total.value(np.ones(1000000, real))\n"
+        "    total.hessian_operator(x)\n"
+        "    shared = total.generated.shared\n"
+        "    kernels = shared['hessian_kernel'].function, total.hessian_parts_kernel\n"
+        "    kernels += (shared['value_kernel'].function,)\n"
+        "    large = np.ones((1500, 1500), real)\n"
+        "    steep.vjp(large, large, large[0], large[0])\n"
+        "    several = parts._THREADS > 1\n"
+        "    shared = steep.generated.shared['vjp_kernel'].function\n"
+        "    kernels += (shared if several else steep.vjp_kernel_large,)\n"
+        "    for kernel in kernels:\n"
+        "        assert len(kernel.stats.cache_hits) == 1 + (real is np.float32), kernel\n"
+        "        assert not kernel.stats.cache_misses, kernel\n"
+        "shared_work.worker_loop(thread_pool._THREAD_POOL.words)\n"
+        "assert not shared_work.worker_loop.stats.cache_misses\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("a/b/c", "b.c.f"), ("a/b/1c", "f"), ("a/1b/c", "c.f"), ("a", "f")]
+)
+def test_the_name_that_a_module_is_imported_by(tmp_path, folder, name):
+    place = tmp_path / folder
+    place.mkdir(parents=True)
+    for directory in (place, *place.parents)[: folder.count("/")]:
+        (directory / "__init__.py").touch()
+    assert import_name(place / "f.py") == name
+
+
+# Refusing
+
+
+@pytest.mark.parametrize("name", ["double.py", "__init__.py", "certificate.md", "certificate.json"])
+def test_hand_written_files_are_not_overwritten(tmp_path, name):
+    (tmp_path / name).write_text("# mine\n")
+    with pytest.raises(dx.BuildError, match=rf"did not write {name}.*Nothing was written"):
+        dx.build([triple, double], tmp_path)
+    assert snapshot(tmp_path) == {name: b"# mine\n"}
+
+
+@pytest.mark.parametrize("text", ['{"mine": 1}', "[1, 2]"])
+def test_json_of_others_beside_a_package_is_not_overwritten(built, tmp_path, monkeypatch, text):
+    trust(monkeypatch, built)
+    dx.build([double], tmp_path, verify=False)
+    (tmp_path / "certificate.json").write_text(text)
+    with pytest.raises(dx.BuildError, match=r"did not write certificate\.json"):
+        dx.build([double], tmp_path)
+    assert (tmp_path / "certificate.json").read_text() == text
+
+
+def test_a_failed_verification_leaves_everything_as_it_was(tmp_path, monkeypatch):
+    directory = tmp_path / "out"
+    dx.build([triple], directory)
+    before = snapshot(tmp_path)
+    spoil(monkeypatch)
+    with pytest.raises(dx.VerificationError, match="double: verification failed"):
+        dx.build([double, triple], directory)
+    assert snapshot(tmp_path) == before
+    with pytest.raises(dx.VerificationError, match="Nothing was written"):
+        dx.build([double], tmp_path / "new")
+    assert sorted(os.listdir(tmp_path)) == ["out"]
+    assert sorted(os.listdir(directory)) == [
+        "__init__.py",
+        "_formulas",
+        "_support",
+        "certificate.json",
+        "certificate.md",
+        "triple.py",
+    ]
+
+
+def test_a_file_in_the_place_of_the_directory(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(dx.BuildError, match="is no directory"):
+            dx.build([double], place)
+
+
+def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(staging.tempfile, "mkdtemp", refuse)
+    with pytest.raises(dx.BuildError, match="cannot be written: Permission denied"):
+        dx.build([double], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_that_collide(tmp_path):
+    again = dx.function("double", [a], a + a)
+    with pytest.raises(dx.DeclarationError, match="two functions are called 'double'"):
+        dx.build([double, again], tmp_path)
+    upper = dx.function("Double", [a], a + a)
+    with pytest.raises(dx.DeclarationError, match="double and Double would be one file"):
+        dx.build([double, upper], tmp_path)
+    assert snapshot(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", ["__init__", "__getattr__", "__path__", *building.IMPORTED])
+def test_names_that_no_module_can_have(tmp_path, name):
+    with pytest.raises(dx.DeclarationError, match=name):
+        dx.build([dx.function(name, [a], a + a)], tmp_path)
+    assert snapshot(tmp_path) == {}
+
+
+def test_names_that_generated_modules_import_are_known(built):
+    found = imported(built.directory)
+    assert found <= {*building.IMPORTED}
+    assert {"_support", "numba", "numpy"} <= found
+
+
+def imported(directory: Path) -> set[str]:
+    """The packages that the files of a generated package import, and what its modules do."""
+    found = set()
+    for path in directory.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and (not node.level or path.parent == directory):
+                found.add(str(node.module))
+    return {name.partition(".")[0] for name in found}
+
+
+def test_names_that_python_writes_otherwise(tmp_path):
+    with pytest.raises(dx.DeclarationError, match="reads 'µ' as 'μ'"):
+        dx.function("\u00b5", [a], a + a)
+
+
+def test_one_function_alone_or_given_twice_is_one(tmp_path):
+    assert dx.build(double, tmp_path / "alone", verify=False).modules == ("double",)
+    assert dx.build([double, double], tmp_path, ("cpu", "cpu"), verify=False).modules == ("double",)
+
+
+def untaught(x):
+    return x
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "double", a, 2 * a, untaught, dx])
+def test_what_is_no_function(tmp_path, wrong):
+    """Each of them names what came and says what to do."""
+    for place, call in {
+        "derive": lambda: dx.derive(wrong),
+        "compile": lambda: dx.compile(wrong),
+        "build": lambda: dx.build(wrong, tmp_path),
+        "check": lambda: dx.check([double, wrong], tmp_path),
+    }.items():
+        with pytest.raises(
+            dx.DeclarationError, match=f"^{place}: .*is no derivatrix function; "
+        ) as e:
+            call()
+        assert f"of type {type(wrong).__name__})" in str(e.value)
+    assert snapshot(tmp_path) == {}
+
+
+def test_no_function_at_all(tmp_path):
+    for call in (dx.build, dx.check):
+        with pytest.raises(dx.DeclarationError, match="no function was given"):
+            call([], tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"out", ["out"]])
+def test_what_is_no_path(wrong):
+    for call in (dx.build, dx.check):
+        with pytest.raises(dx.UnsupportedError, match=r"out_dir is .* expected the path"):
+            call(double, wrong)
+
+
+@pytest.mark.parametrize("wrong", ["", "  ", "a\0b"])
+def test_paths_of_nothing(wrong, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for call in (dx.build, dx.check):
+        with pytest.raises(dx.BuildError, match="is no path of a directory"):
+            call(double, wrong)
+    assert snapshot(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("targets", "text"),
+    [
+        (("abacus",), "no target 'abacus'; choose from cpu"),
+        ("abacus", "no target 'abacus'; choose from cpu"),
+        (["cpu", "metal"], "no target 'metal'; choose from cpu, cuda"),
+        ((), "targets is empty; expected"),
+        (None, "targets is None; expected"),
+        ([["cpu"]], r"no target \['cpu'\]"),
+    ],
+)
+def test_targets_that_there_are_not(built, tmp_path, targets, text):
+    for directory in (built.directory, tmp_path / "out"):
+        before = snapshot(directory)
+        for call in (dx.build, dx.check):
+            with pytest.raises(dx.UnsupportedError, match=text):
+                call([double], directory, targets=targets)
+        assert snapshot(directory) == before
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.0, "2"])
+def test_numbers_of_processes_that_there_cannot_be(tmp_path, wrong):
+    with pytest.raises(dx.UnsupportedError, match=r"build: jobs is .*; expected a number"):
+        dx.build(double, tmp_path, jobs=wrong)
+
+
+@pytest.mark.parametrize("target", ["gpu", None, ["cpu"]])
+def test_targets_that_compile_has_not(target):
+    with pytest.raises(dx.UnsupportedError, match="no target"):
+        dx.compile(double, target=target)
+
+
+def test_the_name_of_one_target_will_do(built, monkeypatch):
+    trust(monkeypatch, built)
+    assert dx.build(double, built.directory, targets="cpu").written == ()
+    assert dx.check(double, built.directory, targets="cpu") == []
+
+
+def test_the_result_of_a_build_is_short(built):
+    assert "double" in repr(built) and len(repr(built)) < 500
+
+
+# Damage
+
+
+def cut(text: str) -> str:
+    return text[:200]
+
+
+def conflict(text: str) -> str:
+    first, rest = text.split("\n", 1)
+    return f"<<<<<<< ours\n{first}\n=======\n{first}.\n>>>>>>> theirs\n{rest}"
+
+
+def licence(text: str) -> str:
+    return f"# SPDX-License-Identifier: BSD-3-Clause\n{text}"
+
+
+def empty(text: str) -> str:
+    return ""
+
+
+def zeros(text: str) -> str:
+    return "\0" * len(text)
+
+
+@pytest.mark.parametrize("damage", [cut, conflict, licence, empty, zeros, str.swapcase])
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_damaged_files_of_derivatrix_are_replaced(built, tmp_path, monkeypatch, name, damage):
+    """But what derivatrix cannot know for its own is left alone; a certificate for programs is
+    known by that for people."""
+    trust(monkeypatch, built)
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    path = copy / name
+    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
+    if damage is str.swapcase and not name.endswith(".json"):
+        before = snapshot(copy)
+        with pytest.raises(dx.BuildError, match=f"did not write {name}"):
+            dx.build([double], copy)
+        assert snapshot(copy) == before
+        return
+    assert dx.build([double], copy).written == (name,)
+    assert snapshot(copy) == snapshot(built.directory)
+
+
+def test_everything_damaged_at_once(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        (copy / name).write_bytes((copy / name).read_bytes()[:200])
+    dx.build([double], copy)
+    assert snapshot(copy) == snapshot(built.directory)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_an_empty_file_alone_is_not_taken_for_derivatrix_s(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    with pytest.raises(dx.BuildError, match=f"did not write {name}"):
+        dx.build([double], tmp_path)
+    assert snapshot(tmp_path) == {name: b""}
+
+
+def test_a_damaged_list_does_not_lead_out_of_the_directory(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
+    shutil.copy(built.directory / "double.py", tmp_path / "triple.py")
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy)
+    package = copy / "__init__.py"
+    package.write_text(
+        package.read_text(encoding="utf-8").replace('["double"]', '["../triple", 5]')
+    )
+    assert dx.build([double], copy).removed == ()
+    assert (tmp_path / "triple.py").exists()
+
+
+# Other things in the directory
+
+
+def test_links_and_directories_with_names_of_modules(built, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy)
+    (copy / ".#double.py").symlink_to("user@host.1234:5678")  # as Emacs locks a file
+    (copy / ".hidden.py").write_bytes(b"\xff\0 no Python")
+    (copy / "folder.py").mkdir()
+    (copy / "loop.py").symlink_to("loop.py")
+    os.mkfifo(copy / "pipe.py")
+    folders = {"_formulas", "_support"}
+    others = {path.name for path in copy.iterdir()} - FILES - folders
+    assert dx.check([double], copy) == []
+    result = dx.build([double, triple], copy, verify=False)
+    assert {*result.written} == {"triple.py", "_formulas/triple.py", "__init__.py"}
+    assert {*result.removed} == CERTIFICATE
+    kept = {"double.py", "triple.py", "__init__.py"} | folders | others
+    assert {path.name for path in copy.iterdir()} == kept
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_what_is_no_file_in_the_place_of_one(tmp_path, make):
+    make(tmp_path / "double.py")
+    with pytest.raises(dx.BuildError, match=r"did not write double\.py"):
+        dx.build([double], tmp_path)
+    states = {part.file: part.state for part in dx.check([double], tmp_path)}
+    assert states == dict.fromkeys(package_of(double), "missing")
+
+
+def test_a_linked_directory(built, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    dx.build([double], tmp_path / "link", verify=False)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "double.py").is_file()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    with pytest.raises(dx.BuildError, match="dangling: is no directory"):
+        dx.build([double], tmp_path / "dangling")
+
+
+def test_checking_what_is_no_directory(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(dx.BuildError, match="is no directory"):
+        dx.check([double], tmp_path / "file")
+
+
+# Builds that are killed, and builds at the same time
+
+SLOW = """
+import sys, time
+import derivatrix as dx
+from derivatrix.runtime import parallel
+
+a = dx.vector("a", dx.dims("n"))
+parallel.verify = lambda *_, **__: (print("ready", flush=True), time.sleep(60))
+dx.build(dx.function("slow", [a], a * a), sys.argv[1])
+"""
+
+
+def start(directory):
+    """A build that hangs while it verifies."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, directory],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def stages(*directories):
+    return [path for place in directories for path in place.glob(f"{staging.PREFIX}*")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of directories")
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_killed_build_left_is_swept_away_but_not_that_of_one_at_work(tmp_path, there):
+    out = tmp_path / "out"
+    if there:
+        out.mkdir()
+    mine = tmp_path / f"{staging.PREFIX}settings"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    process = start(out)
+    try:
+        (at_work,) = {*stages(tmp_path, out)} - {mine}
+        dx.build([double], out, verify=False)
+        assert {*stages(tmp_path, out)} == {mine, at_work}
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert (at_work / "slow.py").exists()
+        dx.build([double], out, verify=False)
+        assert stages(tmp_path, out) == [mine]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_builds_at_the_same_time_leave_one_of_their_packages(tmp_path):
+    """Each installs its own files as a whole: the end is that of one after another."""
+    out, errors = tmp_path / "out", []
+
+    def work(functions):
+        try:
+            for _ in range(4):
+                dx.build(functions, out, verify=False)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=[[f]]) for f in (double, triple)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert stages(tmp_path, out) == []
+    assert {*snapshot(out)} in (package_of(double), package_of(triple))
+    assert [] in (dx.check([double], out), dx.check([triple], out))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of directories")
+def test_files_are_moved_by_one_build_at_a_time(tmp_path):
+    thread = threading.Thread(target=dx.build, args=(double, tmp_path), kwargs={"verify": False})
+    with staging.locked(tmp_path):
+        thread.start()
+        deadline = time.monotonic() + 20
+        while not any((path / "__init__.py").exists() for path in stages(tmp_path)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        thread.join(0.3)
+        assert thread.is_alive() and snapshot(tmp_path).keys().isdisjoint(FILES)
+    thread.join()
+    assert package_of(double) == {*snapshot(tmp_path)}
+
+
+def test_a_file_that_comes_into_the_way_during_the_build(built, tmp_path, monkeypatch):
+    trust(monkeypatch, built)
+
+    def write(text, done, total):
+        if "verifying" in text:
+            (tmp_path / "double.py").write_text("mine = 1\n")
+
+    with pytest.raises(dx.BuildError, match=r"did not write double\.py"):
+        dx.build([double], tmp_path, progress=write)
+    assert snapshot(tmp_path) == {"double.py": b"mine = 1\n"}
+
+
+# Checking
+
+
+def test_a_fresh_package_is_fresh(built):
+    assert dx.check([double], built.directory) == []
+
+
+def test_stale_missing_and_extra_files_are_found(tmp_path):
+    dx.build([double, triple], tmp_path, verify=False)
+    (tmp_path / "double.py").write_bytes((tmp_path / "double.py").read_bytes() + b"\n")
+    before = snapshot(tmp_path)
+    found = {(part.file, part.state) for part in dx.check([double], tmp_path)}
+    assert found == {
+        ("double.py", "stale"),
+        ("__init__.py", "stale"),
+        ("triple.py", "extra"),
+        ("_formulas/triple.py", "extra"),
+    }
+    assert snapshot(tmp_path) == before
+    states = {part.state for part in dx.check([double], tmp_path / "nowhere")}
+    assert states == {"missing"}
+
+
+# In a session
+
+
+def test_compile_gives_the_same_module_again(cache_directory):
+    module = dx.compile(double)
+    assert dx.compile(double) is module
+    assert dx.compile(dx.function("double", [a], 2 * a)) is module
+    assert module.vjp(np.ones(2), np.ones(2)).tolist() == [2, 2]
+    file = Path(module.__file__)
+    assert file.parents[2] == Path(cache_directory).resolve()
+    assert file.parents[1].name == module.SUPPORT
+    assert module.DIGEST.startswith(file.parent.name)
+    assert dx.verify(module).function == file.stem == "double"
+
+
+def test_functions_of_one_name_are_told_apart():
+    other = dx.function("double", [a], a * a)
+    assert dx.compile(other) is not dx.compile(double)
+    assert dx.compile(other).value(np.array([3.0])).tolist() == [9]
+
+
+def test_a_spoilt_cache_file_is_written_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "cache"))
+    file = Path(dx.compile(triple).__file__)
+    text = file.read_bytes()
+    file.write_text("raise SystemExit")
+    dx.compile(triple)
+    assert file.read_bytes() == text
+
+
+def test_a_cache_file_that_cannot_be_written(monkeypatch, tmp_path):
+    monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path))
+    file = Path(dx.compile(triple).__file__)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(dx.BuildError, match=r"triple\.py: cannot be written"):
+        dx.compile(triple)
+    assert [path.name for path in file.parent.iterdir() if path.is_file()] == []
+
+
+def test_a_user_without_a_home(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("DERIVATRIX_CACHE")
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert dx.compile(triple).value(np.ones(1)).tolist() == [3]
+
+
+def test_without_a_writable_cache_a_temporary_one_is_used(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "file" / "cache"))
+    module = dx.compile(triple)
+    assert module.value(np.ones(1)).tolist() == [3]
+    assert dx.compile(triple) is module
+
+
+@pytest.mark.parametrize("damage", ["remove", "truncate"])
+def test_a_package_with_a_damaged_module_does_not_verify(built, tmp_path, damage):
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy)
+    module = min(path for path in copy.glob("*.py") if path.name != "__init__.py")
+    if damage == "remove":
+        module.unlink()
+    else:
+        text = module.read_text(encoding="utf-8")
+        module.write_text(text[: text.index("def ") + 8], encoding="utf-8")
+    with pytest.raises(dx.LoadError, match=module.stem):
+        dx.load_package(copy)

@@ -1,0 +1,282 @@
+"""What the product uses of Numba's internals (docs/numba.md) is as it needs it: one test a use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import scipy.special
+from llvmlite import binding, ir
+from numba import njit, types
+from numba.core import caching, callconv, cgutils, codegen, dispatcher
+from numba.np import arrayobj
+
+from derivatrix.templates.support.internals import arithmetic, functions, memory
+from tests import ROOT
+
+
+def add(x, y):  # type: ignore[no-untyped-def]
+    return x + y
+
+
+@njit
+def doubled(x, out):  # type: ignore[no-untyped-def]
+    out[0] = 2 * x[0]
+
+
+def compiled(code: Callable[..., Any]) -> Any:
+    """A function compiled anew, whatever is on disk."""
+    made = functions.compiled()(code)
+    made._cache = caching.NullCache()
+    return made
+
+
+def called(code: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns that is compiled anew."""
+    return compiled(code)(*arguments)
+
+
+def damaged_files_are_told() -> bool:
+    text = (
+        "import sys, warnings, pathlib\n"
+        "from derivatrix.templates.support.internals.functions import compiled\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "with warnings.catch_warnings(record=True) as told:\n"
+        "    warnings.simplefilter('always')\n"
+        "    import once\n"
+        "    assert once.kernel(2.0) == 4.0\n"
+        "hits = sum(once.kernel.stats.cache_hits.values())\n"
+        "print(any('damaged' in str(each.message) for each in told), hits)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        code = (
+            "from derivatrix.templates.support.internals.functions import compiled\n"
+            "@compiled()\ndef kernel(x):\n    return x + x\n"
+        )
+        Path(folder, "once.py").write_text(code)
+        env = {**os.environ, "NUMBA_CACHE_DIR": f"{folder}/cache", "PYTHONPATH": str(ROOT)}
+
+        def run() -> str:
+            command = [sys.executable, "-c", text, folder]
+            return subprocess.run(command, env=env, capture_output=True, text=True).stdout
+
+        first, kept = run(), run()
+        for path in Path(folder, "cache").rglob("*.nbc"):
+            path.write_bytes(path.read_bytes()[:-40] + bytes(40))
+        return (first.split(), kept.split(), run().split()[:1]) == (
+            ["False", "0"],
+            ["False", "1"],
+            ["True"],
+        )
+
+
+def references_are_not_counted() -> bool:
+    made = compiled(doubled.py_func)
+    made(np.ones(1), np.ones(1))
+    (text,) = made.inspect_llvm().values()
+    return "NRT_incref" not in text and "cfunc." not in text
+
+
+def flags_are_one_type() -> bool:
+    inner = compiled(lambda flag: 1.0 if flag else 2.0)
+    compiled(lambda: inner(True) + inner(False))()
+    return len(inner.signatures) == 1
+
+
+def unknown_arguments_are_refused_at_once() -> bool:
+    kernel = compiled(add)
+    ready = functions.ready(kernel)
+    try:
+        ready(1.0, 2.0)
+    except TypeError:
+        kernel(1.0, 2.0)
+        functions.remember(ready, kernel)
+        return bool(ready(1.0, 2.0) == 3.0)
+    return False
+
+
+def parts_are_called_by_address() -> bool:
+    part_of, invoke = memory.part_of, memory.invoke
+    array = types.Array(types.float64, 1, "C")
+    address = functions.address_of(compiled(doubled.py_func), (array, array))
+
+    def work(kernel, x, out):  # type: ignore[no-untyped-def]
+        function, data = part_of(kernel, "ss", (x, out), 3, 3)
+        failed = 0
+        for part in range(3):
+            failed |= invoke(function, data, part)
+        return failed
+
+    out = np.zeros(3)
+    return called(work, address, np.arange(3.0), out) == 0 and bool((out == [0, 2, 4]).all())
+
+
+def wrong_shapes_are_refused() -> bool:
+    require = memory.require_shapes
+
+    def kernel(x, out):  # type: ignore[no-untyped-def]
+        require("f", "x out", (x, out), ((2,), (2,)), 1)
+        return 1
+
+    made = compiled(kernel)
+    try:
+        made(np.ones(3), np.ones(2))
+    except ValueError as error:
+        return "another shape" in str(error) and bool(made(np.ones(2), np.ones(2)) == 1)
+    return False
+
+
+def arrays_lie_over_memory() -> bool:
+    shaped = memory.shaped
+
+    def kernel(x):  # type: ignore[no-untyped-def]
+        matrix = shaped(x, (2, 3))
+        matrix[1, 0] = 7.0
+        return matrix[1, 1]
+
+    x = np.arange(6.0)
+    return called(kernel, x) == 4.0 and bool(x[3] == 7.0)
+
+
+def work_arrays_are_one_block() -> bool:
+    work_arrays, give_back = memory.work_arrays, memory.give_back
+
+    def kernel(x, size):  # type: ignore[no-untyped-def]
+        one, other, number, memory = work_arrays(x, ((size,), (2, size), ()), ())
+        one[:] = 1.0
+        other[:] = 2.0
+        number[()] = 5.0
+        total = one.sum() + other.sum() + number[()]
+        give_back(memory)
+        return total
+
+    made = compiled(kernel)
+    return all(made(np.ones(1), size) == 5 * size + 5 for size in (3, 5000))
+
+
+def words_are_changed_at_once() -> bool:
+    more, look = memory.atomic("add"), memory.look
+
+    def kernel(words):  # type: ignore[no-untyped-def]
+        return more(words, 1, 3), look(words, 1)
+
+    return bool(called(kernel, np.zeros(2, np.int64)) == (0, 3))
+
+
+def instructions_are_written() -> bool:
+    half = arithmetic.number_function(lambda x: x.absolute() * 0.5 + 1.0)
+    return bool(called(lambda x: half(x), -3.0) == 2.5)
+
+
+def blas_is_called_by_address() -> bool:
+    product = arithmetic.matrix_product(False)
+
+    def kernel(a, out):  # type: ignore[no-untyped-def]
+        product(1.0, a, True, a, False, 0.0, out)
+
+    a, out = np.arange(1200.0).reshape(40, 30), np.zeros((30, 30))
+    called(kernel, a, out)
+    return bool(np.allclose(out, a.T @ a))
+
+
+def special_functions_are_called_by_address() -> bool:
+    digamma = functions.scipy_special("psi", 1)
+    return bool(np.isclose(called(lambda x: digamma(x), 2.5), scipy.special.psi(2.5)))
+
+
+def simulated_memory_can_be_set() -> bool:
+    text = (
+        "from derivatrix.templates.support.internals.verification import memory_as_on_device\n"
+        "assert all(hasattr(owner, name) for owner, name, _ in memory_as_on_device())\n"
+    )
+    env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, "-c", text], env=env, check=False).returncode == 0
+
+
+@dataclass(frozen=True)
+class Use:
+    """What is used; whether it holds; what to put another thing in place of, to see it fail."""
+
+    name: str
+    holds: Callable[[], bool]
+    owner: Any
+    attribute: str
+
+
+USES = [
+    Use("options of njit", references_are_not_counted, functions, "njit"),
+    Use("templates of calls", flags_are_one_type, dispatcher.Dispatcher, "get_call_template"),
+    Use(
+        "compiling for arguments",
+        unknown_arguments_are_refused_at_once,
+        dispatcher.Dispatcher,
+        "add_overload",
+    ),
+    Use(
+        "addresses of kernels",
+        parts_are_called_by_address,
+        codegen.JITCodeLibrary,
+        "get_pointer_to_function",
+    ),
+    Use(
+        "the convention of calls",
+        parts_are_called_by_address,
+        callconv.CPUCallConv,
+        "call_function",
+    ),
+    Use(
+        "errors raised by kernels",
+        wrong_shapes_are_refused,
+        callconv.CPUCallConv,
+        "return_user_exc",
+    ),
+    Use("arrays over memory", arrays_lie_over_memory, arrayobj, "populate_array"),
+    Use("Numba's memory", work_arrays_are_one_block, memory, "call_named"),
+    Use("atomic words", words_are_changed_at_once, ir.IRBuilder, "atomic_rmw"),
+    Use("LLVM's instructions", instructions_are_written, ir.IRBuilder, "fmul"),
+    Use("BLAS by address", blas_is_called_by_address, cgutils, "get_or_insert_function"),
+    Use(
+        "special functions by address",
+        special_functions_are_called_by_address,
+        functions,
+        "get_cython_function_address",
+    ),
+]
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.name)
+def test_a_use_is_as_it_was(use: Use) -> None:
+    assert use.holds(), f"Numba {numba.__version__}: {use.name} (docs/numba.md) changed"
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.name)
+def test_a_change_is_seen(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed(*arguments: Any, **named: Any) -> Any:
+        raise NotImplementedError(use.name)
+
+    monkeypatch.setattr(use.owner, use.attribute, changed)
+    with pytest.raises(Exception, match=use.name):
+        assert use.holds(), use.name
+
+
+def test_a_damaged_cache_is_told() -> None:
+    assert damaged_files_are_told(), f"Numba {numba.__version__}: files of its cache changed"
+    assert issubclass(functions._Cache, caching.FunctionCache)
+
+
+def test_the_simulators_memory_can_be_set() -> None:
+    assert simulated_memory_can_be_set(), f"Numba {numba.__version__}: its simulator changed"
+
+
+def test_symbols_are_known() -> None:
+    ending = functions.register("blas", "gemm")
+    assert binding.address_of_symbol(f"d{ending}"), "SciPy's BLAS is not found by its address"
