@@ -20,7 +20,7 @@ from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.plan.row_shares import PARTS
-from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.plan.steps import Plan, Step
 from derivatrix.compiler.targets import cpu
 from derivatrix.templates.support import cpu as support
 from derivatrix.templates.support.cpu.parts import border
@@ -95,6 +95,13 @@ def plain_kernel(
     scope.update((variant.name, plain_kernel(variant, called)) for variant in made.variants)
     exec(f"def kernel({text.parameters}):\n{body}", scope)
     return partial(scope["kernel"])
+
+
+def steps_of(function: Function, kind: str) -> list[Step]:
+    """The steps of a kernel, after those of the sums that it makes before."""
+    made = kernel_plan(function.derivatives, kind)
+    part = made.sums.part.steps if made.sums is not None and made.sums.joined else ()
+    return [*part, *made.steps]
 
 
 def check_plain(

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import derivatrix as dx
-from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.plan.steps import Clear, Loop, LoopNest
 from derivatrix.compiler.plan.visit import accesses
-from tests.plain import check_plain
+from tests.plain import check_plain, steps_of
 
 N, n, m, k = dx.dims("N n m k")
 A, B, X = dx.matrix("A", n, n), dx.matrix("B", n, n), dx.matrix("X", N, n)
@@ -20,9 +19,7 @@ a, b = dx.vector("a", n), dx.vector("b", n)
 
 def nests(function: Function, kind: str) -> list[LoopNest]:
     check_plain(function, kind, {"N": 5, "n": 4, "m": 3, "k": 2})
-    made = kernel_plan(function.derivatives, kind)
-    part = made.sums.part.steps if made.sums is not None and made.sums.joined else ()
-    return [step for step in (*part, *made.steps) if isinstance(step, LoopNest)]
+    return [step for step in steps_of(function, kind) if isinstance(step, LoopNest)]
 
 
 def innermost(body: Sequence[Any]) -> Iterator[Loop]:

@@ -10,7 +10,7 @@ from derivatrix.compiler.driver.pipeline import generate, kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.plan.simd import LANES
 from derivatrix.compiler.plan.steps import Allocate, Loop, LoopNest
-from tests.plain import check_plain
+from tests.plain import check_plain, steps_of
 
 A, S, x = dx.matrix("A", 3, 3), dx.matrix("S", 3, 3, "spd"), dx.vector("x", 3)
 N = dx.dims("N")
@@ -31,7 +31,7 @@ ONE_BY_ONE = {
 
 
 def in_lanes(function: Function, kind: str) -> bool:
-    steps = kernel_plan(function.derivatives, kind).steps
+    steps = steps_of(function, kind)
     loops = [part for step in steps if isinstance(step, LoopNest) for part in step.body]
     inner = [part for loop in loops if isinstance(loop, Loop) for part in loop.body]
     return any(isinstance(part, Loop) and part.extent == LANES for part in inner)

@@ -9,9 +9,8 @@ import pytest
 import sympy
 
 import derivatrix as dx
-from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.plan.steps import Gemm
-from tests.plain import check_plain
+from tests.plain import check_plain, steps_of
 
 N, h, d = dx.dims("N h d")
 X, S, G, V = dx.matrix("X", N, d), dx.matrix("S", N, h), dx.matrix("G", h, h), dx.vector("V", N)
@@ -53,7 +52,7 @@ BOTH = {name for name in PACKED if name not in ("diagonals", "one pair")}
 
 def halves(function: dx.Function) -> int:
     """How many axes of a product are for pairs."""
-    steps = kernel_plan(function.derivatives, "value").steps
+    steps = steps_of(function, "value")
     made = {size for s in steps if isinstance(s, Gemm) for size in s.target.buffer.shape}
     return sum(sympy.expand(size * (size + 1) / 2) in made for size in (h, d))
 

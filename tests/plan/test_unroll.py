@@ -17,7 +17,7 @@ from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.plan import plan
 from derivatrix.compiler.plan.steps import Allocate, Loop, LoopNest
-from tests.plain import run_plain
+from tests.plain import run_plain, steps_of
 
 STRUCTURES = ("", "spd", "lower", "upper")
 
@@ -155,7 +155,7 @@ def test_rules_compute_the_value(operation: Operation) -> None:
 
 
 def planned(function: dx.Function, kind: str) -> list[LoopNest]:
-    steps = kernel_plan(Derivatives(function), kind).steps
+    steps = steps_of(function, kind)
     assert all(isinstance(step, LoopNest | Allocate) for step in steps)
     return [step for step in steps if isinstance(step, LoopNest)]
 
