@@ -15,7 +15,6 @@ FOLDERS = ("compiler", "runtime", "templates")
 
 WITHOUT = """
 import sys
-from tests import ROOT
 
 class Without:
     def find_spec(self, name, path=None, target=None):
