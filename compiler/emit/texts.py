@@ -29,15 +29,13 @@ def literal(value: object, indent: int = 0) -> str:
 
 
 def call_lines(name: str, arguments: list[str], end: str = "", width: int = 96) -> list[str]:
-    """A call; where it is too long for one line, with as many arguments a line as there is room
-    for. An argument may be a part of one that is a call itself."""
-    line = f"{name}({', '.join(arguments)}){end}"
-    if len(line) <= width:
-        return [line]
-    lines = [f"    {arguments[0]},"]
+    """A call, with as many arguments a line as there is room for. An argument may be a part of one
+    that is a call itself."""
+    lines = [f"{name}({arguments[0]}" if arguments else f"{name}("]
     for argument in arguments[1:]:
-        if len(lines[-1]) + len(argument) + 2 <= width:
-            lines[-1] += f" {argument},"
+        if len(lines[-1]) + len(argument) + len(end) + 3 <= width:
+            lines[-1] += f", {argument}"
         else:
-            lines.append(f"    {argument},")
-    return [f"{name}(", *lines, f"){end}"]
+            lines[-1] += ","
+            lines.append(f"        {argument}")
+    return [*lines[:-1], f"{lines[-1]}){end}"]

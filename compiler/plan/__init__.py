@@ -101,7 +101,6 @@ def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) ->
         found.sliced,
         found.whole,
         found.divided,
-        found.samples,
         found.work,
         entries(part).coeff(found.length, 1),
         found.fixed + found.products * STEP * len((part.variants or (part,))[0].steps),

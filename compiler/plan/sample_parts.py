@@ -56,9 +56,7 @@ def parts(
         return made
     kernel = replace(columns(samples), parts=made)
     each = entries(kernel).coeff(samples, 1)
-    return replace(
-        made, columns=Columns(kernel, samples, each, LEAST_SYSTEMS, ENTRIES, MOST_ENTRIES)
-    )
+    return replace(made, columns=Columns(kernel, each, LEAST_SYSTEMS, ENTRIES, MOST_ENTRIES))
 
 
 def _are_solved(nodes: Sequence[ir.Node], samples: sympy.Symbol) -> bool:

@@ -396,13 +396,12 @@ class Parts:
 class Columns:
     """A kernel that has the samples last in memory.
 
-    samples: their number; entries: how many numbers each takes in memory, by the sizes.
+    entries: how many numbers each sample takes in memory, by the sizes.
     least: how many samples are worth it; each: how many numbers a sample may take for each of them;
     most: how many at all.
     """
 
     kernel: Plan
-    samples: sympy.Symbol
     entries: sympy.Expr
     least: int
     each: int
@@ -443,8 +442,8 @@ class Sums:
     its own steps are those of `rest`.
     sliced: which arguments `part` gets cut along their first axis; whole: the positions of those
     that it gets whole besides, behind the others. divided: which outputs come sample by sample.
-    samples: their number. work: about how many operations a sample takes, by the sizes; entries:
-    how many numbers it takes in memory; fixed: how many operations each part takes besides.
+    work: about how many operations a sample takes, by the sizes; entries: how many numbers it
+    takes in memory; fixed: how many operations each part takes besides.
     least: the least number of samples for which `part` is worth calling; 1 where it takes several
     threads for that. products: whether BLAS does most of the work, so that parts gain only where
     the arrays of all samples do not stay in the cache.
@@ -456,7 +455,6 @@ class Sums:
     sliced: tuple[bool, ...]
     whole: tuple[int, ...]
     divided: tuple[bool, ...]
-    samples: sympy.Symbol
     work: sympy.Expr
     entries: sympy.Expr
     fixed: sympy.Expr

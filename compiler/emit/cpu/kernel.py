@@ -137,24 +137,31 @@ def joined_text(
 
 
 def _sizes(plan: Plan, words: set[str]) -> list[str]:
-    """Lines that read the sizes which others need, by their words; all of one array's at once."""
+    """Lines that read the sizes which others need, by their words: all of one array's at once,
+    others together unless they need each other."""
     wanted: list[Size] = []
     for size in reversed(plan.sizes):
         if size.local in words:
             wanted.insert(0, size)
             words.update(map(str, size.value.free_symbols))
-    lines = []
+    shapes, names, values = [], [], []
+    computed = []
     while wanted:
         argument = wanted[0].argument
         axes = [size for size in wanted if size.argument == argument and size.value == LENGTH]
         if len(axes) > 1 and [size.axis for size in axes] == [*range(len(argument.shape))]:
-            lines.append(f"{', '.join(size.local for size in axes)} = {argument.local}.shape")
+            shapes.append(f"{', '.join(size.local for size in axes)} = {argument.local}.shape")
         else:
             axes = wanted[:1]
-            value = axes[0].value.xreplace({LENGTH: _axis(argument.local, axes[0].axis)})
-            lines.append(f"{axes[0].local} = {index(value)}")
+            value = index(axes[0].value.xreplace({LENGTH: _axis(argument.local, axes[0].axis)}))
+            if axes[0].value == LENGTH:
+                names.append(axes[0].local)
+                values.append(value)
+            else:
+                computed.append(f"{axes[0].local} = {value}")
         wanted = [size for size in wanted if size not in axes]
-    return lines
+    lengths = [f"{', '.join(names)} = {', '.join(values)}"] if names else []
+    return [*shapes, *lengths, *computed]
 
 
 @dataclass(frozen=True)

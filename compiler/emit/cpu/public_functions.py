@@ -13,7 +13,6 @@ from derivatrix.compiler.emit.imports import Imports, uses
 from derivatrix.compiler.emit.signatures import array_text, local_sizes, returns_text, signature
 from derivatrix.compiler.ir.operation import Kernel
 from derivatrix.compiler.ir.python_text import index
-from derivatrix.compiler.plan.nominal_sizes import product
 from derivatrix.compiler.plan.row_shares import PART
 from derivatrix.compiler.plan.steps import (
     Buffer,
@@ -26,15 +25,12 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.visit import renamed
 from derivatrix.compiler.structured.operator_text import operator_lines
-from derivatrix.templates.support.common.limits import _LARGE
 
 
 def function_arguments(function: FunctionDescription) -> list[str]:
     """The arguments of `generated.function` for a public function, its parts where one is long."""
     plan = function.plan
     found = [f'"{function.name}"', plan.name]
-    if quick := _few(plan):
-        found.append(f'"{quick}"')
     if not isinstance(function.result, str):
         found.append(f'returns="{returns_text(function)}"')
     if calls_blas(plan):
@@ -45,18 +41,6 @@ def function_arguments(function: FunctionDescription) -> list[str]:
 def _parallel(plan: Plan) -> list[str]:
     parallel = parallel_arguments(plan)
     return [f"parallel={parallel[0]}", *parallel[1:]] if parallel else []
-
-
-def _few(plan: Plan) -> str:
-    """That all outputs have few entries, where there are several whose sizes are not known; where
-    BLAS is called, all arguments and outputs together."""
-    counts = [product(buffer.shape) for _, buffer in plan.outputs]
-    blas = calls_blas(plan)
-    if blas:
-        counts += [product(argument.shape) for argument in plan.arguments]
-    if sum(not count.is_number for count in counts) > (0 if blas else 1):
-        return f"{size_text(plan, sympy.Add(*counts))} <= {_LARGE}"
-    return ""
 
 
 def size_text(plan: Plan, polynomial: sympy.Expr) -> str:
@@ -130,12 +114,12 @@ def _rows(plan: Plan, rows: Rows) -> list[str]:
 
 
 def _columns(plan: Plan, columns: Columns) -> list[str]:
-    sizes = [f'"{size_text(plan, each)}"' for each in (columns.samples, columns.entries)]
-    return [columns.kernel.name, *sizes, *map(str, (columns.least, columns.each, columns.most))]
+    limits = map(str, (columns.least, columns.each, columns.most))
+    return [columns.kernel.name, f'"{size_text(plan, columns.entries)}"', *limits]
 
 
 def _sums(plan: Plan, sums: Sums) -> list[str]:
-    costs = (sums.samples, sums.entries, sums.work, sums.fixed)
+    costs = (sums.entries, sums.work, sums.fixed)
     given = [f'"{size_text(plan, cost)}"' for cost in costs]
     given += [f"least={sums.least}"] if sums.least != 1 else []
     given += ["products=True"] if sums.products else []

@@ -2,6 +2,8 @@
 
 # mypy: allow-untyped-defs
 
+import re
+from collections import Counter
 from dataclasses import replace
 
 from numba import njit
@@ -17,6 +19,7 @@ from ..common.boundary import (
     _refuse,
 )
 from ..common.function_parts import _Parts, defined
+from ..common.limits import _LARGE
 from ..common.module import _Module
 from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, renamed, tuple_text
@@ -141,15 +144,15 @@ class Module(_Module):
             self.shared[sharing.kernel.__name__] = sharing.made(self)
         return self.shared[sharing.kernel.__name__]
 
-    def function(self, name, kernel, quick="", returns="", blas=False, parallel=None):
+    def function(self, name, kernel, returns="", blas=False, parallel=None):
         """A public function that has arrays for the results of a kernel filled.
 
-        quick: a condition on sizes under which these are few; returns: see `_Returned`; blas:
-        whether the kernel calls BLAS; parallel: how threads share its work (see `parallel`)."""
+        returns: see `_Returned`; blas: whether the kernel calls BLAS; parallel: how threads share
+        its work (see `parallel`)."""
         signature = self.signatures[kernel]
         parts = _Parts(signature, _Returned(returns, signature.outputs))
         planned = self._planned(kernel, parts, blas, parallel)
-        conditions = [*_plain(parts.arrays), *([parts.sized(quick)] if quick else [])]
+        conditions = [*_plain(parts.arrays), *map(parts.sized, _few(signature, blas))]
         conditions += [planned.few] if planned.few else []
         scope = planned.scope | {"_kernel_ready": ready(planned.scope["_kernel"])}
         run = [f"_kernel_ready({_passed(kernel, parts)})"]
@@ -239,6 +242,16 @@ class Module(_Module):
 def _passed(kernel, parts):
     """What a kernel is given; one whose body does a share of the rows, all of them."""
     return f"{parts.passed}, 0, 1" if hasattr(kernel, "share") else parts.passed
+
+
+def _few(signature, blas):
+    """That all results together have few entries, where there are several of symbolic sizes; where
+    BLAS is called, all arguments and results together."""
+    shapes = [*signature.outputs.values(), *(signature.inputs.values() if blas else ())]
+    counts = Counter("*".join(f"({each})" for each in shape) or "1" for shape in shapes)
+    symbolic = [text for text in counts.elements() if not re.fullmatch(r"[\d()*]+", text)]
+    if len(symbolic) > (0 if blas else 1):
+        yield f"{' + '.join(f'{n}*{text}' for text, n in counts.items())} <= {_LARGE}"
 
 
 def _plain(names):

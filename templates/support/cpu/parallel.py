@@ -44,6 +44,11 @@ class Planned:
     scope: dict = field(default_factory=dict)
 
 
+def _samples(parts, cut):
+    """The number of samples, in a public function's own names: the first size of what is cut."""
+    return parts.sized(parts.signature.inputs[cut[0]][0])
+
+
 def _choice(condition, one, other):
     return [f"if {condition}:", *indented(one), "else:", *indented(other)]
 
@@ -106,7 +111,7 @@ class by_samples:
         if self.columns is None:
             return Planned(few, call, "", scope)
         found = self.columns
-        samples, entries = parts.sized(found.samples), parts.sized(found.entries)
+        samples, entries = _samples(parts, self.cut), parts.sized(found.entries)
         most = f"min({found.each}*{samples}, {found.most})"
         unsuited = f"({samples} < {found.least} or {entries} > {most})"
         shared = self._shared(module, found.kernel, parts, "S")
@@ -130,7 +135,6 @@ class columns:
     many numbers each takes in memory, which is `each` for each of them and `most` at the most."""
 
     kernel: object
-    samples: str
     entries: str
     least: int
     each: int
@@ -192,25 +196,25 @@ class _Sums:
 class by_sums:
     """A part of the samples by each thread, whose sums are added up.
 
-    samples: their number; entries, work, fixed: about how many numbers each takes in memory, how
-    many operations, and how many each part takes besides. least: the number of samples for which a
+    entries, work, fixed: about how many numbers a sample takes in memory, how many operations, and
+    how many each part takes besides. least: the number of samples for which a
     part is worth calling; 1 where it takes several threads for that. products: whether BLAS does
     most of it, so that parts gain only where the arrays of all samples do not stay in the cache.
     part, rest: the kernels of a kernel that does not call them itself (see `_Sums`)."""
 
-    def __init__(self, samples, entries, work, fixed, least=1, products=False, **kernels):
-        self.samples, self.costs, self.kernels = samples, (entries, work, fixed), kernels
+    def __init__(self, entries, work, fixed, least=1, products=False, **kernels):
+        self.costs, self.kernels = (entries, work, fixed), kernels
         self.least, self.products = least, products
 
     def planned(self, module, kernel, parts, alone):
-        samples, entries, work, fixed = map(parts.sized, (self.samples, *self.costs))
+        sums = self.kernels.get("part", kernel).sums
+        samples, (entries, work, fixed) = _samples(parts, sums.cut), map(parts.sized, self.costs)
         few = little = f"({work})*({samples}) < {_SHARED}"
         if self.products:
             held = f"({entries})*({samples}) < {IN_CACHE}"
             few = little = f"({held} or {work} > {OPERATIONS}*({entries}))"
         if self.least > 1:
             few = f"{samples} < {self.least}"
-        sums = self.kernels.get("part", kernel).sums
         sums.rest = self.kernels.get("rest", sums.rest)
         flags = [name in sums.cut for name in parts.signature.inputs]
         shared = self._shared(module, kernel, parts.signature, sums)
