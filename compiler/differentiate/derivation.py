@@ -24,7 +24,7 @@ from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
 from derivatrix.compiler.formulas.printers.base import ATOM
 from derivatrix.compiler.formulas.printers.unicode import UNICODE
-from derivatrix.compiler.formulas.sharing import definitions
+from derivatrix.compiler.formulas.sharing import definition_texts
 from derivatrix.compiler.formulas.tree import Matmul, Name, Number, Scale, Trace, Tree
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.graph import depending
@@ -292,7 +292,7 @@ class _Derivation:
         names = self.derivatives.display_names()
         builder = Notation(node, names, self.by_index, moving)
         tree, self.indices = builder.result()
-        return tree, definitions(self.printer, tree, builder.definitions)
+        return tree, definition_texts(self.printer, tree, builder.definitions)
 
     def _equation(self, left: str, tree: Tree, where: list[tuple[str, str]]) -> str:
         left = f"{self.printer.left_side(left, self.indices)} " if left else ""

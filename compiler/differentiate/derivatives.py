@@ -236,13 +236,7 @@ class Derivatives:
         names = self.display_names()
         printer = math_printers()[style]
         return [
-            render_equation(
-                printer.derivative(kind, self.value_letter, key),
-                node,
-                style,
-                names,
-                self._size_texts(),
-            )
+            render_equation(printer.derivative(kind, self.value_letter, key), node, style, names)
             for key, node in self.results(kind).items()
         ]
 

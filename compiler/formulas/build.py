@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import sympy
 
-from derivatrix.compiler.formulas import algebra, expressions
+from derivatrix.compiler.formulas import algebra, entrywise, expressions
 from derivatrix.compiler.formulas.tree import (
     Call,
     Differential,
@@ -184,7 +185,7 @@ class Builder(ABC):
         }
         shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
         tree = expressions.convert(node.expression, symbols, len(shape))
-        return tree if tree.rank else algebra.spread(tree, (), shape)
+        return tree if tree.rank else entrywise.spread(tree, (), shape)
 
     def input(self, node: Leaf) -> Tree:
         """The tree of a leaf."""
@@ -292,8 +293,12 @@ class Product:
     @property
     def summed(self) -> list[int]:
         """The labels summed over, in the order met."""
-        labels = dict.fromkeys(label for _, own in self.factors for label in own)
-        return [label for label in labels if label not in self.output]
+        return [label for label in labels_of(self.factors) if label not in self.output]
+
+
+def labels_of(items: Iterable[tuple[Any, tuple[int, ...]]]) -> list[int]:
+    """The labels of factors or items, in the order met."""
+    return list(dict.fromkeys(label for _, labels in items for label in labels))
 
 
 def product(node: Einsum) -> Product:
@@ -312,7 +317,7 @@ def product(node: Einsum) -> Product:
             (factor, tuple(kept if label == gone else label for label in labels))
             for factor, labels in factors[:position] + factors[position + 1 :]
         )
-    present = {label for _, labels in factors for label in labels}
+    present = labels_of(factors)
     counted = [node.sizes[i] for i in alive if i >= node.ndim and i not in present]
     scalar = expressions.coefficient(sympy.prod([node.coefficient, *counted]))
     return Product(factors, tuple(range(node.ndim)), node.sizes, scalar)
@@ -330,9 +335,8 @@ def opened(items: list[Item], parts: Product) -> list[Item]:
             labels = tuple(labels[axis] for axis in tree.along)
             tree = tree.body
         result.append((tree, labels))
-    kept = {label for _, labels in result for label in labels}
-    before = dict.fromkeys(label for _, labels in items for label in labels)
-    gone = [label for label in before if label not in kept and label not in parts.output]
+    kept = {*labels_of(result), *parts.output}
+    gone = [label for label in labels_of(items) if label not in kept]
     if gone:
         count = expressions.coefficient(sympy.prod([parts.sizes[label] for label in gone]))
         result.append((count, ()))

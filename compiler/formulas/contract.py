@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas import algebra, entrywise
+from derivatrix.compiler.formulas.build import Item, labels_of
 from derivatrix.compiler.formulas.tree import (
     Identity,
     Kronecker,
@@ -27,7 +28,6 @@ from derivatrix.compiler.formulas.tree import (
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 
 Labels = tuple[int, ...]
-Item = tuple[Tree, Labels]
 
 
 @dataclass
@@ -45,8 +45,7 @@ class Graph:
 
     def summed(self) -> list[int]:
         """The labels still to be summed over."""
-        labels = dict.fromkeys(label for _, own in self.items for label in own)
-        return [label for label in labels if label not in self.output]
+        return [label for label in labels_of(self.items) if label not in self.output]
 
     def replace(self, old: Sequence[Item], tree: Tree, labels: Labels) -> bool:
         """Put one item in the place of others."""
@@ -287,7 +286,7 @@ def _assembled(graph: Graph, shape: Shape) -> Tree | None:
         return algebra.matmul(vectors[output[0]], Transpose(vectors[output[1]]))
     if vectors:
         ((label, tree),) = vectors.items()
-        return algebra.spread(tree, (output.index(label),), shape)
+        return entrywise.spread(tree, (output.index(label),), shape)
     if not shape:
         return None
-    return algebra.spread(algebra.scale(sympy.S.One, []), (), shape)
+    return entrywise.spread(algebra.scale(sympy.S.One, []), (), shape)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 import sympy
 
 from derivatrix.compiler.formulas import algebra
-from derivatrix.compiler.formulas.build import Item, Product, indexed, matrix
+from derivatrix.compiler.formulas.build import Item, Product, indexed, labels_of, matrix
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.tree import (
     Bracket,
@@ -54,29 +54,29 @@ def chained(tree: Tree) -> Tree:
     return tree
 
 
-def contracted(items: list[Item], output: tuple[int, ...], parts: Product) -> Tree | None:
-    """The product of items; None: no matrix notation."""
+def contracted(items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
+    """The product of items. Raises NoMatrixNotation where it has none."""
     arrays = [labels for _, labels in items if labels]
     if arrays and all(labels == output for labels in arrays):
         return algebra.hadamard([tree for tree, _ in items], len(output))
-    return contract(items, output, parts.sizes)
+    tree = contract(items, output, parts.sizes)
+    if tree is None:
+        raise NoMatrixNotation
+    return tree
 
 
-def reducible(
-    factors: tuple[Factor, ...],
-    fixed: Mapping[int, sympy.Expr],
-    output: tuple[int, ...],
-    parts: Product,
-) -> bool:
-    """Whether a product has matrix notation, whatever its factors are."""
+def check_reducible(
+    fixed: Mapping[int, sympy.Expr], output: tuple[int, ...], parts: Product
+) -> None:
+    """Raise NoMatrixNotation for a product that has none, whatever its factors are."""
     items: list[Item] = []
-    for position, (node, labels) in enumerate(factors):
+    for position, (node, labels) in enumerate(parts.factors):
         left = tuple(label for label in labels if label not in fixed)
         tree: Tree = Name(len(left), str(position), "")
         if isinstance(node, Structural) and len(left) == node.ndim:
             tree = matrix(node)
         items.append((tree, left))
-    return contracted(items, output, parts) is not None
+    contracted(items, output, parts)
 
 
 def summed_over(letters: dict[str, sympy.Expr], body: Tree) -> Tree:
@@ -102,11 +102,6 @@ def letters_summed(tree: Tree) -> set[str]:
     if isinstance(tree, Scale):
         return set().union(*(letters_summed(part) for part in tree.scalars))
     return set(tree.over) if isinstance(tree, Over) else set()
-
-
-def labels_of(factors: Sequence[Factor]) -> list[int]:
-    """The labels of factors, in the order met."""
-    return list(dict.fromkeys(label for _, own in factors for label in own))
 
 
 def is_merged(label: int, factors: Sequence[Factor]) -> bool:
@@ -162,10 +157,7 @@ def split_merge(
 def joined(items: list[Item], parts: Product) -> Item:
     """Items as one, by the output's labels that they have."""
     output = tuple(i for i in parts.output if any(i in own for _, own in items))
-    body = contracted(items, output, parts)
-    if body is None:
-        raise NoMatrixNotation
-    return body, output
+    return contracted(items, output, parts), output
 
 
 def components(factors: Sequence[Factor], apart: Set[int]) -> list[list[Factor]]:
@@ -182,10 +174,9 @@ def components(factors: Sequence[Factor], apart: Set[int]) -> list[list[Factor]]
     return sorted(groups, key=lambda group: place[id(group[0])])
 
 
+@algebra.linear
 def entry_of(tree: Tree, indices: Indices) -> Tree:
     """An entry of a matrix or vector (or, where an index is None, a row or column)."""
-    if isinstance(tree, Scale) and tree.body is not None:
-        return algebra.scale(tree.coefficient, tree.scalars, entry_of(tree.body, indices))
     if all(index is None for index in indices):
         return tree
     if len(indices) == 2:

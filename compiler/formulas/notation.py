@@ -12,13 +12,14 @@ from dataclasses import replace
 
 import sympy
 
-from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas import algebra, factoring
 from derivatrix.compiler.formulas.build import (
     Builder,
     Item,
     Product,
     call,
     indexed,
+    labels_of,
     matrix,
     opened,
     ordered,
@@ -29,16 +30,15 @@ from derivatrix.compiler.formulas.indexing import (
     NoMatrixNotation,
     bracket,
     chained,
+    check_reducible,
     components,
     contracted,
     entry_of,
     index_of,
     is_merged,
     joined,
-    labels_of,
     letters_of,
     letters_summed,
-    reducible,
     solved,
     split_merge,
     summed_over,
@@ -83,16 +83,10 @@ class Notation(Builder):
         self.by_index = by_index  # whether every axis carries an index
         self.limit = 30 if by_index else 12
         self.open: set[Node] = set()  # nodes whose drafts have been begun
-        self.finished: tuple[Tree, Indices] | None = None
         super().__init__(root, names, differentials)
 
     def result(self) -> tuple[Tree, Indices]:
-        if self.finished is None:
-            self.finished = self._finished()
-        return self.finished
-
-    def _finished(self) -> tuple[Tree, Indices]:
-        """The root's tree, with names for what is repeated."""
+        """The root's tree, with names for what is repeated, and the left side's indices."""
         tree, indices = super().result()
         trees = [tree, *(part.tree for part in self.definitions)]
         table = plain_indicators(trees)
@@ -161,21 +155,18 @@ class Notation(Builder):
             case Sum():
                 return self._entry(node, indices, self._sum(node, indices, scope, strict))
         try:
-            return self._product_or_call(node, indices, scope)
+            match node:
+                case Apply():
+                    return self._call(node, indices, scope)
+                case Structural():
+                    axes = range(node.ndim)
+                    return self._product(einsum([(node, axes)], axes), indices, scope)
+                case Einsum():
+                    return self._product(node, indices, scope)
         except NoMatrixNotation:
             if strict:
                 raise
             return indexed(self.define(node), indices)
-
-    def _product_or_call(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
-        match node:
-            case Apply():
-                return self._call(node, indices, scope)
-            case Structural():
-                axes = range(node.ndim)
-                return self._product(einsum([(node, axes)], axes), indices, scope)
-            case Einsum():
-                return self._product(node, indices, scope)
         raise TypeError(f"no formula for {node!r}")
 
     def _entry(self, node: Node, indices: Indices, tree: Tree) -> Tree:
@@ -197,7 +188,7 @@ class Notation(Builder):
         tree = super().sum(node, indices, scope)
         if isinstance(tree, Add):
             tree = algebra.add([chained(term) for term in tree.terms], tree.rank)
-        return algebra.factored(tree) if isinstance(tree, Add) else chained(tree)
+        return factoring.factored(tree) if isinstance(tree, Add) else chained(tree)
 
     # Products
 
@@ -222,16 +213,13 @@ class Notation(Builder):
                 letter = next(self.unused(scope | set(letters), batched=True))
                 letters[letter] = BATCH
                 fixed[label] = index_of(letter)
-        if not reducible(parts.factors, fixed, output, parts):
-            raise NoMatrixNotation
+        check_reducible(fixed, output, parts)
         scope |= set(letters)
         items = []
         for factor in parts.factors:
             items.append(self._single(factor, fixed, scope))
             scope |= letters_summed(items[-1][0]) if letters else set()
         body = contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
-        if body is None:
-            raise NoMatrixNotation
         return summed_over(letters, body)
 
     def _indexed(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
@@ -242,10 +230,7 @@ class Notation(Builder):
         fixed |= {i: sympy.S.Zero for i in parts.summed if parts.sizes[i] == 1}
         output = tuple(i for i, index in enumerate(indices) if index is None)
         items = self._items(parts.factors, fixed, parts, scope)
-        body = contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
-        if body is None:
-            raise NoMatrixNotation
-        return body
+        return contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
 
     def _single(
         self, factor: Factor, fixed: Mapping[int, sympy.Expr], scope: frozenset[str]

@@ -102,28 +102,24 @@ def _repeated(counts: Iterable[Counter[Tree]]) -> Tree | None:
         saved = (count - 1) * (length(part) - 2) - 6
         if length(part) < SHORTEST or (saved < GAIN and not letter_of(part)):
             continue
-        if best is None or (saved, part.order) > best[:2]:
-            best = saved, part.order, part
+        if best is None or (saved, part.sort_key) > best[:2]:
+            best = saved, part.sort_key, part
     return None if best is None else best[2]
 
 
-def definitions(
+def definition_texts(
     printer: MathPrinter, tree: Tree, parts: Sequence[Definition]
 ) -> list[tuple[str, str]]:
-    """What a formula uses: the left and right sides of its definitions, and of what has to be said
-    of its signs."""
+    """The left and right sides of the definitions that a formula uses; where it has [t > 0], also
+    [0 > 0] = 1/2, the value at a tie."""
     lines = [
         (printer.left_side(printer.text(part.name), part.indices), printer.text(part.tree))
         for part in parts
     ]
-    return lines + _conventions(printer, [tree, *(part.tree for part in parts)])
-
-
-def _conventions(printer: MathPrinter, trees: Sequence[Tree]) -> list[tuple[str, str]]:
-    if any(own.counts[Positive] for own in trees):
+    if any(own.counts[Positive] for own in (tree, *(part.tree for part in parts))):
         zero = Positive(0, Number(sympy.S.Zero))
-        return [(printer.text(zero), printer.text(Number(sympy.S.Half)))]
-    return []
+        lines.append((printer.text(zero), printer.text(Number(sympy.S.Half))))
+    return lines
 
 
 def plain_indicators(trees: Sequence[Tree]) -> dict[Tree, Tree]:

@@ -15,8 +15,7 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from derivatrix.compiler.formulas import STYLES, render, render_equation
-from derivatrix.compiler.formulas.algebra import factoring
+from derivatrix.compiler.formulas import STYLES, factoring, render, render_equation
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir import arrays, dimensions, scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise

@@ -9,11 +9,10 @@ from typing import ClassVar
 import sympy
 
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.divisors import divisor, split_divisors
 from derivatrix.compiler.formulas.layout import surrounded
 from derivatrix.compiler.formulas.printers.base import ATOM, HADAMARD, POWER, PRODUCT, SUM, Text
 from derivatrix.compiler.formulas.printers.spelling import Spelling
-from derivatrix.compiler.formulas.tree import Indices, Tree, negated
+from derivatrix.compiler.formulas.tree import Indices, Tree, divisor, negated, split_divisors
 from derivatrix.compiler.ir.divided_differences import Differences
 
 OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}

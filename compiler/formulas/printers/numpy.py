@@ -12,7 +12,6 @@ from sympy.printing.codeprinter import PrintMethodNotImplementedError
 from sympy.printing.str import StrPrinter
 
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.divisors import divisor, split_divisors
 from derivatrix.compiler.formulas.printers.base import (
     ATOM,
     POWER,
@@ -23,7 +22,15 @@ from derivatrix.compiler.formulas.printers.base import (
     Style,
     Text,
 )
-from derivatrix.compiler.formulas.tree import Range, Tree, is_row, kind, negated
+from derivatrix.compiler.formulas.tree import (
+    Range,
+    Tree,
+    divisor,
+    is_row,
+    kind,
+    negated,
+    split_divisors,
+)
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.nodes import slot

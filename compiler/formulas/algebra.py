@@ -7,12 +7,13 @@ by entry. The constructors call each other: a product of sums is a sum whose ter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 import sympy
 
-from derivatrix.compiler.formulas.algebra import entrywise, order
-from derivatrix.compiler.formulas.divisors import divisor
+from derivatrix.compiler.formulas import entrywise, order
 from derivatrix.compiler.formulas.layout import grid
 from derivatrix.compiler.formulas.rewrite import mapped
 from derivatrix.compiler.formulas.tree import (
@@ -51,11 +52,29 @@ from derivatrix.compiler.formulas.tree import (
     Triangle,
     Unit,
     Zeros,
+    divisor,
     is_row,
 )
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 
 ONE = sympy.S.One
+
+P = ParamSpec("P")
+
+
+def linear(
+    build: Callable[Concatenate[Tree, P], Tree],
+) -> Callable[Concatenate[Tree, P], Tree]:
+    """A constructor that is linear in its first argument: the scalars in front of this stand in
+    front of the result."""
+
+    @wraps(build)
+    def made(tree: Tree, /, *args: P.args, **kwargs: P.kwargs) -> Tree:
+        if isinstance(tree, Scale) and tree.body is not None:
+            return scale(tree.coefficient, tree.scalars, made(tree.body, *args, **kwargs))
+        return build(tree, *args, **kwargs)
+
+    return made
 
 
 # Scalars stand in front, equal ones as powers
@@ -421,10 +440,9 @@ def part(body: Tree, ranges: tuple[Range | Dimension | None, ...]) -> Tree:
     return Part(body, ranges)
 
 
+@linear
 def padded(body: Tree, ranges: Sequence[Range | None]) -> Tree:
     """`body` put into zeros."""
-    if isinstance(body, Scale) and body.body is not None:
-        return scale(body.coefficient, body.scalars, padded(body.body, ranges))
     body = _identity_in_zeros(body) or body
     if isinstance(body, Padded):
         free = all(old is None or new is None for old, new in zip(body.ranges, ranges, strict=True))
@@ -497,19 +515,17 @@ def _identity_in_zeros(term: Tree) -> Padded | None:
 # Diagonals, sums of entries, traces and norms
 
 
+@linear
 def diag(vector: Tree) -> Tree:
     """The diagonal matrix of a vector."""
-    if isinstance(vector, Scale) and vector.body is not None:
-        return scale(vector.coefficient, vector.scalars, diag(vector.body))
     if isinstance(vector, Spread):
         return scale(ONE, [vector.body], Identity(vector.shape[0]))
     return Identity(vector.size) if isinstance(vector, Ones) else Diag(vector)
 
 
+@linear
 def diagonal(matrix: Tree) -> Tree:
     """The diagonal of a square matrix."""
-    if isinstance(matrix, Scale) and matrix.body is not None:
-        return scale(matrix.coefficient, matrix.scalars, diagonal(matrix.body))
     if isinstance(matrix, Spread):
         return entrywise.spread(matrix.body, (0,) if matrix.along else (), matrix.shape[:1])
     if isinstance(matrix, Transpose):
@@ -517,17 +533,15 @@ def diagonal(matrix: Tree) -> Tree:
     return matrix.body if isinstance(matrix, Diag) else Diagonal(matrix)
 
 
+@linear
 def triangle(matrix: Tree, lower: bool, offset: int) -> Tree:
     """The entries of one triangle, zeros elsewhere."""
-    if isinstance(matrix, Scale) and matrix.body is not None:
-        return scale(matrix.coefficient, matrix.scalars, triangle(matrix.body, lower, offset))
     return Triangle(matrix, lower, offset)
 
 
+@linear
 def total(tree: Tree) -> Tree:
     """The sum of all entries."""
-    if isinstance(tree, Scale) and tree.body is not None:
-        return scale(tree.coefficient, tree.scalars, total(tree.body))
     if isinstance(tree, (Transpose, Diag)):
         return total(tree.body)
     if isinstance(tree, Raise) and tree.exponent == Number(2 * ONE) and tree.rank <= 2:
@@ -557,11 +571,10 @@ def norm(tree: Tree) -> Tree:
     return Norm(turned if turned.counts[Transpose] < tree.counts[Transpose] else tree)
 
 
+@linear
 def trace(matrix: Tree) -> Tree:
     """The trace, with the factors of a product turned so that it reads best."""
     match matrix:
-        case Scale() if matrix.body is not None:
-            return scale(matrix.coefficient, matrix.scalars, trace(matrix.body))
         case Transpose():
             return trace(matrix.body)
         case Diag():
@@ -600,6 +613,7 @@ ENTRYWISE = (Add, Choice, Function, Hadamard, Logic, Positive, Raise, Relation)
 """Kinds whose entries depend on the same entries of their parts, all of them, or on scalars."""
 
 
+@linear
 def transpose(tree: Tree) -> Tree:
     """A matrix transposed."""
     match tree:
@@ -611,8 +625,6 @@ def transpose(tree: Tree) -> Tree:
             return matmul(*flipped(tree.factors))
         case Power():
             return Power(transpose(tree.body), tree.exponent)
-        case Scale() if tree.body is not None:
-            return scale(tree.coefficient, tree.scalars, transpose(tree.body))
         case Spread():
             along = sorted(1 - axis for axis in tree.along)
             return entrywise.spread(tree.body, along, tree.shape[::-1])

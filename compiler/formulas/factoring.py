@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import sympy
 
-from derivatrix.compiler.formulas.algebra import normal_form
+from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas.length import length, shortest_first
 from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import (
@@ -59,7 +59,7 @@ def factored(tree: Add) -> Tree:
                 if isinstance(other, Add)
                 for after, further in _candidates(other)
             ]
-        costs = [(_length(other) + cost, other.order, other) for other, cost in found]
+        costs = [(_length(other) + cost, other.sort_key, other) for other, cost in found]
         least = min(costs, default=None)
         if least is None or least[0] >= _length(best):
             return best
@@ -110,7 +110,7 @@ def _common_scalars(tree: Add) -> Iterator[Tree]:
         )
         for coefficient, powers, body in terms
     ]
-    yield _multiplied(number, common, normal_form.add(divided, tree.rank))
+    yield _multiplied(number, common, algebra.add(divided, tree.rank))
 
 
 def _parted(term: Tree) -> Term:
@@ -120,18 +120,16 @@ def _parted(term: Tree) -> Term:
     if not isinstance(term, Scale):
         if term.rank:
             return ONE, powers, term
-        normal_form.multiply_in(powers, term)
+        algebra.multiply_in(powers, term)
         return ONE, powers, None
     for scalar in term.scalars:
-        normal_form.multiply_in(powers, scalar)
+        algebra.multiply_in(powers, scalar)
     return term.coefficient, powers, term.body
 
 
 def _multiplied(coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None) -> Tree:
-    scalars = [
-        normal_form.raised(base, Number(power)) for base, power in powers.items() if power != 0
-    ]
-    return normal_form.scale(coefficient, scalars, body)
+    scalars = [algebra.raised(base, Number(power)) for base, power in powers.items() if power != 0]
+    return algebra.scale(coefficient, scalars, body)
 
 
 # Products entry by entry
@@ -150,44 +148,31 @@ def _common_entries(tree: Add) -> Iterator[Tree]:
         left = list(body.factors)
         for factor in common:
             left.remove(factor)
-        inner = normal_form.hadamard(left, tree.rank) if left else None
+        inner = algebra.hadamard(left, tree.rank) if left else None
         rest.append(_multiplied(coefficient, powers, inner))
-    yield normal_form.hadamard([*common, normal_form.add(rest, tree.rank)], tree.rank)
+    yield algebra.hadamard([*common, algebra.add(rest, tree.rank)], tree.rank)
 
 
 # Products of matrices
 
 
 def _common_ends(tree: Add) -> Iterator[Tree]:
-    """Terms with a common last factor, or first one, as one term."""
+    """Terms with a common last factor, or first one, as one term: a matrix, or the vector that
+    several matrices are multiplied by."""
     parts = [_chain(term) for term in tree.terms]
     for end in (0, -1):
         ends = [chain[end] if chain else None for _, chain in parts]
         for factor in dict.fromkeys(ends):
-            members = [i for i, other in enumerate(ends) if other == factor]
-            if factor is None or len(members) < 2 or factor.rank != 2 or _plain(factor):
+            if factor is None or isinstance(factor, (Identity, Diag, Spread)):
                 continue
-            longer = [i for i in members if len(parts[i][1]) > 1]
-            for chosen in dict.fromkeys((tuple(members), tuple(longer))):
-                yield from _taken_out(tree, parts, chosen, end)
-    if tree.rank == 1:
-        yield from _common_columns(tree, parts)
-
-
-def _common_columns(tree: Add, parts: Sequence[tuple[Tree, list[Tree]]]) -> Iterator[Tree]:
-    """As `_common_ends`, for the vector that several matrices are multiplied by."""
-    ends = [chain[-1] if chain else None for _, chain in parts]
-    for factor in dict.fromkeys(ends):
-        members = [i for i, other in enumerate(ends) if other == factor]
-        if factor is None or len(members) < 2 or factor.rank != 1:
-            continue
-        own = [parts[i][1] for i in members]
-        if all(len(chain) > 1 and chain[-2].rank == 2 for chain in own):
-            yield from _taken_out(tree, parts, members, -1)
-
-
-def _plain(factor: Tree) -> bool:
-    return isinstance(factor, (Identity, Diag, Spread))
+            members = tuple(i for i, other in enumerate(ends) if other == factor)
+            chains = [parts[i][1] for i in members]
+            if factor.rank == 2:
+                longer = tuple(i for i in members if len(parts[i][1]) > 1)
+                for chosen in dict.fromkeys((members, longer)):
+                    yield from _taken_out(tree, parts, chosen, end)
+            elif end == -1 and all(len(own) > 1 and own[-2].rank == 2 for own in chains):
+                yield from _taken_out(tree, parts, members, end)
 
 
 def _chain(term: Tree) -> tuple[Tree, list[Tree]]:
@@ -231,15 +216,15 @@ def _taken_out(
                 return
             left = [UNIT]
         if rows:
-            left = normal_form.flipped(left)
-        inner.append(normal_form.scale(ONE, [scalar], normal_form.matmul(*left)))
+            left = algebra.flipped(left)
+        inner.append(algebra.scale(ONE, [scalar], algebra.matmul(*left)))
     if len({own.rank for own in inner}) > 1:
         return
-    sign, total = _signed(normal_form.add(inner, inner[0].rank))
+    sign, total = _signed(algebra.add(inner, inner[0].rank))
     total = Transpose(total) if rows else total
     factors = [*common, total] if end == 0 else [total, *common]
-    product = normal_form.scale(sign, [], normal_form.matmul(*factors))
-    yield normal_form.add([*rest, product], tree.rank) if rest else product
+    product = algebra.scale(sign, [], algebra.matmul(*factors))
+    yield algebra.add([*rest, product], tree.rank) if rest else product
 
 
 def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
@@ -253,8 +238,8 @@ def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
 
     if not min(total.terms, key=without_sign).is_negative:
         return ONE, _freed(total)
-    negative = [normal_form.scale(-ONE, [], term) for term in total.terms]
-    turned = normal_form.add(negative, total.rank)
+    negative = [algebra.scale(-ONE, [], term) for term in total.terms]
+    turned = algebra.add(negative, total.rank)
     return -ONE, _freed(turned) if isinstance(turned, Add) else turned
 
 
