@@ -104,7 +104,7 @@ def _length(expression: sympy.Expr) -> int:
 
 
 def logarithm(node: Map) -> Node | None:
-    """log det, log |det|, log Σ exp, log softmax and log(1 + exp) in their stable forms."""
+    """log det, log |det|, log Σ exp and log softmax in their stable forms."""
     if node.expression != sympy.log(x):
         return None
     argument = node.arguments[0]
@@ -114,14 +114,11 @@ def logarithm(node: Map) -> Node | None:
         inner = argument.arguments[0]
         if isinstance(inner, Apply) and inner.operation is DETERMINANT:
             return Apply(LOG_ABSOLUTE_DETERMINANT, inner.arguments, inner.stack)
-    if isinstance(argument, Apply) and argument.operation is SOFTMAX and not _partial(argument):
-        z = Array(argument.arguments[0][0])
-        return subtract(z, apply(LOGSUMEXP, z)[..., None]).node
-    return _log_sum_exp(argument) or _log_one_plus_exp(argument)
-
-
-def _partial(node: Apply) -> bool:
-    return node.arguments[0][1] != tuple(range(len(node.stack)))
+    if isinstance(argument, Apply) and argument.operation is SOFTMAX:
+        z, labels = argument.arguments[0]
+        if labels == tuple(range(len(argument.stack))):
+            return subtract(Array(z), apply(LOGSUMEXP, Array(z))[..., None]).node
+    return _log_sum_exp(argument)
 
 
 def _log_sum_exp(argument: Node) -> Node | None:
@@ -141,27 +138,23 @@ def _log_sum_exp(argument: Node) -> Node | None:
     return result.node
 
 
-def _one_plus_exp(argument: Node) -> Node | None:
-    """z where the argument is 1 + exp(z)."""
-    if not isinstance(argument, Sum) or len(argument.terms) != 2:
-        return None
-    for one, other in (argument.terms, argument.terms[::-1]):
-        if literal(one) == 1 and isinstance(other, Map) and other.expression == sympy.exp(x):
-            return other.arguments[0]
-    return None
-
-
-def _log_one_plus_exp(argument: Node) -> Node | None:
-    z = _one_plus_exp(argument)
-    return None if z is None else Map(scalar_functions.softplus(x), (z,))
+OF_ONE_PLUS_EXP = {
+    sympy.log(x): scalar_functions.softplus(x),
+    1 / x: scalar_functions.sigmoid(-x),
+}
+"""For a function of 1 + exp(x), the same as a function of x."""
 
 
 def logistic(node: Map) -> Node | None:
-    """1 / (1 + exp(z)) = sigmoid(-z)."""
-    if node.expression != 1 / x:
+    """log(1 + exp(z)) = softplus(z); 1 / (1 + exp(z)) = sigmoid(-z)."""
+    argument = node.arguments[0]
+    stable = OF_ONE_PLUS_EXP.get(node.expression)
+    if stable is None or not isinstance(argument, Sum) or len(argument.terms) != 2:
         return None
-    z = _one_plus_exp(node.arguments[0])
-    return None if z is None else Map(scalar_functions.sigmoid(-x), (z,))
+    for one, other in (argument.terms, argument.terms[::-1]):
+        if literal(one) == 1 and isinstance(other, Map) and other.expression == sympy.exp(x):
+            return Map(stable, other.arguments)
+    return None
 
 
 def linear_in_zero(node: Apply) -> Node | None:
