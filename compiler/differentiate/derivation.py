@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import sympy
 
-from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.differentiate.derivatives import PROJECTED, Derivatives
 from derivatrix.compiler.differentiate.jvp import rule
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import algebra, expressions
@@ -48,14 +48,6 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError
-
-PROJECTED = {
-    "symmetric": "symmetric",
-    "spd": "symmetric",
-    "lower": "lower triangular",
-    "upper": "upper triangular",
-    "diagonal": "diagonal",
-}
 
 LONG = 40
 """A function whose text is longer is named in the first line."""

@@ -6,7 +6,7 @@ a node used several times is handed the sum once, so the result is no larger tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from derivatrix.compiler.differentiate.jvp import core_point, place
 from derivatrix.compiler.ir.arrays import Array
@@ -96,12 +96,10 @@ def _apply(node: Apply, incoming: Node, varying: set[Node]) -> list[tuple[Node, 
             )
         point, actual = core_point(node, {})
         core = Leaf("cotangent", incoming.shape[len(node.stack) :], role="placeholder")
-        given: Mapping[Node, Node] = {**actual, core: incoming}
-        share = (
-            place(rule(point, Array(core)).node, given, node)
-            if node.stack
-            else rule(point, Array(incoming)).node
-        )
+        if node.stack:
+            share = place(rule(point, Array(core)).node, {**actual, core: incoming}, node)
+        else:
+            share = rule(point, Array(incoming)).node
         shares.append((argument, _unstack(share, labels, node)))
     return shares
 
