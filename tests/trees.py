@@ -41,9 +41,14 @@ def formula_value(
     return reader.array(root, indices, shape)
 
 
+def text_of(node: Node, style: str) -> str:
+    """The text of a node: as an equation in the styles that have these."""
+    return render(node, style) if style == "numpy" else render_equation("Z", node, style)
+
+
 def check_text(node: Node, style: str) -> None:
     """The text of a node has all inputs of its tree, and all kinds of brackets close."""
-    text = render(node, style) if style == "numpy" else render_equation("Z", node, style)
+    text = text_of(node, style)
     for left, right in (("(", ")"), ("{", "}"), ("\\left", "\\right"), ("\\begin", "\\end")):
         assert text.count(left) == text.count(right), text
     builder = Notation(node)

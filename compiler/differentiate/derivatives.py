@@ -291,7 +291,7 @@ def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:
 def differentials(nodes: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
     """The tangents of nodes, as the rules of differentiation leave them, not simplified; what is
     made of one spectral decomposition shares it."""
-    return spectral.spread(differential(spectral.gathered(nodes), tangents))
+    return spectral.unpack(differential(spectral.pack(nodes), tangents))
 
 
 def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:

@@ -85,7 +85,7 @@ def _apply(node: Apply, known: Mapping[Node, Node]) -> Node:
     operation = node.operation
     point, actual = core_point(node, {"tangent": [known[a] for a, _ in node.arguments]})
     tangents = operation.differential(point)
-    return place(tangents[node.output].node, actual, node)
+    return broadcast_over_stack(tangents[node.output].node, actual, node)
 
 
 def core_point(node: Apply, companions: Mapping[str, list[Node]]) -> tuple[Point, dict[Node, Node]]:
@@ -123,8 +123,8 @@ def _with_stack(value: Node, labels: tuple[int, ...], node: Apply) -> Node:
     return einsum([(value, (*labels, *core))], [*stack, *core], sizes=sizes)
 
 
-def place(expression: Node, actual: Mapping[Node, Node], node: Apply) -> Node:
-    """A rule's result on core axes, with the stacked axes of `node` put in."""
+def broadcast_over_stack(expression: Node, actual: Mapping[Node, Node], node: Apply) -> Node:
+    """A rule's result on core axes, for all values of the stacked axes of `node`."""
     if not node.stack:
         return expression
     result = substitute([expression], actual, node.stack)[0]

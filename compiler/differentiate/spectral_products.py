@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler.differentiate.jvp import core_point, place
+from derivatrix.compiler.differentiate.jvp import broadcast_over_stack, core_point
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise
 from derivatrix.compiler.ir.dimensions import Shape
@@ -68,15 +68,15 @@ while they are differentiated.""",
 )
 
 
-def written_out(node: Apply) -> Node:
+def unpacked(node: Apply) -> Node:
     """Such a product as an `Einsum`."""
     point, actual = core_point(node, {})
-    product = _Written(point)
-    return place(product.term(product.weight, product.legs), actual, node)
+    product = _SpectralProduct(point)
+    return broadcast_over_stack(product.term(product.weight, product.legs), actual, node)
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
-    product = _Written(at)
+    product = _SpectralProduct(at)
     change, *changes = (tangent.node for tangent in at.tangents)
     terms: list[Node] = []
     for position in range(product.count) if not is_zero(change) else ():
@@ -89,7 +89,7 @@ def _differential(at: Point) -> tuple[Array, ...]:
     return (Array(Sum(tuple(terms), at.result.node.shape)),)
 
 
-class _Written:
+class _SpectralProduct:
     """Such a product at a point, and terms of its differential."""
 
     def __init__(self, at: Point) -> None:

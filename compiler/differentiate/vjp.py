@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from derivatrix.compiler.differentiate.jvp import core_point, place
+from derivatrix.compiler.differentiate.jvp import broadcast_over_stack, core_point
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.graph import depending
 from derivatrix.compiler.ir.nodes import (
@@ -95,11 +95,11 @@ def _apply(node: Apply, incoming: Node, varying: set[Node]) -> list[tuple[Node, 
                 f"{operation.name} has no rule for its transpose by argument {position}"
             )
         point, actual = core_point(node, {})
-        core = Leaf("cotangent", incoming.shape[len(node.stack) :], role="placeholder")
+        core: Node = incoming
         if node.stack:
-            share = place(rule(point, Array(core)).node, {**actual, core: incoming}, node)
-        else:
-            share = rule(point, Array(incoming)).node
+            core = Leaf("cotangent", incoming.shape[len(node.stack) :], role="placeholder")
+            actual[core] = incoming
+        share = broadcast_over_stack(rule(point, Array(core)).node, actual, node)
         shares.append((argument, _unstack(share, labels, node)))
     return shares
 

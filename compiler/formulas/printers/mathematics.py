@@ -69,7 +69,7 @@ class MathPrinter(Spelling):
             return f"{self.minus}{self.text(negated(tree), ATOM)}", SUM
         value = tree.value
         if value.is_Rational:
-            return self.held(self.rational(int(value.p), int(value.q)), ATOM), ATOM
+            return self.enclosed(self.rational(int(value.p), int(value.q)), ATOM), ATOM
         if value.is_Float:
             return f"{float(value):.15g}", ATOM
         return self.constant(value), ATOM
