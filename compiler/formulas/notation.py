@@ -48,23 +48,9 @@ from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.rewrite import replaced
 from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indicators, shared
 from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Constant,
-    Delta,
-    Einsum,
-    Factor,
-    Leaf,
-    Map,
-    Merge,
-    Node,
-    Pack,
-    Select,
-    Structural,
-    Sum,
-    einsum,
-)
+from derivatrix.compiler.ir.nodes import Factor, Node, einsum
 
 LETTERS = "ijklpqrsuvwacdefghmnotxyz"
 BATCH_LETTERS = "brsqz"
@@ -104,7 +90,7 @@ class Notation(Builder):
         return length(tree)
 
     def alone(self, node: Node) -> tuple[Tree, Indices]:
-        if isinstance(node, Constant):
+        if isinstance(node, ir.Constant):
             return self.constant(node), (None,) * node.ndim
         self.open.add(node)
         if not self.by_index:
@@ -146,22 +132,22 @@ class Notation(Builder):
         """As `Builder.expand`. Where matrix notation fails, the node becomes a definition; if
         `strict`, NoMatrixNotation is raised instead."""
         match node:
-            case Leaf():
+            case ir.Leaf():
                 return indexed(self.input(node), indices)
-            case Constant():
+            case ir.Constant():
                 return indexed(self.constant(node), indices)
-            case Map():
+            case ir.Map():
                 return self._entry(node, indices, self.map(node, indices, scope))
-            case Sum():
+            case ir.Sum():
                 return self._entry(node, indices, self._sum(node, indices, scope, strict))
         try:
             match node:
-                case Apply():
+                case ir.Apply():
                     return self._call(node, indices, scope)
-                case Structural():
+                case ir.Structural():
                     axes = range(node.ndim)
                     return self._product(einsum([(node, axes)], axes), indices, scope)
-                case Einsum():
+                case ir.Einsum():
                     return self._product(node, indices, scope)
         except NoMatrixNotation:
             if strict:
@@ -178,13 +164,13 @@ class Notation(Builder):
         whole, left = self.draft(node)
         return indexed(whole, indices) if left.count(None) == node.ndim else tree
 
-    def _sum(self, node: Sum, indices: Indices, scope: frozenset[str], strict: bool) -> Tree:
+    def _sum(self, node: ir.Sum, indices: Indices, scope: frozenset[str], strict: bool) -> Tree:
         for term in node.terms if strict else ():
-            if term not in self.known and not isinstance(term, (Leaf, Constant)):
+            if term not in self.known and not isinstance(term, (ir.Leaf, ir.Constant)):
                 self.expand(term, indices, scope, strict=True)
         return self.sum(node, indices, scope)
 
-    def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
+    def sum(self, node: ir.Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         tree = super().sum(node, indices, scope)
         if isinstance(tree, Add):
             tree = algebra.add([chained(term) for term in tree.terms], tree.rank)
@@ -192,7 +178,7 @@ class Notation(Builder):
 
     # Products
 
-    def _product(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
+    def _product(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         pairs = zip(node.shape, indices, strict=True)
         if not self.by_index and all(index is None or size == BATCH for size, index in pairs):
             try:
@@ -202,7 +188,7 @@ class Notation(Builder):
                     raise
         return self._indexed(node, indices, scope)
 
-    def _reduced(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
+    def _reduced(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A product in matrix notation; a batch axis that is summed over gets a letter."""
         parts = product(node)
         fixed = {i: index for i, index in enumerate(indices) if index is not None}
@@ -222,7 +208,7 @@ class Notation(Builder):
         body = contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
         return summed_over(letters, body)
 
-    def _indexed(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
+    def _indexed(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A product of entries."""
         parts = product(node)
         parts = replace(parts, factors=ordered(parts.factors, parts.output))
@@ -240,16 +226,16 @@ class Notation(Builder):
         return tree, tuple(label for label in labels if label not in fixed)
 
     def _factor(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
-        if not isinstance(node, Structural):
+        if not isinstance(node, ir.Structural):
             return self.tree(node, indices, scope)
         given = [index for index in indices if index is not None]
         if not given:
             return matrix(node)
         if len(given) == node.ndim:
             return bracket(node, given)
-        if isinstance(node, Delta):
+        if isinstance(node, ir.Delta):
             return Unit(node.shape[0], given[0])
-        if isinstance(node, Select) and indices[0] is not None:
+        if isinstance(node, ir.Select) and indices[0] is not None:
             return Unit(node.shape[1], node.start + node.step * indices[0])
         raise NoMatrixNotation
 
@@ -308,7 +294,7 @@ class Notation(Builder):
         inside = {i: index for i, index in fixed.items() if parts.sizes[i] == BATCH}
         items: list[Item] = []
         for node, labels in factors:
-            given = inside if node.ndim < 3 or isinstance(node, Merge | Pack) else fixed
+            given = inside if node.ndim < 3 or isinstance(node, ir.Merge | ir.Pack) else fixed
             try:
                 items.append(self._single((node, labels), given, scope))
             except NoMatrixNotation:
@@ -325,7 +311,7 @@ class Notation(Builder):
 
     # Operations
 
-    def _call(self, node: Apply, indices: Indices, scope: frozenset[str]) -> Tree:
+    def _call(self, node: ir.Apply, indices: Indices, scope: frozenset[str]) -> Tree:
         """Indices of stacked axes are those of the arguments, unless these are matrices or
         vectors that can be written whole."""
         depth = len(node.stack)
@@ -348,6 +334,6 @@ class Notation(Builder):
     def _whole(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         """The tree of an operation's argument; in the index style sums and products in it are
         definitions."""
-        if self.by_index and None in indices and isinstance(node, (Einsum, Sum, Map)):
+        if self.by_index and None in indices and isinstance(node, (ir.Einsum, ir.Sum, ir.Map)):
             return indexed(self.define(node), indices)
         return self.tree(node, indices, scope)
