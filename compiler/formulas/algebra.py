@@ -101,9 +101,9 @@ def multiply_in(powers: dict[Tree, sympy.Expr], factor: Tree) -> None:
 # Products and powers entry by entry
 
 
-def hadamard(factors: Sequence[Tree], rank: int) -> Tree:
-    """The product, entry by entry, of trees of this rank or scalars."""
-    return entrywise.entrywise(_multiplied, factors, rank)
+def hadamard(factors: Sequence[Tree]) -> Tree:
+    """The product, entry by entry, of trees of one rank and scalars."""
+    return entrywise.entrywise(_multiplied, factors)
 
 
 def _multiplied(factors: Sequence[Tree], rank: int) -> Tree:
@@ -151,9 +151,8 @@ def _masked(arrays: list[Tree], rank: int) -> Tree | None:
 
 def raised(body: Tree, exponent: Tree) -> Tree:
     """A power entry by entry, or of a scalar."""
-    rank = max(body.rank, exponent.rank)
     return entrywise.entrywise(
-        lambda parts, axes: _raised(parts[0], parts[1], axes), (body, exponent), rank
+        lambda parts, rank: _raised(parts[0], parts[1], rank), (body, exponent)
     )
 
 
@@ -202,17 +201,17 @@ def _square_root(tree: Tree) -> Tree | None:
 # Sums, with the terms in the order of writing
 
 
-def add(terms: Sequence[Tree], rank: int, shape: Shape = ()) -> Tree:
-    """The sum of terms of this rank or scalars; no terms: zeros of `shape`."""
+def add(terms: Sequence[Tree], shape: Shape = ()) -> Tree:
+    """The sum of terms of one rank and scalars. shape: that of the sum, where the terms may be none
+    or scalars only."""
     flat: list[Tree] = []
     for term in terms:
         flat += term.terms if isinstance(term, kinds.Add) else (term,)
     flat = [t for t in flat if not isinstance(t, kinds.Zeros) and t != kinds.Number(sympy.S.Zero)]
     if not flat:
         return kinds.Zeros(shape) if shape else kinds.Number(sympy.S.Zero)
-    if not any(term.rank for term in flat) and rank:
-        return entrywise.spread(add(flat, 0), (), shape) if shape else add(flat, 0)
-    return entrywise.entrywise(_ordered, flat, rank)
+    total = entrywise.entrywise(_ordered, flat)
+    return total if total.rank else entrywise.spread(total, (), shape)
 
 
 def _ordered(terms: Sequence[Tree], rank: int) -> Tree:
@@ -231,7 +230,7 @@ def _diagonals(terms: Sequence[Tree]) -> list[Tree]:
     found = [term for term in terms if _is_diagonal(term)]
     if len(found) < 2:
         return list(terms)
-    one = diag(add([diagonal(term) for term in found], 1))
+    one = diag(add([diagonal(term) for term in found]))
     return [*(term for term in terms if not _is_diagonal(term)), one]
 
 
@@ -290,7 +289,7 @@ def _opened(factor: Tree) -> tuple[Tree, list[Tree]] | None:
             return one, selections(factor)
         case kinds.Add() if all(term.is_negative for term in factor.terms):
             negative = [scale(-ONE, [], term) for term in factor.terms]
-            return kinds.Number(-ONE), [add(negative, factor.rank)]
+            return kinds.Number(-ONE), [add(negative)]
         case kinds.Spread():
             rows, columns = kinds.Ones(factor.shape[0]), kinds.Ones(factor.shape[-1])
             if factor.rank == 1:
@@ -319,11 +318,11 @@ def _append(chain: list[Tree], factor: Tree) -> None:
 def _neighbours(left: Tree, right: Tree) -> Tree | None:
     """The product of two neighbours as one factor, where there is a way to write that."""
     if isinstance(left, kinds.Diag) and isinstance(right, kinds.Diag):
-        return kinds.Diag(hadamard([left.body, right.body], 1))
+        return kinds.Diag(hadamard([left.body, right.body]))
     if isinstance(left, kinds.Diag) and right.rank == 1 and not is_row(right):
-        return hadamard([left.body, right], 1)
+        return hadamard([left.body, right])
     if isinstance(right, kinds.Diag) and is_row(left):
-        return kinds.Transpose(hadamard([left.body, right.body], 1))
+        return kinds.Transpose(hadamard([left.body, right.body]))
     if isinstance(left, kinds.Diag) or isinstance(right, kinds.Diag):
         return None
     if left.rank == right.rank == 2:
@@ -668,9 +667,9 @@ def _normal(tree: Tree) -> Tree:
     """The normal form of what works entry by entry, its parts matrices or scalars."""
     match tree:
         case kinds.Add():
-            return add(tree.terms, 2)
+            return add(tree.terms)
         case kinds.Hadamard():
-            return hadamard(tree.factors, 2)
+            return hadamard(tree.factors)
         case kinds.Raise():
             return raised(tree.body, tree.exponent)
         case kinds.Function():

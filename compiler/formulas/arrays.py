@@ -79,7 +79,7 @@ class Arrays(Builder):
         if not items:
             return None
         if all(labels in ((), output) for _, labels in items):
-            return algebra.hadamard([tree for tree, _ in items], len(output))
+            return algebra.hadamard([tree for tree, _ in items])
         reduced = contract(items, output, parts.sizes)
         if reduced is not None:
             return reduced
@@ -100,7 +100,7 @@ class Arrays(Builder):
             along = sorted(output.index(label) for label in labels)
             tree = arranged(tree, tuple(labels.index(output[axis]) for axis in along))
             factors.append(entrywise.spread(tree, along, shape))
-        return algebra.hadamard(factors, len(output))
+        return algebra.hadamard(factors)
 
     def _contraction(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
         used = dict.fromkeys([*output, *(label for _, labels in items for label in labels)])

@@ -142,7 +142,7 @@ class Builder(ABC):
         """A sum's tree."""
         terms = [self.tree(term, indices, scope) for term in node.terms]
         shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
-        return algebra.add(terms, len(shape), shape)
+        return algebra.add(terms, shape)
 
     def map(self, node: ir.Map, indices: Indices, scope: frozenset[str]) -> Tree:
         """The tree of a function entry by entry."""

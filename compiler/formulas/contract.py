@@ -131,7 +131,7 @@ def _parallel(graph: Graph) -> bool:
     for position, item in enumerate(graph.items):
         shared = [other for other in graph.items if other[1] == item[1]]
         if len(shared) > 2 and _only_vectors(graph, item[1], shared):
-            product = algebra.hadamard([tree for tree, _ in shared], 1)
+            product = algebra.hadamard([tree for tree, _ in shared])
             return graph.replace(shared, algebra.total(product), ())
         for other in graph.items[position + 1 :]:
             if set(item[1]) != set(other[1]):
@@ -140,7 +140,7 @@ def _parallel(graph: Graph) -> bool:
             free = [i for i in labels if i in graph.output or len(graph.having(i)) > 2]
             first, second = item[0], _turned(other, labels)
             if free:
-                product = algebra.hadamard([first, second], len(labels))
+                product = algebra.hadamard([first, second])
                 return graph.replace([item, other], product, labels)
             return graph.replace([item, other], algebra.contracted(first, second), ())
     return False

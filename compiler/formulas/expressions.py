@@ -37,11 +37,11 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
                 algebra.scale(scale, [], entrywise.positive(convert(t, symbols, rank)))
                 for scale, t in found
             ]
-            return algebra.add([*terms, *parts(left)], rank)
+            return algebra.add([*terms, *parts(left)])
         case sympy.Mul():
             roots, left = _root(expression.args)
             factors = [algebra.raised(convert(own, {}, 0), half) for own, half in roots]
-            return algebra.hadamard([*factors, *parts(left)], rank)
+            return algebra.hadamard([*factors, *parts(left)])
         case sympy.Pow():
             return algebra.raised(*parts(expression.args))
         case sympy.Piecewise():

@@ -97,7 +97,7 @@ def _common_scalars(tree: kinds.Add) -> Iterator[Tree]:
         )
         for coefficient, powers, body in terms
     ]
-    yield _multiplied(number, common, algebra.add(divided, tree.rank))
+    yield _multiplied(number, common, algebra.add(divided))
 
 
 def _parted(term: Tree) -> Term:
@@ -137,9 +137,9 @@ def _common_entries(tree: kinds.Add) -> Iterator[Tree]:
         left = list(body.factors)
         for factor in common:
             left.remove(factor)
-        inner = algebra.hadamard(left, tree.rank) if left else None
+        inner = algebra.hadamard(left) if left else None
         rest.append(_multiplied(coefficient, powers, inner))
-    yield algebra.hadamard([*common, algebra.add(rest, tree.rank)], tree.rank)
+    yield algebra.hadamard([*common, algebra.add(rest)])
 
 
 # Products of matrices
@@ -209,11 +209,11 @@ def _taken_out(
         inner.append(algebra.scale(ONE, [scalar], algebra.matmul(*left)))
     if len({own.rank for own in inner}) > 1:
         return
-    sign, total = _signed(algebra.add(inner, inner[0].rank))
+    sign, total = _signed(algebra.add(inner))
     total = kinds.Transpose(total) if rows else total
     factors = [*common, total] if end == 0 else [total, *common]
     product = algebra.scale(sign, [], algebra.matmul(*factors))
-    yield algebra.add([*rest, product], tree.rank) if rest else product
+    yield algebra.add([*rest, product]) if rest else product
 
 
 def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
@@ -228,7 +228,7 @@ def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
     if not min(total.terms, key=without_sign).is_negative:
         return ONE, _freed(total)
     negative = [algebra.scale(-ONE, [], term) for term in total.terms]
-    turned = algebra.add(negative, total.rank)
+    turned = algebra.add(negative)
     return -ONE, _freed(turned) if isinstance(turned, kinds.Add) else turned
 
 

@@ -41,7 +41,7 @@ def contracted(items: list[Item], output: tuple[int, ...], parts: Product) -> Tr
     """The product of items. Raises NoMatrixNotation where it has none."""
     arrays = [labels for _, labels in items if labels]
     if arrays and all(labels == output for labels in arrays):
-        return algebra.hadamard([tree for tree, _ in items], len(output))
+        return algebra.hadamard([tree for tree, _ in items])
     tree = contract(items, output, parts.sizes)
     if tree is None:
         raise NoMatrixNotation

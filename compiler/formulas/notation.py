@@ -173,7 +173,7 @@ class Notation(Builder):
     def sum(self, node: ir.Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         tree = super().sum(node, indices, scope)
         if isinstance(tree, Add):
-            tree = algebra.add([chained(term) for term in tree.terms], tree.rank)
+            tree = algebra.add([chained(term) for term in tree.terms])
         return factoring.factored(tree) if isinstance(tree, Add) else chained(tree)
 
     # Products

@@ -86,16 +86,14 @@ def _repeated(counts: Iterable[Counter[Tree]]) -> Tree | None:
     total: Counter[Tree] = Counter()
     for found in counts:
         total.update(found)
-    best: tuple[int, str, Tree] | None = None
+    candidates: list[tuple[int, str, Tree]] = []
     for part, count in total.items():
         if count < 2 or not isinstance(part, NAMED) or part.letters or part.rank > 2:
             continue
         saved = (count - 1) * (length(part) - 2) - 6
-        if length(part) < SHORTEST or (saved < GAIN and not letter_of(part)):
-            continue
-        if best is None or (saved, part.sort_key) > best[:2]:
-            best = saved, part.sort_key, part
-    return None if best is None else best[2]
+        if length(part) >= SHORTEST and (saved >= GAIN or letter_of(part)):
+            candidates.append((saved, part.sort_key, part))
+    return max(candidates, key=lambda candidate: candidate[:2])[2] if candidates else None
 
 
 def definition_texts(

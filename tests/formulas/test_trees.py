@@ -48,12 +48,12 @@ ONE = sympy.S.One
 LARGEST = 1e4
 
 NORMAL: dict[type[Tree], Callable[..., Tree]] = {
-    kinds.Add: lambda t: algebra.add(t.terms, t.rank),
+    kinds.Add: lambda t: algebra.add(t.terms),
     kinds.Choice: lambda t: entrywise.choice(t.condition, t.yes, t.no),
     kinds.Diag: lambda t: algebra.diag(t.body),
     kinds.Diagonal: lambda t: algebra.diagonal(t.body),
     kinds.Function: lambda t: entrywise.function(t.function, t.arguments),
-    kinds.Hadamard: lambda t: algebra.hadamard(t.factors, t.rank),
+    kinds.Hadamard: lambda t: algebra.hadamard(t.factors),
     kinds.Indexed: lambda t: indexing.entry_of(t.body, t.indices),
     kinds.Logic: lambda t: entrywise.logic(t.word, t.parts),
     kinds.Matmul: lambda t: algebra.matmul(*t.factors),
@@ -314,7 +314,7 @@ def repeating(seed: int) -> tuple[Maker, list[Tree]]:
         if make.random.random() < 0.6:
             return algebra.scale(coefficient, scalars, chain())
         body = [choose(inner[shape]) for _ in range(make.random.randint(1, 3))]
-        return algebra.scale(coefficient, scalars, algebra.hadamard(body, len(shape)))
+        return algebra.scale(coefficient, scalars, algebra.hadamard(body))
 
     def total() -> Tree:
         terms: list[Tree] = []
@@ -322,7 +322,7 @@ def repeating(seed: int) -> tuple[Maker, list[Tree]]:
             new = term()
             if new not in terms and algebra.scale(-ONE, [], new) not in terms:
                 terms.append(new)
-        return algebra.add(terms, len(shape), shape)
+        return algebra.add(terms, shape)
 
     return make, [total(), total()]
 
@@ -369,7 +369,7 @@ def test_rows_after_a_common_column() -> None:
     reader = Reader(values, SIZES)
     column = algebra.matmul(A, B, A, B, x)
     row = algebra.matmul(column, kinds.Transpose(z), B)
-    tree = algebra.add([algebra.matmul(column, kinds.Transpose(y)), row], 2)
+    tree = algebra.add([algebra.matmul(column, kinds.Transpose(y)), row])
     assert isinstance(tree, kinds.Add)
     found = factoring.factored(tree)
     assert found != tree
@@ -389,7 +389,7 @@ def test_entries_of_transposes() -> None:
 def test_diagonal_matrices_are_added_as_one() -> None:
     make = Maker(0)
     vectors = [make.tree((n,), 0) for _ in range(4)]
-    tree = algebra.add([kinds.Diag(vectors[0]), kinds.Diag(vectors[-1])], 2)
+    tree = algebra.add([kinds.Diag(vectors[0]), kinds.Diag(vectors[-1])])
     assert isinstance(tree, kinds.Diag)
     reader = make.reader()
     expected = np.diag(read(reader, vectors[0]) + read(reader, vectors[-1]))
@@ -405,7 +405,7 @@ def test_sharing() -> None:
         if values is None:
             continue
         first = Definition(Name(tree.rank, "t9", "t9"), tree, (None,) * tree.rank)
-        whole = algebra.add([first.name, other, tree], tree.rank)
+        whole = algebra.add([first.name, other, tree])
         expected = 2 * values[0] + values[1]
         names = iter(range(1, 100))
 
@@ -495,9 +495,9 @@ def combined(trees: Sequence[Tree], random: Random) -> Iterator[Tree]:
             random.choice([s for s in scalars if s != one]),
             *random.sample(alike, min(6, len(alike))),
         ]:
-            yield algebra.add([one, other], one.rank)
-            yield algebra.add([one, algebra.scale(-ONE, [], other)], one.rank)
-            yield algebra.hadamard([one, other], one.rank)
+            yield algebra.add([one, other])
+            yield algebra.add([one, algebra.scale(-ONE, [], other)])
+            yield algebra.hadamard([one, other])
             yield algebra.raised(one, other)
             holds = entrywise.relation(random.choice([">", ">=", "<=", "<", "=="]), one, other)
             yield holds
