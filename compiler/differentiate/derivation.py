@@ -190,11 +190,11 @@ def _slopes(node: Map, varying: set[Node]) -> str:
     }
     texts = []
     sign = "d" if len(node.arguments) == 1 else "∂"
-    whole = UNICODE.text(expressions.convert(node.expression, symbols, 0), ATOM)
+    whole = UNICODE.text(expressions.convert(node.expression, symbols), ATOM)
     for i, argument in enumerate(node.arguments):
         if argument in varying:
             slope = scalar_functions.derivative(node.expression, slot(i))
-            text = UNICODE.text(expressions.convert(slope, symbols, 0))
+            text = UNICODE.text(expressions.convert(slope, symbols))
             texts.append(f"{sign}{whole}/{sign}{UNICODE.text(symbols[slot(i)])} = {text}")
     return ", ".join(texts)
 

@@ -151,7 +151,7 @@ class Builder(ABC):
             for position, argument in enumerate(node.arguments)
         }
         shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
-        tree = expressions.convert(node.expression, symbols, len(shape))
+        tree = expressions.convert(node.expression, symbols)
         return tree if tree.rank else entrywise.spread(tree, (), shape)
 
     def input(self, node: ir.Leaf) -> Tree:
@@ -286,7 +286,7 @@ def product(node: ir.Einsum) -> Product:
         )
     present = labels_of(factors)
     counted = [node.sizes[i] for i in alive if i >= node.ndim and i not in present]
-    scalar = expressions.coefficient(sympy.prod([node.coefficient, *counted]))
+    scalar = expressions.convert(sympy.prod([node.coefficient, *counted]))
     return Product(factors, tuple(range(node.ndim)), node.sizes, scalar)
 
 
@@ -305,7 +305,7 @@ def opened(items: list[Item], parts: Product) -> list[Item]:
     kept = {*labels_of(result), *parts.output}
     gone = [label for label in labels_of(items) if label not in kept]
     if gone:
-        count = expressions.coefficient(sympy.prod([parts.sizes[label] for label in gone]))
+        count = expressions.convert(sympy.prod([parts.sizes[label] for label in gone]))
         result.append((count, ()))
     return result
 

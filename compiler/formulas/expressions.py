@@ -14,17 +14,18 @@ from derivatrix.compiler.ir import scalar_functions
 from derivatrix.runtime.errors import UnsupportedError
 
 ONE = sympy.S.One
+NO_SYMBOLS: Mapping[sympy.Symbol, Tree] = {}
 
 
-def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank: int) -> Tree:
-    """The tree of an expression; `symbols`: the arrays its symbols stand for, of this rank.
-    Other symbols are dimensions.
+def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree] = NO_SYMBOLS) -> Tree:
+    """The tree of an expression; `symbols`: the arrays that its symbols stand for, of one
+    rank. Other symbols are dimensions.
 
     Raises UnsupportedError for what is neither arithmetic, a function nor a condition.
     """
 
     def parts(arguments: tuple[sympy.Basic, ...]) -> list[Tree]:
-        return [convert(argument, symbols, rank) for argument in arguments]
+        return [convert(argument, symbols) for argument in arguments]
 
     match expression:
         case sympy.Symbol():
@@ -34,18 +35,18 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
         case sympy.Add():
             found, left = _indicators(expression.args)
             terms = [
-                algebra.scale(scale, [], entrywise.positive(convert(t, symbols, rank)))
+                algebra.scale(scale, [], entrywise.positive(convert(t, symbols)))
                 for scale, t in found
             ]
             return algebra.add([*terms, *parts(left)])
         case sympy.Mul():
             roots, left = _root(expression.args)
-            factors = [algebra.raised(convert(own, {}, 0), half) for own, half in roots]
+            factors = [algebra.raised(convert(own), half) for own, half in roots]
             return algebra.hadamard([*factors, *parts(left)])
         case sympy.Pow():
             return algebra.raised(*parts(expression.args))
         case sympy.Piecewise():
-            return _piecewise(expression.args, symbols, rank)
+            return _piecewise(expression.args, symbols)
         case Relational():
             return entrywise.relation(expression.rel_op, *parts(expression.args))
         case sympy.And() | sympy.Or() | sympy.Not():
@@ -91,18 +92,11 @@ def _root(factors: Basics) -> tuple[list[tuple[sympy.Expr, Number]], Basics]:
     return [root], (sign, *rest)
 
 
-def _piecewise(
-    pairs: tuple[ExprCondPair, ...], symbols: Mapping[sympy.Symbol, Tree], rank: int
-) -> Tree:
+def _piecewise(pairs: tuple[ExprCondPair, ...], symbols: Mapping[sympy.Symbol, Tree]) -> Tree:
     """Nested choices; the last branch holds where no condition does (NumPy's nan otherwise)."""
     (value, condition), *rest = pairs
-    yes = convert(value, symbols, rank)
+    yes = convert(value, symbols)
     if condition == sympy.true:
         return yes
-    no = _piecewise(tuple(rest), symbols, rank) if rest else Number(sympy.S.NaN)
-    return entrywise.choice(convert(condition, symbols, rank), yes, no)
-
-
-def coefficient(expression: sympy.Expr) -> Tree:
-    """A number or polynomial in dimensions as a scalar tree."""
-    return convert(expression, {}, 0)
+    no = _piecewise(tuple(rest), symbols) if rest else Number(sympy.S.NaN)
+    return entrywise.choice(convert(condition, symbols), yes, no)

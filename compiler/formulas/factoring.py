@@ -19,13 +19,13 @@ UNIT = kinds.Identity(sympy.Symbol("size"))
 
 PLUS_MINUS = (kinds.Number(ONE), kinds.Scale(-ONE, (), None))
 
-MOST = 12
+MAX_TERMS = 12
 """Sums of more terms are left as they are."""
 
-LEAST = 2
+MIN_SAVING = 2
 """How much shorter a matrix taken out must make a sum."""
 
-AHEAD = 6
+MAX_TERMS_AHEAD = 6
 """Two steps are looked ahead for sums of up to so many terms."""
 
 Term = tuple[sympy.Expr, dict[Tree, sympy.Expr], Tree | None]
@@ -34,12 +34,12 @@ Term = tuple[sympy.Expr, dict[Tree, sympy.Expr], Tree | None]
 
 def factored(tree: kinds.Add) -> Tree:
     """A sum with common factors taken out."""
-    if len(tree.terms) > MOST:
+    if len(tree.terms) > MAX_TERMS:
         return tree
     best: Tree = tree
     while isinstance(best, kinds.Add):
         found = list(_candidates(best))
-        if len(best.terms) <= AHEAD:
+        if len(best.terms) <= MAX_TERMS_AHEAD:
             found += [
                 (after, cost + further)
                 for other, cost in found
@@ -65,7 +65,7 @@ def _candidates(tree: kinds.Add) -> Iterator[tuple[Tree, int]]:
     if tree.rank:
         yield from ((other, 0) for other in _common_entries(tree))
     if tree.rank in (1, 2):
-        yield from ((other, LEAST) for other in _common_ends(tree))
+        yield from ((other, MIN_SAVING) for other in _common_ends(tree))
 
 
 # Scalars

@@ -417,8 +417,8 @@ class NumPy(Printer):
 
 
 def _turned(part: Range) -> Range | None:
-    """What a range downwards takes, upwards, where it may end at 0: at most there is no text for
-    where it stops, since -1 is the last entry."""
+    """The same entries in increasing order, for a range of negative step that may end at entry 0,
+    as NumPy reads a stop at -1 as the last entry. None: the range can be written as it is."""
     start, count, step, size = part
     stop = sympy.expand(start + step * count)
     if step > 0 or stop.is_negative or stop.is_nonnegative:
