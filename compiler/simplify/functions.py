@@ -230,47 +230,37 @@ def of_inverse(node: Apply) -> Node | None:
 
 
 def of_transpose(node: Apply) -> Node | None:
-    """(c Aᵀ)⁻¹ = (A⁻¹)ᵀ / c, det(Aᵀ) = det(A), I⁻¹ = I, diag(v)⁻¹ = diag(1/v)."""
-    if node.operation not in (
-        INVERSE,
-        DETERMINANT,
-        LOG_DETERMINANT,
-        LOG_ABSOLUTE_DETERMINANT,
-    ):
+    """(c Aᵀ)⁻¹ = (A⁻¹)ᵀ / c, det(Aᵀ) = det(A), I⁻¹ = I."""
+    known = (INVERSE, DETERMINANT, LOG_DETERMINANT, LOG_ABSOLUTE_DETERMINANT)
+    if node.operation not in known or node.stack:
         return None
-    inner, labels = node.arguments[0]
-    if labels or node.stack:
-        return None
+    inner = node.arguments[0][0]
     if isinstance(inner, Delta) and node.operation is INVERSE:
         return inner
+    if not isinstance(inner, Einsum) or inner.contracted or len(inner.factors) != 1:
+        return None
+    matrix, labels = inner.factors[0]
+    if matrix.ndim != 2 or set(labels) != {0, 1}:
+        return None
+    core = Apply(node.operation, ((matrix, ()),))
+    if node.operation is INVERSE:
+        return einsum([(core, labels)], (0, 1), 1 / inner.coefficient)
+    return core if inner.coefficient == 1 else None
+
+
+def inverse_of_diagonal(node: Apply) -> Node | None:
+    """diag(v)⁻¹ = diag(1/v)."""
+    inner = node.arguments[0][0]
+    if node.operation is not INVERSE or node.stack:
+        return None
     if not isinstance(inner, Einsum) or inner.contracted:
         return None
-    if len(inner.factors) == 1 and set(inner.factors[0][1]) == {0, 1}:
-        return _of_moved(node, inner)
-    return _of_diagonal(node, inner)
-
-
-def _of_moved(node: Apply, inner: Einsum) -> Node | None:
-    matrix, labels = inner.factors[0]
-    if matrix.ndim != 2:
-        return None
-    if node.operation is INVERSE:
-        core = Apply(INVERSE, ((matrix, ()),))
-        return einsum([(core, labels)], (0, 1), 1 / inner.coefficient)
-    if inner.coefficient != 1:
-        return None
-    return Apply(node.operation, ((matrix, ()),))
-
-
-def _of_diagonal(node: Apply, inner: Einsum) -> Node | None:
-    deltas = [labels for factor, labels in inner.factors if isinstance(factor, Delta)]
+    deltas = [factor for factor, _ in inner.factors if isinstance(factor, Delta)]
     vectors = [f for f in inner.factors if not isinstance(f[0], Delta)]
     if len(deltas) != 1 or not vectors or any(len(labels) > 1 for _, labels in vectors):
         return None
-    if node.operation is INVERSE:
-        inverted = [(Map(1 / x, (factor,)), labels) for factor, labels in vectors]
-        return einsum([*inverted, (Delta(node.shape[0]), (0, 1))], (0, 1), 1 / inner.coefficient)
-    return None
+    inverted = [(Map(1 / x, (factor,)), labels) for factor, labels in vectors]
+    return einsum([*inverted, (deltas[0], (0, 1))], (0, 1), 1 / inner.coefficient)
 
 
 MAP_RULES: tuple[Callable[[Map], Node | None], ...] = (
@@ -287,6 +277,7 @@ APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
     scaled_linear,
     of_inverse,
     of_transpose,
+    inverse_of_diagonal,
 )
 
 FINAL_APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (inverse_of_orthogonal,)

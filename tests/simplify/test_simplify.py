@@ -156,7 +156,7 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.of_inverse, dx.logabsdet(dx.inv(M)).node),
     (functions.of_transpose, dx.inv(2 * M.T).node),
     (functions.of_transpose, dx.det(M.T).node),
-    (functions.of_transpose, dx.inv(dx.diag(v)).node),
+    (functions.inverse_of_diagonal, dx.inv(dx.diag(v)).node),
     (functions.of_transpose, dx.inv(dx.eye(3)).node),
 ]
 
