@@ -7,8 +7,9 @@ every axis carries one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import chain, count
 
 import sympy
 
@@ -74,8 +75,7 @@ class Notation(Builder):
     def result(self) -> tuple[Tree, Indices]:
         """The root's tree, with names for what is repeated, and the left side's indices."""
         tree, indices = super().result()
-        trees = [tree, *(part.tree for part in self.definitions)]
-        table = plain_indicators(trees)
+        table = plain_indicators([tree, *(part.tree for part in self.definitions)])
         self.definitions = [
             replace(part, tree=replaced(part.tree, table)) for part in self.definitions
         ]
@@ -96,9 +96,8 @@ class Notation(Builder):
         if not self.by_index:
             indices = self.letters(node, matrices=True)
             try:
-                return chained(
-                    self.expand(node, indices, letters_of(indices), strict=True)
-                ), indices
+                tree = self.expand(node, indices, letters_of(indices), strict=True)
+                return chained(tree), indices
             except NoMatrixNotation:
                 pass
         indices = self.letters(node, matrices=False)
@@ -113,18 +112,16 @@ class Notation(Builder):
             if matrices and not batched:
                 indices.append(None)
                 continue
-            letter = next(self.unused(frozenset(scope), batched))
+            letter = self.unused_letter(scope, batched)
             scope.add(letter)
             indices.append(index_of(letter))
         return tuple(indices)
 
-    def unused(self, scope: frozenset[str], batched: bool = False) -> Iterator[str]:
-        """Letters that stand for nothing yet."""
+    def unused_letter(self, scope: Set[str], batched: bool = False) -> str:
+        """A letter that stands for nothing yet."""
         letters = BATCH_LETTERS if batched else LETTERS
-        numbered = (f"i{number}" for number in range(1, len(self.order) + 100))
-        for letter in (*letters, *numbered):
-            if letter not in scope and letter not in self.taken:
-                yield letter
+        candidates = chain(letters, (f"i{number}" for number in count(1)))
+        return next(own for own in candidates if own not in scope and own not in self.taken)
 
     def expand(
         self, node: Node, indices: Indices, scope: frozenset[str], strict: bool = False
@@ -139,7 +136,7 @@ class Notation(Builder):
             case ir.Map():
                 return self._entry(node, indices, self.map(node, indices, scope))
             case ir.Sum():
-                return self._entry(node, indices, self._sum(node, indices, scope, strict))
+                return self._entry(node, indices, self.sum(node, indices, scope, strict))
         try:
             match node:
                 case ir.Apply():
@@ -164,13 +161,13 @@ class Notation(Builder):
         whole, left = self.draft(node)
         return indexed(whole, indices) if left.count(None) == node.ndim else tree
 
-    def _sum(self, node: ir.Sum, indices: Indices, scope: frozenset[str], strict: bool) -> Tree:
+    def sum(
+        self, node: ir.Sum, indices: Indices, scope: frozenset[str], strict: bool = False
+    ) -> Tree:
+        """As `Builder.sum`. If `strict`, NoMatrixNotation is raised for a term that has none."""
         for term in node.terms if strict else ():
             if term not in self.known and not isinstance(term, (ir.Leaf, ir.Constant)):
                 self.expand(term, indices, scope, strict=True)
-        return self.sum(node, indices, scope)
-
-    def sum(self, node: ir.Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         tree = super().sum(node, indices, scope)
         if isinstance(tree, Add):
             tree = algebra.add([chained(term) for term in tree.terms])
@@ -196,7 +193,7 @@ class Notation(Builder):
         letters: dict[str, sympy.Expr] = {}
         for label in parts.summed:
             if parts.sizes[label] == BATCH:
-                letter = next(self.unused(scope | set(letters), batched=True))
+                letter = self.unused_letter(scope | set(letters), batched=True)
                 letters[letter] = BATCH
                 fixed[label] = index_of(letter)
         check_reducible(fixed, output, parts)
@@ -277,7 +274,7 @@ class Notation(Builder):
         counts = {label: sum(label in own for _, own in factors) for label in summed}
         single = [label for label in summed if not is_merged(label, factors)]
         label = max(single or summed, key=counts.__getitem__)
-        letter = next(self.unused(scope, parts.sizes[label] == BATCH))
+        letter = self.unused_letter(scope, parts.sizes[label] == BATCH)
         inner = {**fixed, label: index_of(letter)}
         items = self._items(factors, inner, parts, scope | {letter})
         body, output = joined(items, parts)
