@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler.formulas import render_equation
+from derivatrix.compiler.formulas import render, render_equation
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.algebra.factoring import UNIT
 from derivatrix.compiler.formulas.build import Definition
+from derivatrix.compiler.formulas.factoring import UNIT
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.rewrite import occurrences
@@ -41,9 +41,14 @@ def formula_value(
     return reader.array(root, indices, shape)
 
 
+def text_of(node: Node, style: str) -> str:
+    """The text of a node: as an equation in the styles that have these."""
+    return render(node, style) if style == "numpy" else render_equation("Z", node, style)
+
+
 def check_text(node: Node, style: str) -> None:
     """The text of a node has all inputs of its tree, and all kinds of brackets close."""
-    text = render_equation("Z", node, style)
+    text = text_of(node, style)
     for left, right in (("(", ")"), ("{", "}"), ("\\left", "\\right"), ("\\begin", "\\end")):
         assert text.count(left) == text.count(right), text
     builder = Notation(node)

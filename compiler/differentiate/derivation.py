@@ -16,26 +16,22 @@ from typing import NamedTuple
 
 import sympy
 
-from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.differentiate.derivatives import PROJECTED, Derivatives
 from derivatrix.compiler.differentiate.jvp import rule
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.formulas import algebra, expressions
+from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
 from derivatrix.compiler.formulas.printers.base import ATOM
 from derivatrix.compiler.formulas.printers.unicode import UNICODE
-from derivatrix.compiler.formulas.sharing import definitions
-from derivatrix.compiler.formulas.tree import Matmul, Name, Number, Scale, Trace, Tree
+from derivatrix.compiler.formulas.sharing import definition_texts
+from derivatrix.compiler.formulas.tree import Tree
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.graph import depending
 from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Einsum,
-    Leaf,
-    Map,
     Node,
-    Structural,
-    Sum,
     einsum,
     full,
     is_zero,
@@ -48,14 +44,6 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.runtime.errors import DeclarationError
-
-PROJECTED = {
-    "symmetric": "symmetric",
-    "spd": "symmetric",
-    "lower": "lower triangular",
-    "upper": "upper triangular",
-    "diagonal": "diagonal",
-}
 
 LONG = 40
 """A function whose text is longer is named in the first line."""
@@ -105,7 +93,7 @@ def derivation(
     return list(_Derivation(derivatives, name, style).steps())
 
 
-def lines(root: Node, leaf: Leaf) -> Iterator[Line]:
+def lines(root: Node, leaf: ir.Leaf) -> Iterator[Line]:
     """The differential of `root` where only `leaf` moves: first d root, at last one of d leaf."""
     differentials = _Differentials(root, leaf)
     expression: Node = differentials.differential(root)
@@ -126,7 +114,7 @@ def lines(root: Node, leaf: Leaf) -> Iterator[Line]:
 class _Differentials:
     """The differentials of nodes, as leaves. `open`: those whose rule can still be used."""
 
-    def __init__(self, root: Node, leaf: Leaf) -> None:
+    def __init__(self, root: Node, leaf: ir.Leaf) -> None:
         nodes = topological([root])
         self.leaf = leaf
         self.order = {node: position for position, node in enumerate(nodes)}
@@ -139,9 +127,9 @@ class _Differentials:
         if node not in self.varying:
             return zeros(node.shape)
         known = facts(node)
-        kinds = ("diagonal", "symmetric", "lower", "upper")
-        structure = next((kind for kind in kinds if kind in known), "general")
-        differential = Leaf(f"d{node.key}", node.shape, structure, role="tangent")
+        structures = ("diagonal", "symmetric", "lower", "upper")
+        structure = next((own for own in structures if own in known), "general")
+        differential = ir.Leaf(f"d{node.key}", node.shape, structure, role="tangent")
         self.parts[differential.name] = node
         if node is not self.leaf:
             self.open[differential] = node
@@ -153,19 +141,19 @@ class _Differentials:
 
     def reason(self, node: Node) -> str:
         match node:
-            case Sum():
+            case ir.Sum():
                 constant = any(term not in self.varying for term in node.terms)
                 return "differential of a sum" + ("; constants drop out" if constant else "")
-            case Map():
+            case ir.Map():
                 return f"chain rule, entry by entry: {_slopes(node, self.varying)}"
-            case Apply():
+            case ir.Apply():
                 return _operation(node)
-            case Einsum():
+            case ir.Einsum():
                 return _product(node, self.varying)
         return "differential"
 
 
-def _operation(node: Apply) -> str:
+def _operation(node: ir.Apply) -> str:
     """The operation, and the first sentence of its rule's docstring, if it is a formula."""
     title = node.operation.title or node.operation.name
     paragraph = (node.operation.differential.__doc__ or "").strip().split("\n\n")[0]
@@ -175,9 +163,9 @@ def _operation(node: Apply) -> str:
     return f"{reason}: {sentence.replace('-', '−')}" if formula else reason
 
 
-def _product(node: Einsum, varying: set[Node]) -> str:
+def _product(node: ir.Einsum, varying: set[Node]) -> str:
     moving = [factor for factor, _ in node.factors if factor in varying]
-    arrays = [factor for factor, _ in node.factors if not isinstance(factor, Structural)]
+    arrays = [factor for factor, _ in node.factors if not isinstance(factor, ir.Structural)]
     if len(moving) > 1:
         return "differential of a product"
     counts = Counter(label for _, labels in node.factors for label in labels)
@@ -189,20 +177,20 @@ def _product(node: Einsum, varying: set[Node]) -> str:
     return "a product with constants is linear"
 
 
-def _slopes(node: Map, varying: set[Node]) -> str:
+def _slopes(node: ir.Map, varying: set[Node]) -> str:
     """The derivatives of an entrywise function, as of t (and u, v, ...)."""
     letters = "tuvwabcdefgh"
     symbols: dict[sympy.Symbol, Tree] = {
-        slot(i): Name(0, letters[i % len(letters)], letters[i % len(letters)])
+        slot(i): kinds.Name(0, letters[i % len(letters)], letters[i % len(letters)])
         for i in range(len(node.arguments))
     }
     texts = []
     sign = "d" if len(node.arguments) == 1 else "∂"
-    whole = UNICODE.text(expressions.convert(node.expression, symbols, 0), ATOM)
+    whole = UNICODE.text(expressions.convert(node.expression, symbols), ATOM)
     for i, argument in enumerate(node.arguments):
         if argument in varying:
             slope = scalar_functions.derivative(node.expression, slot(i))
-            text = UNICODE.text(expressions.convert(slope, symbols, 0))
+            text = UNICODE.text(expressions.convert(slope, symbols))
             texts.append(f"{sign}{whole}/{sign}{UNICODE.text(symbols[slot(i)])} = {text}")
     return ", ".join(texts)
 
@@ -223,13 +211,13 @@ class _Derivation:
         letter = self.derivatives.value_letter
         tree, where = self._tree(root, {})
         own = self.printer.text(tree, ATOM)
-        if len(own) > LONG or where or isinstance(root, Leaf):
+        if len(own) > LONG or where or isinstance(root, ir.Leaf):
             yield Step(self._equation(letter, tree, where), "the function")
             own = letter
         start = self.printer.differential(own)
-        if len(found) == 1 and not isinstance(root, Leaf):
+        if len(found) == 1 and not isinstance(root, ir.Leaf):
             yield Step(f"{start} = 0", f"it does not depend on {self.leaf.name}")
-        previous: Tree = Number(sympy.S.Zero)
+        previous: Tree = kinds.Number(sympy.S.Zero)
         for position, line in enumerate(found[1:]):
             tree, where = self._tree(line.node, line.parts)
             shown = turned(tree, previous)
@@ -242,7 +230,7 @@ class _Derivation:
         which is not repeated."""
         differential = next(
             (part for part in leaves([last.node]) if last.parts.get(part.name) is self.leaf),
-            Leaf("d", self.leaf.shape, role="tangent"),
+            ir.Leaf("d", self.leaf.shape, role="tangent"),
         )
         cotangent = full(1) if self.scalar else self.derivatives.cotangent
         kind = "gradient" if self.scalar else "vjp"
@@ -292,7 +280,7 @@ class _Derivation:
         names = self.derivatives.display_names()
         builder = Notation(node, names, self.by_index, moving)
         tree, self.indices = builder.result()
-        return tree, definitions(self.printer, tree, builder.definitions)
+        return tree, definition_texts(self.printer, tree, builder.definitions)
 
     def _equation(self, left: str, tree: Tree, where: list[tuple[str, str]]) -> str:
         left = f"{self.printer.left_side(left, self.indices)} " if left else ""
@@ -309,17 +297,17 @@ def turned(tree: Tree, previous: Tree) -> Tree:
     if not turn:
         return tree
     product = algebra.matmul(*second[turn:], *second[:turn])
-    if not isinstance(product, Matmul):
+    if not isinstance(product, kinds.Matmul):
         return tree
-    if isinstance(tree, Scale):
-        return algebra.scale(tree.coefficient, tree.scalars[:-1], Trace(product))
-    return Trace(product)
+    if isinstance(tree, kinds.Scale):
+        return algebra.scale(tree.coefficient, tree.scalars[:-1], kinds.Trace(product))
+    return kinds.Trace(product)
 
 
 def _trace(tree: Tree) -> tuple[Tree, ...] | None:
     """The factors of the product whose trace a tree is, up to a number."""
-    if isinstance(tree, Scale) and tree.body is None and len(tree.scalars) == 1:
+    if isinstance(tree, kinds.Scale) and tree.body is None and len(tree.scalars) == 1:
         tree = tree.scalars[0]
-    if isinstance(tree, Trace) and isinstance(tree.body, Matmul):
+    if isinstance(tree, kinds.Trace) and isinstance(tree.body, kinds.Matmul):
         return tree.body.factors
     return None

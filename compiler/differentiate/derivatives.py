@@ -57,7 +57,7 @@ class Derivatives:
     def tangent(self, leaf: Leaf) -> Leaf:
         """The tangent of an input, of the input's structure."""
         name = "tangent" if len(self.wrt) == 1 else f"tangent_{leaf.name}"
-        structure = leaf.structure if leaf.structure in PROJECTIONS else "general"
+        structure = leaf.structure if leaf.structure in PROJECTED else "general"
         return Leaf(name, leaf.shape, structure, role="tangent")
 
     def results(self, kind: str) -> dict[Key, Node]:
@@ -77,16 +77,12 @@ class Derivatives:
         results = self.results(kind)
         if not self.function.batch:
             return results
-        summed = set(self.wrt_names) - set(self.function.batch) if kind == "vjp" else set()
+        summed = set(self.function.wrt) - set(self.function.batch) if kind == "vjp" else set()
         nodes = [
             self._with_batch(node, summed=bool(key) and key[0] in summed)
             for key, node in results.items()
         ]
         return dict(zip(results, simplify(nodes), strict=True))
-
-    @property
-    def wrt_names(self) -> tuple[str, ...]:
-        return self.function.wrt
 
     def arguments(self, kind: str) -> list[Leaf]:
         """The leaves that the generated function of a kind takes, in order."""
@@ -102,8 +98,9 @@ class Derivatives:
         any arrays and are projected on their inputs' structures."""
         arguments = self.arguments(kind)
         results = self.batched(kind)
-        tangents = [leaf for leaf in arguments if leaf.structure in PROJECTIONS]
-        tangents = [leaf for leaf in tangents if leaf.role == "tangent"]
+        tangents = [
+            leaf for leaf in arguments if leaf.role == "tangent" and leaf.structure in PROJECTED
+        ]
         if tangents:
             general: dict[Node, Node] = {
                 leaf: Leaf(leaf.name, leaf.shape, role=leaf.role) for leaf in tangents
@@ -236,13 +233,7 @@ class Derivatives:
         names = self.display_names()
         printer = math_printers()[style]
         return [
-            render_equation(
-                printer.derivative(kind, self.value_letter, key),
-                node,
-                style,
-                names,
-                self._size_texts(),
-            )
+            render_equation(printer.derivative(kind, self.value_letter, key), node, style, names)
             for key, node in self.results(kind).items()
         ]
 
@@ -300,7 +291,7 @@ def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:
 def differentials(nodes: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
     """The tangents of nodes, as the rules of differentiation leave them, not simplified; what is
     made of one spectral decomposition shares it."""
-    return spectral.spread(differential(spectral.gathered(nodes), tangents))
+    return spectral.unpack(differential(spectral.pack(nodes), tangents))
 
 
 def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:
@@ -325,49 +316,41 @@ def basis_tangent(shape: Shape) -> Node:
     return einsum(factors, [*(("k", a) for a in axes), *(("i", a) for a in axes)])
 
 
-def _symmetric_part(node: Node, last: Sequence[int]) -> Node:
+PROJECTED = {
+    "symmetric": "symmetric",
+    "spd": "symmetric",
+    "lower": "lower triangular",
+    "upper": "upper triangular",
+    "diagonal": "diagonal",
+}
+"""The structures on which derivatives are projected, and what their matrices are called."""
+
+
+def project(node: Node, leaf: Leaf) -> Node:
+    """A cotangent or Jacobian, whose last axes are those of `leaf`, projected orthogonally on its
+    structure."""
+    if leaf.structure not in PROJECTED:
+        return node
+    axes = tuple(range(node.ndim))
+    if PROJECTED[leaf.structure] == "symmetric":
+        return _symmetric_part(node, axes)
+    row, column = axes[-2:]
+    rows, columns = node.shape[-2:]
+    mask, labels = {
+        "lower": (Triangle(rows, columns), (row, column)),
+        "upper": (Triangle(columns, rows), (column, row)),
+        "diagonal": (Delta(rows), (row, column)),
+    }[leaf.structure]
+    return einsum([(node, axes), (mask, labels)], axes)
+
+
+def _symmetric_part(node: Node, axes: tuple[int, ...]) -> Node:
+    """(A + Aᵀ) / 2, where A are the last two axes; terms that are symmetric stay as they are."""
     if isinstance(node, Sum):
         kept = [term for term in node.terms if "symmetric" in facts(term)]
         rest = tuple(term for term in node.terms if term not in kept)
         if kept and rest:
-            return Sum((*kept, _symmetric_part(Sum(rest, node.shape), last)), node.shape)
-    labels = list(range(node.ndim))
-    swapped = list(labels)
-    swapped[last[0]], swapped[last[1]] = last[1], last[0]
-    half = full(1).coefficient / 2
-    return Sum(
-        (einsum([(node, labels)], labels, half), einsum([(node, swapped)], labels, half)),
-        node.shape,
-    )
-
-
-def _masked(node: Node, mask: Node, labels: Sequence[int]) -> Node:
-    return einsum([(node, range(node.ndim)), (mask, labels)], range(node.ndim))
-
-
-def _lower_part(node: Node, last: Sequence[int]) -> Node:
-    return _masked(node, Triangle(node.shape[last[0]], node.shape[last[1]]), last)
-
-
-def _upper_part(node: Node, last: Sequence[int]) -> Node:
-    return _masked(node, Triangle(node.shape[last[1]], node.shape[last[0]]), last[::-1])
-
-
-def _diagonal_part(node: Node, last: Sequence[int]) -> Node:
-    return _masked(node, Delta(node.shape[last[0]]), last)
-
-
-PROJECTIONS = {
-    "symmetric": _symmetric_part,
-    "spd": _symmetric_part,
-    "lower": _lower_part,
-    "upper": _upper_part,
-    "diagonal": _diagonal_part,
-}
-"""Structure -> the orthogonal projection of a node's last two axes on it."""
-
-
-def project(node: Node, leaf: Leaf) -> Node:
-    """A cotangent or Jacobian, whose last axes are those of `leaf`, projected on its structure."""
-    projection = PROJECTIONS.get(leaf.structure)
-    return projection(node, (node.ndim - 2, node.ndim - 1)) if projection else node
+            return Sum((*kept, _symmetric_part(Sum(rest, node.shape), axes)), node.shape)
+    swapped = (*axes[:-2], axes[-1], axes[-2])
+    halves = tuple(einsum([(node, own)], axes, sympy.S.Half) for own in (axes, swapped))
+    return Sum(halves, node.shape)

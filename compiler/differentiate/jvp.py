@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import sympy
-
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.nodes import (
@@ -77,13 +75,9 @@ def _map(node: Map, known: Mapping[Node, Node]) -> Node:
         slope = scalar_functions.derivative(node.expression, slot(position))
         if slope == 0:
             continue
-        factor = _slope(slope, node)
+        factor = elementwise(slope, *map(Array, node.arguments)).node
         terms.append(einsum([(factor, labels), (tangent, labels)], labels))
     return Sum(tuple(terms), node.shape)
-
-
-def _slope(expression: sympy.Expr, node: Map) -> Node:
-    return elementwise(expression, *(Array(argument) for argument in node.arguments)).node
 
 
 def _apply(node: Apply, known: Mapping[Node, Node]) -> Node:
@@ -91,7 +85,7 @@ def _apply(node: Apply, known: Mapping[Node, Node]) -> Node:
     operation = node.operation
     point, actual = core_point(node, {"tangent": [known[a] for a, _ in node.arguments]})
     tangents = operation.differential(point)
-    return place(tangents[node.output].node, actual, node)
+    return broadcast_over_stack(tangents[node.output].node, actual, node)
 
 
 def core_point(node: Apply, companions: Mapping[str, list[Node]]) -> tuple[Point, dict[Node, Node]]:
@@ -103,7 +97,7 @@ def core_point(node: Apply, companions: Mapping[str, list[Node]]) -> tuple[Point
         if not node.stack or is_zero(value):
             return Array(value if not node.stack else zeros(value.shape[len(labels) :]))
         leaf = Leaf(name, value.shape[len(labels) :], role="placeholder")
-        actual[leaf] = _aligned(value, labels, node)
+        actual[leaf] = _with_stack(value, labels, node) if labels else value
         return Array(leaf)
 
     arguments = tuple(
@@ -119,25 +113,19 @@ def core_point(node: Apply, companions: Mapping[str, list[Node]]) -> tuple[Point
     return Point(arguments, tangents, results, node.parameters), actual
 
 
-def _aligned(value: Node, labels: tuple[int, ...], node: Apply) -> Node:
-    """`value` as it is where it is not stacked, else with all stacked axes, in order."""
-    if not labels or labels == tuple(range(len(node.stack))):
+def _with_stack(value: Node, labels: tuple[int, ...], node: Apply) -> Node:
+    """`value`, whose leading axes are the stacked axes `labels`, with all of them, in order."""
+    stack = tuple(range(len(node.stack)))
+    if labels == stack:
         return value
     core = [("core", axis) for axis in range(value.ndim - len(labels))]
-    output = [*range(len(node.stack)), *core]
     sizes = dict(enumerate(node.stack))
-    return einsum([(value, (*labels, *core))], output, sizes=sizes)
+    return einsum([(value, (*labels, *core))], [*stack, *core], sizes=sizes)
 
 
-def place(expression: Node, actual: Mapping[Node, Node], node: Apply) -> Node:
-    """A rule's result on core axes, with the stacked axes of `node` put in."""
+def broadcast_over_stack(expression: Node, actual: Mapping[Node, Node], node: Apply) -> Node:
+    """A rule's result on core axes, for all values of the stacked axes of `node`."""
     if not node.stack:
         return expression
     result = substitute([expression], actual, node.stack)[0]
-    return _broadcast(result, node) if result.ndim == expression.ndim else result
-
-
-def _broadcast(result: Node, node: Apply) -> Node:
-    core = [("core", axis) for axis in range(result.ndim)]
-    output = [*range(len(node.stack)), *core]
-    return einsum([(result, core)], output, sizes=dict(enumerate(node.stack)))
+    return _with_stack(result, (), node) if result.ndim == expression.ndim else result

@@ -4,7 +4,8 @@ V diag(h(λ)) Vᵀ has derivatives where eigenvalues are repeated, though V has 
 they are V (L ∘ B) Vᵀ, where L holds the divided differences of h (Daleckii and Krein 1965). The
 same holds for every index of an eigenvalue that stands at two eigenvectors, as both indices of L
 do here, so derivatives of every order are made of divided differences; and for singular values.
-These products are gathered before an expression is differentiated, and written out afterwards.
+These products are packed into operations before an expression is differentiated, and unpacked
+afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from derivatrix.compiler.differentiate.spectral_products import (
     PRODUCT,
     VALUES_ALONE,
     VECTORS,
-    written_out,
+    unpacked,
 )
 from derivatrix.compiler.ir.divided_differences import difference
 from derivatrix.compiler.ir.graph import transformed
@@ -43,8 +44,8 @@ TERMS = 64
 """Sums in a product are multiplied out up to so many terms, where that frees eigenvectors."""
 
 
-def gathered(roots: Sequence[Node]) -> list[Node]:
-    """The nodes with the products of eigenvectors as operations."""
+def pack(roots: Sequence[Node]) -> list[Node]:
+    """The nodes with the products of eigenvectors packed into operations."""
     spectra: list[_Spectrum] = []
 
     def change(node: Node) -> Node:
@@ -53,18 +54,18 @@ def gathered(roots: Sequence[Node]) -> list[Node]:
             spectra.append(_Spectrum(node))
         if isinstance(node, Einsum):
             for spectrum in spectra:
-                node = spectrum.gathered(node)
+                node = spectrum.pack(node)
         return node
 
     return transformed(roots, change)
 
 
-def spread(roots: Sequence[Node]) -> list[Node]:
-    """The nodes with those operations written out again."""
+def unpack(roots: Sequence[Node]) -> list[Node]:
+    """The nodes with those operations as products again."""
 
     def change(node: Node) -> Node:
         if isinstance(node, Apply) and node.operation is PRODUCT:
-            node = written_out(node)
+            node = unpacked(node)
         return _multiplied_out(node)
 
     return transformed(roots, change)
@@ -102,16 +103,16 @@ class _Spectrum:
         self.stack = one.stack
         self._axes: dict[Node, frozenset[int]] = {}
 
-    def gathered(self, node: Node) -> Node:
+    def pack(self, node: Node) -> Node:
         """`node`, a product or a sum of them, with its products of eigenvectors as one operation;
         as it is where that is not possible."""
         if isinstance(node, Sum):
-            return Sum(tuple(map(self.gathered, node.terms)), node.shape)
+            return Sum(tuple(map(self.pack, node.terms)), node.shape)
         if not isinstance(node, Einsum) or not self._labels(node.factors):
             return node
         terms = []
-        for product in self._opened(Product.of(node)):
-            found = self._gather(product)
+        for product in self._expanded(Product.of(node)):
+            found = self._packed(product)
             if found is None:
                 return node
             terms.append(einsum(found.factors, found.output, found.coefficient, found.sizes))
@@ -133,7 +134,7 @@ class _Spectrum:
         return self._is_own(node) and not self.is_vectors(node)
 
     def _axes_of(self, node: Node) -> frozenset[int]:
-        """The axes of a node that count eigenvalues."""
+        """The axes of a node that run over eigenvalues."""
         if node not in self._axes:
             self._axes[node] = frozenset(self._find_axes(node))
         return self._axes[node]
@@ -152,10 +153,10 @@ class _Spectrum:
         return set()
 
     def _labels(self, factors: Sequence[Factor]) -> set[int]:
-        """The labels that count eigenvalues."""
+        """The labels that run over eigenvalues."""
         return {own[axis] for node, own in factors for axis in self._axes_of(node)}
 
-    def _opened(self, product: Product) -> list[Product]:
+    def _expanded(self, product: Product) -> list[Product]:
         """Products that add up to this one, where no sum or product that shares a summed index of
         eigenvalues with others has an eigenvector or a sum in it; up to so many."""
         pending, done = [product], list[Product]()
@@ -163,7 +164,7 @@ class _Spectrum:
             current = pending.pop()
             if len(pending) + len(done) > TERMS:
                 return [product]
-            position = self._closed(current)
+            position = self._to_multiply_out(current)
             if position is None:
                 done.append(current)
                 continue
@@ -175,8 +176,8 @@ class _Spectrum:
             pending += [current.with_factor(position, term) for term in node.terms]
         return done
 
-    def _closed(self, product: Product) -> int | None:
-        """The position of a factor to open."""
+    def _to_multiply_out(self, product: Product) -> int | None:
+        """The position of a factor to multiply out."""
         summed = self._labels(product.factors) - set(product.output)
         for position, (node, labels) in enumerate(product.factors):
             axes = self._axes_of(node)
@@ -192,7 +193,7 @@ class _Spectrum:
             return True
         return any(self.is_vectors(child) or self._opens(child) for child in node.children)
 
-    def _gather(self, product: Product) -> Product | None:
+    def _packed(self, product: Product) -> Product | None:
         """A product with its eigenvectors, all that have two at an index, as one operation."""
         places: dict[int, list[int]] = {}
         outer: dict[int, Labels] = {}
@@ -212,7 +213,7 @@ class _Spectrum:
             weight = _Weight(self, chosen, outer[chosen[0]])
             failed = weight.read(product)
             if failed is None:
-                return weight.put_in(product, [places[label] for label in chosen])
+                return weight.packed(product, [places[label] for label in chosen])
             chosen = [label for label in chosen if label not in failed]
         return None
 
@@ -281,8 +282,8 @@ class _Weight:
             self.others.append((node, labels))
         return slot(len(self.chosen) + self.others.index((node, labels)))
 
-    def put_in(self, product: Product, places: Sequence[Sequence[int]]) -> Product:
-        """The product with the operation in the place of what was read."""
+    def packed(self, product: Product, places: Sequence[Sequence[int]]) -> Product:
+        """The product with the operation instead of the factors that were read."""
         stack = list(dict.fromkeys([*self.outer, *(own for _, o in self.others for own in o)]))
         (matrix, own) = self.spectrum.arguments[0]
         arguments = [(matrix, tuple(stack.index(self.outer[label]) for label in own))]

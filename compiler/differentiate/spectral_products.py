@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler.differentiate.jvp import core_point, place
+from derivatrix.compiler.differentiate.jvp import broadcast_over_stack, core_point
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise
 from derivatrix.compiler.ir.dimensions import Shape
@@ -36,7 +36,7 @@ VALUES_ALONE = {EIGVALSH: EIGH, SVDVALS: SVD}
 
 NEW = sympy.Dummy("new", real=True)
 
-Leg = tuple[int, str, int]
+VectorFactor = tuple[int, str, int]
 """Vectors in a product: an output, the label of its rows, and the index of its column."""
 
 
@@ -68,15 +68,15 @@ while they are differentiated.""",
 )
 
 
-def written_out(node: Apply) -> Node:
+def unpacked(node: Apply) -> Node:
     """Such a product as an `Einsum`."""
     point, actual = core_point(node, {})
-    product = _Written(point)
-    return place(product.term(product.weight, product.legs), actual, node)
+    product = _SpectralProduct(point)
+    return broadcast_over_stack(product.term(product.weight, product.vectors), actual, node)
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
-    product = _Written(at)
+    product = _SpectralProduct(at)
     change, *changes = (tangent.node for tangent in at.tangents)
     terms: list[Node] = []
     for position in range(product.count) if not is_zero(change) else ():
@@ -85,11 +85,11 @@ def _differential(at: Point) -> tuple[Array, ...]:
     for position, tangent in enumerate(changes, product.count):
         if not is_zero(tangent):
             slope = scalar_functions.derivative(product.weight, slot(position))
-            terms.append(product.term(slope, product.legs, [(tangent, ())]))
+            terms.append(product.term(slope, product.vectors, [(tangent, ())]))
     return (Array(Sum(tuple(terms), at.result.node.shape)),)
 
 
-class _Written:
+class _SpectralProduct:
     """Such a product at a point, and terms of its differential."""
 
     def __init__(self, at: Point) -> None:
@@ -100,15 +100,17 @@ class _Written:
         self.matrix, *self.numbers = at.arguments
         self.count = len(outputs) // 2
         self.rows = [f"r{i}" for i in range(len(outputs))]
-        self.legs: list[Leg] = [
+        self.vectors: list[VectorFactor] = [
             (output, row, i // 2)
             for i, (output, row) in enumerate(zip(outputs, self.rows, strict=True))
         ]
 
-    def term(self, weight: sympy.Expr, legs: Sequence[Leg], others: Sequence[Any] = ()) -> Node:
+    def term(
+        self, weight: sympy.Expr, vectors: Sequence[VectorFactor], others: Sequence[Any] = ()
+    ) -> Node:
         """A product of vectors, labelled factors, and a weight of the values at the indices of
         the vectors; NEW is the value at the index that comes after those there are."""
-        fresh = any(index == self.count for _, _, index in legs)
+        fresh = any(index == self.count for _, _, index in vectors)
         indices = range(self.count + fresh)
         last = {slot(i): slot(i + fresh) for i in range(self.count, self.count + len(self.numbers))}
         values = apply(self.operation, self.matrix, output=VALUES[self.operation]).node
@@ -118,23 +120,23 @@ class _Written:
         factor = elementwise(expression, *each, *self.numbers).node
         factors = [
             (apply(self.operation, self.matrix, output=output).node, (row, index))
-            for output, row, index in legs
+            for output, row, index in vectors
         ]
         return einsum([*factors, *others, (factor, indices)], self.rows, sizes=sizes)
 
-    def _pair(self, position: int) -> tuple[list[Leg], Leg, Leg]:
+    def _pair(self, position: int) -> tuple[list[VectorFactor], VectorFactor, VectorFactor]:
         """The vectors at an index, and before them all others."""
-        pair = self.legs[2 * position], self.legs[2 * position + 1]
-        return [leg for leg in self.legs if leg not in pair], *pair
+        pair = self.vectors[2 * position], self.vectors[2 * position + 1]
+        return [factor for factor in self.vectors if factor not in pair], *pair
 
     def between(self, position: int, change: Node) -> Iterator[Node]:
         """w[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj."""
         others, (output, row, index), (_, column, _) = self._pair(position)
         new = self.count
         inner = [(output, "c", index), (output, "d", new)]
-        legs = [*others, (output, row, index), *inner, (output, column, new)]
+        vectors = [*others, (output, row, index), *inner, (output, column, new)]
         weight = difference(self.weight, slot(position), NEW)
-        yield self.term(weight, legs, [(change, "cd")])
+        yield self.term(weight, vectors, [(change, "cd")])
 
     def between_two(self, position: int, change: Node) -> Iterator[Node]:
         """The same for singular values, from the differentials of U and V: with B = Uᵀ dA V the
@@ -151,19 +153,19 @@ class _Written:
             odd = sympy.cancel(sympy.together(odd))
         for (left, right), weight in (((LEFT, RIGHT), even + odd), ((RIGHT, LEFT), even - odd)):
             inner = [(left, "cd"[left != LEFT], index), (right, "cd"[right != LEFT], new)]
-            legs = [*others, (first, row, index), *inner, (second, column, new)]
-            yield self.term(weight / 2, legs, [(change, "cd")])
+            vectors = [*others, (first, row, index), *inner, (second, column, new)]
+            yield self.term(weight / 2, vectors, [(change, "cd")])
         over = self.weight / slot(position)
         for here, there in (((first, row), (second, column)), ((second, column), (first, row))):
             if self._complete(here[0]):
                 continue
             across = RIGHT if here[0] == LEFT else LEFT
             own, other = "cd" if across == RIGHT else "dc"
-            legs = [*others, (*there, index), (across, other, index)]
+            vectors = [*others, (*there, index), (across, other, index)]
             outside = [here[1] if label == own else label for label in "cd"]
-            yield self.term(over, legs, [(change, outside)])
+            yield self.term(over, vectors, [(change, outside)])
             inside = [(*here, new), (here[0], own, new)]
-            yield self.term(-over, [*legs, *inside], [(change, "cd")])
+            yield self.term(-over, [*vectors, *inside], [(change, "cd")])
 
     def _complete(self, output: int) -> bool:
         """Whether the columns of U, or V, are known to span the whole space."""

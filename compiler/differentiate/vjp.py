@@ -6,9 +6,9 @@ a node used several times is handed the sum once, so the result is no larger tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from derivatrix.compiler.differentiate.jvp import core_point, place
+from derivatrix.compiler.differentiate.jvp import broadcast_over_stack, core_point
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.graph import depending
 from derivatrix.compiler.ir.nodes import (
@@ -95,13 +95,11 @@ def _apply(node: Apply, incoming: Node, varying: set[Node]) -> list[tuple[Node, 
                 f"{operation.name} has no rule for its transpose by argument {position}"
             )
         point, actual = core_point(node, {})
-        core = Leaf("cotangent", incoming.shape[len(node.stack) :], role="placeholder")
-        given: Mapping[Node, Node] = {**actual, core: incoming}
-        share = (
-            place(rule(point, Array(core)).node, given, node)
-            if node.stack
-            else rule(point, Array(incoming)).node
-        )
+        core: Node = incoming
+        if node.stack:
+            core = Leaf("cotangent", incoming.shape[len(node.stack) :], role="placeholder")
+            actual[core] = incoming
+        share = broadcast_over_stack(rule(point, Array(core)).node, actual, node)
         shares.append((argument, _unstack(share, labels, node)))
     return shares
 

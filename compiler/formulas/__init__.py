@@ -12,11 +12,10 @@ from collections.abc import Mapping
 
 from derivatrix.compiler.formulas.arrays import Arrays
 from derivatrix.compiler.formulas.notation import Notation
-from derivatrix.compiler.formulas.printers import STYLES
-from derivatrix.compiler.formulas.printers.base import Printer
+from derivatrix.compiler.formulas.printers import STYLES, math_printers
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.printers.numpy import NumPy
-from derivatrix.compiler.formulas.sharing import definitions
+from derivatrix.compiler.formulas.sharing import definition_texts
 from derivatrix.compiler.formulas.tree import Number
 from derivatrix.compiler.ir.nodes import Node
 
@@ -36,41 +35,35 @@ def render(
     sizes: for a dimension's name, its NumPy text ({"n": "X.shape[0]"}).
     Raises ValueError for an unknown style, UnsupportedError for a function without a spelling.
     """
-    printer = _printer(style)
+    if style not in STYLES:
+        raise ValueError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
+    printer = STYLES[style].printer
     if not isinstance(printer, MathPrinter):
         return _numpy(node, NumPy(sizes))
-    builder = Notation(node, names, STYLES[style].by_index)
-    tree, _ = builder.result()
-    lines = definitions(printer, tree, builder.definitions)
-    text = printer.text(tree)
-    return printer.where(text, lines) if lines else text
+    (_, text), *definitions = _equations("", node, style, names)
+    return printer.where(text, definitions) if definitions else text
 
 
 def render_equation(
-    left: str,
-    node: Node,
-    style: str,
-    names: Mapping[str, str] | None = None,
-    sizes: Mapping[str, str] | None = None,
+    left: str, node: Node, style: str, names: Mapping[str, str] | None = None
 ) -> str:
     """`left` = the formula of `node`, with a line for each shared part; see `render`.
 
     left: what is defined, in the same style. Where the formula has indices, they are added to
-    it: "J" becomes "J[i,j,k]".
+    it: "J" becomes "J[i,j,k]". style: any but numpy.
     """
-    printer = _printer(style)
-    if not isinstance(printer, MathPrinter):
-        return f"{left} = {_numpy(node, NumPy(sizes))}"
+    return math_printers()[style].equations(_equations(left, node, style, names))
+
+
+def _equations(
+    left: str, node: Node, style: str, names: Mapping[str, str] | None
+) -> list[tuple[str, str]]:
+    """The left and right sides of the equation, and of the definitions that it uses."""
+    printer = math_printers()[style]
     builder = Notation(node, names, STYLES[style].by_index)
     tree, indices = builder.result()
     first = printer.left_side(left, indices), printer.text(tree)
-    return printer.equations([first, *definitions(printer, tree, builder.definitions)])
-
-
-def _printer(style: str) -> Printer:
-    if style not in STYLES:
-        raise ValueError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
-    return STYLES[style].printer
+    return [first, *definition_texts(printer, tree, builder.definitions)]
 
 
 def _numpy(node: Node, printer: NumPy) -> str:

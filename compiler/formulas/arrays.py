@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import sympy
 
-from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas import algebra, entrywise
 from derivatrix.compiler.formulas.build import (
     Builder,
     Item,
@@ -72,14 +72,14 @@ class Arrays(Builder):
         present = [label for label in parts.output if label in known]
         along = [parts.output.index(label) for label in present]
         body = self._body(items, tuple(present), parts)
-        return algebra.spread(algebra.scale(ONE, [parts.scalar], body), along, shape)
+        return entrywise.spread(algebra.scale(ONE, [parts.scalar], body), along, shape)
 
     def _body(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree | None:
         """The product, all of whose output labels some item has."""
         if not items:
             return None
         if all(labels in ((), output) for _, labels in items):
-            return algebra.hadamard([tree for tree, _ in items], len(output))
+            return algebra.hadamard([tree for tree, _ in items])
         reduced = contract(items, output, parts.sizes)
         if reduced is not None:
             return reduced
@@ -99,8 +99,8 @@ class Arrays(Builder):
         for tree, labels in items:
             along = sorted(output.index(label) for label in labels)
             tree = arranged(tree, tuple(labels.index(output[axis]) for axis in along))
-            factors.append(algebra.spread(tree, along, shape))
-        return algebra.hadamard(factors, len(output))
+            factors.append(entrywise.spread(tree, along, shape))
+        return algebra.hadamard(factors)
 
     def _contraction(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
         used = dict.fromkeys([*output, *(label for _, labels in items for label in labels)])
@@ -119,7 +119,7 @@ class Arrays(Builder):
             arguments.append(arranged(self._whole(argument), (*order, *core)))
         rank = len(covered) + node.ndim - len(node.stack)
         along = [*covered, *range(len(node.stack), node.ndim)]
-        return algebra.spread(call(node, arguments, rank), along, node.shape)
+        return entrywise.spread(call(node, arguments, rank), along, node.shape)
 
 
 def arranged(tree: Tree, order: tuple[int | None, ...]) -> Tree:

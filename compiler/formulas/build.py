@@ -8,50 +8,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import sympy
 
-from derivatrix.compiler.formulas import algebra, expressions
-from derivatrix.compiler.formulas.tree import (
-    Call,
-    Differential,
-    Identity,
-    Indexed,
-    Indices,
-    Literal,
-    Mask,
-    Merged,
-    Name,
-    Number,
-    Ones,
-    Picked,
-    Rows,
-    Spread,
-    Tree,
-)
+from derivatrix.compiler.formulas import algebra, entrywise, expressions
+from derivatrix.compiler.formulas import tree as kinds
+from derivatrix.compiler.formulas.tree import Indices, Tree
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH, Shape
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Constant,
-    Delta,
-    Einsum,
-    Factor,
-    Leaf,
-    Map,
-    Merge,
-    Node,
-    Pack,
-    Pick,
-    Select,
-    Structural,
-    Sum,
-    Triangle,
-    leaves,
-    slot,
-    topological,
-)
+from derivatrix.compiler.ir.nodes import Factor, Node, leaves, slot, topological
 from derivatrix.compiler.ir.structure import facts
 
 DEPTH = 20
@@ -65,7 +33,7 @@ class Definition:
     """`name` stands for `tree`; `indices` are those that the left side shows, where it has any for
     axes of these sizes."""
 
-    name: Name
+    name: kinds.Name
     tree: Tree
     indices: Indices
     shape: Shape = ()
@@ -89,7 +57,7 @@ class Builder(ABC):
         self.names = dict(names or {})
         self.differentials = dict(differentials or {})
         self.definitions: list[Definition] = []
-        self.known: dict[Node, Name] = {}
+        self.known: dict[Node, kinds.Name] = {}
         self.drafts: dict[Node, tuple[Tree, Indices]] = {}
         self.written: dict[tuple[Node, Indices, frozenset[str]], Tree] = {}
         self.number = 0
@@ -108,8 +76,8 @@ class Builder(ABC):
         letters in use."""
         if node not in self.known and self.uses[node] > 1 and _compound(node):
             draft, _ = self.draft(node)
-            twice = isinstance(node, Einsum) and self.uses[node] == 2
-            limit = 2 * self.limit if twice and not draft.counts[Ones] else self.limit
+            twice = isinstance(node, ir.Einsum) and self.uses[node] == 2
+            limit = 2 * self.limit if twice and not draft.counts[kinds.Ones] else self.limit
             if self.measure(draft) > limit:
                 self.define(node)
         if node in self.known:
@@ -146,7 +114,7 @@ class Builder(ABC):
     def measure(self, tree: Tree) -> int:
         """The length of a tree's text."""
 
-    def fresh_name(self, node: Node) -> Name:
+    def fresh_name(self, node: Node) -> kinds.Name:
         """An unused name for a definition."""
         name = self.new_name(node.ndim - (BATCH in node.shape[:1]), self.letter(node))
         return replace(name, axes=node.ndim, symmetric="symmetric" in facts(node))
@@ -155,12 +123,12 @@ class Builder(ABC):
         """The letter that a definition should have."""
         return ""
 
-    def new_name(self, rank: int, letter: str = "") -> Name:
+    def new_name(self, rank: int, letter: str = "") -> kinds.Name:
         """An unused name: the letter, if it is free, or T1, T2, ... (t1, ... for vectors and
         scalars)."""
         if letter and letter not in self.taken:
             self.taken.add(letter)
-            return Name(rank, letter, letter)
+            return kinds.Name(rank, letter, letter)
         candidates = "TUVWZ" if rank > 1 else "tuvwz"
         letters = [letter for letter in candidates if letter not in self.taken] or ["part_"]
         while True:
@@ -168,33 +136,33 @@ class Builder(ABC):
             base, python = f"{letters[0]}{self.number}", f"t{self.number}"
             if not {base, python} & self.taken:
                 break
-        return Name(rank, base, python)
+        return kinds.Name(rank, base, python)
 
-    def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
+    def sum(self, node: ir.Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A sum's tree."""
         terms = [self.tree(term, indices, scope) for term in node.terms]
         shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
-        return algebra.add(terms, len(shape), shape)
+        return algebra.add(terms, shape)
 
-    def map(self, node: Map, indices: Indices, scope: frozenset[str]) -> Tree:
+    def map(self, node: ir.Map, indices: Indices, scope: frozenset[str]) -> Tree:
         """The tree of a function entry by entry."""
         symbols = {
             slot(position): self.tree(argument, indices, scope)
             for position, argument in enumerate(node.arguments)
         }
         shape = tuple(s for s, i in zip(node.shape, indices, strict=True) if i is None)
-        tree = expressions.convert(node.expression, symbols, len(shape))
-        return tree if tree.rank else algebra.spread(tree, (), shape)
+        tree = expressions.convert(node.expression, symbols)
+        return tree if tree.rank else entrywise.spread(tree, (), shape)
 
-    def input(self, node: Leaf) -> Tree:
+    def input(self, node: ir.Leaf) -> Tree:
         """The tree of a leaf."""
         body = self.differentials.get(node.name)
         if body is None:
             return self.leaf(node)
         tree = self.tree(body, (None,) * body.ndim, frozenset())
-        return Differential(node.ndim, tree, node.structure in SYMMETRIC)
+        return kinds.Differential(node.ndim, tree, node.structure in SYMMETRIC)
 
-    def leaf(self, node: Leaf) -> Name:
+    def leaf(self, node: ir.Leaf) -> kinds.Name:
         """The name of a leaf."""
         symmetric = node.structure in SYMMETRIC
         accent = {"cotangent": "bar", "tangent": "dot"}.get(node.role, "")
@@ -204,13 +172,13 @@ class Builder(ABC):
             base = base.removeprefix("tangent_").removeprefix("cotangent_") if accent else base
             rank = node.ndim - (BATCH in node.shape[:1])
             base = base.lower() if node.role == "cotangent" and rank < 2 else base
-        return Name(node.ndim, base, node.name, accent, symmetric)
+        return kinds.Name(node.ndim, base, node.name, accent, symmetric)
 
-    def constant(self, node: Constant) -> Tree:
+    def constant(self, node: ir.Constant) -> Tree:
         """The tree of a literal array."""
         if not node.ndim:
-            return Number(sympy.Float(float(node.array), 17))
-        return Literal(node.ndim, node.key, node.array)
+            return kinds.Number(sympy.Float(float(node.array), 17))
+        return kinds.Literal(node.ndim, node.key, node.array)
 
     def _taken(self) -> set[str]:
         """Names that stand for something already."""
@@ -219,7 +187,7 @@ class Builder(ABC):
         written = {leaf.name for leaf in known}
         expressions = {size for node in self.order for size in node.shape}
         for node in self.order:
-            if isinstance(node, Einsum):
+            if isinstance(node, ir.Einsum):
                 expressions |= {node.coefficient, *node.sizes}
         symbols = {symbol.name for part in expressions for symbol in part.free_symbols}
         return shown | written | symbols
@@ -239,14 +207,14 @@ class Builder(ABC):
 
 def indexed(tree: Tree, indices: Indices) -> Tree:
     """`tree` with the indices that are not None."""
-    return Indexed(tree, indices) if any(index is not None for index in indices) else tree
+    return kinds.Indexed(tree, indices) if any(index is not None for index in indices) else tree
 
 
 def _compound(node: Node) -> bool:
     """Whether a node is worth a name: it is no array of zeros and ones, nor a product of such."""
-    if isinstance(node, Einsum):
-        return not all(isinstance(factor, Structural) for factor, _ in node.factors)
-    return not isinstance(node, (Leaf, Structural))
+    if isinstance(node, ir.Einsum):
+        return not all(isinstance(factor, ir.Structural) for factor, _ in node.factors)
+    return not isinstance(node, (ir.Leaf, ir.Structural))
 
 
 def _uses(order: list[Node]) -> Counter[Node]:
@@ -254,19 +222,19 @@ def _uses(order: list[Node]) -> Counter[Node]:
     uses: Counter[Node] = Counter()
     for node in order:
         match node:
-            case Einsum():
+            case ir.Einsum():
                 uses.update(factor for factor, _ in set(node.factors))
-            case Sum():
+            case ir.Sum():
                 uses.update(node.terms)
-            case Map():
+            case ir.Map():
                 for position, argument in enumerate(node.arguments):
                     uses[argument] += int(node.expression.count(slot(position)))
-            case Apply():
+            case ir.Apply():
                 uses.update(_written(node))
     return uses
 
 
-def _written(node: Apply) -> Counter[Node]:
+def _written(node: ir.Apply) -> Counter[Node]:
     """How often an operation's NumPy text repeats its arguments."""
     marks = [f"<{position}>" for position in range(len(node.arguments))]
     text = node.operation.numpy(marks, node.parameters, node.output)
@@ -292,11 +260,15 @@ class Product:
     @property
     def summed(self) -> list[int]:
         """The labels summed over, in the order met."""
-        labels = dict.fromkeys(label for _, own in self.factors for label in own)
-        return [label for label in labels if label not in self.output]
+        return [label for label in labels_of(self.factors) if label not in self.output]
 
 
-def product(node: Einsum) -> Product:
+def labels_of(items: Iterable[tuple[Any, tuple[int, ...]]]) -> list[int]:
+    """The labels of factors or items, in the order met."""
+    return list(dict.fromkeys(label for _, labels in items for label in labels))
+
+
+def product(node: ir.Einsum) -> Product:
     """The product that an `Einsum` stands for. Contracted deltas rename labels."""
     factors = node.factors
     alive = dict.fromkeys(range(len(node.sizes)))
@@ -312,9 +284,9 @@ def product(node: Einsum) -> Product:
             (factor, tuple(kept if label == gone else label for label in labels))
             for factor, labels in factors[:position] + factors[position + 1 :]
         )
-    present = {label for _, labels in factors for label in labels}
+    present = labels_of(factors)
     counted = [node.sizes[i] for i in alive if i >= node.ndim and i not in present]
-    scalar = expressions.coefficient(sympy.prod([node.coefficient, *counted]))
+    scalar = expressions.convert(sympy.prod([node.coefficient, *counted]))
     return Product(factors, tuple(range(node.ndim)), node.sizes, scalar)
 
 
@@ -326,22 +298,21 @@ def opened(items: list[Item], parts: Product) -> list[Item]:
     any more becomes a factor, its size."""
     result: list[Item] = []
     for tree, labels in items:
-        if isinstance(tree, Spread):
+        if isinstance(tree, kinds.Spread):
             labels = tuple(labels[axis] for axis in tree.along)
             tree = tree.body
         result.append((tree, labels))
-    kept = {label for _, labels in result for label in labels}
-    before = dict.fromkeys(label for _, labels in items for label in labels)
-    gone = [label for label in before if label not in kept and label not in parts.output]
+    kept = {*labels_of(result), *parts.output}
+    gone = [label for label in labels_of(items) if label not in kept]
     if gone:
-        count = expressions.coefficient(sympy.prod([parts.sizes[label] for label in gone]))
+        count = expressions.convert(sympy.prod([parts.sizes[label] for label in gone]))
         result.append((count, ()))
     return result
 
 
 def _renames(factor: Factor, rank: int) -> bool:
     node, labels = factor
-    return isinstance(node, Delta) and (labels[0] == labels[1] or max(labels) >= rank)
+    return isinstance(node, ir.Delta) and (labels[0] == labels[1] or max(labels) >= rank)
 
 
 def ordered(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Factor, ...]:
@@ -369,35 +340,35 @@ def _start(factors: tuple[Factor, ...]) -> int | None:
 
 def _place(factor: Factor, label: int | None) -> tuple[int, int, int, bool]:
     node, labels = factor
-    accented = isinstance(node, Leaf) and node.role not in ("input", "symbol")
+    accented = isinstance(node, ir.Leaf) and node.role not in ("input", "symbol")
     linked = labels.index(label) if label in labels else 2 + len(labels)
     return linked, len(labels), min(labels, default=0), not accented
 
 
-def matrix(node: Structural) -> Tree:
+def matrix(node: ir.Structural) -> Tree:
     """The tree of a structural array."""
     match node:
-        case Delta():
-            return Identity(node.shape[0])
-        case Select():
+        case ir.Delta():
+            return kinds.Identity(node.shape[0])
+        case ir.Select():
             count, size = node.shape
-            return Rows(count, size, node.start, node.step)
-        case Triangle():
+            return kinds.Rows(count, size, node.start, node.step)
+        case ir.Triangle():
             rows, columns = node.shape
-            return Mask(rows, columns, node.offset)
-        case Merge() | Pack():
-            return Merged(node.shape[1], node.shape[2], isinstance(node, Pack))
-        case Pick():
-            return Picked(node.table, node.shape[1])
+            return kinds.Mask(rows, columns, node.offset)
+        case ir.Merge() | ir.Pack():
+            return kinds.Merged(node.shape[1], node.shape[2], isinstance(node, ir.Pack))
+        case ir.Pick():
+            return kinds.Picked(node.table, node.shape[1])
     raise TypeError(f"no formula for {node!r}")
 
 
-def call(node: Apply, arguments: list[Tree], rank: int) -> Tree:
+def call(node: ir.Apply, arguments: list[Tree], rank: int) -> Tree:
     """The tree of an operation, its result of this rank."""
     if node.operation.name == "inv" and rank == 2:
         return algebra.power(arguments[0], -1)
     symmetric = "symmetric" in facts(node)
-    return Call(
+    return kinds.Call(
         rank,
         node.operation.key,
         tuple(arguments),

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas import algebra, entrywise
+from derivatrix.compiler.formulas.build import Item, labels_of
 from derivatrix.compiler.formulas.tree import (
     Identity,
     Kronecker,
@@ -27,7 +28,6 @@ from derivatrix.compiler.formulas.tree import (
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 
 Labels = tuple[int, ...]
-Item = tuple[Tree, Labels]
 
 
 @dataclass
@@ -45,8 +45,7 @@ class Graph:
 
     def summed(self) -> list[int]:
         """The labels still to be summed over."""
-        labels = dict.fromkeys(label for _, own in self.items for label in own)
-        return [label for label in labels if label not in self.output]
+        return [label for label in labels_of(self.items) if label not in self.output]
 
     def replace(self, old: Sequence[Item], tree: Tree, labels: Labels) -> bool:
         """Put one item in the place of others."""
@@ -132,7 +131,7 @@ def _parallel(graph: Graph) -> bool:
     for position, item in enumerate(graph.items):
         shared = [other for other in graph.items if other[1] == item[1]]
         if len(shared) > 2 and _only_vectors(graph, item[1], shared):
-            product = algebra.hadamard([tree for tree, _ in shared], 1)
+            product = algebra.hadamard([tree for tree, _ in shared])
             return graph.replace(shared, algebra.total(product), ())
         for other in graph.items[position + 1 :]:
             if set(item[1]) != set(other[1]):
@@ -141,7 +140,7 @@ def _parallel(graph: Graph) -> bool:
             free = [i for i in labels if i in graph.output or len(graph.having(i)) > 2]
             first, second = item[0], _turned(other, labels)
             if free:
-                product = algebra.hadamard([first, second], len(labels))
+                product = algebra.hadamard([first, second])
                 return graph.replace([item, other], product, labels)
             return graph.replace([item, other], algebra.contracted(first, second), ())
     return False
@@ -287,7 +286,7 @@ def _assembled(graph: Graph, shape: Shape) -> Tree | None:
         return algebra.matmul(vectors[output[0]], Transpose(vectors[output[1]]))
     if vectors:
         ((label, tree),) = vectors.items()
-        return algebra.spread(tree, (output.index(label),), shape)
+        return entrywise.spread(tree, (output.index(label),), shape)
     if not shape:
         return None
-    return algebra.spread(algebra.scale(sympy.S.One, []), (), shape)
+    return entrywise.spread(algebra.scale(sympy.S.One, []), (), shape)

@@ -8,23 +8,24 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 
-from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas import algebra, entrywise
 from derivatrix.compiler.formulas.tree import Number, Size, Tree
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.runtime.errors import UnsupportedError
 
 ONE = sympy.S.One
+NO_SYMBOLS: Mapping[sympy.Symbol, Tree] = {}
 
 
-def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank: int) -> Tree:
-    """The tree of an expression; `symbols`: the arrays its symbols stand for, of this rank.
-    Other symbols are dimensions.
+def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree] = NO_SYMBOLS) -> Tree:
+    """The tree of an expression; `symbols`: the arrays that its symbols stand for, of one
+    rank. Other symbols are dimensions.
 
     Raises UnsupportedError for what is neither arithmetic, a function nor a condition.
     """
 
     def parts(arguments: tuple[sympy.Basic, ...]) -> list[Tree]:
-        return [convert(argument, symbols, rank) for argument in arguments]
+        return [convert(argument, symbols) for argument in arguments]
 
     match expression:
         case sympy.Symbol():
@@ -33,30 +34,33 @@ def convert(expression: sympy.Basic, symbols: Mapping[sympy.Symbol, Tree], rank:
             return Number(expression)
         case sympy.Add():
             found, left = _indicators(expression.args)
-            terms = [_indicator(scale, convert(t, symbols, rank)) for scale, t in found]
-            return algebra.add([*terms, *parts(left)], rank)
+            terms = [
+                algebra.scale(scale, [], entrywise.positive(convert(t, symbols)))
+                for scale, t in found
+            ]
+            return algebra.add([*terms, *parts(left)])
         case sympy.Mul():
             roots, left = _root(expression.args)
-            factors = [algebra.raised(convert(own, {}, 0), half) for own, half in roots]
-            return algebra.hadamard([*factors, *parts(left)], rank)
+            factors = [algebra.raised(convert(own), half) for own, half in roots]
+            return algebra.hadamard([*factors, *parts(left)])
         case sympy.Pow():
-            return algebra.raised(*_two(parts(expression.args)))
+            return algebra.raised(*parts(expression.args))
         case sympy.Piecewise():
-            return _piecewise(expression.args, symbols, rank)
+            return _piecewise(expression.args, symbols)
         case Relational():
-            return algebra.relation(expression.rel_op, *_two(parts(expression.args)))
+            return entrywise.relation(expression.rel_op, *parts(expression.args))
         case sympy.And() | sympy.Or() | sympy.Not():
             ordered = tuple(sorted(expression.args, key=sympy.default_sort_key))
-            return algebra.logic(type(expression).__name__.lower(), parts(ordered))
+            return entrywise.logic(type(expression).__name__.lower(), parts(ordered))
         case sympy.logic.boolalg.BooleanAtom():
             return Number(ONE if expression else sympy.S.Zero)
         case scalar_functions.step():
-            return algebra.relation(">", parts(expression.args)[0], Number(sympy.S.Zero))
+            return entrywise.relation(">", parts(expression.args)[0], Number(sympy.S.Zero))
         case sympy.Function() | sympy.Max() | sympy.Min():
             arguments = expression.args
             if not isinstance(expression, sympy.Function) or expression.is_commutative is None:
                 arguments = tuple(sorted(arguments, key=sympy.default_sort_key))
-            return algebra.function(type(expression), parts(arguments))
+            return entrywise.function(type(expression), parts(arguments))
     raise UnsupportedError(f"{expression} has no formula: {type(expression).__name__} is unknown")
 
 
@@ -74,10 +78,6 @@ def _indicators(terms: Basics) -> tuple[list[tuple[sympy.Expr, sympy.Expr]], Bas
     return [], terms
 
 
-def _indicator(scale: sympy.Expr, t: Tree) -> Tree:
-    return algebra.scale(scale, [], algebra.positive(t))
-
-
 def _root(factors: Basics) -> tuple[list[tuple[sympy.Expr, Number]], Basics]:
     """Square roots of numbers among factors as one, √2 / (2 √π) = 1/√(2 π), and the others."""
     numbers = [factor for factor in factors if factor.is_number]
@@ -92,23 +92,11 @@ def _root(factors: Basics) -> tuple[list[tuple[sympy.Expr, Number]], Basics]:
     return [root], (sign, *rest)
 
 
-def _two(trees: list[Tree]) -> tuple[Tree, Tree]:
-    first, second = trees
-    return first, second
-
-
-def _piecewise(
-    pairs: tuple[ExprCondPair, ...], symbols: Mapping[sympy.Symbol, Tree], rank: int
-) -> Tree:
+def _piecewise(pairs: tuple[ExprCondPair, ...], symbols: Mapping[sympy.Symbol, Tree]) -> Tree:
     """Nested choices; the last branch holds where no condition does (NumPy's nan otherwise)."""
     (value, condition), *rest = pairs
-    yes = convert(value, symbols, rank)
+    yes = convert(value, symbols)
     if condition == sympy.true:
         return yes
-    no = _piecewise(tuple(rest), symbols, rank) if rest else Number(sympy.S.NaN)
-    return algebra.choice(convert(condition, symbols, rank), yes, no)
-
-
-def coefficient(expression: sympy.Expr) -> Tree:
-    """A number or polynomial in dimensions as a scalar tree."""
-    return convert(expression, {}, 0)
+    no = _piecewise(tuple(rest), symbols) if rest else Number(sympy.S.NaN)
+    return entrywise.choice(convert(condition, symbols), yes, no)

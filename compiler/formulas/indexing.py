@@ -8,30 +8,13 @@ from collections.abc import Mapping, Sequence, Set
 import sympy
 
 from derivatrix.compiler.formulas import algebra
-from derivatrix.compiler.formulas.build import Item, Product, indexed, matrix
+from derivatrix.compiler.formulas import tree as kinds
+from derivatrix.compiler.formulas.build import Item, Product, indexed, labels_of, matrix
 from derivatrix.compiler.formulas.contract import contract
-from derivatrix.compiler.formulas.tree import (
-    Bracket,
-    Indices,
-    Name,
-    Over,
-    Scale,
-    Spread,
-    Transpose,
-    Tree,
-)
+from derivatrix.compiler.formulas.tree import Indices, Tree
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Delta,
-    Factor,
-    Merge,
-    Pack,
-    Pick,
-    Select,
-    Structural,
-    Triangle,
-)
+from derivatrix.compiler.ir.nodes import Factor
 
 ONE = sympy.S.One
 
@@ -40,7 +23,7 @@ class NoMatrixNotation(Exception):
     """A node that has no matrix notation."""
 
 
-def writes_whole(node: Apply) -> bool:
+def writes_whole(node: ir.Apply) -> bool:
     """Whether all arguments have all stacked axes, in order, and are at most matrices."""
     every = tuple(range(len(node.stack)))
     most = 2 + (BATCH in node.stack[:1])
@@ -49,69 +32,64 @@ def writes_whole(node: Apply) -> bool:
 
 def chained(tree: Tree) -> Tree:
     """What is constant along one axis of a matrix as a product with ones."""
-    if isinstance(tree, Spread) and tree.rank == 2 and len(tree.along) == 1:
+    if isinstance(tree, kinds.Spread) and tree.rank == 2 and len(tree.along) == 1:
         return algebra.matmul(tree)
     return tree
 
 
-def contracted(items: list[Item], output: tuple[int, ...], parts: Product) -> Tree | None:
-    """The product of items; None: no matrix notation."""
+def contracted(items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
+    """The product of items. Raises NoMatrixNotation where it has none."""
     arrays = [labels for _, labels in items if labels]
     if arrays and all(labels == output for labels in arrays):
-        return algebra.hadamard([tree for tree, _ in items], len(output))
-    return contract(items, output, parts.sizes)
+        return algebra.hadamard([tree for tree, _ in items])
+    tree = contract(items, output, parts.sizes)
+    if tree is None:
+        raise NoMatrixNotation
+    return tree
 
 
-def reducible(
-    factors: tuple[Factor, ...],
-    fixed: Mapping[int, sympy.Expr],
-    output: tuple[int, ...],
-    parts: Product,
-) -> bool:
-    """Whether a product has matrix notation, whatever its factors are."""
+def check_reducible(
+    fixed: Mapping[int, sympy.Expr], output: tuple[int, ...], parts: Product
+) -> None:
+    """Raise NoMatrixNotation for a product that has none, whatever its factors are."""
     items: list[Item] = []
-    for position, (node, labels) in enumerate(factors):
+    for position, (node, labels) in enumerate(parts.factors):
         left = tuple(label for label in labels if label not in fixed)
-        tree: Tree = Name(len(left), str(position), "")
-        if isinstance(node, Structural) and len(left) == node.ndim:
+        tree: Tree = kinds.Name(len(left), str(position), "")
+        if isinstance(node, ir.Structural) and len(left) == node.ndim:
             tree = matrix(node)
         items.append((tree, left))
-    return contracted(items, output, parts) is not None
+    contracted(items, output, parts)
 
 
 def summed_over(letters: dict[str, sympy.Expr], body: Tree) -> Tree:
     """The sum of `body` over letters, with what has no indices in front and inner sums joined."""
     if not letters:
         return body
-    alone = Scale(ONE, (), body) if body.rank else Scale(ONE, (body,), None)
-    parts = body if isinstance(body, Scale) else alone
+    alone = kinds.Scale(ONE, (), body) if body.rank else kinds.Scale(ONE, (body,), None)
+    parts = body if isinstance(body, kinds.Scale) else alone
     outside = [part for part in parts.scalars if not part.letters & set(letters)]
     inside = [part for part in parts.scalars if part.letters & set(letters)]
-    sums = [part for part in inside if isinstance(part, Over)]
+    sums = [part for part in inside if isinstance(part, kinds.Over)]
     inner = [pair for part in sums for pair in zip(part.over, part.sizes, strict=True)]
     if parts.body is None and len(dict(inner)) == len(inner):
-        inside = [part.body if isinstance(part, Over) else part for part in inside]
+        inside = [part.body if isinstance(part, kinds.Over) else part for part in inside]
         letters = {**letters, **dict(inner)}
     below = tuple(letters.values())
-    total = Over(tuple(letters), algebra.scale(ONE, inside, parts.body), below)
+    total = kinds.Over(tuple(letters), algebra.scale(ONE, inside, parts.body), below)
     return algebra.scale(parts.coefficient, outside, total)
 
 
 def letters_summed(tree: Tree) -> set[str]:
     """The letters of the sums that are factors of `tree`."""
-    if isinstance(tree, Scale):
+    if isinstance(tree, kinds.Scale):
         return set().union(*(letters_summed(part) for part in tree.scalars))
-    return set(tree.over) if isinstance(tree, Over) else set()
-
-
-def labels_of(factors: Sequence[Factor]) -> list[int]:
-    """The labels of factors, in the order met."""
-    return list(dict.fromkeys(label for _, own in factors for label in own))
+    return set(tree.over) if isinstance(tree, kinds.Over) else set()
 
 
 def is_merged(label: int, factors: Sequence[Factor]) -> bool:
     """Whether a label stands for two axes merged into one."""
-    return any(isinstance(node, Merge | Pack) and own[0] == label for node, own in factors)
+    return any(isinstance(node, ir.Merge | ir.Pack) and own[0] == label for node, own in factors)
 
 
 def solved(
@@ -124,12 +102,12 @@ def solved(
         progress = False
         for factor in left:
             node, own = factor
-            target = own[1] if isinstance(node, Select) else own[0] if own else -1
+            target = own[1] if isinstance(node, ir.Select) else own[0] if own else -1
             if target in known or target in parts.output:
                 continue
-            if isinstance(node, Select) and own[0] in known:
+            if isinstance(node, ir.Select) and own[0] in known:
                 known[target] = node.start + node.step * known[own[0]]
-            elif isinstance(node, Merge) and own[1] in known and own[2] in known:
+            elif isinstance(node, ir.Merge) and own[1] in known and own[2] in known:
                 known[target] = node.shape[2] * known[own[1]] + known[own[2]]
             else:
                 continue
@@ -147,14 +125,14 @@ def split_merge(
     for factor in factors:
         node, own = factor
         free = [i for i in own[1:] if i not in fixed]
-        if not isinstance(node, Merge) or own[0] not in fixed or own[1] == own[2]:
+        if not isinstance(node, ir.Merge) or own[0] not in fixed or own[1] == own[2]:
             continue
         if not free or any(i in parts.output for i in free):
             continue
         index, inner = fixed[own[0]], node.shape[2]
         values = {own[1]: sympy.floor(index / inner), own[2]: sympy.Mod(index, inner)}
         known = [(value, fixed[i]) for i, value in values.items() if i in fixed]
-        brackets: list[Item] = [(Bracket(one, "==", other), ()) for one, other in known]
+        brackets: list[Item] = [(kinds.Bracket(one, "==", other), ()) for one, other in known]
         return factor, {i: values[i] for i in free}, brackets
     return None
 
@@ -162,10 +140,7 @@ def split_merge(
 def joined(items: list[Item], parts: Product) -> Item:
     """Items as one, by the output's labels that they have."""
     output = tuple(i for i in parts.output if any(i in own for _, own in items))
-    body = contracted(items, output, parts)
-    if body is None:
-        raise NoMatrixNotation
-    return body, output
+    return contracted(items, output, parts), output
 
 
 def components(factors: Sequence[Factor], apart: Set[int]) -> list[list[Factor]]:
@@ -182,15 +157,14 @@ def components(factors: Sequence[Factor], apart: Set[int]) -> list[list[Factor]]
     return sorted(groups, key=lambda group: place[id(group[0])])
 
 
+@algebra.linear
 def entry_of(tree: Tree, indices: Indices) -> Tree:
     """An entry of a matrix or vector (or, where an index is None, a row or column)."""
-    if isinstance(tree, Scale) and tree.body is not None:
-        return algebra.scale(tree.coefficient, tree.scalars, entry_of(tree.body, indices))
     if all(index is None for index in indices):
         return tree
     if len(indices) == 2:
         turned = algebra.transpose(tree)
-        if turned.counts[Transpose] < tree.counts[Transpose]:
+        if turned.counts[kinds.Transpose] < tree.counts[kinds.Transpose]:
             return indexed(turned, indices[::-1])
     return indexed(tree, indices)
 
@@ -205,21 +179,21 @@ def letters_of(indices: Indices) -> frozenset[str]:
     return frozenset(str(index) for index in indices if index is not None)
 
 
-def bracket(node: Structural, indices: Sequence[sympy.Expr]) -> Tree:
+def bracket(node: ir.Structural, indices: Sequence[sympy.Expr]) -> Tree:
     """An entry of an array of zeros and ones: a condition on its indices."""
     *first, row, column = indices
     match node:
-        case Merge():
-            return Bracket(first[0], "==", node.shape[2] * row + column)
-        case Pack():
-            place = Bracket(first[0], "==", row * (row + 1) / 2 + column)
-            return algebra.scale(sympy.S.One, [place, Bracket(row, ">=", column)], None)
-        case Pick():
-            return Bracket(column, "==", sympy.Function(f"pick{list(node.table)}")(row))
-        case Delta():
-            return Bracket(row, "δ", column)
-        case Select():
-            return Bracket(column, "==", node.start + node.step * row)
-        case Triangle():
-            return Bracket(row, ">=", column + node.offset)
+        case ir.Merge():
+            return kinds.Bracket(first[0], "==", node.shape[2] * row + column)
+        case ir.Pack():
+            place = kinds.Bracket(first[0], "==", row * (row + 1) / 2 + column)
+            return algebra.scale(sympy.S.One, [place, kinds.Bracket(row, ">=", column)], None)
+        case ir.Pick():
+            return kinds.Bracket(column, "==", sympy.Function(f"pick{list(node.table)}")(row))
+        case ir.Delta():
+            return kinds.Bracket(row, "δ", column)
+        case ir.Select():
+            return kinds.Bracket(column, "==", node.start + node.step * row)
+        case ir.Triangle():
+            return kinds.Bracket(row, ">=", column + node.offset)
     raise TypeError(f"no formula for {node!r}")

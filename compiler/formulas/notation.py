@@ -7,18 +7,20 @@ every axis carries one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import chain, count
 
 import sympy
 
-from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas import algebra, factoring
 from derivatrix.compiler.formulas.build import (
     Builder,
     Item,
     Product,
     call,
     indexed,
+    labels_of,
     matrix,
     opened,
     ordered,
@@ -29,16 +31,15 @@ from derivatrix.compiler.formulas.indexing import (
     NoMatrixNotation,
     bracket,
     chained,
+    check_reducible,
     components,
     contracted,
     entry_of,
     index_of,
     is_merged,
     joined,
-    labels_of,
     letters_of,
     letters_summed,
-    reducible,
     solved,
     split_merge,
     summed_over,
@@ -48,23 +49,9 @@ from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.rewrite import replaced
 from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indicators, shared
 from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Constant,
-    Delta,
-    Einsum,
-    Factor,
-    Leaf,
-    Map,
-    Merge,
-    Node,
-    Pack,
-    Select,
-    Structural,
-    Sum,
-    einsum,
-)
+from derivatrix.compiler.ir.nodes import Factor, Node, einsum
 
 LETTERS = "ijklpqrsuvwacdefghmnotxyz"
 BATCH_LETTERS = "brsqz"
@@ -83,19 +70,12 @@ class Notation(Builder):
         self.by_index = by_index  # whether every axis carries an index
         self.limit = 30 if by_index else 12
         self.open: set[Node] = set()  # nodes whose drafts have been begun
-        self.finished: tuple[Tree, Indices] | None = None
         super().__init__(root, names, differentials)
 
     def result(self) -> tuple[Tree, Indices]:
-        if self.finished is None:
-            self.finished = self._finished()
-        return self.finished
-
-    def _finished(self) -> tuple[Tree, Indices]:
-        """The root's tree, with names for what is repeated."""
+        """The root's tree, with names for what is repeated, and the left side's indices."""
         tree, indices = super().result()
-        trees = [tree, *(part.tree for part in self.definitions)]
-        table = plain_indicators(trees)
+        table = plain_indicators([tree, *(part.tree for part in self.definitions)])
         self.definitions = [
             replace(part, tree=replaced(part.tree, table)) for part in self.definitions
         ]
@@ -110,15 +90,14 @@ class Notation(Builder):
         return length(tree)
 
     def alone(self, node: Node) -> tuple[Tree, Indices]:
-        if isinstance(node, Constant):
+        if isinstance(node, ir.Constant):
             return self.constant(node), (None,) * node.ndim
         self.open.add(node)
         if not self.by_index:
             indices = self.letters(node, matrices=True)
             try:
-                return chained(
-                    self.expand(node, indices, letters_of(indices), strict=True)
-                ), indices
+                tree = self.expand(node, indices, letters_of(indices), strict=True)
+                return chained(tree), indices
             except NoMatrixNotation:
                 pass
         indices = self.letters(node, matrices=False)
@@ -133,18 +112,16 @@ class Notation(Builder):
             if matrices and not batched:
                 indices.append(None)
                 continue
-            letter = next(self.unused(frozenset(scope), batched))
+            letter = self.unused_letter(scope, batched)
             scope.add(letter)
             indices.append(index_of(letter))
         return tuple(indices)
 
-    def unused(self, scope: frozenset[str], batched: bool = False) -> Iterator[str]:
-        """Letters that stand for nothing yet."""
+    def unused_letter(self, scope: Set[str], batched: bool = False) -> str:
+        """A letter that stands for nothing yet."""
         letters = BATCH_LETTERS if batched else LETTERS
-        numbered = (f"i{number}" for number in range(1, len(self.order) + 100))
-        for letter in (*letters, *numbered):
-            if letter not in scope and letter not in self.taken:
-                yield letter
+        candidates = chain(letters, (f"i{number}" for number in count(1)))
+        return next(own for own in candidates if own not in scope and own not in self.taken)
 
     def expand(
         self, node: Node, indices: Indices, scope: frozenset[str], strict: bool = False
@@ -152,30 +129,27 @@ class Notation(Builder):
         """As `Builder.expand`. Where matrix notation fails, the node becomes a definition; if
         `strict`, NoMatrixNotation is raised instead."""
         match node:
-            case Leaf():
+            case ir.Leaf():
                 return indexed(self.input(node), indices)
-            case Constant():
+            case ir.Constant():
                 return indexed(self.constant(node), indices)
-            case Map():
+            case ir.Map():
                 return self._entry(node, indices, self.map(node, indices, scope))
-            case Sum():
-                return self._entry(node, indices, self._sum(node, indices, scope, strict))
+            case ir.Sum():
+                return self._entry(node, indices, self.sum(node, indices, scope, strict))
         try:
-            return self._product_or_call(node, indices, scope)
+            match node:
+                case ir.Apply():
+                    return self._call(node, indices, scope)
+                case ir.Structural():
+                    axes = range(node.ndim)
+                    return self._product(einsum([(node, axes)], axes), indices, scope)
+                case ir.Einsum():
+                    return self._product(node, indices, scope)
         except NoMatrixNotation:
             if strict:
                 raise
             return indexed(self.define(node), indices)
-
-    def _product_or_call(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
-        match node:
-            case Apply():
-                return self._call(node, indices, scope)
-            case Structural():
-                axes = range(node.ndim)
-                return self._product(einsum([(node, axes)], axes), indices, scope)
-            case Einsum():
-                return self._product(node, indices, scope)
         raise TypeError(f"no formula for {node!r}")
 
     def _entry(self, node: Node, indices: Indices, tree: Tree) -> Tree:
@@ -187,21 +161,21 @@ class Notation(Builder):
         whole, left = self.draft(node)
         return indexed(whole, indices) if left.count(None) == node.ndim else tree
 
-    def _sum(self, node: Sum, indices: Indices, scope: frozenset[str], strict: bool) -> Tree:
+    def sum(
+        self, node: ir.Sum, indices: Indices, scope: frozenset[str], strict: bool = False
+    ) -> Tree:
+        """As `Builder.sum`. If `strict`, NoMatrixNotation is raised for a term that has none."""
         for term in node.terms if strict else ():
-            if term not in self.known and not isinstance(term, (Leaf, Constant)):
+            if term not in self.known and not isinstance(term, (ir.Leaf, ir.Constant)):
                 self.expand(term, indices, scope, strict=True)
-        return self.sum(node, indices, scope)
-
-    def sum(self, node: Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         tree = super().sum(node, indices, scope)
         if isinstance(tree, Add):
-            tree = algebra.add([chained(term) for term in tree.terms], tree.rank)
-        return algebra.factored(tree) if isinstance(tree, Add) else chained(tree)
+            tree = algebra.add([chained(term) for term in tree.terms])
+        return factoring.factored(tree) if isinstance(tree, Add) else chained(tree)
 
     # Products
 
-    def _product(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
+    def _product(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         pairs = zip(node.shape, indices, strict=True)
         if not self.by_index and all(index is None or size == BATCH for size, index in pairs):
             try:
@@ -211,7 +185,7 @@ class Notation(Builder):
                     raise
         return self._indexed(node, indices, scope)
 
-    def _reduced(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
+    def _reduced(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A product in matrix notation; a batch axis that is summed over gets a letter."""
         parts = product(node)
         fixed = {i: index for i, index in enumerate(indices) if index is not None}
@@ -219,22 +193,19 @@ class Notation(Builder):
         letters: dict[str, sympy.Expr] = {}
         for label in parts.summed:
             if parts.sizes[label] == BATCH:
-                letter = next(self.unused(scope | set(letters), batched=True))
+                letter = self.unused_letter(scope | set(letters), batched=True)
                 letters[letter] = BATCH
                 fixed[label] = index_of(letter)
-        if not reducible(parts.factors, fixed, output, parts):
-            raise NoMatrixNotation
+        check_reducible(fixed, output, parts)
         scope |= set(letters)
         items = []
         for factor in parts.factors:
             items.append(self._single(factor, fixed, scope))
             scope |= letters_summed(items[-1][0]) if letters else set()
         body = contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
-        if body is None:
-            raise NoMatrixNotation
         return summed_over(letters, body)
 
-    def _indexed(self, node: Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
+    def _indexed(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A product of entries."""
         parts = product(node)
         parts = replace(parts, factors=ordered(parts.factors, parts.output))
@@ -242,10 +213,7 @@ class Notation(Builder):
         fixed |= {i: sympy.S.Zero for i in parts.summed if parts.sizes[i] == 1}
         output = tuple(i for i, index in enumerate(indices) if index is None)
         items = self._items(parts.factors, fixed, parts, scope)
-        body = contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
-        if body is None:
-            raise NoMatrixNotation
-        return body
+        return contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
 
     def _single(
         self, factor: Factor, fixed: Mapping[int, sympy.Expr], scope: frozenset[str]
@@ -255,16 +223,16 @@ class Notation(Builder):
         return tree, tuple(label for label in labels if label not in fixed)
 
     def _factor(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
-        if not isinstance(node, Structural):
+        if not isinstance(node, ir.Structural):
             return self.tree(node, indices, scope)
         given = [index for index in indices if index is not None]
         if not given:
             return matrix(node)
         if len(given) == node.ndim:
             return bracket(node, given)
-        if isinstance(node, Delta):
+        if isinstance(node, ir.Delta):
             return Unit(node.shape[0], given[0])
-        if isinstance(node, Select) and indices[0] is not None:
+        if isinstance(node, ir.Select) and indices[0] is not None:
             return Unit(node.shape[1], node.start + node.step * indices[0])
         raise NoMatrixNotation
 
@@ -306,7 +274,7 @@ class Notation(Builder):
         counts = {label: sum(label in own for _, own in factors) for label in summed}
         single = [label for label in summed if not is_merged(label, factors)]
         label = max(single or summed, key=counts.__getitem__)
-        letter = next(self.unused(scope, parts.sizes[label] == BATCH))
+        letter = self.unused_letter(scope, parts.sizes[label] == BATCH)
         inner = {**fixed, label: index_of(letter)}
         items = self._items(factors, inner, parts, scope | {letter})
         body, output = joined(items, parts)
@@ -323,7 +291,7 @@ class Notation(Builder):
         inside = {i: index for i, index in fixed.items() if parts.sizes[i] == BATCH}
         items: list[Item] = []
         for node, labels in factors:
-            given = inside if node.ndim < 3 or isinstance(node, Merge | Pack) else fixed
+            given = inside if node.ndim < 3 or isinstance(node, ir.Merge | ir.Pack) else fixed
             try:
                 items.append(self._single((node, labels), given, scope))
             except NoMatrixNotation:
@@ -340,7 +308,7 @@ class Notation(Builder):
 
     # Operations
 
-    def _call(self, node: Apply, indices: Indices, scope: frozenset[str]) -> Tree:
+    def _call(self, node: ir.Apply, indices: Indices, scope: frozenset[str]) -> Tree:
         """Indices of stacked axes are those of the arguments, unless these are matrices or
         vectors that can be written whole."""
         depth = len(node.stack)
@@ -363,6 +331,6 @@ class Notation(Builder):
     def _whole(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         """The tree of an operation's argument; in the index style sums and products in it are
         definitions."""
-        if self.by_index and None in indices and isinstance(node, (Einsum, Sum, Map)):
+        if self.by_index and None in indices and isinstance(node, (ir.Einsum, ir.Sum, ir.Map)):
             return indexed(self.define(node), indices)
         return self.tree(node, indices, scope)

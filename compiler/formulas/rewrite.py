@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from derivatrix.compiler.formulas.tree import Tree
 
@@ -17,7 +17,7 @@ def mapped(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
             return change(value)
         return tuple(map(new, value)) if isinstance(value, tuple) else value
 
-    values = {name: getattr(tree, name) for name in tree.held}
+    values = {part.name: getattr(tree, part.name) for part in fields(tree)}
     changed = {name: new(value) for name, value in values.items()}
     same = all(changed[name] is value or changed[name] == value for name, value in values.items())
     return tree if same else replace(tree, **changed)

@@ -8,24 +8,12 @@ from dataclasses import replace
 
 import sympy
 
+from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.rewrite import occurrences, replaced
-from derivatrix.compiler.formulas.tree import (
-    Add,
-    Call,
-    Function,
-    Hadamard,
-    Matmul,
-    Name,
-    Number,
-    Positive,
-    Power,
-    Relation,
-    Scale,
-    Tree,
-)
+from derivatrix.compiler.formulas.tree import Tree
 
 SHORTEST = 6
 """Parts that are shorter than this get no name."""
@@ -33,19 +21,22 @@ SHORTEST = 6
 GAIN = 12
 """How many characters a name must save."""
 
-NAMED = (Call, Function, Hadamard, Matmul, Power)
+NAMED = (kinds.Call, kinds.Function, kinds.Hadamard, kinds.Matmul, kinds.Power)
 
 Formula = tuple[Tree, list[Definition]]
 
 
 def shared(
-    tree: Tree, definitions: Sequence[Definition], name: Callable[[int, str], Name]
+    tree: Tree, definitions: Sequence[Definition], name: Callable[[int, str], kinds.Name]
 ) -> Formula:
     """A formula with names for the parts that it repeats. `name`: a new name for a rank,
     if possible this letter."""
     names = [part.name for part in definitions]
     known = {part.name: part for part in definitions}
-    trees: dict[Name | None, Tree] = {None: tree, **{part.name: part.tree for part in definitions}}
+    trees: dict[kinds.Name | None, Tree] = {
+        None: tree,
+        **{part.name: part.tree for part in definitions},
+    }
     counts = {key: occurrences([own]) for key, own in trees.items()}
     while True:
         part = _repeated(counts.values())
@@ -64,7 +55,7 @@ def shared(
 
 def letter_of(part: Tree) -> str:
     """The letter that a factor of a matrix has in books; "" for what has none."""
-    if not isinstance(part, Call) or part.output >= len(part.operation.letters):
+    if not isinstance(part, kinds.Call) or part.output >= len(part.operation.letters):
         return ""
     return part.operation.letters[part.output]
 
@@ -95,48 +86,42 @@ def _repeated(counts: Iterable[Counter[Tree]]) -> Tree | None:
     total: Counter[Tree] = Counter()
     for found in counts:
         total.update(found)
-    best: tuple[int, str, Tree] | None = None
+    candidates: list[tuple[int, str, Tree]] = []
     for part, count in total.items():
         if count < 2 or not isinstance(part, NAMED) or part.letters or part.rank > 2:
             continue
         saved = (count - 1) * (length(part) - 2) - 6
-        if length(part) < SHORTEST or (saved < GAIN and not letter_of(part)):
-            continue
-        if best is None or (saved, part.order) > best[:2]:
-            best = saved, part.order, part
-    return None if best is None else best[2]
+        if length(part) >= SHORTEST and (saved >= GAIN or letter_of(part)):
+            candidates.append((saved, part.sort_key, part))
+    return max(candidates, key=lambda candidate: candidate[:2])[2] if candidates else None
 
 
-def definitions(
+def definition_texts(
     printer: MathPrinter, tree: Tree, parts: Sequence[Definition]
 ) -> list[tuple[str, str]]:
-    """What a formula uses: the left and right sides of its definitions, and of what has to be said
-    of its signs."""
+    """The left and right sides of the definitions that a formula uses; where it has [t > 0], also
+    [0 > 0] = 1/2, the value at a tie."""
     lines = [
         (printer.left_side(printer.text(part.name), part.indices), printer.text(part.tree))
         for part in parts
     ]
-    return lines + _conventions(printer, [tree, *(part.tree for part in parts)])
-
-
-def _conventions(printer: MathPrinter, trees: Sequence[Tree]) -> list[tuple[str, str]]:
-    if any(own.counts[Positive] for own in trees):
-        zero = Positive(0, Number(sympy.S.Zero))
-        return [(printer.text(zero), printer.text(Number(sympy.S.Half)))]
-    return []
+    if any(own.counts[kinds.Positive] for own in (tree, *(part.tree for part in parts))):
+        zero = kinds.Positive(0, kinds.Number(sympy.S.Zero))
+        lines.append((printer.text(zero), printer.text(kinds.Number(sympy.S.Half))))
+    return lines
 
 
 def plain_indicators(trees: Sequence[Tree]) -> dict[Tree, Tree]:
     """Where comparisons occur as well: for each `Positive` of t, ([t > 0] + [t >= 0]) / 2."""
     parts = occurrences(list(trees))
-    if not any(isinstance(part, Relation) for part in parts):
+    if not any(isinstance(part, kinds.Relation) for part in parts):
         return {}
-    return {part: _halves(part) for part in parts if isinstance(part, Positive)}
+    return {part: _halves(part) for part in parts if isinstance(part, kinds.Positive)}
 
 
-def _halves(part: Positive) -> Tree:
-    zero = Number(sympy.S.Zero)
-    both = tuple(Relation(part.axes, symbol, part.body, zero) for symbol in (">", ">="))
-    total = Add(part.axes, both)
+def _halves(part: kinds.Positive) -> Tree:
+    zero = kinds.Number(sympy.S.Zero)
+    both = tuple(kinds.Relation(part.axes, symbol, part.body, zero) for symbol in (">", ">="))
+    total = kinds.Add(part.axes, both)
     half = sympy.S.Half
-    return Scale(half, (), total) if part.axes else Scale(half, (total,), None)
+    return kinds.Scale(half, (), total) if part.axes else kinds.Scale(half, (total,), None)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, TypeGuard, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, dataclass_transform
 
 import numpy as np
 import sympy
@@ -27,28 +27,22 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def kind(cls: type[T]) -> type[T]:
-    """A frozen dataclass that computes its hash only once (trees are deep, and looked up often) and
-    knows the names of what it holds."""
-    made = dataclass(frozen=True)(cls)
-    computed = made.__hash__
+    """A frozen dataclass that computes its hash only once: trees are deep, and looked up often."""
+    made = dataclass(frozen=True, repr=False)(cls)
+    compute = made.__hash__
 
-    def kept(self: T) -> int:
-        found = self.__dict__.get("hash")
-        if found is None:
-            found = self.__dict__["hash"] = computed(self)
-        return found
+    def cached_hash(self: T) -> int:
+        if "hash" not in self.__dict__:
+            self.__dict__["hash"] = compute(self)
+        return self.__dict__["hash"]
 
-    made.__hash__ = kept  # type: ignore[method-assign, assignment]
-    made.held = tuple(part.name for part in fields(made))  # type: ignore[attr-defined, arg-type]
+    made.__hash__ = cached_hash  # type: ignore[method-assign, assignment]
     return made
 
 
 @kind
 class Tree:
     """Base of all kinds."""
-
-    held: ClassVar[tuple[str, ...]]
-    """The names of what a tree of a kind holds."""
 
     @property
     def rank(self) -> int:
@@ -62,7 +56,7 @@ class Tree:
     @cached_property
     def children(self) -> tuple[Tree, ...]:
         """The trees that it is built of."""
-        return tuple(_trees(tuple(getattr(self, name) for name in self.held)))
+        return tuple(_trees(tuple(getattr(self, part.name) for part in fields(self))))
 
     @cached_property
     def counts(self) -> Counter[type[Tree]]:
@@ -93,11 +87,13 @@ class Tree:
         return False
 
     @cached_property
-    def order(self) -> str:
-        """A text to sort by: the tree's `repr`, made of those of its parts."""
-        parts = [(part.name, getattr(self, part.name)) for part in fields(self) if part.repr]
-        inner = ", ".join(f"{name}={_ordered(value)}" for name, value in parts)
-        return f"{type(self).__qualname__}({inner})"
+    def sort_key(self) -> str:
+        """The tree's `repr`."""
+        shown = [f"{part.name}={getattr(self, part.name)!r}" for part in fields(self) if part.repr]
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+    def __repr__(self) -> str:
+        return self.sort_key
 
 
 def _trees(value: object) -> Iterator[Tree]:
@@ -106,15 +102,6 @@ def _trees(value: object) -> Iterator[Tree]:
     elif isinstance(value, tuple):
         for item in value:
             yield from _trees(item)
-
-
-def _ordered(value: object) -> str:
-    if isinstance(value, Tree):
-        return value.order
-    if type(value) is tuple:
-        comma = "," if len(value) == 1 else ""
-        return f"({', '.join(map(_ordered, value))}{comma})"
-    return repr(value)
 
 
 @kind
@@ -608,3 +595,19 @@ def negated(tree: Tree) -> Tree:
 def is_row(tree: Tree) -> TypeGuard[Transpose]:
     """Whether a factor of a `Matmul` is a row."""
     return isinstance(tree, Transpose) and tree.body.rank == 1
+
+
+def divisor(factor: Tree) -> Tree | None:
+    """1 / factor, where the factor is a negative power."""
+    if not isinstance(factor, Raise) or not isinstance(factor.exponent, Number):
+        return None
+    exponent = -factor.exponent.value
+    if not exponent.is_positive:
+        return None
+    return factor.body if exponent == 1 else Raise(factor.axes, factor.body, Number(exponent))
+
+
+def split_divisors(factors: tuple[Tree, ...]) -> tuple[list[Tree], list[Tree]]:
+    """The factors of a product, and what it is divided by."""
+    over = [factor for factor in factors if divisor(factor) is None]
+    return over, [under for factor in factors if (under := divisor(factor)) is not None]

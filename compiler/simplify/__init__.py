@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import sympy
 
@@ -32,7 +31,7 @@ from derivatrix.compiler.simplify.functions import (
     MAP_RULES,
 )
 from derivatrix.compiler.simplify.product import Product, is_trivial
-from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, Rule, simplify_product
+from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, simplify_product
 
 PASSES = 50
 FACTORS = 10
@@ -46,13 +45,6 @@ EXPANDED_TERMS = 24
 """A product of sums is multiplied out, where that frees deltas, up to so many terms."""
 
 
-@dataclass(frozen=True)
-class _Options:
-    expand: bool
-    rules: tuple[Rule, ...]
-    apply_rules: tuple[Callable[[Apply], Node | None], ...]
-
-
 def simplify(roots: Sequence[Node], expand: bool = False, final: bool = False) -> list[Node]:
     """Equal expressions in canonical form.
 
@@ -62,27 +54,21 @@ def simplify(roots: Sequence[Node], expand: bool = False, final: bool = False) -
     """
     current = list(roots)
     for _ in range(PASSES):
-        simpler = _pass(current, _options(expand, final))
+        simpler = _pass(current, expand, final)
         if simpler == current:
             return current
         current = simpler
     return current
 
 
-def _options(expand: bool, final: bool) -> _Options:
-    if final:
-        return _Options(expand, RULES + FINAL_RULES, APPLY_RULES + FINAL_APPLY_RULES)
-    return _Options(expand, RULES, APPLY_RULES)
-
-
-def _pass(roots: list[Node], options: _Options) -> list[Node]:
+def _pass(roots: list[Node], expand: bool, final: bool) -> list[Node]:
     order = topological(roots)
     uses: Counter[Node] = Counter(roots)
     for node in order:
         uses.update(references(node))
     new: dict[Node, Node] = {}
     counts: Counter[Node] = Counter()
-    simplifier = _Simplifier(counts, options)
+    simplifier = _Simplifier(counts, expand, final)
     for node in order:
         new[node] = simplifier.simplify(rebuilt(node, new))
         counts[new[node]] += uses[node]
@@ -92,11 +78,11 @@ def _pass(roots: list[Node], options: _Options) -> list[Node]:
 class _Simplifier:
     """Simplifies single nodes; `uses` counts the references to each."""
 
-    def __init__(self, uses: Counter[Node], options: _Options) -> None:
+    def __init__(self, uses: Counter[Node], expand: bool, final: bool) -> None:
         self.uses = uses
-        self.expand = options.expand
-        self.rules = options.rules
-        self.apply_rules = options.apply_rules
+        self.expand = expand
+        self.rules = RULES + FINAL_RULES if final else RULES
+        self.apply_rules = APPLY_RULES + FINAL_APPLY_RULES if final else APPLY_RULES
         self.expanded: dict[Node, Node] = {}
 
     def simplify(self, node: Node) -> Node:
@@ -197,14 +183,8 @@ def _grows(node: Einsum) -> bool:
 
 def _holds_delta(node: Sum) -> bool:
     """Whether a term is, or has as a factor, an array of zeros and ones."""
-    return any(
-        isinstance(term, Structural)
-        or (
-            isinstance(term, Einsum)
-            and any(isinstance(factor, Structural) for factor, _ in term.factors)
-        )
-        for term in node.terms
-    )
+    factors = [f for term in node.terms if isinstance(term, Einsum) for f in term.children]
+    return any(isinstance(part, Structural) for part in (*node.terms, *factors))
 
 
 def _finished(product: Product) -> Node:

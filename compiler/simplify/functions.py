@@ -104,7 +104,7 @@ def _length(expression: sympy.Expr) -> int:
 
 
 def logarithm(node: Map) -> Node | None:
-    """log det, log |det|, log Σ exp, log softmax and log(1 + exp) in their stable forms."""
+    """log det, log |det|, log Σ exp and log softmax in their stable forms."""
     if node.expression != sympy.log(x):
         return None
     argument = node.arguments[0]
@@ -114,14 +114,11 @@ def logarithm(node: Map) -> Node | None:
         inner = argument.arguments[0]
         if isinstance(inner, Apply) and inner.operation is DETERMINANT:
             return Apply(LOG_ABSOLUTE_DETERMINANT, inner.arguments, inner.stack)
-    if isinstance(argument, Apply) and argument.operation is SOFTMAX and not _partial(argument):
-        z = Array(argument.arguments[0][0])
-        return subtract(z, apply(LOGSUMEXP, z)[..., None]).node
-    return _log_sum_exp(argument) or _log_one_plus_exp(argument)
-
-
-def _partial(node: Apply) -> bool:
-    return node.arguments[0][1] != tuple(range(len(node.stack)))
+    if isinstance(argument, Apply) and argument.operation is SOFTMAX:
+        z, labels = argument.arguments[0]
+        if labels == tuple(range(len(argument.stack))):
+            return subtract(Array(z), apply(LOGSUMEXP, Array(z))[..., None]).node
+    return _log_sum_exp(argument)
 
 
 def _log_sum_exp(argument: Node) -> Node | None:
@@ -141,27 +138,23 @@ def _log_sum_exp(argument: Node) -> Node | None:
     return result.node
 
 
-def _one_plus_exp(argument: Node) -> Node | None:
-    """z where the argument is 1 + exp(z)."""
-    if not isinstance(argument, Sum) or len(argument.terms) != 2:
-        return None
-    for one, other in (argument.terms, argument.terms[::-1]):
-        if literal(one) == 1 and isinstance(other, Map) and other.expression == sympy.exp(x):
-            return other.arguments[0]
-    return None
-
-
-def _log_one_plus_exp(argument: Node) -> Node | None:
-    z = _one_plus_exp(argument)
-    return None if z is None else Map(scalar_functions.softplus(x), (z,))
+OF_ONE_PLUS_EXP = {
+    sympy.log(x): scalar_functions.softplus(x),
+    1 / x: scalar_functions.sigmoid(-x),
+}
+"""For a function of 1 + exp(x), the same as a function of x."""
 
 
 def logistic(node: Map) -> Node | None:
-    """1 / (1 + exp(z)) = sigmoid(-z)."""
-    if node.expression != 1 / x:
+    """log(1 + exp(z)) = softplus(z); 1 / (1 + exp(z)) = sigmoid(-z)."""
+    argument = node.arguments[0]
+    stable = OF_ONE_PLUS_EXP.get(node.expression)
+    if stable is None or not isinstance(argument, Sum) or len(argument.terms) != 2:
         return None
-    z = _one_plus_exp(node.arguments[0])
-    return None if z is None else Map(scalar_functions.sigmoid(-x), (z,))
+    for one, other in (argument.terms, argument.terms[::-1]):
+        if literal(one) == 1 and isinstance(other, Map) and other.expression == sympy.exp(x):
+            return Map(stable, other.arguments)
+    return None
 
 
 def linear_in_zero(node: Apply) -> Node | None:
@@ -237,47 +230,37 @@ def of_inverse(node: Apply) -> Node | None:
 
 
 def of_transpose(node: Apply) -> Node | None:
-    """(c Aᵀ)⁻¹ = (A⁻¹)ᵀ / c, det(Aᵀ) = det(A), I⁻¹ = I, diag(v)⁻¹ = diag(1/v)."""
-    if node.operation not in (
-        INVERSE,
-        DETERMINANT,
-        LOG_DETERMINANT,
-        LOG_ABSOLUTE_DETERMINANT,
-    ):
+    """(c Aᵀ)⁻¹ = (A⁻¹)ᵀ / c, det(Aᵀ) = det(A), I⁻¹ = I."""
+    known = (INVERSE, DETERMINANT, LOG_DETERMINANT, LOG_ABSOLUTE_DETERMINANT)
+    if node.operation not in known or node.stack:
         return None
-    inner, labels = node.arguments[0]
-    if labels or node.stack:
-        return None
+    inner = node.arguments[0][0]
     if isinstance(inner, Delta) and node.operation is INVERSE:
         return inner
+    if not isinstance(inner, Einsum) or inner.contracted or len(inner.factors) != 1:
+        return None
+    matrix, labels = inner.factors[0]
+    if matrix.ndim != 2 or set(labels) != {0, 1}:
+        return None
+    core = Apply(node.operation, ((matrix, ()),))
+    if node.operation is INVERSE:
+        return einsum([(core, labels)], (0, 1), 1 / inner.coefficient)
+    return core if inner.coefficient == 1 else None
+
+
+def inverse_of_diagonal(node: Apply) -> Node | None:
+    """diag(v)⁻¹ = diag(1/v)."""
+    inner = node.arguments[0][0]
+    if node.operation is not INVERSE or node.stack:
+        return None
     if not isinstance(inner, Einsum) or inner.contracted:
         return None
-    if len(inner.factors) == 1 and set(inner.factors[0][1]) == {0, 1}:
-        return _of_moved(node, inner)
-    return _of_diagonal(node, inner)
-
-
-def _of_moved(node: Apply, inner: Einsum) -> Node | None:
-    matrix, labels = inner.factors[0]
-    if matrix.ndim != 2:
-        return None
-    if node.operation is INVERSE:
-        core = Apply(INVERSE, ((matrix, ()),))
-        return einsum([(core, labels)], (0, 1), 1 / inner.coefficient)
-    if inner.coefficient != 1:
-        return None
-    return Apply(node.operation, ((matrix, ()),))
-
-
-def _of_diagonal(node: Apply, inner: Einsum) -> Node | None:
-    deltas = [labels for factor, labels in inner.factors if isinstance(factor, Delta)]
+    deltas = [factor for factor, _ in inner.factors if isinstance(factor, Delta)]
     vectors = [f for f in inner.factors if not isinstance(f[0], Delta)]
     if len(deltas) != 1 or not vectors or any(len(labels) > 1 for _, labels in vectors):
         return None
-    if node.operation is INVERSE:
-        inverted = [(Map(1 / x, (factor,)), labels) for factor, labels in vectors]
-        return einsum([*inverted, (Delta(node.shape[0]), (0, 1))], (0, 1), 1 / inner.coefficient)
-    return None
+    inverted = [(Map(1 / x, (factor,)), labels) for factor, labels in vectors]
+    return einsum([*inverted, (deltas[0], (0, 1))], (0, 1), 1 / inner.coefficient)
 
 
 MAP_RULES: tuple[Callable[[Map], Node | None], ...] = (
@@ -294,6 +277,7 @@ APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
     scaled_linear,
     of_inverse,
     of_transpose,
+    inverse_of_diagonal,
 )
 
 FINAL_APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (inverse_of_orthogonal,)

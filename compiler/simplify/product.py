@@ -33,13 +33,10 @@ class Product:
     def shape(self) -> tuple[Dimension, ...]:
         return tuple(self.sizes[label] for label in self.output)
 
-    def uses(self, label: int) -> int:
-        """How often the factors mention `label`."""
-        return sum(own.count(label) for _, own in self.factors)
-
     def private(self, label: int, mentions: int) -> bool:
         """Whether `label` is summed and mentioned just that often."""
-        return label not in self.output and self.uses(label) == mentions
+        found = sum(own.count(label) for _, own in self.factors)
+        return label not in self.output and found == mentions
 
     def without(self, *positions: int, summed: int | None = None) -> Product:
         """The product with the factors at `positions` left out, and with them the sum over

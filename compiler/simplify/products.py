@@ -6,8 +6,9 @@ applies ends.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import sympy
 
@@ -16,6 +17,7 @@ from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,
     Einsum,
+    Labels,
     Leaf,
     Map,
     Merge,
@@ -33,9 +35,10 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import SOFTMAX
 from derivatrix.compiler.simplify.product import Product
-from derivatrix.compiler.simplify.spectra import cancel_orthonormal, sum_spectrum
+from derivatrix.compiler.simplify.spectra import cancel_orthonormal, cancel_pair, sum_spectrum
 
 Rule = Callable[[Product], Product | None]
+N = TypeVar("N", bound=Node)
 
 
 def simplify_product(
@@ -62,21 +65,30 @@ def simplify_product(
         product = simpler
 
 
+def _each(product: Product, kind: type[N]) -> Iterator[tuple[int, N, Labels]]:
+    """The positions, nodes and labels of the factors of a kind."""
+    for position, (node, labels) in enumerate(product.factors):
+        if isinstance(node, kind):
+            yield position, node, labels
+
+
+def _pairs(product: Product, kind: Any) -> Iterator[tuple[int, int]]:
+    """Positions of the ordered pairs of factors of a kind."""
+    yield from itertools.permutations((i for i, _, _ in _each(product, kind)), 2)
+
+
 def count_free_labels(product: Product) -> Product | None:
     """A summed label that no factor has counts its dimension."""
     mentioned = {label for _, labels in product.factors for label in labels}
     for label, size in product.sizes.items():
         if label not in mentioned and label not in product.output:
-            sizes = {key: value for key, value in product.sizes.items() if key != label}
-            return Product(product.coefficient * size, product.factors, product.output, sizes)
+            return product.without(summed=label).scaled(size)
     return None
 
 
 def eliminate_delta(product: Product) -> Product | None:
     """δ[i,i] = 1; Σ_j δ[i,j] F[j] = F[i]; δ[i,j] F[j] = δ[i,j] F[i]."""
-    for position, (node, labels) in enumerate(product.factors):
-        if not isinstance(node, Delta):
-            continue
+    for position, node, labels in _each(product, Delta):
         first, second = labels
         rest = product.without(position)
         if first == second:
@@ -87,20 +99,10 @@ def eliminate_delta(product: Product) -> Product | None:
             return rest.renamed(first, second)
         low, high = sorted(labels, key=product.output.index)
         if any(high in own for i, (_, own) in enumerate(product.factors) if i != position):
-            renamed = rest.renamed(high, low)
-            sizes = {**renamed.sizes, high: product.sizes[high]}
-            return Product(product.coefficient, renamed.factors, product.output, sizes).times(
-                (node, (low, high))
-            )
+            return rest.renamed(high, low).times((node, (low, high)))
         if labels != (low, high):
             return rest.times((node, (low, high)))
     return None
-
-
-def _pairs(product: Product, kind: Any) -> Iterator[tuple[int, int]]:
-    """Positions of the ordered pairs of factors of a kind."""
-    places = [i for i, (node, _) in enumerate(product.factors) if isinstance(node, kind)]
-    yield from ((i, j) for i in places for j in places if i != j)
 
 
 def merge_selects(product: Product) -> Product | None:
@@ -127,18 +129,15 @@ def _disjoint(left: Select, right: Select) -> bool:
     """Whether two selections provably have no index in common."""
     if left.step != 1 or right.step != 1:
         return False
-    gaps = (
-        right.start - left.start - left.shape[0],
-        left.start - right.start - right.shape[0],
+    return any(
+        sympy.expand(after.start - before.start - before.shape[0]).is_nonnegative
+        for before, after in ((left, right), (right, left))
     )
-    return any(sympy.expand(gap).is_nonnegative for gap in gaps)
 
 
 def drop_select(product: Product) -> Product | None:
     """Σ_j [j = s + t i] = 1; a selection of everything is a delta."""
-    for position, (node, labels) in enumerate(product.factors):
-        if not isinstance(node, Select):
-            continue
+    for position, node, labels in _each(product, Select):
         if product.private(labels[1], 1):
             return product.without(position, summed=labels[1])
         if node.shape[0] == node.shape[1] and node.start == 0 and node.step == 1:
@@ -178,13 +177,7 @@ def drop_merge(product: Product) -> Product | None:
             mask = Triangle(*node.shape[1:])
             return rest.times((mask, (outer, inner))) if isinstance(node, Pack) else rest
         if product.private(outer, 1) and product.private(inner, 1):
-            rest = product.without(position, summed=outer)
-            return Product(
-                rest.coefficient,
-                rest.factors,
-                rest.output,
-                {label: size for label, size in rest.sizes.items() if label != inner},
-            )
+            return product.without(position, summed=outer).without(summed=inner)
         for single, other in ((1, inner), (2, outer)):
             if isinstance(node, Merge) and node.shape[single] == 1:
                 delta = Delta(node.shape[0])
@@ -194,9 +187,7 @@ def drop_merge(product: Product) -> Product | None:
 
 def merge_picks(product: Product) -> Product | None:
     """Σ_j [j = t_i] = 1; the same pick twice at one i is a delta on j."""
-    for one, (node, labels) in enumerate(product.factors):
-        if not isinstance(node, Pick):
-            continue
+    for one, node, labels in _each(product, Pick):
         if product.private(labels[1], 1):
             return product.without(one, summed=labels[1])
         for two in range(one + 1, len(product.factors)):
@@ -266,8 +257,8 @@ POSITIVE_PARTS = (sympy.Max(0, slot(0)), scalar_functions.relu(slot(0)))
 
 def drop_indicator(product: Product) -> Product | None:
     """[t > 0] max(0, t) = max(0, t), whatever the indicator is at 0."""
-    for one, (node, labels) in enumerate(product.factors):
-        if not isinstance(node, Map) or node.expression not in INDICATORS:
+    for one, node, labels in _each(product, Map):
+        if node.expression not in INDICATORS:
             continue
         for other, others in product.factors:
             base, exponent = _power(other)
@@ -280,11 +271,9 @@ def drop_indicator(product: Product) -> Product | None:
 
 def cancel_inverse(product: Product) -> Product | None:
     """A⁻¹ A = A A⁻¹ = I."""
-    for one, (node, labels) in enumerate(product.factors):
-        if not isinstance(node, Apply) or node.operation is not INVERSE:
-            continue
+    for one, node, labels in _each(product, Apply):
         argument, stack = node.arguments[0]
-        if stack != tuple(range(len(node.stack))):
+        if node.operation is not INVERSE or stack != tuple(range(len(node.stack))):
             continue
         for two, (other, others) in enumerate(product.factors):
             if other is not argument or others[:-2] != labels[:-2]:
@@ -316,24 +305,17 @@ def _adjacent(
 def cancel_orthogonal(product: Product) -> Product | None:
     """QᵀQ = Q Qᵀ = I for an orthogonal input."""
     for one, two in _pairs(product, Leaf):
-        (left, labels), (right, others) = product.factors[one], product.factors[two]
-        if left is not right or "orthogonal" not in facts(left):
-            continue
-        for inner in (0, 1):
-            same = labels[inner] == others[inner]
-            if same and product.private(labels[inner], 2):
-                outer = (labels[1 - inner], others[1 - inner])
-                delta = Delta(left.shape[0])
-                rest = product.without(one, two, summed=labels[inner])
-                return rest.times((delta, outer))
+        node = product.factors[one][0]
+        if node is product.factors[two][0] and "orthogonal" in facts(node):
+            simpler = cancel_pair(product, one, two, (-2, -1))
+            if simpler is not None:
+                return simpler
     return None
 
 
 def drop_triangle(product: Product) -> Product | None:
     """A triangle's mask on a matrix of that triangle, or twice, changes nothing."""
-    for position, (node, labels) in enumerate(product.factors):
-        if not isinstance(node, Triangle):
-            continue
+    for position, node, labels in _each(product, Triangle):
         if labels[0] == labels[1]:
             return product.without(position).scaled(sympy.Integer(node.offset <= 0))
         for other, (factor, own) in enumerate(product.factors):
@@ -353,22 +335,17 @@ def drop_triangle(product: Product) -> Product | None:
 
 def recognise_softmax(product: Product) -> Product | None:
     """exp(z) / Σ exp(z) = softmax(z), over z's last axis."""
-    for one, (node, labels) in enumerate(product.factors):
-        if not _is_exponential(node):
+    for one, node, labels in _each(product, Map):
+        if node.expression != sympy.exp(slot(0)) or not node.ndim:
             continue
         for two, (other, others) in enumerate(product.factors):
             base, exponent = _power(other)
             if exponent == -1 and others == labels[:-1] and _sums_last_axis(base, node):
-                assert isinstance(node, Map)
                 stack = node.shape[:-1]
                 argument = (node.arguments[0], tuple(range(len(stack))))
                 softmax = Apply(SOFTMAX, (argument,), stack)
                 return product.without(one, two).times((softmax, labels))
     return None
-
-
-def _is_exponential(node: Node) -> bool:
-    return isinstance(node, Map) and node.expression == sympy.exp(slot(0)) and node.ndim > 0
 
 
 def _sums_last_axis(node: Node, summand: Node) -> bool:

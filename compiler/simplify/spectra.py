@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from derivatrix.compiler.ir.nodes import Apply, Delta
 from derivatrix.compiler.ir.structure import ORTHONORMAL, facts
 from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
@@ -22,11 +24,20 @@ def cancel_orthonormal(product: Product) -> Product | None:
             other, others = product.factors[two]
             if other is not node or others[:-2] != labels[:-2]:
                 continue
-            for inner in (-2, -1) if square else (-2,):
-                if labels[inner] == others[inner] and product.private(labels[inner], 2):
-                    outer = (labels[-3 - inner], others[-3 - inner])
-                    rest = product.without(one, two, summed=labels[inner])
-                    return rest.times((Delta(node.shape[-1]), outer))
+            simpler = cancel_pair(product, one, two, (-2, -1) if square else (-2,))
+            if simpler is not None:
+                return simpler
+    return None
+
+
+def cancel_pair(product: Product, one: int, two: int, axes: Sequence[int]) -> Product | None:
+    """Two factors Q, Q multiplied along one of the axes -2 (QᵀQ) and -1 (QQᵀ) as the identity."""
+    (node, labels), (_, others) = product.factors[one], product.factors[two]
+    for axis in axes:
+        if labels[axis] == others[axis] and product.private(labels[axis], 2):
+            outer = (labels[-3 - axis], others[-3 - axis])
+            rest = product.without(one, two, summed=labels[axis])
+            return rest.times((Delta(node.shape[-1]), outer))
     return None
 
 

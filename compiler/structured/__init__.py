@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from derivatrix.compiler.differentiate.derivatives import PROJECTIONS, Derivatives, Key
+from derivatrix.compiler.differentiate.derivatives import PROJECTED, Derivatives, Key
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH, Shape
 from derivatrix.compiler.simplify import simplify
@@ -105,4 +105,4 @@ def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Oper
 
 def _projected(leaves: Sequence[ir.Leaf]) -> str:
     """The first structure that derivatives by one of the inputs are projected on, or ""."""
-    return next((leaf.structure for leaf in leaves if leaf.structure in PROJECTIONS), "")
+    return next((leaf.structure for leaf in leaves if leaf.structure in PROJECTED), "")

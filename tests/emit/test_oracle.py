@@ -19,6 +19,7 @@ import derivatrix as dx
 from derivatrix.compiler import simplify as simplifying
 from derivatrix.compiler.driver import build as building
 from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas.tree import Transpose
 from derivatrix.compiler.frontends import equation as root
 from derivatrix.compiler.ir import structure as facts
 from derivatrix.compiler.ir.dimensions import evaluate as number
@@ -258,7 +259,7 @@ def determinant_is_logarithm(node: Apply) -> Node | None:
 
 
 def transposed_sum(tree: Any) -> Any:
-    return tree if tree.rank != 2 else algebra.transpose(tree)
+    return tree if tree.rank != 2 else Transpose(tree)
 
 
 Z, D = dx.matrix("Z", 2, 2), dx.matrix("D", 2, 2)

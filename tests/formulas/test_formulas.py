@@ -15,8 +15,7 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from derivatrix.compiler.formulas import STYLES, render, render_equation
-from derivatrix.compiler.formulas.algebra import factoring
+from derivatrix.compiler.formulas import STYLES, factoring, render, render_equation
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir import arrays, dimensions, scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise
@@ -46,7 +45,7 @@ from derivatrix.runtime.errors import UnsupportedError
 from tests import ROOT
 from tests.cases import CASES
 from tests.points import draw_all
-from tests.trees import check_text, formula_value
+from tests.trees import check_text, formula_value, text_of
 
 n, m, batch = dimensions.dims("n m batch")
 SIZES = {"n": 3, "m": 2, "q": 2, "batch": 4}
@@ -420,7 +419,7 @@ def all_texts():
     """Texts of many kinds of nodes, for comparison between processes."""
     arrays_ = [array for array, _, _ in TEXTS]
     nodes_ = [*(array.node for array in arrays_), jacobian, batched.node, chain(5)]
-    return "\n".join(render_equation("Z", node, style) for node in nodes_ for style in STYLES)
+    return "\n".join(text_of(node, style) for node in nodes_ for style in STYLES)
 
 
 TEXTS_PRINTED = "from tests.formulas.test_formulas import all_texts; print(all_texts())"

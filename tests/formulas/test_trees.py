@@ -16,9 +16,8 @@ import scipy.special
 import sympy
 
 from derivatrix.compiler.differentiate.derivation import turned
-from derivatrix.compiler.formulas import algebra, indexing, layout, sharing
+from derivatrix.compiler.formulas import algebra, entrywise, factoring, indexing, layout, sharing
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.algebra import normal_form
 from derivatrix.compiler.formulas.arrays import arranged
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.contract import contract
@@ -49,25 +48,25 @@ ONE = sympy.S.One
 LARGEST = 1e4
 
 NORMAL: dict[type[Tree], Callable[..., Tree]] = {
-    kinds.Add: lambda t: algebra.add(t.terms, t.rank),
-    kinds.Choice: lambda t: algebra.choice(t.condition, t.yes, t.no),
+    kinds.Add: lambda t: algebra.add(t.terms),
+    kinds.Choice: lambda t: entrywise.choice(t.condition, t.yes, t.no),
     kinds.Diag: lambda t: algebra.diag(t.body),
     kinds.Diagonal: lambda t: algebra.diagonal(t.body),
-    kinds.Function: lambda t: algebra.function(t.function, t.arguments),
-    kinds.Hadamard: lambda t: algebra.hadamard(t.factors, t.rank),
+    kinds.Function: lambda t: entrywise.function(t.function, t.arguments),
+    kinds.Hadamard: lambda t: algebra.hadamard(t.factors),
     kinds.Indexed: lambda t: indexing.entry_of(t.body, t.indices),
-    kinds.Logic: lambda t: algebra.logic(t.word, t.parts),
+    kinds.Logic: lambda t: entrywise.logic(t.word, t.parts),
     kinds.Matmul: lambda t: algebra.matmul(*t.factors),
     kinds.Norm: lambda t: algebra.norm(t.body),
     kinds.Over: lambda t: indexing.summed_over(dict(zip(t.over, t.sizes, strict=True)), t.body),
-    kinds.Padded: lambda t: normal_form.padded(t.body, t.ranges),
+    kinds.Padded: lambda t: algebra.padded(t.body, t.ranges),
     kinds.Part: lambda t: algebra.part(t.body, t.ranges),
-    kinds.Positive: lambda t: algebra.positive(t.body),
+    kinds.Positive: lambda t: entrywise.positive(t.body),
     kinds.Power: lambda t: algebra.power(t.body, t.exponent),
     kinds.Raise: lambda t: algebra.raised(t.body, t.exponent),
-    kinds.Relation: lambda t: algebra.relation(t.symbol, t.left, t.right),
+    kinds.Relation: lambda t: entrywise.relation(t.symbol, t.left, t.right),
     kinds.Scale: lambda t: algebra.scale(t.coefficient, t.scalars, t.body),
-    kinds.Spread: lambda t: algebra.spread(t.body, t.along, t.shape),
+    kinds.Spread: lambda t: entrywise.spread(t.body, t.along, t.shape),
     kinds.Total: lambda t: algebra.total(t.body),
     kinds.Trace: lambda t: algebra.trace(t.body),
     kinds.Transpose: lambda t: algebra.transpose(t.body),
@@ -245,11 +244,11 @@ def test_layout(kind: type[Tree]) -> None:
                 ranges = [(ONE, count, 1, size) for count in own.shape]
                 widths = [(1, 6 - length) for length in own.value.shape]
                 expected = np.pad(own.value, widths)
-                for padded in (kinds.Padded(tree, tuple(ranges)), normal_form.padded(tree, ranges)):
+                for padded in (kinds.Padded(tree, tuple(ranges)), algebra.padded(tree, ranges)):
                     same(own.read(padded), expected, tree)
                     if isinstance(padded, kinds.Padded):
                         same(own.read(layout.surrounded(padded)), expected, tree)
-                        chain = normal_form.selections(padded)
+                        chain = algebra.selections(padded)
                         same(own.read(kinds.Matmul(tuple(chain))), expected, tree)
                         same(own.read(algebra.matmul(*chain)), expected, tree)
 
@@ -315,7 +314,7 @@ def repeating(seed: int) -> tuple[Maker, list[Tree]]:
         if make.random.random() < 0.6:
             return algebra.scale(coefficient, scalars, chain())
         body = [choose(inner[shape]) for _ in range(make.random.randint(1, 3))]
-        return algebra.scale(coefficient, scalars, algebra.hadamard(body, len(shape)))
+        return algebra.scale(coefficient, scalars, algebra.hadamard(body))
 
     def total() -> Tree:
         terms: list[Tree] = []
@@ -323,7 +322,7 @@ def repeating(seed: int) -> tuple[Maker, list[Tree]]:
             new = term()
             if new not in terms and algebra.scale(-ONE, [], new) not in terms:
                 terms.append(new)
-        return algebra.add(terms, len(shape), shape)
+        return algebra.add(terms, shape)
 
     return make, [total(), total()]
 
@@ -352,7 +351,7 @@ def test_factoring() -> None:
         values = finite(make, trees)
         for tree, value in zip(trees, values or (), strict=bool(values)):
             if isinstance(tree, kinds.Add):
-                found = algebra.factored(tree)
+                found = factoring.factored(tree)
                 changed += found != tree
                 same(read(make.reader(), found), value, tree)
                 if tree.rank == 2:
@@ -370,9 +369,9 @@ def test_rows_after_a_common_column() -> None:
     reader = Reader(values, SIZES)
     column = algebra.matmul(A, B, A, B, x)
     row = algebra.matmul(column, kinds.Transpose(z), B)
-    tree = algebra.add([algebra.matmul(column, kinds.Transpose(y)), row], 2)
+    tree = algebra.add([algebra.matmul(column, kinds.Transpose(y)), row])
     assert isinstance(tree, kinds.Add)
-    found = algebra.factored(tree)
+    found = factoring.factored(tree)
     assert found != tree
     same(read(reader, found), read(reader, tree), tree)
     same(read(reader, algebra.transpose(found)), read(reader, tree).T, tree)
@@ -390,7 +389,7 @@ def test_entries_of_transposes() -> None:
 def test_diagonal_matrices_are_added_as_one() -> None:
     make = Maker(0)
     vectors = [make.tree((n,), 0) for _ in range(4)]
-    tree = algebra.add([kinds.Diag(vectors[0]), kinds.Diag(vectors[-1])], 2)
+    tree = algebra.add([kinds.Diag(vectors[0]), kinds.Diag(vectors[-1])])
     assert isinstance(tree, kinds.Diag)
     reader = make.reader()
     expected = np.diag(read(reader, vectors[0]) + read(reader, vectors[-1]))
@@ -406,7 +405,7 @@ def test_sharing() -> None:
         if values is None:
             continue
         first = Definition(Name(tree.rank, "t9", "t9"), tree, (None,) * tree.rank)
-        whole = algebra.add([first.name, other, tree], tree.rank)
+        whole = algebra.add([first.name, other, tree])
         expected = 2 * values[0] + values[1]
         names = iter(range(1, 100))
 
@@ -487,25 +486,25 @@ def combined(trees: Sequence[Tree], random: Random) -> Iterator[Tree]:
             yield algebra.raised(one, exponent)
         for coefficient in (-ONE, sympy.Integer(2), sympy.Rational(-3, 2)):
             yield algebra.scale(coefficient, [], one)
-        yield algebra.function(sympy.exp, [one])
-        yield algebra.function(sympy.Abs, [one])
-        yield algebra.positive(one)
+        yield entrywise.function(sympy.exp, [one])
+        yield entrywise.function(sympy.Abs, [one])
+        yield entrywise.positive(one)
         yield algebra.scale(ONE, [random.choice(scalars)], one)
         alike = [tree for tree in trees if tree.rank == one.rank and tree != one]
         for other in [
             random.choice([s for s in scalars if s != one]),
             *random.sample(alike, min(6, len(alike))),
         ]:
-            yield algebra.add([one, other], one.rank)
-            yield algebra.add([one, algebra.scale(-ONE, [], other)], one.rank)
-            yield algebra.hadamard([one, other], one.rank)
+            yield algebra.add([one, other])
+            yield algebra.add([one, algebra.scale(-ONE, [], other)])
+            yield algebra.hadamard([one, other])
             yield algebra.raised(one, other)
-            holds = algebra.relation(random.choice([">", ">=", "<=", "<", "=="]), one, other)
+            holds = entrywise.relation(random.choice([">", ">=", "<=", "<", "=="]), one, other)
             yield holds
-            yield algebra.logic("not", [holds])
-            yield algebra.logic(random.choice(["and", "or"]), [holds, algebra.positive(other)])
-            yield algebra.choice(holds, one, other)
-            yield algebra.choice(holds, *random.choice([BOTH, BOTH[::-1]]))
+            yield entrywise.logic("not", [holds])
+            yield entrywise.logic(random.choice(["and", "or"]), [holds, entrywise.positive(other)])
+            yield entrywise.choice(holds, one, other)
+            yield entrywise.choice(holds, *random.choice([BOTH, BOTH[::-1]]))
     for one in matrices:
         yield algebra.transpose(one)
         yield kinds.Transpose(one)

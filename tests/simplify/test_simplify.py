@@ -146,7 +146,7 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.logarithm, dx.log(dx.softmax(M)).node),
     (functions.logarithm, dx.log(dx.sum(dx.exp(M), axis=1)).node),
     (functions.logarithm, dx.log(dx.sum(dx.exp(M))).node),
-    (functions.logarithm, dx.log(1 + dx.exp(w)).node),
+    (functions.logistic, dx.log(1 + dx.exp(w)).node),
     (functions.logistic, ((1 + dx.exp(w)) ** -1).node),
     (functions.linear_in_zero, dx.solve_sylvester(M, M, dx.zeros(3, 3)).node),
     (functions.scaled_linear, dx.solve_sylvester(M, M, 3 * s * M).node),
@@ -156,7 +156,7 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.of_inverse, dx.logabsdet(dx.inv(M)).node),
     (functions.of_transpose, dx.inv(2 * M.T).node),
     (functions.of_transpose, dx.det(M.T).node),
-    (functions.of_transpose, dx.inv(dx.diag(v)).node),
+    (functions.inverse_of_diagonal, dx.inv(dx.diag(v)).node),
     (functions.of_transpose, dx.inv(dx.eye(3)).node),
 ]
 

@@ -1,4 +1,4 @@
-"""What all printers share: how tightly texts hold together, parentheses, and one method a kind."""
+"""What all printers share: precedence, parentheses, and one method a kind."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from derivatrix.compiler.formulas.tree import Range, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
 
 TEST, SUM, HADAMARD, PRODUCT, POWER, ATOM = range(6)
-"""How tightly a text holds together: a text gets parentheses where more is needed than it has."""
+"""Precedence: a text gets parentheses where a higher one is needed than it has."""
 
 Text = tuple[str, int]
-"""A text, and how tightly it holds together."""
+"""A text and its precedence."""
 
 
 class Printer(ABC):
@@ -26,21 +26,21 @@ class Printer(ABC):
     """The kinds that are written as functions of their parts, and the names of these."""
 
     def text(self, tree: Tree, least: int = TEST) -> str:
-        """The text of a tree, in parentheses if it holds less tightly than `least`."""
-        return self.held(self.shown(tree), least)
+        """The text of a tree, in parentheses if its precedence is below `least`."""
+        return self.enclosed(self.shown(tree), least)
 
     def shown(self, tree: Tree) -> Text:
-        """The text of a tree without parentheses, and how tightly it holds together."""
+        """The text of a tree without parentheses, and its precedence."""
         name = self.calls.get(type(tree))
         if name is not None:
             return self.call(name, [self.text(part) for part in tree.children]), ATOM
         found: Text = getattr(self, f"show_{type(tree).__name__.lower()}")(tree)
         return found
 
-    def held(self, shown: Text, least: int) -> str:
-        """A text, in parentheses if it holds less tightly than `least`."""
-        text, holds = shown
-        return text if holds >= least else self.parentheses(text)
+    def enclosed(self, shown: Text, least: int) -> str:
+        """A text, in parentheses if its precedence is below `least`."""
+        text, precedence = shown
+        return text if precedence >= least else self.parentheses(text)
 
     def call(self, name: str, arguments: list[str]) -> str:
         """A function of its arguments."""

@@ -9,11 +9,10 @@ from typing import ClassVar
 import sympy
 
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.divisors import divisor, split_divisors
 from derivatrix.compiler.formulas.layout import surrounded
 from derivatrix.compiler.formulas.printers.base import ATOM, HADAMARD, POWER, PRODUCT, SUM, Text
 from derivatrix.compiler.formulas.printers.spelling import Spelling
-from derivatrix.compiler.formulas.tree import Indices, Tree, negated
+from derivatrix.compiler.formulas.tree import Indices, Tree, divisor, negated, split_divisors
 from derivatrix.compiler.ir.divided_differences import Differences
 
 OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
@@ -70,7 +69,7 @@ class MathPrinter(Spelling):
             return f"{self.minus}{self.text(negated(tree), ATOM)}", SUM
         value = tree.value
         if value.is_Rational:
-            return self.held(self.rational(int(value.p), int(value.q)), ATOM), ATOM
+            return self.enclosed(self.rational(int(value.p), int(value.q)), ATOM), ATOM
         if value.is_Float:
             return f"{float(value):.15g}", ATOM
         return self.constant(value), ATOM
@@ -257,21 +256,16 @@ class MathPrinter(Spelling):
         return text, SUM
 
     def show_spread(self, tree: kinds.Spread) -> Text:
+        if tree.rank > 2:
+            return self.call("broadcast", [self.text(tree.body)]), ATOM
+        row = self.transposed.format(self.ones)
+        if tree.along == (1,):
+            return f"{self.ones} {self.transposed.format(self.text(tree.body, ATOM))}", PRODUCT
         plain = isinstance(tree.body, kinds.Scale) and not split_divisors(tree.body.scalars)[1]
         least = PRODUCT if plain else POWER
         body = [] if tree.body == kinds.Number(sympy.S.One) else [self.text(tree.body, least)]
-        row = self.transposed.format(self.ones)
-        if tree.rank > 2:
-            return self.call("broadcast", [self.text(tree.body)]), ATOM
-        if tree.rank == 1:
-            parts = [*body, self.ones]
-        elif tree.along == (0,):
-            parts = [*body, row]
-        elif tree.along == (1,):
-            parts = [self.ones, self.transposed.format(self.text(tree.body, ATOM))]
-        else:
-            parts = [*body, self.ones, row]
-        return " ".join(parts), PRODUCT
+        column = [] if tree.along else [self.ones]
+        return " ".join([*body, *column, *([row] if tree.rank == 2 else [])]), PRODUCT
 
     def show_over(self, tree: kinds.Over) -> Text:
         return self.total(tree.over, self.text(tree.body, HADAMARD)), HADAMARD

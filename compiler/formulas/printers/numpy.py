@@ -12,7 +12,6 @@ from sympy.printing.codeprinter import PrintMethodNotImplementedError
 from sympy.printing.str import StrPrinter
 
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.divisors import divisor, split_divisors
 from derivatrix.compiler.formulas.printers.base import (
     ATOM,
     POWER,
@@ -23,7 +22,15 @@ from derivatrix.compiler.formulas.printers.base import (
     Style,
     Text,
 )
-from derivatrix.compiler.formulas.tree import Range, Tree, is_row, kind, negated
+from derivatrix.compiler.formulas.tree import (
+    Range,
+    Tree,
+    divisor,
+    is_row,
+    kind,
+    negated,
+    split_divisors,
+)
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.nodes import slot
@@ -88,7 +95,7 @@ class NumPy(Printer):
 
     def loose(self, tree: Tree, least: int = TEST) -> str:
         """The text of an array that broadcasts to the tree's shape."""
-        return self.held(self._loosely(tree), least)
+        return self.enclosed(self._loosely(tree), least)
 
     def _loosely(self, tree: Tree) -> Text:
         tree = _scaled(tree)
@@ -227,14 +234,14 @@ class NumPy(Printer):
             )
         else:
             outer = self._chain(arrays[0] if arrays else numbers.pop())
-        texts = [self.held(self._chain(segment), POWER) for segment in numbers]
-        return (" * ".join([*texts, self.held(outer, POWER)]), PRODUCT) if texts else outer
+        texts = [self.enclosed(self._chain(segment), POWER) for segment in numbers]
+        return (" * ".join([*texts, self.enclosed(outer, POWER)]), PRODUCT) if texts else outer
 
     def _chain(self, factors: Sequence[Tree]) -> Text:
         """A chain without an outer product."""
         factors = _prepared(list(factors))
         first, *rest = factors
-        text, holds = self._factor(first, PRODUCT if rest else TEST)
+        text, precedence = self._factor(first, PRODUCT if rest else TEST)
         scaling = isinstance(first, kinds.Diag) and bool(rest)
         if isinstance(first, kinds.Diag) and rest and _is_column(rest[0]):
             text = self.text(first.body, POWER)
@@ -243,18 +250,18 @@ class NumPy(Printer):
                 text += f" * {self.loose(factor.body, POWER)}"
             else:
                 squared = isinstance(factor, kinds.Power) and factor.exponent == 2
-                piece = self.held(self._factor(factor, TEST), PRODUCT if squared else POWER)
+                piece = self.enclosed(self._factor(factor, TEST), PRODUCT if squared else POWER)
                 text += f" * {piece}" if scaling else f" @ {piece}"
             scaling = False
-            holds = PRODUCT
-        return text, holds
+            precedence = PRODUCT
+        return text, precedence
 
     def _factor(self, factor: Tree, least: int) -> Text:
         if isinstance(factor, kinds.Diag) and least:
             return f"{self.text(factor.body, ATOM)}[:, None]", ATOM
         body = factor.body if is_row(factor) else factor
-        text, holds = self.shown(body)
-        return (text, holds) if holds >= least else (self.parentheses(text), ATOM)
+        text, precedence = self.shown(body)
+        return (text, precedence) if precedence >= least else (self.parentheses(text), ATOM)
 
     def show_axissum(self, tree: AxisSum) -> Text:
         return f"np.sum({self.text(tree.body)}, axis={tree.axis})", ATOM
@@ -410,8 +417,8 @@ class NumPy(Printer):
 
 
 def _turned(part: Range) -> Range | None:
-    """What a range downwards takes, upwards, where it may end at 0: at most there is no text for
-    where it stops, since -1 is the last entry."""
+    """The same entries in increasing order, for a range of negative step that may end at entry 0,
+    as NumPy reads a stop at -1 as the last entry. None: the range can be written as it is."""
     start, count, step, size = part
     stop = sympy.expand(start + step * count)
     if step > 0 or stop.is_negative or stop.is_nonnegative:

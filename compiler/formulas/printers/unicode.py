@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import sympy
 
-from derivatrix.compiler.formulas.names import unicode_name
+from derivatrix.compiler.formulas.names import SUBSCRIPTS, unicode_name
 from derivatrix.compiler.formulas.printers.base import ATOM, POWER, PRODUCT, Style, Text
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.tree import Choice, Literal, Tree
@@ -19,7 +19,6 @@ FRACTIONS = {
 }  # fmt: skip
 
 SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 class Unicode(MathPrinter):

@@ -30,8 +30,9 @@ def spread(body: Tree, along: Sequence[int], shape: Shape) -> Tree:
     return Spread(body, tuple(along), shape)
 
 
-def entrywise(build: Entrywise, children: Sequence[Tree], rank: int) -> Tree:
-    """`build` of children of this rank or scalars, with broadcasting taken out."""
+def entrywise(build: Entrywise, children: Sequence[Tree]) -> Tree:
+    """`build` of children of one rank and scalars, and that rank, with broadcasting taken out."""
+    rank = max((child.rank for child in children), default=0)
     spreads = [child for child in children if isinstance(child, Spread)]
     if not spreads:
         return build(children, rank)
@@ -47,10 +48,6 @@ def entrywise(build: Entrywise, children: Sequence[Tree], rank: int) -> Tree:
     inner = tuple(shape[axis] for axis in along)
     children = [_restrict(child, along, inner) for child in children]
     return spread(build(children, len(along)), along, shape)
-
-
-def _rank(children: Sequence[Tree]) -> int:
-    return max((child.rank for child in children), default=0)
 
 
 def _restrict(tree: Tree, along: Sequence[int], shape: Shape) -> Tree:
@@ -69,27 +66,24 @@ def function(head: type, arguments: Sequence[Tree]) -> Tree:
             return Transpose(build([parts[0].body], axes))
         return Function(axes, head.__name__, tuple(parts), head)
 
-    return entrywise(build, arguments, _rank(arguments))
+    return entrywise(build, arguments)
 
 
 def positive(tree: Tree) -> Tree:
     """1 where the tree is positive, 1/2 where it is 0, else 0."""
-    return entrywise(lambda parts, axes: Positive(axes, parts[0]), [tree], tree.rank)
+    return entrywise(lambda parts, axes: Positive(axes, *parts), [tree])
 
 
 def relation(symbol: str, left: Tree, right: Tree) -> Tree:
     """A comparison, entry by entry."""
-    parts = (left, right)
-    return entrywise(lambda both, axes: Relation(axes, symbol, *both), parts, _rank(parts))
+    return entrywise(lambda parts, axes: Relation(axes, symbol, *parts), (left, right))
 
 
 def logic(word: str, conditions: Sequence[Tree]) -> Tree:
     """Conditions joined by "and" or "or", or one negated by "not"."""
-    rank = _rank(conditions)
-    return entrywise(lambda parts, axes: Logic(axes, word, tuple(parts)), conditions, rank)
+    return entrywise(lambda parts, axes: Logic(axes, word, tuple(parts)), conditions)
 
 
 def choice(condition: Tree, yes: Tree, no: Tree) -> Tree:
     """`yes` where the condition holds, else `no`."""
-    parts = (condition, yes, no)
-    return entrywise(lambda all_three, axes: Choice(axes, *all_three), parts, _rank(parts))
+    return entrywise(lambda parts, axes: Choice(axes, *parts), (condition, yes, no))

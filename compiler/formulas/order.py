@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from derivatrix.compiler.formulas.divisors import divisor
 from derivatrix.compiler.formulas.length import shortest_first
 from derivatrix.compiler.formulas.tree import (
     Bracket,
@@ -16,23 +15,24 @@ from derivatrix.compiler.formulas.tree import (
     Size,
     Transpose,
     Tree,
+    divisor,
 )
 
 
 def scalar_order(tree: Tree) -> tuple[int, str]:
     """Numbers, sizes, cotangents, names, others; entries of arrays stay as they come."""
     if isinstance(tree, Number):
-        return 0, tree.order
+        return 0, tree.sort_key
     if isinstance(tree, Size) or (isinstance(tree, Raise) and isinstance(tree.body, Size)):
-        return 1, tree.order
+        return 1, tree.sort_key
     if isinstance(tree, Bracket):
-        return 5, tree.order
+        return 5, tree.sort_key
     if tree.counts[Indexed]:
         return 6, ""
     base = tree.body if isinstance(tree, Raise) else tree
     if not isinstance(base, Name):
-        return 4, tree.order
-    return (2 if base.accent else 3), tree.order
+        return 4, tree.sort_key
+    return (2 if base.accent else 3), tree.sort_key
 
 
 def term_order(tree: Tree) -> tuple[int, bool, int, str]:
@@ -45,13 +45,13 @@ def term_order(tree: Tree) -> tuple[int, bool, int, str]:
 def factor_order(tree: Tree) -> tuple[bool, bool, bool, str]:
     """Cotangents first, then names, divisors last."""
     plain = isinstance(tree, Name)
-    return divisor(tree) is not None, tree.accent_position is None, not plain, tree.order
+    return divisor(tree) is not None, tree.accent_position is None, not plain, tree.sort_key
 
 
 def chain_order(chain: list[Tree]) -> tuple[int, bool, list[str]]:
     """Few transposes, a cotangent first."""
     count = sum(factor.counts[Transpose] for factor in chain)
-    return count, chain[0].accent_position is None, [factor.order for factor in chain]
+    return count, chain[0].accent_position is None, [factor.sort_key for factor in chain]
 
 
 def trace_order(tree: Tree) -> tuple[int, bool, int, bool, str]:
@@ -61,4 +61,4 @@ def trace_order(tree: Tree) -> tuple[int, bool, int, bool, str]:
     inverse = isinstance(first, Power) and first.exponent < 0
     leads = inverse or isinstance(first, Transpose)
     moves = tree.counts[Differential] > 0 and not isinstance(factors[-1], Differential)
-    return len(factors), moves, tree.counts[Transpose], not leads, tree.order
+    return len(factors), moves, tree.counts[Transpose], not leads, tree.sort_key

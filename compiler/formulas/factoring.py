@@ -7,59 +7,46 @@ from collections.abc import Iterator, Sequence
 
 import sympy
 
-from derivatrix.compiler.formulas.algebra import normal_form
+from derivatrix.compiler.formulas import algebra
+from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.length import length, shortest_first
 from derivatrix.compiler.formulas.rewrite import occurrences
-from derivatrix.compiler.formulas.tree import (
-    Add,
-    Diag,
-    Hadamard,
-    Identity,
-    Matmul,
-    Number,
-    Over,
-    Scale,
-    Spread,
-    Transpose,
-    Tree,
-    is_row,
-    negated,
-)
+from derivatrix.compiler.formulas.tree import Tree, is_row, negated
 
 ONE = sympy.S.One
-UNIT = Identity(sympy.Symbol("size"))
+UNIT = kinds.Identity(sympy.Symbol("size"))
 """The identity of the size that fits, which is not written."""
 
-PLUS_MINUS = (Number(ONE), Scale(-ONE, (), None))
+PLUS_MINUS = (kinds.Number(ONE), kinds.Scale(-ONE, (), None))
 
-MOST = 12
+MAX_TERMS = 12
 """Sums of more terms are left as they are."""
 
-LEAST = 2
+MIN_SAVING = 2
 """How much shorter a matrix taken out must make a sum."""
 
-AHEAD = 6
+MAX_TERMS_AHEAD = 6
 """Two steps are looked ahead for sums of up to so many terms."""
 
 Term = tuple[sympy.Expr, dict[Tree, sympy.Expr], Tree | None]
 """A coefficient, the powers of scalars, and the array."""
 
 
-def factored(tree: Add) -> Tree:
+def factored(tree: kinds.Add) -> Tree:
     """A sum with common factors taken out."""
-    if len(tree.terms) > MOST:
+    if len(tree.terms) > MAX_TERMS:
         return tree
     best: Tree = tree
-    while isinstance(best, Add):
+    while isinstance(best, kinds.Add):
         found = list(_candidates(best))
-        if len(best.terms) <= AHEAD:
+        if len(best.terms) <= MAX_TERMS_AHEAD:
             found += [
                 (after, cost + further)
                 for other, cost in found
-                if isinstance(other, Add)
+                if isinstance(other, kinds.Add)
                 for after, further in _candidates(other)
             ]
-        costs = [(_length(other) + cost, other.order, other) for other, cost in found]
+        costs = [(_length(other) + cost, other.sort_key, other) for other, cost in found]
         least = min(costs, default=None)
         if least is None or least[0] >= _length(best):
             return best
@@ -72,19 +59,19 @@ def _length(tree: Tree) -> int:
     return length(tree) + 6 * occurrences([tree])[UNIT]
 
 
-def _candidates(tree: Add) -> Iterator[tuple[Tree, int]]:
+def _candidates(tree: kinds.Add) -> Iterator[tuple[Tree, int]]:
     """The sum with something taken out, and how much shorter that must make it."""
     yield from ((other, 0) for other in _common_scalars(tree))
     if tree.rank:
         yield from ((other, 0) for other in _common_entries(tree))
     if tree.rank in (1, 2):
-        yield from ((other, LEAST) for other in _common_ends(tree))
+        yield from ((other, MIN_SAVING) for other in _common_ends(tree))
 
 
 # Scalars
 
 
-def _common_scalars(tree: Add) -> Iterator[Tree]:
+def _common_scalars(tree: kinds.Add) -> Iterator[Tree]:
     terms = [_parted(term) for term in tree.terms]
     bases = [base for base in terms[0][1] if all(base in powers for _, powers, _ in terms)]
     common: dict[Tree, sympy.Expr] = {}
@@ -110,36 +97,36 @@ def _common_scalars(tree: Add) -> Iterator[Tree]:
         )
         for coefficient, powers, body in terms
     ]
-    yield _multiplied(number, common, normal_form.add(divided, tree.rank))
+    yield _multiplied(number, common, algebra.add(divided))
 
 
 def _parted(term: Tree) -> Term:
     powers: dict[Tree, sympy.Expr] = {}
-    if isinstance(term, Number) and term.value.is_Rational:
+    if isinstance(term, kinds.Number) and term.value.is_Rational:
         return term.value, powers, None
-    if not isinstance(term, Scale):
+    if not isinstance(term, kinds.Scale):
         if term.rank:
             return ONE, powers, term
-        normal_form.multiply_in(powers, term)
+        algebra.multiply_in(powers, term)
         return ONE, powers, None
     for scalar in term.scalars:
-        normal_form.multiply_in(powers, scalar)
+        algebra.multiply_in(powers, scalar)
     return term.coefficient, powers, term.body
 
 
 def _multiplied(coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None) -> Tree:
     scalars = [
-        normal_form.raised(base, Number(power)) for base, power in powers.items() if power != 0
+        algebra.raised(base, kinds.Number(power)) for base, power in powers.items() if power != 0
     ]
-    return normal_form.scale(coefficient, scalars, body)
+    return algebra.scale(coefficient, scalars, body)
 
 
 # Products entry by entry
 
 
-def _common_entries(tree: Add) -> Iterator[Tree]:
+def _common_entries(tree: kinds.Add) -> Iterator[Tree]:
     parts = [_parted(term) for term in tree.terms]
-    bodies = [body for _, _, body in parts if isinstance(body, Hadamard)]
+    bodies = [body for _, _, body in parts if isinstance(body, kinds.Hadamard)]
     if len(bodies) < len(parts):
         return
     common = [f for f in bodies[0].factors if all(f in body.factors for body in bodies[1:])]
@@ -150,54 +137,41 @@ def _common_entries(tree: Add) -> Iterator[Tree]:
         left = list(body.factors)
         for factor in common:
             left.remove(factor)
-        inner = normal_form.hadamard(left, tree.rank) if left else None
+        inner = algebra.hadamard(left) if left else None
         rest.append(_multiplied(coefficient, powers, inner))
-    yield normal_form.hadamard([*common, normal_form.add(rest, tree.rank)], tree.rank)
+    yield algebra.hadamard([*common, algebra.add(rest)])
 
 
 # Products of matrices
 
 
-def _common_ends(tree: Add) -> Iterator[Tree]:
-    """Terms with a common last factor, or first one, as one term."""
+def _common_ends(tree: kinds.Add) -> Iterator[Tree]:
+    """Terms with a common last factor, or first one, as one term: a matrix, or the vector that
+    several matrices are multiplied by."""
     parts = [_chain(term) for term in tree.terms]
     for end in (0, -1):
         ends = [chain[end] if chain else None for _, chain in parts]
         for factor in dict.fromkeys(ends):
-            members = [i for i, other in enumerate(ends) if other == factor]
-            if factor is None or len(members) < 2 or factor.rank != 2 or _plain(factor):
+            if factor is None or isinstance(factor, (kinds.Identity, kinds.Diag, kinds.Spread)):
                 continue
-            longer = [i for i in members if len(parts[i][1]) > 1]
-            for chosen in dict.fromkeys((tuple(members), tuple(longer))):
-                yield from _taken_out(tree, parts, chosen, end)
-    if tree.rank == 1:
-        yield from _common_columns(tree, parts)
-
-
-def _common_columns(tree: Add, parts: Sequence[tuple[Tree, list[Tree]]]) -> Iterator[Tree]:
-    """As `_common_ends`, for the vector that several matrices are multiplied by."""
-    ends = [chain[-1] if chain else None for _, chain in parts]
-    for factor in dict.fromkeys(ends):
-        members = [i for i, other in enumerate(ends) if other == factor]
-        if factor is None or len(members) < 2 or factor.rank != 1:
-            continue
-        own = [parts[i][1] for i in members]
-        if all(len(chain) > 1 and chain[-2].rank == 2 for chain in own):
-            yield from _taken_out(tree, parts, members, -1)
-
-
-def _plain(factor: Tree) -> bool:
-    return isinstance(factor, (Identity, Diag, Spread))
+            members = tuple(i for i, other in enumerate(ends) if other == factor)
+            chains = [parts[i][1] for i in members]
+            if factor.rank == 2:
+                longer = tuple(i for i in members if len(parts[i][1]) > 1)
+                for chosen in dict.fromkeys((members, longer)):
+                    yield from _taken_out(tree, parts, chosen, end)
+            elif end == -1 and all(len(own) > 1 and own[-2].rank == 2 for own in chains):
+                yield from _taken_out(tree, parts, members, end)
 
 
 def _chain(term: Tree) -> tuple[Tree, list[Tree]]:
     """A term as a scalar and the factors of a product of matrices; no factors: no such product."""
-    scalar: Tree = Number(ONE)
-    if isinstance(term, Scale) and term.body is not None:
-        scalar, term = Scale(term.coefficient, term.scalars, None), term.body
-    if isinstance(term, Over) or not term.rank:
+    scalar: Tree = kinds.Number(ONE)
+    if isinstance(term, kinds.Scale) and term.body is not None:
+        scalar, term = kinds.Scale(term.coefficient, term.scalars, None), term.body
+    if isinstance(term, kinds.Over) or not term.rank:
         return scalar, []
-    return scalar, list(term.factors) if isinstance(term, Matmul) else [term]
+    return scalar, list(term.factors) if isinstance(term, kinds.Matmul) else [term]
 
 
 def _shared(found: Sequence[list[Tree]], end: int) -> int:
@@ -211,7 +185,7 @@ def _shared(found: Sequence[list[Tree]], end: int) -> int:
 
 
 def _taken_out(
-    tree: Add, parts: Sequence[tuple[Tree, list[Tree]]], members: Sequence[int], end: int
+    tree: kinds.Add, parts: Sequence[tuple[Tree, list[Tree]]], members: Sequence[int], end: int
 ) -> Iterator[Tree]:
     """The sum with the common factors of some terms taken out; rows after a common column are
     added as columns."""
@@ -231,21 +205,21 @@ def _taken_out(
                 return
             left = [UNIT]
         if rows:
-            left = normal_form.flipped(left)
-        inner.append(normal_form.scale(ONE, [scalar], normal_form.matmul(*left)))
+            left = algebra.flipped(left)
+        inner.append(algebra.scale(ONE, [scalar], algebra.matmul(*left)))
     if len({own.rank for own in inner}) > 1:
         return
-    sign, total = _signed(normal_form.add(inner, inner[0].rank))
-    total = Transpose(total) if rows else total
+    sign, total = _signed(algebra.add(inner))
+    total = kinds.Transpose(total) if rows else total
     factors = [*common, total] if end == 0 else [total, *common]
-    product = normal_form.scale(sign, [], normal_form.matmul(*factors))
-    yield normal_form.add([*rest, product], tree.rank) if rest else product
+    product = algebra.scale(sign, [], algebra.matmul(*factors))
+    yield algebra.add([*rest, product]) if rest else product
 
 
 def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
     """A sum or its negative, such that a sum and its negative give the same, with common factors
     taken out."""
-    if not isinstance(total, Add):
+    if not isinstance(total, kinds.Add):
         return ONE, total
 
     def without_sign(term: Tree) -> tuple[int, str]:
@@ -253,13 +227,13 @@ def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
 
     if not min(total.terms, key=without_sign).is_negative:
         return ONE, _freed(total)
-    negative = [normal_form.scale(-ONE, [], term) for term in total.terms]
-    turned = normal_form.add(negative, total.rank)
-    return -ONE, _freed(turned) if isinstance(turned, Add) else turned
+    negative = [algebra.scale(-ONE, [], term) for term in total.terms]
+    turned = algebra.add(negative)
+    return -ONE, _freed(turned) if isinstance(turned, kinds.Add) else turned
 
 
-def _freed(total: Add) -> Tree:
+def _freed(total: kinds.Add) -> Tree:
     """A sum in parentheses with common factors taken out; what is the same in all terms stands
     before the parentheses."""
     tree = factored(total)
-    return next(_common_scalars(tree), tree) if isinstance(tree, Add) else tree
+    return next(_common_scalars(tree), tree) if isinstance(tree, kinds.Add) else tree
