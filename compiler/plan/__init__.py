@@ -17,26 +17,18 @@ from derivatrix.compiler.plan.common_factors import pull_out
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
-from derivatrix.compiler.plan.memory import allocated, entries
+from derivatrix.compiler.plan.memory import allocated
 from derivatrix.compiler.plan.row_kernels import rows
 from derivatrix.compiler.plan.sample_parts import parts
-from derivatrix.compiler.plan.sample_sums import LEAST_COLUMNS, STEP, cut
+from derivatrix.compiler.plan.sample_sums import sums
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.shared_functions import share_functions
 from derivatrix.compiler.plan.simd import simd_blocked
-from derivatrix.compiler.plan.solvers import helper_names
-from derivatrix.compiler.plan.steps import (
-    Argument,
-    Buffer,
-    Choose,
-    Plan,
-    Size,
-    Step,
-    Sums,
-)
+from derivatrix.compiler.plan.solvers import kernel_names
+from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Plan, Size, Step
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
-from derivatrix.compiler.plan.visit import renamed, walk
+from derivatrix.compiler.plan.visit import renamed
 from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.runtime.errors import DeclarationError
 
@@ -76,44 +68,13 @@ def threaded_plan(
     columns = partial(_planned, f"{name}_columns", arguments, outputs, found, (), fuse)
     if shared := parts(nodes, arguments, columns):
         return dataclasses.replace(made, parts=shared)
-    if added := _sums(made, nodes, arguments):
+    named = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
+    if added := sums(name, named, arguments, plan):
         left = added.rest if added.joined else made
         steps, constants = (left.steps, left.constants) if left else ((), ())
         return dataclasses.replace(made, steps=steps, constants=constants, sums=added)
     unfused = partial(_planned, name, arguments, outputs, found, join=list)
     return dataclasses.replace(made, rows=rows(made, unfused))
-
-
-def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Sums | None:
-    """The two kernels for what is made of sums over samples, of pairwise contractions `nodes`."""
-    names = [name for name, _ in made.outputs]
-    found = cut(list(zip(names, nodes, strict=True)), arguments)
-    if found is None:
-        return None
-    samples = found.length if found.columns else None
-    part = plan(f"{made.name}_part", found.arguments, found.parts, samples=samples)
-    given = [*arguments, *found.leaves]
-    rest = plan(f"{made.name}_rest", given, found.rest, onto=found.onto) if found.rest else None
-    return Sums(
-        part,
-        rest,
-        not found.columns and not any(map(_fails, (part, rest))),
-        found.sliced,
-        found.whole,
-        found.divided,
-        found.samples,
-        found.work,
-        entries(part).coeff(found.length, 1),
-        found.fixed + found.products * STEP * len((part.variants or (part,))[0].steps),
-        LEAST_COLUMNS if found.columns else 1,
-        found.products,
-    )
-
-
-def _fails(kernel: Plan | None) -> bool:
-    """Whether a kernel may raise for what it is given."""
-    plans = (kernel, *kernel.variants) if kernel else ()
-    return any(getattr(each, "failure", "") for each in walk([plan.steps for plan in plans]))
 
 
 def _planned(
@@ -157,7 +118,7 @@ def _single(
     onto: Collection[str] = (),
 ) -> Plan:
     """The kernel that multiplies in one order."""
-    frame = _Frame(arguments, outputs, [*taken, *helper_names(variant.nodes)])
+    frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)])
     places = [
         (node, View(buffer, tuple(range(node.ndim))))
         for node, (_, buffer) in zip(variant.nodes, frame.outputs, strict=True)

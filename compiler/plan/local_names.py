@@ -14,7 +14,7 @@ RESERVED = frozenset(
         *("np", "math", "real", "range", "abs", "int", "float"),
         *("part", "parts", "row", "other"),
         *("words", "addresses", "length", "given", "failed", "step", "precision", "work"),
-        "memory",
+        *("memory", "shaped"),
         *keyword.kwlist,
     }
 )

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 import sympy
 
 from derivatrix.compiler.plan.fuse import fuse
-from derivatrix.compiler.plan.row_shares import (
-    PARTS,
-    is_own,
-    share,
-    shareable,
-    work,
-    writes_rows,
-)
+from derivatrix.compiler.plan.row_shares import PARTS, is_own, share, shareable, work, writes_rows
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, LoopNest, Statement, Step
 from derivatrix.compiler.plan.visit import accesses, names_made, names_read, written
 from derivatrix.templates.support.common.limits import _WRITERS
