@@ -11,7 +11,7 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.dimensions import readings
+from derivatrix.compiler.ir.dimensions import readings, symbol
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.plan.common_factors import pull_out
 from derivatrix.compiler.plan.fuse import fuse
@@ -177,9 +177,7 @@ class _Frame:
             for leaf, parameter in zip(arguments, self.parameters, strict=True)
         }
         self._renames = {
-            _symbol(size.name): _symbol(size.local)
-            for size in self.sizes
-            if size.name != size.local
+            symbol(size.name): symbol(size.local) for size in self.sizes if size.name != size.local
         }
 
     def renamed(self, part: Any) -> Any:
@@ -202,10 +200,6 @@ def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozen
     return structure.get(node, frozenset()) | facts(node)
 
 
-def _symbol(name: str) -> sympy.Symbol:
-    return sympy.Symbol(name, integer=True, positive=True)
-
-
 def _sizes(
     arguments: Sequence[Argument], nodes: Sequence[ir.Node], names: Names
 ) -> tuple[Size, ...]:
@@ -213,20 +207,20 @@ def _sizes(
     found = readings([argument.shape for argument in arguments])
     for node in ir.topological(nodes):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
-        for symbol in sorted(sympy.Tuple(*sizes).free_symbols, key=str):
-            if symbol not in found:
+        for size in sorted(sympy.Tuple(*sizes).free_symbols, key=str):
+            if size not in found:
                 raise DeclarationError(
-                    f"the size {symbol} follows from no input's shape; "
-                    f"give some input an axis of length {symbol}"
+                    f"the size {size} follows from no input's shape; "
+                    f"give some input an axis of length {size}"
                 )
     return tuple(
         Size(
-            symbol.name,
-            names.exact(symbol.name),
+            size.name,
+            names.exact(size.name),
             arguments[reading.position],
             reading.axis,
             reading.value,
             reading.exact,
         )
-        for symbol, reading in found.items()
+        for size, reading in found.items()
     )

@@ -219,11 +219,8 @@ class Tree:
         symbols = [index_symbol(label) for label in order]
         self._extents = [loops[label] for label in order]
         self._position = {symbol: depth for depth, symbol in enumerate(symbols, 1)}
-        self._renames = {
-            symbol: sympy.Symbol(name, integer=True, nonnegative=True)
-            for symbol, name in zip(symbols, self._names.indices(len(order)), strict=True)
-        }
-        self._indices = list(self._renames.values())
+        self._indices = self._names.indices(len(order))
+        self._renames = dict(zip(symbols, self._indices, strict=True))
         used = {symbol for index in place.indices for symbol in index.free_symbols}
         self._reduced = [symbol not in used for symbol in symbols]
         self._suffix = len(order)

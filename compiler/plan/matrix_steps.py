@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-import sympy
-
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.index_arithmetic import index_symbol
 from derivatrix.compiler.plan.loop_nest import View
@@ -79,11 +77,8 @@ class MatrixSteps(Workspace):
             triangles,
             part,
         )
-        indices = zip(groups.batch, self._names.indices(len(groups.batch)), strict=True)
-        renames = {
-            index_symbol(label): sympy.Symbol(name, integer=True, nonnegative=True)
-            for label, name in indices
-        }
+        indices = self._names.indices(len(groups.batch))
+        renames = dict(zip(map(index_symbol, groups.batch), indices, strict=True))
         self.steps.append(renamed(step, renames))
 
     def _weighted_gram(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.dimensions import Shape, symbol
 from derivatrix.compiler.ir.graph import rebuilt, references
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
@@ -185,10 +185,10 @@ def _is_product(node: ir.Node) -> bool:
 
 def _symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:
     """A size of that name, or with underscores behind it while there is one."""
-    taken = {symbol.name for node in nodes for size in node.shape for symbol in size.free_symbols}
+    taken = {each.name for node in nodes for size in node.shape for each in size.free_symbols}
     while name in taken:
         name += "_"
-    return sympy.Symbol(name, integer=True, positive=True)
+    return symbol(name)
 
 
 def _array(node: ir.Node) -> ir.Node:

@@ -379,7 +379,7 @@ class Parts:
 
     sliced: which arguments are cut, as all outputs are.
     work: about how many operations it takes, by the sizes.
-    fixed: whether each part does work that does not become less with its length.
+    fixed: whether each part does some work that does not depend on its length.
     columns: the kernel that has the samples last in memory; None where that gains nothing.
     """
 
@@ -394,8 +394,8 @@ class Columns:
     """A kernel that has the samples last in memory.
 
     samples: their number; entries: how many numbers each takes in memory, by the sizes.
-    least: how many samples are worth it; each: how many numbers a sample may take for each of them;
-    most: how many at all.
+    It is called for `least` samples or more, whose entries are at most `most`, and at most `each`
+    times the number of samples.
     """
 
     kernel: Plan

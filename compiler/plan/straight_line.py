@@ -62,7 +62,7 @@ class StraightLine:
         self._sample = sample
         self._samples = samples
         self._names = names
-        self._index = sympy.Symbol(names.indices(1)[0], integer=True, nonnegative=True)
+        (self._index,) = names.indices(1)
         self._named: dict[int, str] = {}
         self._varying: dict[int, bool] = {}
         self._stage: dict[int, int] = {}
