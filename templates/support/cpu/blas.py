@@ -10,21 +10,20 @@ from ..internals.memory import give_back, work_arrays
 from .base import LOWER, NO, TRANSPOSED, UPPER, WHOLE
 
 SPLIT = 192
-"""Symmetric products of fewer rows are computed as a whole, of doubles of half as many."""
-LEAST = 24
-"""Products with triangular matrices go by blocks of so many rows at least,"""
-MOST = 16
-"""and so many blocks at most."""
+"""The least rows of a symmetric product of singles of which one triangle alone is computed; half as
+many of doubles."""
+LEAST, MOST = 24, 16
+"""The least rows of a block of a product with a triangular matrix, and the most blocks."""
 WIDE = 128
-"""Symmetric products go by blocks of about so many rows,"""
+"""About how many rows the blocks of a large symmetric product have."""
 UNPACKED = 1_000_000
-"""or of the least number where a block takes so many multiplications: OpenBLAS then multiplies
-without copies."""
+"""The multiplications of a block from which on OpenBLAS copies what it multiplies."""
 TILE = 32
+"""The rows and columns of the tiles by which triangles are mirrored."""
 GRAM = 384
-"""From so many rows on, BLAS's product of a matrix and its transpose is faster than blocks,"""
+"""The least rows for which BLAS's product of a matrix and its transpose is faster than blocks."""
 HELD = 256
-"""and so many rows of weighted samples, which stay in the cache, are enough at a time."""
+"""How many rows of weighted samples are multiplied at a time, so that they stay in the cache."""
 
 gemm = matrix_product(parts=False)
 gemm_part = matrix_product(parts=True)
@@ -80,16 +79,8 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
                     c[i, j] = 0
                 for j in range(end, wanted):
                     c[i, j] = 0
-        gemm_part(
-            alpha,
-            a,
-            transpose_a,
-            b,
-            transpose_b,
-            beta,
-            c,
-            (top, bottom, begin, end, first, last),
-        )
+        ranges = (top, bottom, begin, end, first, last)
+        gemm_part(alpha, a, transpose_a, b, transpose_b, beta, c, ranges)
 
 
 @compiled(inline="always")
@@ -166,8 +157,7 @@ def spread_triangles(packed, whole):
         place = 0
         for i in range(n):
             for j in range(i + 1):
-                whole[s, i, j] = packed[s, place]
-                whole[s, j, i] = packed[s, place]
+                whole[s, i, j] = whole[s, j, i] = packed[s, place]
                 place += 1
 
 

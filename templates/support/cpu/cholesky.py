@@ -11,7 +11,7 @@ from .blas import gemm_part, mirror
 from .lapack import lapack_potrf, lapack_potrs
 from .panels import FEW, MIDDLE_PANEL, NARROW_PANEL, solve_panel
 from .substitution import LONG, SEVERAL, substitute_columns, substitute_rows
-from .triangular import BLOCK, triangular_inverse
+from .triangular import BLOCK, triangular_inverse, triangular_logabsdet
 
 SMALL = 8
 """The most rows for which loops take less time than a call of LAPACK."""
@@ -183,9 +183,6 @@ def cholesky_det(lower, out):
 @compiled()
 def cholesky_logdet(lower, out):
     """out (stack,) = log of the determinant of each factored matrix."""
-    stack, n, _ = lower.shape
-    for s in range(stack):
-        total = out.dtype.type(0)
-        for i in range(n):
-            total += np.log(lower[s, i, i])
-        out[s] = total + total
+    triangular_logabsdet(lower, out)
+    for s in range(len(out)):
+        out[s] += out[s]
