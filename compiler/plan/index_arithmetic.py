@@ -187,13 +187,10 @@ def _backward(binding: Binding, pending: list[Constraint], sizes: Shape) -> list
 
 def split(einsum: ir.Einsum) -> tuple[list[Constraint], list[ir.Factor]]:
     """The structural factors, and the others."""
-    structural, dense = [], []
-    for node, labels in einsum.factors:
-        if isinstance(node, ir.Structural):
-            structural.append((node, labels))
-        else:
-            dense.append((node, labels))
-    return structural, dense
+    structural = [
+        (node, labels) for node, labels in einsum.factors if isinstance(node, ir.Structural)
+    ]
+    return structural, [each for each in einsum.factors if not isinstance(each[0], ir.Structural)]
 
 
 def loop_indices(einsum: ir.Einsum, known: dict[int, sympy.Expr] | None = None) -> Binding:

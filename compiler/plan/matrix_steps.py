@@ -172,12 +172,7 @@ class MatrixSteps(Workspace):
         return triangle if rows == core[0] else TRANSPOSED[triangle]
 
     def _matrix(
-        self,
-        node: ir.Einsum,
-        position: int,
-        batch: ir.Labels,
-        first: ir.Labels,
-        second: ir.Labels,
+        self, node: ir.Einsum, position: int, batch: ir.Labels, first: ir.Labels, second: ir.Labels
     ) -> Matrix:
         """A factor as matrices with rows over `first`, in that order; copied if need be.
         The columns' order is the caller's for the second factor, free for the first."""

@@ -33,7 +33,7 @@ class OperationSteps(Workspace):
         self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
 
-    def _solved(self, node: ir.Einsum) -> solvers.Solve | None:
+    def _solved(self, node: ir.Node) -> solvers.Solve | None:
         """A product with an inverse, where it is a solve: it is not if it is a product of matrices
         and the inverse is needed anyway."""
         solve = solvers.match_solve(node)
@@ -42,7 +42,7 @@ class OperationSteps(Workspace):
 
     def _preferred(self, node: ir.Node) -> Sequence[int]:
         """The order of axes that suits how a node is computed, else how it is read."""
-        solve = self._solved(node) if isinstance(node, ir.Einsum) else None
+        solve = self._solved(node)
         if self._samples is not None and self._samples in node.shape:
             first = None if solve is None else solve.solved
             ranks = [(size == self._samples, axis != first) for axis, size in enumerate(node.shape)]

@@ -85,7 +85,7 @@ def _sums(
     left = {name: _added(more) for name, (own, more) in split.items() if more or not own}
     inner = ir.topological(list(parts.values()))
     works = [work(node) for node in inner]
-    products = [each for node, each in zip(inner, works, strict=True) if _is_product(node)]
+    products = [each for node, each in zip(inner, works, strict=True) if product_groups(node)]
     most = bool(2 * sum(map(at_large, products)) > sum(map(at_large, works)))
     made = [node for node in inner if samples in node.shape and not isinstance(node, ir.Leaf)]
     if most and not made:  # there is nothing that could stay in the cache
@@ -177,10 +177,6 @@ def _need_sums(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy
                 return True
             after.add(node)
     return False
-
-
-def _is_product(node: ir.Node) -> bool:
-    return isinstance(node, ir.Einsum) and product_groups(node) is not None
 
 
 def _symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:

@@ -118,7 +118,7 @@ class Scheduler(MatrixSteps, OperationSteps):
 
     def _filling(self, term: ir.Node) -> bool:
         """Whether a term leaves gaps, so that what it is added to has to be complete before."""
-        return not (isinstance(term, ir.Einsum) and product_groups(term) is not None)
+        return product_groups(term) is None
 
     def _einsum(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
         """A product by what suits it: loops, a solve, or a product of matrices."""

@@ -90,9 +90,9 @@ class Solve:
     transposed: bool
 
 
-def match_solve(einsum: ir.Einsum) -> Solve | None:
+def match_solve(einsum: ir.Node) -> Solve | None:
     """`einsum` as a solve, if it is inv(A) or its transpose times something."""
-    if len(einsum.factors) != 2 or len(einsum.contracted) != 1:
+    if not isinstance(einsum, ir.Einsum) or len(einsum.factors) != 2 or len(einsum.contracted) != 1:
         return None
     contracted = einsum.contracted[0]
     for (node, labels), right in (einsum.factors, einsum.factors[::-1]):

@@ -112,7 +112,7 @@ def needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[i
     """The inverses that are needed as such, and not for solving only."""
     needed = {root for root in roots if is_inverse(root)}
     for node in nodes:
-        solve = solvers.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solve = solvers.match_solve(node)
         solving = {solve.inverse} if solve is not None else set()
         needed.update(
             child for child in node.children if is_inverse(child) and child not in solving
@@ -127,7 +127,7 @@ def reused_inverses(
     multiplies several times as fast as it substitutes, and products leave out the zeros."""
     counts: Counter[ir.Node] = Counter()
     for node in nodes:
-        solve = solvers.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solve = solvers.match_solve(node)
         if solve is not None and facts(solve.inverse) & {"lower", "upper"}:
             labels = set(solve.right[1]).difference(solve.stack, [solve.contracted])
             sizes = [node.shape[label] for label in labels]
@@ -180,7 +180,7 @@ def orders_in_memory(
 
 def _multiplies(node: ir.Node) -> bool:
     """Whether a node is a product of matrices, and a matrix itself."""
-    return isinstance(node, ir.Einsum) and node.ndim == 2 and product_groups(node) is not None
+    return node.ndim == 2 and product_groups(node) is not None
 
 
 def _operands(

@@ -155,11 +155,7 @@ class Workspace(ABC):
     # Helpers
 
     def _call(
-        self,
-        comment: str,
-        kernel: Kernel,
-        *arguments: Operand | bool,
-        failure: str = "",
+        self, comment: str, kernel: Kernel, *arguments: Operand | bool, failure: str = ""
     ) -> None:
         self.steps.append(Call(comment, kernel, arguments, failure))
 

@@ -41,16 +41,12 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
     inner = a.shape[0] if transpose_a else a.shape[1]
     by_rows = left != WHOLE or part == LOWER
     length = rows if by_rows else columns
-    block = (length + MOST - 1) // MOST
-    if block < LEAST:
-        block = LEAST
+    block = max(LEAST, (length + MOST - 1) // MOST)
     if part == LOWER and left == WHOLE and right == WHOLE and LEAST * rows * inner > UNPACKED:
-        count = rows // WIDE if rows // WIDE > 1 else 2
-        if count < 4 and c.itemsize == 8:
-            count = 4
+        count = max(rows // WIDE, 4 if c.itemsize == 8 else 2)
         block = (rows // count + 8) // 8 * 8
     for start in range(0, length, block):
-        stop = start + block if start + block < length else length
+        stop = min(start + block, length)
         top, bottom, begin, end, first, last = 0, rows, 0, columns, 0, inner
         if by_rows:
             top, bottom = start, stop
@@ -63,15 +59,11 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
         else:
             begin, end = start, stop
         if right == LOWER:
-            if by_rows and last < end:
-                end = last
-            if begin > first:
-                first = begin
+            end = min(end, last) if by_rows else end
+            first = max(first, begin)
         if right == UPPER:
-            if by_rows and first > begin:
-                begin = first
-            if end < last:
-                last = end
+            begin = max(begin, first) if by_rows else begin
+            last = min(last, end)
         if beta == 0 and by_rows:
             wanted = stop if part == LOWER else columns
             for i in range(top, bottom):

@@ -165,7 +165,7 @@ def square_by_blocks(x, out):
     """`lower_square` for many rows; what is above the diagonal is overwritten too."""
     n = x.shape[0]
     for start in range(0, n, BLOCK):
-        stop = start + BLOCK if start + BLOCK < n else n
+        stop = min(start + BLOCK, n)
         gemm_part(1.0, x, True, x, False, 0.0, out, (start, stop, 0, stop, start, n))
 
 

@@ -55,7 +55,7 @@ def triangular_inverse(a, out, lower):
         x = out[s]
         x[:] = 0
         for start in range(0, n, BLOCK):
-            stop = start + BLOCK if start + BLOCK < n else n
+            stop = min(start + BLOCK, n)
             for i in range(start, stop):
                 reciprocal = 1 / a[s, i, i]
                 for k in range(start, i):
