@@ -16,7 +16,7 @@ from derivatrix.compiler.plan.matrix_products import (
 )
 from derivatrix.compiler.plan.nominal_sizes import is_small
 from derivatrix.compiler.plan.steps import Call, Gemm, Operand
-from derivatrix.compiler.plan.uses import is_elementwise, read_below
+from derivatrix.compiler.plan.uses import is_elementwise, read_below_diagonal
 from derivatrix.compiler.plan.visit import renamed
 from derivatrix.compiler.plan.workspace import Setting, Workspace, by_sizes, stack_operand
 
@@ -34,7 +34,7 @@ class MatrixSteps(Workspace):
         self._halved: set[ir.Node] = set()
         """Products one of whose factors is packed already."""
         super().__init__(setting)
-        self._read_below = read_below(self._nodes, self._uses)
+        self._read_below_diagonal = read_below_diagonal(self._nodes, self._uses)
 
     def _symmetric(self, node: ir.Node) -> bool:
         return node.ndim == 2 and "symmetric" in self._facts(node)
@@ -55,7 +55,7 @@ class MatrixSteps(Workspace):
             self._through(node, view, order, accumulate)
             return
         core = {groups.rows, groups.columns} == {(node.ndim - 2,), (node.ndim - 1,)}
-        below = node in self._read_below and core and view.natural and not accumulate
+        below = node in self._read_below_diagonal and core and view.natural and not accumulate
         part = "lower" if below else "symmetric" if symmetric else "whole"
         left = self._matrix(node, 0, groups.batch, target.first, groups.inner)
         right = self._matrix(node, 1, groups.batch, left.second, target.second)

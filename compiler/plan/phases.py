@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import sympy
 
@@ -80,7 +81,7 @@ def _gain(phases: Sequence[Sequence[Step]], shared: set[Buffer]) -> sympy.Expr:
     """The operations that are divided, without those that one thread or every one does and those
     that there are because of the threads."""
     gain = sympy.S.Zero
-    for step in (step for phase in phases for step in phase):
+    for step in chain.from_iterable(phases):
         takes = work(step)
         is_divided = written(step) & shared and not takes.has(PARTS)
         gain += takes if is_divided else -takes

@@ -174,15 +174,15 @@ class Scheduler(MatrixSteps, OperationSteps):
         value = builder.product(coefficient, dense, binding.indices)
         loops = {label: node.sizes[label] for label in binding.loops if label not in counted}
         complete = _covered(node, constraints, binding)
-        tree = builder.nest(view, at, value, loops, binding.conditions)
-        if tree.scattered and complete and by_sizes(node.coefficient):
+        nest = builder.nest(view, at, value, loops, binding.conditions)
+        if nest.scattered and complete and by_sizes(node.coefficient):
             self._scaled(node, view, accumulate)
             return
-        if not accumulate and not view.local and (not complete or tree.scattered):
+        if not accumulate and not view.local and (not complete or nest.scattered):
             self.steps.append(Fill(view.buffer))
             meeting = any(isinstance(c, ir.Pick) and own[1] < node.ndim for c, own in constraints)
-            accumulate = tree.scattered or meeting
-        self.steps.append(tree.build(accumulate))
+            accumulate = nest.scattered or meeting
+        self.steps.append(nest.build(accumulate))
 
 
 def _covered(node: ir.Einsum, constraints: Sequence[Constraint], binding: Binding) -> bool:

@@ -57,10 +57,10 @@ def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
                 node in wide and node not in found
             ):
                 wide.add(child)
-    return found - _single(found - {*roots}, found)
+    return found - _cheap_to_repeat(found - {*roots}, found)
 
 
-def _single(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.Node]:
+def _cheap_to_repeat(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.Node]:
     """The elementwise nodes that are one operation on stored ones, so read in about its time, or a
     few on smaller ones, which are nearer than their results would be."""
 
@@ -135,7 +135,7 @@ def reused_inverses(
     return {inverse for inverse, count in counts.items() if count > 1}
 
 
-def read_below(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]:
+def read_below_diagonal(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]:
     """What is read once, and there below the diagonal only."""
     return {
         argument
