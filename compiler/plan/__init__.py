@@ -11,32 +11,24 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.dimensions import readings
+from derivatrix.compiler.ir.dimensions import readings, symbol
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.plan.common_factors import pull_out
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
-from derivatrix.compiler.plan.memory import allocated, entries
+from derivatrix.compiler.plan.memory import allocated
 from derivatrix.compiler.plan.row_kernels import rows
 from derivatrix.compiler.plan.sample_parts import parts
-from derivatrix.compiler.plan.sample_sums import LEAST_COLUMNS, STEP, cut
+from derivatrix.compiler.plan.sample_sums import sums
 from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.shared_functions import share_functions
 from derivatrix.compiler.plan.simd import simd_blocked
-from derivatrix.compiler.plan.solvers import helper_names
-from derivatrix.compiler.plan.steps import (
-    Argument,
-    Buffer,
-    Choose,
-    Plan,
-    Size,
-    Step,
-    Sums,
-)
+from derivatrix.compiler.plan.solvers import kernel_names
+from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Plan, Size, Step
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
-from derivatrix.compiler.plan.visit import renamed, walk
+from derivatrix.compiler.plan.visit import renamed
 from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.runtime.errors import DeclarationError
 
@@ -76,43 +68,13 @@ def threaded_plan(
     columns = partial(_planned, f"{name}_columns", arguments, outputs, found, (), fuse)
     if shared := parts(nodes, arguments, columns):
         return dataclasses.replace(made, parts=shared)
-    if added := _sums(made, nodes, arguments):
+    named = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
+    if added := sums(name, named, arguments, plan):
         left = added.rest if added.joined else made
         steps, constants = (left.steps, left.constants) if left else ((), ())
         return dataclasses.replace(made, steps=steps, constants=constants, sums=added)
     unfused = partial(_planned, name, arguments, outputs, found, join=list)
     return dataclasses.replace(made, rows=rows(made, unfused))
-
-
-def _sums(made: Plan, nodes: Sequence[ir.Node], arguments: Sequence[ir.Leaf]) -> Sums | None:
-    """The two kernels for what is made of sums over samples, of pairwise contractions `nodes`."""
-    names = [name for name, _ in made.outputs]
-    found = cut(list(zip(names, nodes, strict=True)), arguments)
-    if found is None:
-        return None
-    samples = found.length if found.columns else None
-    part = plan(f"{made.name}_part", found.arguments, found.parts, samples=samples)
-    given = [*arguments, *found.leaves]
-    rest = plan(f"{made.name}_rest", given, found.rest, onto=found.onto) if found.rest else None
-    return Sums(
-        part,
-        rest,
-        not found.columns and not any(map(_fails, (part, rest))),
-        found.sliced,
-        found.whole,
-        found.divided,
-        found.work,
-        entries(part).coeff(found.length, 1),
-        found.fixed + found.products * STEP * len((part.variants or (part,))[0].steps),
-        LEAST_COLUMNS if found.columns else 1,
-        found.products,
-    )
-
-
-def _fails(kernel: Plan | None) -> bool:
-    """Whether a kernel may raise for what it is given."""
-    plans = (kernel, *kernel.variants) if kernel else ()
-    return any(getattr(each, "failure", "") for each in walk([plan.steps for plan in plans]))
 
 
 def _planned(
@@ -156,7 +118,7 @@ def _single(
     onto: Collection[str] = (),
 ) -> Plan:
     """The kernel that multiplies in one order."""
-    frame = _Frame(arguments, outputs, [*taken, *helper_names(variant.nodes)])
+    frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)])
     places = [
         (node, View(buffer, tuple(range(node.ndim))))
         for node, (_, buffer) in zip(variant.nodes, frame.outputs, strict=True)
@@ -215,9 +177,7 @@ class _Frame:
             for leaf, parameter in zip(arguments, self.parameters, strict=True)
         }
         self._renames = {
-            _symbol(size.name): _symbol(size.local)
-            for size in self.sizes
-            if size.name != size.local
+            symbol(size.name): symbol(size.local) for size in self.sizes if size.name != size.local
         }
 
     def renamed(self, part: Any) -> Any:
@@ -240,10 +200,6 @@ def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozen
     return structure.get(node, frozenset()) | facts(node)
 
 
-def _symbol(name: str) -> sympy.Symbol:
-    return sympy.Symbol(name, integer=True, positive=True)
-
-
 def _sizes(
     arguments: Sequence[Argument], nodes: Sequence[ir.Node], names: Names
 ) -> tuple[Size, ...]:
@@ -251,20 +207,20 @@ def _sizes(
     found = readings([argument.shape for argument in arguments])
     for node in ir.topological(nodes):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
-        for symbol in sorted(sympy.Tuple(*sizes).free_symbols, key=str):
-            if symbol not in found:
+        for size in sorted(sympy.Tuple(*sizes).free_symbols, key=str):
+            if size not in found:
                 raise DeclarationError(
-                    f"the size {symbol} follows from no input's shape; "
-                    f"give some input an axis of length {symbol}"
+                    f"the size {size} follows from no input's shape; "
+                    f"give some input an axis of length {size}"
                 )
     return tuple(
         Size(
-            symbol.name,
-            names.exact(symbol.name),
+            size.name,
+            names.exact(size.name),
             arguments[reading.position],
             reading.axis,
             reading.value,
             reading.exact,
         )
-        for symbol, reading in found.items()
+        for size, reading in found.items()
     )

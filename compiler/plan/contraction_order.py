@@ -58,10 +58,7 @@ class ContractionOrder:
 
     def candidates(self) -> list[ir.Node]:
         """Every connected partial product, once."""
-        if len(self.factors) > MOST_EXACT:
-            masks = [mask for mask in self._best if mask.bit_count() > 1]
-        else:
-            masks = [mask for mask in range(1, self.full + 1) if mask.bit_count() > 1]
+        masks = (mask for mask in self._best if mask.bit_count() > 1)
         found = (self.canonical(mask)[0] for mask in masks if self._connected(mask))
         return list(dict.fromkeys(found))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import sympy
 from sympy.logic.boolalg import Boolean
@@ -31,14 +31,11 @@ class Binding:
     scattered: bool = False
     divided: bool = False
 
-    def copy(self) -> Binding:
-        return Binding(
-            dict(self.indices),
-            list(self.loops),
-            list(self.conditions),
-            self.scattered,
-            self.divided,
-        )
+    def with_loop(self, label: int) -> Binding:
+        """The same, with a label that is a loop index itself."""
+        indices = {**self.indices, label: index_symbol(label)}
+        loops, conditions = [*self.loops, label], [*self.conditions]
+        return replace(self, indices=indices, loops=loops, conditions=conditions)
 
     @property
     def impossible(self) -> bool:
@@ -69,9 +66,7 @@ def bind(
         trials = []
         for label in linked:
             if label not in binding.indices:
-                trial = binding.copy()
-                trial.indices[label] = index_symbol(label)
-                trial.loops.append(label)
+                trial = binding.with_loop(label)
                 rest = _propagate(trial, pending, sizes)
                 image = any(label == _image_label(c) for c in pending)
                 trials.append((len(trial.conditions), image, label, trial, rest))
@@ -192,13 +187,10 @@ def _backward(binding: Binding, pending: list[Constraint], sizes: Shape) -> list
 
 def split(einsum: ir.Einsum) -> tuple[list[Constraint], list[ir.Factor]]:
     """The structural factors, and the others."""
-    structural, dense = [], []
-    for node, labels in einsum.factors:
-        if isinstance(node, ir.Structural):
-            structural.append((node, labels))
-        else:
-            dense.append((node, labels))
-    return structural, dense
+    structural = [
+        (node, labels) for node, labels in einsum.factors if isinstance(node, ir.Structural)
+    ]
+    return structural, [each for each in einsum.factors if not isinstance(each[0], ir.Structural)]
 
 
 def loop_indices(einsum: ir.Einsum, known: dict[int, sympy.Expr] | None = None) -> Binding:

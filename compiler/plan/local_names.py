@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable
-from itertools import count
+from itertools import chain, count, islice
+
+import sympy
 
 from derivatrix.compiler.targets.names import helper_names
 
@@ -14,7 +16,7 @@ RESERVED = frozenset(
         *("np", "math", "real", "range", "abs", "int", "float"),
         *("part", "parts", "row", "other"),
         *("words", "addresses", "length", "given", "failed", "step", "precision", "work"),
-        "memory",
+        *("memory", "shaped"),
         *keyword.kwlist,
     }
 )
@@ -38,8 +40,9 @@ class Names:
         """The first free one of stem0, stem1, ..."""
         return self.exact(next(f"{stem}{n}" for n in count() if f"{stem}{n}" not in self._taken))
 
-    def indices(self, number: int) -> list[str]:
-        """Names of loop indices, i, j, k, ...; every nest uses the same ones again."""
+    def indices(self, number: int) -> list[sympy.Symbol]:
+        """Loop indices, i, j, k, ...; every nest uses the same ones again."""
         letters = (name for name in INDICES if name not in self._taken)
         further = (f"i{n}" for n in count() if f"i{n}" not in self._taken)
-        return [next(letters, None) or next(further) for _ in range(number)]
+        names = islice(chain(letters, further), number)
+        return [sympy.Symbol(name, integer=True, nonnegative=True) for name in names]

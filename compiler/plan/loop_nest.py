@@ -152,11 +152,11 @@ class Builder:
         value: int,
         loops: dict[int, sympy.Expr],
         conditions: Sequence[Boolean] = (),
-    ) -> Tree:
+    ) -> Nest:
         """Loops that set target[at] to the sum of `value` over those `at` does not depend on.
         `loops`: label -> extent."""
         place = Load(target.buffer, () if target.local else target.indices(at))
-        return Tree(self, place, target.local, value, loops, conditions)
+        return Nest(self, place, target.local, value, loops, conditions)
 
 
 def loop_order(
@@ -197,8 +197,8 @@ def _labels(access: Load, loops: dict[int, sympy.Expr]) -> list[int]:
     return list(found)
 
 
-class Tree:
-    """Distributes the values of a nest over its loops: each computed once, as far out as can be."""
+class Nest:
+    """A loop nest: each value is computed once, in the outermost loop that it can be in."""
 
     def __init__(
         self,
@@ -219,11 +219,8 @@ class Tree:
         symbols = [index_symbol(label) for label in order]
         self._extents = [loops[label] for label in order]
         self._position = {symbol: depth for depth, symbol in enumerate(symbols, 1)}
-        self._renames = {
-            symbol: sympy.Symbol(name, integer=True, nonnegative=True)
-            for symbol, name in zip(symbols, self._names.indices(len(order)), strict=True)
-        }
-        self._indices = list(self._renames.values())
+        self._indices = self._names.indices(len(order))
+        self._renames = dict(zip(symbols, self._indices, strict=True))
         used = {symbol for index in place.indices for symbol in index.free_symbols}
         self._reduced = [symbol not in used for symbol in symbols]
         self._suffix = len(order)
@@ -381,7 +378,7 @@ class Tree:
         return f"{place} {'+=' if accumulate else '='} {value}"
 
     def _scalar_tree(self, value: int) -> Scalar:
-        """The whole value as one tree."""
+        """The whole value, with nothing named in it."""
         operator, payload, children = self._scalars.entries[value]
         if isinstance(payload, Load):
             return self._renamed(payload)

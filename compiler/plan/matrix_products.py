@@ -12,8 +12,6 @@ from derivatrix.compiler.plan.loop_nest import View
 from derivatrix.compiler.plan.nominal_sizes import is_small, product
 from derivatrix.compiler.plan.steps import Operand
 
-Labels = tuple[int, ...]
-
 
 @dataclass(frozen=True)
 class Groups:
@@ -21,15 +19,15 @@ class Groups:
     the output, columns in the right one and the output, inner ones are summed over, batch ones
     are everywhere."""
 
-    batch: Labels
-    rows: Labels
-    columns: Labels
-    inner: Labels
+    batch: ir.Labels
+    rows: ir.Labels
+    columns: ir.Labels
+    inner: ir.Labels
 
 
-def product_groups(einsum: ir.Einsum) -> Groups | None:
+def product_groups(einsum: ir.Node) -> Groups | None:
     """The groups, if `einsum` is a matrix product worth a BLAS call."""
-    if len(einsum.factors) != 2:
+    if not isinstance(einsum, ir.Einsum) or len(einsum.factors) != 2:
         return None
     (left_node, left), (right_node, right) = einsum.factors
     output = range(einsum.ndim)
@@ -70,7 +68,7 @@ def weighted(einsum: ir.Einsum) -> tuple[ir.Node, ir.Node] | None:
     return None
 
 
-def axes_order(view: View, labels: Labels) -> Labels:
+def axes_order(view: View, labels: ir.Labels) -> ir.Labels:
     """The labels of a node in the order of its buffer's axes."""
     order = [0] * len(labels)
     for label, axis in zip(labels, view.axes, strict=True):
@@ -84,12 +82,12 @@ class Matrix:
 
     operand: Operand
     transposed: bool
-    first: Labels
-    second: Labels
+    first: ir.Labels
+    second: ir.Labels
 
 
 def as_matrix(
-    view: View, labels: Labels, batch: Labels, first: Labels, sizes: Shape
+    view: View, labels: ir.Labels, batch: ir.Labels, first: ir.Labels, sizes: Shape
 ) -> Matrix | None:
     """The view as matrices with rows over `first` and columns over the rest, one for each index
     of `batch` (an `index_symbol`); None if the layout does not allow it."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-import sympy
-
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.index_arithmetic import index_symbol
 from derivatrix.compiler.plan.loop_nest import View
@@ -18,7 +16,7 @@ from derivatrix.compiler.plan.matrix_products import (
 )
 from derivatrix.compiler.plan.nominal_sizes import is_small
 from derivatrix.compiler.plan.steps import Call, Gemm, Operand
-from derivatrix.compiler.plan.uses import is_elementwise, read_below
+from derivatrix.compiler.plan.uses import is_elementwise, read_below_diagonal
 from derivatrix.compiler.plan.visit import renamed
 from derivatrix.compiler.plan.workspace import Setting, Workspace, by_sizes, stack_operand
 
@@ -36,7 +34,7 @@ class MatrixSteps(Workspace):
         self._halved: set[ir.Node] = set()
         """Products one of whose factors is packed already."""
         super().__init__(setting)
-        self._read_below = read_below(self._nodes, self._uses)
+        self._read_below_diagonal = read_below_diagonal(self._nodes, self._uses)
 
     def _symmetric(self, node: ir.Node) -> bool:
         return node.ndim == 2 and "symmetric" in self._facts(node)
@@ -57,7 +55,7 @@ class MatrixSteps(Workspace):
             self._through(node, view, order, accumulate)
             return
         core = {groups.rows, groups.columns} == {(node.ndim - 2,), (node.ndim - 1,)}
-        below = node in self._read_below and core and view.natural and not accumulate
+        below = node in self._read_below_diagonal and core and view.natural and not accumulate
         part = "lower" if below else "symmetric" if symmetric else "whole"
         left = self._matrix(node, 0, groups.batch, target.first, groups.inner)
         right = self._matrix(node, 1, groups.batch, left.second, target.second)
@@ -79,11 +77,8 @@ class MatrixSteps(Workspace):
             triangles,
             part,
         )
-        indices = zip(groups.batch, self._names.indices(len(groups.batch)), strict=True)
-        renames = {
-            index_symbol(label): sympy.Symbol(name, integer=True, nonnegative=True)
-            for label, name in indices
-        }
+        indices = self._names.indices(len(groups.batch))
+        renames = dict(zip(map(index_symbol, groups.batch), indices, strict=True))
         self.steps.append(renamed(step, renames))
 
     def _weighted_gram(self, node: ir.Einsum, view: View, accumulate: bool) -> bool:
@@ -177,12 +172,7 @@ class MatrixSteps(Workspace):
         return triangle if rows == core[0] else TRANSPOSED[triangle]
 
     def _matrix(
-        self,
-        node: ir.Einsum,
-        position: int,
-        batch: ir.Labels,
-        first: ir.Labels,
-        second: ir.Labels,
+        self, node: ir.Einsum, position: int, batch: ir.Labels, first: ir.Labels, second: ir.Labels
     ) -> Matrix:
         """A factor as matrices with rows over `first`, in that order; copied if need be.
         The columns' order is the caller's for the second factor, free for the first."""

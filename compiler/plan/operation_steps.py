@@ -33,7 +33,7 @@ class OperationSteps(Workspace):
         self._invertible: set[ir.Node] = set()
         self._schur: dict[ir.Node, tuple[Operand, Operand]] = {}
 
-    def _solved(self, node: ir.Einsum) -> solvers.Solve | None:
+    def _solved(self, node: ir.Node) -> solvers.Solve | None:
         """A product with an inverse, where it is a solve: it is not if it is a product of matrices
         and the inverse is needed anyway."""
         solve = solvers.match_solve(node)
@@ -42,7 +42,7 @@ class OperationSteps(Workspace):
 
     def _preferred(self, node: ir.Node) -> Sequence[int]:
         """The order of axes that suits how a node is computed, else how it is read."""
-        solve = self._solved(node) if isinstance(node, ir.Einsum) else None
+        solve = self._solved(node)
         if self._samples is not None and self._samples in node.shape:
             first = None if solve is None else solve.solved
             ranks = [(size == self._samples, axis != first) for axis, size in enumerate(node.shape)]
@@ -76,15 +76,14 @@ class OperationSteps(Workspace):
         if matrix not in self._factored:
             batch_last = self._samples in node.stack
             method = solvers.choose_solver(self._facts(matrix), batch_last)
-            if method.factor is None:
+            if not method.factors:
                 operands: tuple[Operand, ...] = (self._stacked(matrix, 2),)
             else:
                 operands = (self._to_factor(matrix),)
                 if method.pivots:
-                    pivots = self._fresh_stack(matrix.shape[:-1], 1, "integer")[1]
-                    operands = (*operands, pivots)
-                failure = "" if method.invertible else failure_text(node, method.failure)
-                self._call("factorise", method.factor, *operands, failure=failure)
+                    operands = (*operands, self._fresh_stack(matrix.shape[:-1], 1, "integer")[1])
+                failure = "" if method.checked else failure_text(node, method.failure)
+                self._call("factorise", method.kernel("factor"), *operands, failure=failure)
             self._factored[matrix] = method, operands
         return self._factored[matrix]
 
@@ -102,10 +101,10 @@ class OperationSteps(Workspace):
         """The factorisation of a matrix whose inverse is needed, found to have one."""
         method, operands = self._factorised(node)
         matrix = _broadcast(*node.arguments[0], node.stack)
-        if method.invertible is not None and matrix not in self._invertible:
+        if method.checked and matrix not in self._invertible:
             self._invertible.add(matrix)
-            failure = failure_text(node, method.failure)
-            self._call("is there an inverse?", method.invertible, operands[0], failure=failure)
+            failure, kernel = failure_text(node, method.failure), method.kernel("invertible")
+            self._call("is there an inverse?", kernel, operands[0], failure=failure)
         return method, operands
 
     def _solve(self, node: ir.Einsum, solve: solvers.Solve, view: View, accumulate: bool) -> None:
@@ -133,10 +132,12 @@ class OperationSteps(Workspace):
         size = node.sizes[solve.solved]
         matrix = (product(others), size) if by_rows else (size, product(others))
         stack = product(tuple(node.sizes[label] for label in solve.stack))
-        flags = method.flags if method.symmetric else (*method.flags, solve.transposed)
-        kernel = method.solve_rows if by_rows else method.solve_columns
-        if by_rows and method.solve_few is not None and is_small(matrix[0]):
-            kernel = method.solve_few
+        flags = method.flags if method.definite else (*method.flags, solve.transposed)
+        if by_rows:
+            few = method.few_rows if is_small(matrix[0]) else ""
+            kernel = method.kernel(few or "solve_rows")
+        else:
+            kernel = method.kernel("solve" if batch_last else "solve_columns")
         target = Operand(view.buffer, (*matrix, stack) if batch_last else (stack, *matrix))
         self._call("solve", kernel, *factors, target, *flags)
 
@@ -159,10 +160,10 @@ class OperationSteps(Workspace):
             target = Operand(view.buffer, view.buffer.shape)
         if name == "inv":
             method, factors = self._inverted(node)
-            self._call("invert", method.inverse, *factors, target, *method.flags)
+            self._call("invert", method.kernel("inverse"), *factors, target, *method.flags)
         elif name in solvers.FACTORED:
             method, factors = self._factorised(node)
-            self._call(name, method.reductions[name], *factors, target)
+            self._call(name, method.kernel(name), *factors, target)
         elif name in solvers.BY_SCHUR_FORMS:
             self._sylvester(node, target)
         elif node.operation.equation is not None:
@@ -187,10 +188,6 @@ class OperationSteps(Workspace):
 
     def _newton(self, node: ir.Apply, equation: Equation, target: Operand) -> None:
         """A root by Newton's method, on kernels of the residual and of its Jacobian."""
-        arguments = [
-            self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
-            for argument, labels in node.arguments
-        ]
         key = node.operation.key.replace(".", "_")
         inputs = [*equation.given, equation.unknown]
         residual, jacobian = (
@@ -205,10 +202,17 @@ class OperationSteps(Workspace):
                 residual,
                 jacobian,
                 equation.iterations,
-                tuple(arguments),
+                self._arguments(node),
                 target,
                 failure and f"{node.operation.formula('unicode', 0)}: {failure}",
             )
+        )
+
+    def _arguments(self, node: ir.Apply) -> tuple[Operand, ...]:
+        """The places of an operation's arguments, all with its whole stack."""
+        return tuple(
+            self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
+            for argument, labels in node.arguments
         )
 
     def _operation(self, node: ir.Apply, target: Operand) -> None:
@@ -216,10 +220,7 @@ class OperationSteps(Workspace):
         operation = node.operation
         if operation.kernel is None:
             raise UnsupportedError(f"the operation {operation.name} has no kernel")
-        arguments = [
-            self._stacked(_broadcast(argument, labels, node.stack), argument.ndim - len(labels))
-            for argument, labels in node.arguments
-        ]
+        arguments = self._arguments(node)
         cores = tuple(argument.shape[len(labels) :] for argument, labels in node.arguments)
         outputs = []
         for position, core in enumerate(operation.shapes(cores, node.parameters)):

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import sympy
 
 from derivatrix.compiler.plan.fuse import fuse
-from derivatrix.compiler.plan.row_shares import (
-    PARTS,
-    is_own,
-    share,
-    shareable,
-    work,
-    writes_rows,
-)
+from derivatrix.compiler.plan.row_shares import PARTS, is_own, share, shareable, work, writes_rows
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, LoopNest, Statement, Step
 from derivatrix.compiler.plan.visit import accesses, names_made, names_read, written
 from derivatrix.templates.support.common.limits import _WRITERS
@@ -87,7 +81,7 @@ def _gain(phases: Sequence[Sequence[Step]], shared: set[Buffer]) -> sympy.Expr:
     """The operations that are divided, without those that one thread or every one does and those
     that there are because of the threads."""
     gain = sympy.S.Zero
-    for step in (step for phase in phases for step in phase):
+    for step in chain.from_iterable(phases):
         takes = work(step)
         is_divided = written(step) & shared and not takes.has(PARTS)
         gain += takes if is_divided else -takes

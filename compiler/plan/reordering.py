@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from derivatrix.compiler.plan.steps import LoopNest, Step
+from derivatrix.compiler.plan.steps import Buffer, LoopNest, Step
 from derivatrix.compiler.plan.visit import buffers, names_made, names_read, read, written
 
 
 @dataclass(frozen=True)
 class _Uses:
-    """A step, with the names of the buffers that it touches, and of those that it may write to; of
-    the scalars that it makes and reads; and of the arguments of several axes that a nest reads."""
+    """A step, with the buffers that it touches and those that it may write to; the names of the
+    scalars that it makes and reads; and the arguments of several axes that a nest reads."""
 
     step: Step
-    touched: frozenset[str]
-    written: frozenset[str]
-    made: frozenset[str]
-    read: frozenset[str]
-    matrices: frozenset[str]
+    touched: set[Buffer]
+    written: set[Buffer]
+    made: set[str]
+    read: set[str]
+    matrices: set[Buffer]
 
 
 def with_readers_together(steps: Sequence[Step], fits: Callable[[Step, Step], bool]) -> list[Step]:
@@ -64,22 +64,10 @@ def _uses(step: Step) -> _Uses:
     touched = {*buffers(step)}
     if not isinstance(step, LoopNest):
         changed = {buffer for buffer in touched if buffer.role in ("output", "work")}
-        none = frozenset[str]()
-        return _Uses(step, _names(touched), _names(changed), none, none, none)
+        return _Uses(step, touched, changed, set(), set(), set())
     matrices = {
         load.buffer
         for load in read(step)
         if len(load.indices) > 1 and load.buffer.role == "argument"
     }
-    return _Uses(
-        step,
-        _names(touched),
-        _names(written(step)),
-        frozenset(names_made(step)),
-        frozenset(names_read(step)),
-        _names(matrices),
-    )
-
-
-def _names(found: set) -> frozenset[str]:
-    return frozenset(buffer.name for buffer in found)
+    return _Uses(step, touched, written(step), {*names_made(step)}, {*names_read(step)}, matrices)

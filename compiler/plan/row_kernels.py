@@ -22,16 +22,7 @@ from derivatrix.compiler.plan.non_temporal import (
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
 from derivatrix.compiler.plan.row_shares import share, shareable, work
-from derivatrix.compiler.plan.steps import (
-    Allocate,
-    Buffer,
-    Fill,
-    LoopNest,
-    Plan,
-    Reuse,
-    Rows,
-    Step,
-)
+from derivatrix.compiler.plan.steps import Allocate, Buffer, Fill, LoopNest, Plan, Reuse, Rows, Step
 from derivatrix.compiler.plan.straight_line import CHEAP
 from derivatrix.compiler.plan.visit import (
     buffers,

@@ -23,12 +23,12 @@ from derivatrix.compiler.plan.solvers import FACTORED
 from derivatrix.compiler.plan.steps import Columns, Parts, Plan
 
 LEAST_SYSTEMS = 16
-"""How many systems of equations are worth to be solved side by side."""
+"""The least number of samples for which systems of equations are solved side by side."""
 ENTRIES = 24
-"""How many numbers each may take in memory for each of them: products within a sample by BLAS are
-faster where there are few and large ones."""
+"""The most numbers that a sample may take in memory, over the number of samples: where there are
+few and large ones, products within a sample by BLAS are faster."""
 MOST_ENTRIES = 4500
-"""How many it may take at all: some have to be in the cache together."""
+"""The most numbers that a sample may take in memory: several have to be in the cache together."""
 
 
 def parts(

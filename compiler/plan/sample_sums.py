@@ -8,18 +8,18 @@ with other terms, in the result itself. Another one does what is left to do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.dimensions import Shape, symbol
 from derivatrix.compiler.ir.graph import rebuilt, references
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.plan.matrix_products import product_groups
+from derivatrix.compiler.plan.memory import entries
 from derivatrix.compiler.plan.nominal_sizes import at_large, product
 from derivatrix.compiler.plan.sample_axis import (
     allows_samples_last,
@@ -29,6 +29,8 @@ from derivatrix.compiler.plan.sample_axis import (
     uses_their_number,
     work,
 )
+from derivatrix.compiler.plan.steps import Plan, Sums
+from derivatrix.compiler.plan.visit import walk
 
 REUSE = 20
 """How many operations on each number read make a copy of it with the samples last worth it."""
@@ -42,100 +44,90 @@ STRUCTURES = ("diagonal", "lower", "upper", "spd", "symmetric")
 Named = tuple[str, ir.Node]
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A graph cut at the sums over its samples.
-
-    arguments: of the part's kernel, with a part's length as their first size where `sliced` says
-    so; behind the others, if need be, a whole one from which the number of samples is read.
-    divided: which outputs come sample by sample; parts: these, then the sums, of a part: those by
-    the name of an output are what it is but for terms that are added to it, `onto`; `leaves`: the
-    others, as arguments of what is left to do, `rest`: results, or what is added to them.
-    work: about how many operations a sample takes; fixed: how many each part takes besides.
-    columns: whether the samples should be the last axis in memory.
-    products: whether products of matrices are most of the work.
-    """
-
-    samples: sympy.Symbol
-    length: sympy.Symbol
-    arguments: tuple[ir.Leaf, ...]
-    sliced: tuple[bool, ...]
-    whole: tuple[int, ...]
-    divided: tuple[bool, ...]
-    parts: tuple[Named, ...]
-    leaves: tuple[ir.Leaf, ...]
-    rest: tuple[Named, ...]
-    onto: frozenset[str]
-    work: sympy.Expr
-    fixed: sympy.Expr
-    columns: bool
-    products: bool
-
-
-def cut(outputs: Sequence[Named], arguments: Sequence[ir.Leaf]) -> Cut | None:
-    """How arguments are cut along their first axis so that outputs are made of sums over parts of
-    them; None where they are not. `outputs` are pairwise contractions, with their names."""
-    first = dict.fromkeys(argument.shape[0] for argument in arguments if argument.shape)
-    found = [_cut(outputs, arguments, size) for size in first if size.is_Symbol]
+def sums(
+    name: str, outputs: Sequence[Named], arguments: Sequence[ir.Leaf], plan: Callable[..., Plan]
+) -> Sums | None:
+    """The kernels that add up parts of the samples for the kernel `name`, cut along the first axis
+    of its arguments; None where its outputs are not made of such sums. `outputs` are pairwise
+    contractions, with their names; `plan` makes kernels of arguments and outputs."""
+    sizes = dict.fromkeys(argument.shape[0] for argument in arguments if argument.shape)
+    found = [_sums(name, outputs, arguments, size, plan) for size in sizes if size.is_Symbol]
     return max(filter(None, found), key=lambda made: at_large(made.work), default=None)
 
 
-def _cut(
-    outputs: Sequence[Named], arguments: Sequence[ir.Leaf], samples: sympy.Symbol
-) -> Cut | None:
-    """The graph cut at the sums over axes of one size, the samples; None where it cannot be."""
+def _sums(
+    name: str,
+    outputs: Sequence[Named],
+    arguments: Sequence[ir.Leaf],
+    samples: sympy.Symbol,
+    plan: Callable[..., Plan],
+) -> Sums | None:
+    """The kernels for sums over axes of one size, the samples; None where there are no such sums,
+    or entries of a sample or other sums need one."""
     roots = [root for _, root in outputs]
     nodes = ir.topological(roots)
     along_others = any(samples in root.shape[1:] for root in roots)
     if along_others or not is_divisible(arguments, nodes, samples):
         return None
-    sums = [node for node in nodes if is_sum_over(node, samples)]
-    if not sums or _need_sums(nodes, sums, samples):
+    summed = [node for node in nodes if is_sum_over(node, samples)]
+    if not summed or _need_sums(nodes, summed, samples):
         return None
-    divided = [samples in root.shape for root in roots]
-    split = _split(outputs, sums, samples)
-    inside = {term for each in split.values() for term in each[0]}
-    others = [node for node in sums if node not in inside]
+    split = _split(outputs, summed, samples)
+    added = {term for each in split.values() for term in each[0]}
+    others = [node for node in summed if node not in added]
     leaves = [
         ir.Leaf(f"sum_{number}", node.shape or (sympy.S.One,), _structure(node), "placeholder")
         for number, node in enumerate(others)
     ]
-    parts = {name: root for (name, root), flag in zip(outputs, divided, strict=True) if flag}
+    parts = {name: root for name, root in outputs if samples in root.shape}
     parts |= {name: _added(own) for name, (own, _) in split.items() if own}
     parts |= {leaf.name: _array(node) for leaf, node in zip(leaves, others, strict=True)}
-    rest = {name: _added(more) for name, (own, more) in split.items() if more or not own}
+    left = {name: _added(more) for name, (own, more) in split.items() if more or not own}
     inner = ir.topological(list(parts.values()))
     works = [work(node) for node in inner]
-    products = [each for node, each in zip(inner, works, strict=True) if _is_product(node)]
+    products = [each for node, each in zip(inner, works, strict=True) if product_groups(node)]
     most = bool(2 * sum(map(at_large, products)) > sum(map(at_large, works)))
     made = [node for node in inner if samples in node.shape and not isinstance(node, ir.Leaf)]
     if most and not made:  # there is nothing that could stay in the cache
         return None
-    adding = [product(node.shape) for node in sums]
-    total = READ * sympy.expand(sympy.Add(*works, *adding))
-    length = _symbol(f"{samples}_part", [*arguments, *nodes])
-    read = {node: _number(leaf, node.ndim) for node, leaf in zip(others, leaves, strict=True)}
+    total = READ * sympy.expand(sympy.Add(*works, *(product(node.shape) for node in summed)))
+    each, once = (total.coeff(samples, power) for power in (1, 0))
+    columns = not most and _in_columns(inner, samples, each / READ)
     sliced = tuple(samples in argument.shape for argument in arguments)
     whole = (sliced.index(True),) if any(uses_their_number(node, samples) for node in inner) else ()
-    return Cut(
-        samples,
-        length,
-        (
-            *(_leaf(argument, samples, length) for argument in arguments),
-            *(arguments[position] for position in whole),
-        ),
-        sliced,
-        whole,
-        tuple(divided),
-        tuple(zip(parts, _renamed(list(parts.values()), samples, length), strict=True)),
-        tuple(leaves),
-        tuple(zip(rest, substitute(list(rest.values()), read), strict=True)),
-        frozenset(name for name, (own, _) in split.items() if own),
-        rounded(total.coeff(samples, 1)),
-        rounded(total.coeff(samples, 0)),
-        not most and _in_columns(inner, samples, total.coeff(samples, 1) / READ),
-        most,
+
+    length = _symbol(f"{samples}_part", [*arguments, *nodes])
+    part = plan(
+        f"{name}_part",
+        [*(_leaf(leaf, samples, length) for leaf in arguments), *(arguments[n] for n in whole)],
+        list(zip(parts, _renamed(list(parts.values()), samples, length), strict=True)),
+        samples=length if columns else None,
     )
+    rest = None
+    if left:
+        read = {node: _number(leaf, node.ndim) for node, leaf in zip(others, leaves, strict=True)}
+        results = list(zip(left, substitute(list(left.values()), read), strict=True))
+        onto = frozenset(name for name, (own, _) in split.items() if own)
+        rest = plan(f"{name}_rest", [*arguments, *leaves], results, onto=onto)
+    return Sums(
+        part=part,
+        rest=rest,
+        joined=not columns and not any(map(_fails, (part, rest))),
+        sliced=sliced,
+        whole=whole,
+        divided=tuple(samples in root.shape for root in roots),
+        work=rounded(each),
+        entries=entries(part).coeff(length, 1),
+        fixed=rounded(once) + most * STEP * len((part.variants or (part,))[0].steps),
+        least=LEAST_COLUMNS if columns else 1,
+        products=most,
+    )
+
+
+def _fails(kernel: Plan | None) -> bool:
+    """Whether a kernel may raise for what it is given."""
+    plans = (kernel, *kernel.variants) if kernel else ()
+    return any(getattr(each, "failure", "") for each in walk([plan.steps for plan in plans]))
 
 
 def _split(
@@ -186,16 +178,12 @@ def _need_sums(nodes: Sequence[ir.Node], sums: Sequence[ir.Node], samples: sympy
     return False
 
 
-def _is_product(node: ir.Node) -> bool:
-    return isinstance(node, ir.Einsum) and product_groups(node) is not None
-
-
 def _symbol(name: str, nodes: Sequence[ir.Node]) -> sympy.Symbol:
     """A size of that name, or with underscores behind it while there is one."""
-    taken = {symbol.name for node in nodes for size in node.shape for symbol in size.free_symbols}
+    taken = {each.name for node in nodes for size in node.shape for each in size.free_symbols}
     while name in taken:
         name += "_"
-    return sympy.Symbol(name, integer=True, positive=True)
+    return symbol(name)
 
 
 def _array(node: ir.Node) -> ir.Node:

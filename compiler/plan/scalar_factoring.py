@@ -8,7 +8,7 @@ polynomial expressions by algebraic factorization and common subexpression elimi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
 import sympy
@@ -33,16 +33,21 @@ def factored(scalars: Scalars, values: Sequence[int]) -> list[int]:
     return list(values)
 
 
-def _below(scalars: Scalars, values: Sequence[int]) -> list[int]:
-    """What values are made of; parts come before what is made of them."""
+def made_of(values: Iterable[int], children: Callable[[int], Iterable[int]]) -> list[int]:
+    """What values are made of, themselves too: `children` are the parts of one, which all have
+    smaller numbers, so that parts come before what is made of them."""
     found: set[int] = set()
     pending = list(values)
     while pending:
         number = pending.pop()
         if number not in found:
             found.add(number)
-            pending += scalars.entries[number][2]
+            pending += children(number)
     return sorted(found)
+
+
+def _below(scalars: Scalars, values: Sequence[int]) -> list[int]:
+    return made_of(values, lambda number: scalars.entries[number][2])
 
 
 def _cost(scalars: Scalars, values: Sequence[int]) -> int:
@@ -176,13 +181,9 @@ def _paired(scalars: Scalars, values: Sequence[int]) -> list[int]:
 
 def _commonest(products: Iterable[Sequence[int]]) -> tuple[int, int] | None:
     """The pair that most of the products have; None where none has a pair of another one."""
-    counts = Counter(pair for factors in products for pair in _pairs(factors))
+    counts = Counter(pair for factors in products for pair in {*combinations(sorted(factors), 2)})
     count, pair = max(((n, pair) for pair, n in counts.items()), default=(0, None))
     return pair if count > 1 else None
-
-
-def _pairs(factors: Sequence[int]) -> Iterator[tuple[int, int]]:
-    return iter(set(combinations(sorted(factors), 2)))
 
 
 def _has(factors: list[int], pair: tuple[int, int]) -> bool:

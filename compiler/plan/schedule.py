@@ -118,7 +118,7 @@ class Scheduler(MatrixSteps, OperationSteps):
 
     def _filling(self, term: ir.Node) -> bool:
         """Whether a term leaves gaps, so that what it is added to has to be complete before."""
-        return not (isinstance(term, ir.Einsum) and product_groups(term) is not None)
+        return product_groups(term) is None
 
     def _einsum(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
         """A product by what suits it: loops, a solve, or a product of matrices."""
@@ -174,15 +174,15 @@ class Scheduler(MatrixSteps, OperationSteps):
         value = builder.product(coefficient, dense, binding.indices)
         loops = {label: node.sizes[label] for label in binding.loops if label not in counted}
         complete = _covered(node, constraints, binding)
-        tree = builder.nest(view, at, value, loops, binding.conditions)
-        if tree.scattered and complete and by_sizes(node.coefficient):
+        nest = builder.nest(view, at, value, loops, binding.conditions)
+        if nest.scattered and complete and by_sizes(node.coefficient):
             self._scaled(node, view, accumulate)
             return
-        if not accumulate and not view.local and (not complete or tree.scattered):
+        if not accumulate and not view.local and (not complete or nest.scattered):
             self.steps.append(Fill(view.buffer))
             meeting = any(isinstance(c, ir.Pick) and own[1] < node.ndim for c, own in constraints)
-            accumulate = tree.scattered or meeting
-        self.steps.append(tree.build(accumulate))
+            accumulate = nest.scattered or meeting
+        self.steps.append(nest.build(accumulate))
 
 
 def _covered(node: ir.Einsum, constraints: Sequence[Constraint], binding: Binding) -> bool:

@@ -37,8 +37,10 @@ from derivatrix.compiler.targets import cpu
 
 LANES = 16
 """Samples a block: several vector registers full, and all of their entries in the nearest cache."""
-GAIN, FUNCTION = 4, 20
-"""How many sums and products make up for a copied number; as how many a function counts."""
+GAIN = 4
+"""The least number of sums and products for each copied number."""
+FUNCTION = 20
+"""How many of these a function takes as long as, about."""
 VECTORS = frozenset(
     {
         *CHEAP,
@@ -90,9 +92,7 @@ class _SimdBlocks:
 
     def __init__(self, loop: Loop, names: Names) -> None:
         self._loop = loop
-        self._block, self._lane = (
-            sympy.Symbol(name, integer=True, nonnegative=True) for name in names.indices(2)
-        )
+        self._block, self._lane = names.indices(2)
         self._sample = LANES * self._block + self._lane
         self._exists = sympy.Lt(self._sample, loop.extent)
         written = {part.target for part in loop.body if isinstance(part, Store)}

@@ -9,6 +9,7 @@ plan` prints.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Literal
 
 import numpy as np
@@ -306,7 +307,7 @@ class BlockCooperative:
     steps: tuple[Step, ...]
 
     def __str__(self) -> str:
-        return "\n".join(["block-cooperative", *map(_indented_text, map(str, self.steps))])
+        return "\n".join(["block-cooperative", *(indent(str(step), "  ") for step in self.steps)])
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,7 @@ class Newton:
 
     def __str__(self) -> str:
         given = ", ".join(map(str, self.arguments))
-        parts = "\n".join(_indented_text(str(part)) for part in (self.residual, self.jacobian))
+        parts = "\n".join(indent(str(part), "  ") for part in (self.residual, self.jacobian))
         return f"newton {self.target} from {given}\n{parts}"
 
 
@@ -341,12 +342,8 @@ class Choose:
     variants: tuple[tuple[str, sympy.Expr, Plan], ...]
 
     def __str__(self) -> str:
-        parts = (_indented_text(f"at cost {cost}\n{plan}") for _, cost, plan in self.variants)
+        parts = (indent(f"at cost {cost}\n{plan}", "  ") for _, cost, plan in self.variants)
         return "\n".join(["choose the cheapest", *parts])
-
-
-def _indented_text(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 Step = Allocate | Reuse | Fill | LoopNest | Gemm | Call | BlockCooperative | Newton | Choose
@@ -382,7 +379,7 @@ class Parts:
 
     sliced: which arguments are cut, as all outputs are.
     work: about how many operations it takes, by the sizes.
-    fixed: whether each part does work that does not become less with its length.
+    fixed: whether each part does some work that does not depend on its length.
     columns: the kernel that has the samples last in memory; None where that gains nothing.
     """
 
@@ -397,8 +394,8 @@ class Columns:
     """A kernel that has the samples last in memory.
 
     entries: how many numbers each sample takes in memory, by the sizes.
-    least: how many samples are worth it; each: how many numbers a sample may take for each of them;
-    most: how many at all.
+    It is called for `least` samples or more, whose entries are at most `most`, and at most `each`
+    times the number of samples.
     """
 
     kernel: Plan
@@ -526,5 +523,5 @@ class Plan:
     def __str__(self) -> str:
         inputs = ", ".join(argument.name for argument in self.arguments)
         outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
-        parts = [_indented_text(str(self.sums.part))] if self.sums and self.sums.joined else []
+        parts = [indent(str(self.sums.part), "  ")] if self.sums and self.sums.joined else []
         return "\n".join([f"{self.name}: {inputs} -> {outputs}", *parts, *map(str, self.steps)])

@@ -9,6 +9,7 @@ import sympy
 
 from derivatrix.compiler.ir.scalar_values import Scalars
 from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.scalar_factoring import made_of
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Let,
@@ -61,7 +62,7 @@ class StraightLine:
         self._sample = sample
         self._samples = samples
         self._names = names
-        self._index = sympy.Symbol(names.indices(1)[0], integer=True, nonnegative=True)
+        (self._index,) = names.indices(1)
         self._named: dict[int, str] = {}
         self._varying: dict[int, bool] = {}
         self._stage: dict[int, int] = {}
@@ -81,15 +82,7 @@ class StraightLine:
         return [self._plain(child) for child in self._entries[number][2]]
 
     def _below(self, roots: Iterable[int]) -> list[int]:
-        """The values that `roots` are made of; a value has a larger number than its parts."""
-        found: set[int] = set()
-        pending = list(roots)
-        while pending:
-            number = pending.pop()
-            if number not in found:
-                found.add(number)
-                pending += self._children(number)
-        return sorted(found)
+        return made_of(roots, self._children)
 
     def _moves(self, load: Load) -> bool:
         return any(self._sample in index.free_symbols for index in load.indices)

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -62,14 +63,9 @@ def unroll(
             for at in entries.points(node.shape)
         ]
         required = [value for value, _, _ in entries.requirements]
-        values = factored(entries.scalars, [*(value for _, value in places), *required])
-        places = [(place, value) for (place, _), value in zip(places, values, strict=False)]
-        requirements = [
-            (value, test, failure)
-            for value, (_, test, failure) in zip(
-                values[len(places) :], entries.requirements, strict=True
-            )
-        ]
+        values = iter(factored(entries.scalars, [*(value for _, value in places), *required]))
+        places = [(place, next(values)) for place, _ in places]
+        requirements = [(next(values), test, text) for _, test, text in entries.requirements]
         code = StraightLine(entries.scalars, places, requirements, SAMPLE, samples, names)
         statements = code.statements()
     except TooLarge:
@@ -264,7 +260,7 @@ class _Value:
 
 @dataclass(frozen=True)
 class _Algebra:
-    """`kernels.unrolled.Algebra` on scalars."""
+    """`operations.unrolled.Algebra` on scalars."""
 
     entries: _Entries
     failure: Callable[[str], str]
@@ -274,27 +270,15 @@ class _Algebra:
         return _Value(table, table.operate(operator, *(operand.number for operand in operands)))
 
     def number(self, value: float) -> _Value:
-        return _Value(
-            self.entries.scalars, self.entries.scalars.number(scalar_functions.number(value))
-        )
+        table = self.entries.scalars
+        return _Value(table, table.number(scalar_functions.number(value)))
 
-    def sqrt(self, x: Any) -> _Value:
-        return self._operated("sqrt", x)
-
-    def exp(self, x: Any) -> _Value:
-        return self._operated("exp", x)
-
-    def log(self, x: Any) -> _Value:
-        return self._operated("log", x)
-
-    def absolute(self, x: Any) -> _Value:
-        return self._operated("abs", x)
-
-    def maximum(self, x: Any, y: Any) -> _Value:
-        return self._operated("maximum", x, y)
-
-    def greater(self, x: Any, y: Any) -> _Value:
-        return self._operated("gt", x, y)
+    sqrt = partialmethod(_operated, "sqrt")
+    exp = partialmethod(_operated, "exp")
+    log = partialmethod(_operated, "log")
+    absolute = partialmethod(_operated, "abs")
+    maximum = partialmethod(_operated, "maximum")
+    greater = partialmethod(_operated, "gt")
 
     def choose(self, condition: Any, x: Any, y: Any) -> _Value:
         return x if x.number == y.number else self._operated("where", condition, x, y)

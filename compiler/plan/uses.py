@@ -57,10 +57,10 @@ def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:
                 node in wide and node not in found
             ):
                 wide.add(child)
-    return found - _single(found - {*roots}, found)
+    return found - _cheap_to_repeat(found - {*roots}, found)
 
 
-def _single(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.Node]:
+def _cheap_to_repeat(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.Node]:
     """The elementwise nodes that are one operation on stored ones, so read in about its time, or a
     few on smaller ones, which are nearer than their results would be."""
 
@@ -112,7 +112,7 @@ def needed_inverses(nodes: Sequence[ir.Node], roots: Sequence[ir.Node]) -> set[i
     """The inverses that are needed as such, and not for solving only."""
     needed = {root for root in roots if is_inverse(root)}
     for node in nodes:
-        solve = solvers.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solve = solvers.match_solve(node)
         solving = {solve.inverse} if solve is not None else set()
         needed.update(
             child for child in node.children if is_inverse(child) and child not in solving
@@ -127,7 +127,7 @@ def reused_inverses(
     multiplies several times as fast as it substitutes, and products leave out the zeros."""
     counts: Counter[ir.Node] = Counter()
     for node in nodes:
-        solve = solvers.match_solve(node) if isinstance(node, ir.Einsum) else None
+        solve = solvers.match_solve(node)
         if solve is not None and facts(solve.inverse) & {"lower", "upper"}:
             labels = set(solve.right[1]).difference(solve.stack, [solve.contracted])
             sizes = [node.shape[label] for label in labels]
@@ -135,7 +135,7 @@ def reused_inverses(
     return {inverse for inverse, count in counts.items() if count > 1}
 
 
-def read_below(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]:
+def read_below_diagonal(nodes: Sequence[ir.Node], uses: Counter[ir.Node]) -> set[ir.Node]:
     """What is read once, and there below the diagonal only."""
     return {
         argument
@@ -180,7 +180,7 @@ def orders_in_memory(
 
 def _multiplies(node: ir.Node) -> bool:
     """Whether a node is a product of matrices, and a matrix itself."""
-    return isinstance(node, ir.Einsum) and node.ndim == 2 and product_groups(node) is not None
+    return node.ndim == 2 and product_groups(node) is not None
 
 
 def _operands(

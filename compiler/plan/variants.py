@@ -108,8 +108,4 @@ def _combinations(
 
 @cache
 def _numbers(values: tuple[tuple[sympy.Symbol, sympy.Integer], ...]) -> Numbers:
-    @cache
-    def number(size: sympy.Expr) -> float:
-        return nominal(size.xreplace(dict(values)))
-
-    return number
+    return cache(lambda size: nominal(size.xreplace(dict(values))))

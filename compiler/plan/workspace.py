@@ -121,8 +121,8 @@ class Workspace(ABC):
                 self._prepare(child)
         builder = Builder(self._where, self._names, self._samples)
         at = [index_symbol(axis) for axis in range(node.ndim)]
-        tree = builder.nest(view, at, builder.entry(node, at), dict(enumerate(node.shape)))
-        self.steps.append(tree.build(accumulate))
+        nest = builder.nest(view, at, builder.entry(node, at), dict(enumerate(node.shape)))
+        self.steps.append(nest.build(accumulate))
 
     def _scaled(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
         """Sums in a place of their own, then divided by sizes, for which these may be 0: the
@@ -149,17 +149,13 @@ class Workspace(ABC):
         builder = Builder(self._where, self._names, self._samples)
         at = [index_symbol(label) for label in range(len(node.sizes))]
         value = builder.product(node.coefficient, node.factors, dict(enumerate(at)))
-        tree = builder.nest(view, at[: node.ndim], value, dict(enumerate(node.sizes)))
-        return tree.comment(accumulate)
+        nest = builder.nest(view, at[: node.ndim], value, dict(enumerate(node.sizes)))
+        return nest.comment(accumulate)
 
     # Helpers
 
     def _call(
-        self,
-        comment: str,
-        kernel: Kernel,
-        *arguments: Operand | bool,
-        failure: str = "",
+        self, comment: str, kernel: Kernel, *arguments: Operand | bool, failure: str = ""
     ) -> None:
         self.steps.append(Call(comment, kernel, arguments, failure))
 

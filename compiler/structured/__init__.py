@@ -7,7 +7,6 @@ X @ X.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from derivatrix.compiler.differentiate.derivatives import PROJECTED, Derivatives, Key
@@ -65,17 +64,14 @@ def structured(derivatives: Derivatives) -> Structured:
     """The Jacobian of a function, or the Hessian where it is a scalar one."""
     function = derivatives.function
     kind = "jacobian" if function.expression.shape else "hessian"
-    found = {key: _terms(derivatives, key, node) for key, node in derivatives.batched(kind).items()}
+    found = {}
+    for key, node in derivatives.batched(kind).items():
+        rank = node.ndim - derivatives.inputs[key[-1]].ndim
+        found[key] = terms(node, rank, key[-1] in function.batch)
     found = _simplified(found)
     known = Known()
     operators = tuple(_operator(derivatives, key, shared(own, known)) for key, own in found.items())
     return Structured(kind, tuple(known.nodes), operators)
-
-
-def _terms(derivatives: Derivatives, key: Key, node: ir.Node) -> list[Term]:
-    function = derivatives.function
-    leaf = derivatives.inputs[key[-1]]
-    return terms(node, node.ndim - leaf.ndim, key[-1] in function.batch)
 
 
 def _simplified(found: dict[Key, list[Term]]) -> dict[Key, list[Term]]:
@@ -90,6 +86,7 @@ def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Oper
     function = derivatives.function
     column = derivatives.inputs[key[-1]]
     row = derivatives.inputs[key[0]].shape if len(key) == 2 else function.expression.shape
+    structures = [derivatives.inputs[name].structure for name in reversed(key)]
     lead = (BATCH,) if function.batch else ()
     batched = column.name in function.batch
     return Operator(
@@ -97,12 +94,7 @@ def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Oper
         lead + row,
         (lead if batched else ()) + column.shape,
         batched,
-        _projected([column, *([derivatives.inputs[key[0]]] if len(key) == 2 else [])]),
+        next((each for each in structures if each in PROJECTED), ""),
         descriptor(own, batched),
         own,
     )
-
-
-def _projected(leaves: Sequence[ir.Leaf]) -> str:
-    """The first structure that derivatives by one of the inputs are projected on, or ""."""
-    return next((leaf.structure for leaf in leaves if leaf.structure in PROJECTED), "")

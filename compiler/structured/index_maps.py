@@ -100,7 +100,7 @@ class IndexMaps:
                 }
             case _:
                 return False
-        resolved = {label: self._resolved(index_map) for label, index_map in found.items()}
+        resolved = {label: _put(index_map, self._found) for label, index_map in found.items()}
         if not all(self._fits(label, index_map) for label, index_map in resolved.items()):
             return False
         known = {label: _put(index_map, resolved) for label, index_map in self._found.items()}
@@ -109,9 +109,6 @@ class IndexMaps:
         self._found = {**known, **resolved}  # type: ignore[dict-item]
         self._by.update(dict.fromkeys(found, factor))
         return True
-
-    def _resolved(self, index_map: IndexMap) -> IndexMap | None:
-        return _put(index_map, self._found)
 
     def _fits(self, label: int, index_map: IndexMap | None) -> bool:
         return index_map is not None and label not in self._found and label not in index_map.labels
@@ -127,9 +124,7 @@ def _put(
     steps: dict[int, sympy.Expr] = {}
     for label, step in index_map.steps:
         inner = known.get(label, at_label(label))
-        if inner is None or index_map.table is not None:
-            return None
-        if inner.table is not None:
+        if inner is None or index_map.table is not None or inner.table is not None:
             return None
         offset += step * inner.offset
         for source, factor in inner.steps:

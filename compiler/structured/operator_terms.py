@@ -95,7 +95,10 @@ def _term(product: Product, outputs: list[int], inputs: list[int]) -> Term:
     index_maps = IndexMaps(product.factors)
     dense = [factor for factor in product.factors if not isinstance(factor[0], ir.Structural)]
     given, asked = (frozenset(index_maps.free(axes)) for axes in (inputs, outputs))
-    parts = [_part(factor, index_maps) for factor in (*dense, *index_maps.rest)]
+    parts = [
+        Part((factor,), frozenset(index_maps.free(factor[1])))
+        for factor in (*dense, *index_maps.rest)
+    ]
     fixed = [frozenset(labels) for _, labels in index_maps.masks]
     used = given.union(asked, *fixed, *(part.labels for part in parts))
     unused = [
@@ -106,16 +109,15 @@ def _term(product: Product, outputs: list[int], inputs: list[int]) -> Term:
     grouped = Grouping(parts, fixed, given, asked, product.sizes).parts()
     return Term(
         product.coefficient * sympy.Mul(*unused),
-        tuple(product.sizes.get(label, sympy.S.One) for label in range(_count(product))),
+        tuple(
+            product.sizes.get(label, sympy.S.One)
+            for label in range(max(product.sizes, default=-1) + 1)
+        ),
         (tuple(map(index_maps.at, outputs)),),
         (tuple(map(index_maps.at, inputs)),),
         tuple(_node(part, index_maps, product.sizes) for part in grouped),
         tuple(index_maps.masks),
     )
-
-
-def _count(product: Product) -> int:
-    return max(product.sizes, default=-1) + 1
 
 
 def _added(found: Sequence[Term]) -> list[Term]:
@@ -151,10 +153,6 @@ def _sum(group: Sequence[Term]) -> Term:
     )
     node = ir.Sum(nodes, tuple(sizes.values()))
     return replace(first, coefficient=sympy.S.One, parts=((node, labels),))
-
-
-def _part(factor: ir.Factor, index_maps: IndexMaps) -> Part:
-    return Part((factor,), frozenset(index_maps.free(factor[1])))
 
 
 def _node(part: Part, index_maps: IndexMaps, sizes: Mapping[int, Dimension]) -> ir.Factor:

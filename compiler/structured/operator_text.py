@@ -16,25 +16,24 @@ Rename = Callable[[sympy.Expr], sympy.Expr]
 
 
 def operator_lines(
-    name: str, operator: Operator, structured: Structured, rename: Rename, parts: str, real: str
+    name: str, operator: Operator, structured: Structured, rename: Rename
 ) -> tuple[str, ...]:
-    """The expression, a line each for the arguments. `parts` and `real` are the names of the
-    tuple of arrays and of their dtype."""
+    """The expression, a line each for the arguments. It stands where `_parts` is the tuple of
+    arrays and `_dtype` their type."""
     masks = list(dict.fromkeys(node for term in operator.terms for node, _ in term.masks))
     numbers = {node: number for number, node in enumerate((*structured.parts, *masks))}
     texts = _Texts(rename, numbers)
     shapes = (texts.sizes(operator.output_shape), texts.sizes(operator.input_shape))
     triangles = tuple_text(
-        f"_tri({texts.size(node.shape[0])}, {texts.size(node.shape[1])}, {-node.offset}, {real})"
+        f"_tri({texts.size(node.shape[0])}, {texts.size(node.shape[1])}, {-node.offset}, _dtype)"
         for node in masks
         if isinstance(node, ir.Triangle)
     )
-    heading = f"{name!r}, {operator.structure!r}"
     return (
-        f"_Operator({heading},",
+        f"_Operator({name!r}, {operator.structure!r},",
         f"    {tuple_text(shapes)}, {operator.batched!r}, {operator.projected!r},",
         *(_block(texts.term(term) for term in operator.terms)),
-        f"    {parts}, {triangles}, {real})",
+        f"    _parts, {triangles}, _dtype)",
     )
 
 

@@ -29,11 +29,9 @@ def operators(
     found = structured(function.derivatives)
     values = draw_all(function, sizes=sizes) if values is None else values
     parts = tuple(evaluate_all(found.parts, values, sizes))
-    scope = {**vars(kernels), **sizes, "parts": parts, "real": np.float64}
+    scope = {**vars(kernels), **sizes, "_parts": parts, "_dtype": np.float64}
     texts = {
-        operator.key: "\n".join(
-            operator_lines("operator", operator, found, lambda size: size, "parts", "real")
-        )
+        operator.key: "\n".join(operator_lines("operator", operator, found, lambda size: size))
         for operator in found.operators
     }
     return {key: eval(text, scope) for key, text in texts.items()}

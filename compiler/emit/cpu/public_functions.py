@@ -169,9 +169,7 @@ def operator_arguments(operator: OperatorDescription, owner: str) -> tuple[list[
     lines = []
     for each in found.operators:
         name = f"{owner}: {found.title(each)}"
-        made = operator_lines(
-            name, each, found, lambda size: size.xreplace(local), "_parts", "_dtype"
-        )
+        made = operator_lines(name, each, found, lambda size: size.xreplace(local))
         lines += [*made[:-1], f"{made[-1]},"]
     given = [
         f'"{function.name}"',

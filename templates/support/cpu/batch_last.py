@@ -117,8 +117,7 @@ def identities(out):
 def cholesky_det_batch_last(lower, out):
     """out (stack,) = the determinant of each factored matrix."""
     n, _, stack = lower.shape
-    for s in range(stack):
-        out[s] = 1
+    out[:] = 1
     for i in range(n):
         for s in range(stack):
             out[s] /= lower[i, i, s] * lower[i, i, s]
@@ -128,8 +127,7 @@ def cholesky_det_batch_last(lower, out):
 def cholesky_logdet_batch_last(lower, out):
     """out (stack,) = log of the determinant of each factored matrix."""
     n, _, stack = lower.shape
-    for s in range(stack):
-        out[s] = 0
+    out[:] = 0
     for i in range(n):
         for s in range(stack):
             out[s] -= 2 * np.log(lower[i, i, s])
@@ -169,9 +167,7 @@ def exchange_batch_last(pivots, b, k):
         other = pivots[k, s]
         if other != k:
             for j in range(columns):
-                kept = b[k, j, s]
-                b[k, j, s] = b[other, j, s]
-                b[other, j, s] = kept
+                b[k, j, s], b[other, j, s] = b[other, j, s], b[k, j, s]
 
 
 @compiled()
@@ -221,8 +217,7 @@ def lu_inverse_batch_last(lu, pivots, out):
 def lu_det_batch_last(lu, pivots, out):
     """out (stack,) = the determinant of each factored matrix."""
     n, _, stack = lu.shape
-    for s in range(stack):
-        out[s] = 1
+    out[:] = 1
     for i in range(n):
         for s in range(stack):
             out[s] *= lu[i, i, s] if pivots[i, s] == i else -lu[i, i, s]
@@ -232,8 +227,7 @@ def lu_det_batch_last(lu, pivots, out):
 def lu_logabsdet_batch_last(lu, pivots, out):
     """out (stack,) = log of the absolute value of the determinant."""
     n, _, stack = lu.shape
-    for s in range(stack):
-        out[s] = 0
+    out[:] = 0
     for i in range(n):
         for s in range(stack):
             out[s] += np.log(abs(lu[i, i, s]))

@@ -10,21 +10,20 @@ from ..internals.memory import give_back, work_arrays
 from .base import LOWER, NO, TRANSPOSED, UPPER, WHOLE
 
 SPLIT = 192
-"""Symmetric products of fewer rows are computed as a whole, of doubles of half as many."""
-LEAST = 24
-"""Products with triangular matrices go by blocks of so many rows at least,"""
-MOST = 16
-"""and so many blocks at most."""
+"""The least rows of a symmetric product of singles of which one triangle alone is computed; half as
+many of doubles."""
+LEAST, MOST = 24, 16
+"""The least rows of a block of a product with a triangular matrix, and the most blocks."""
 WIDE = 128
-"""Symmetric products go by blocks of about so many rows,"""
+"""About how many rows the blocks of a large symmetric product have."""
 UNPACKED = 1_000_000
-"""or of the least number where a block takes so many multiplications: OpenBLAS then multiplies
-without copies."""
+"""The multiplications of a block from which on OpenBLAS copies what it multiplies."""
 TILE = 32
+"""The rows and columns of the tiles by which triangles are mirrored."""
 GRAM = 384
-"""From so many rows on, BLAS's product of a matrix and its transpose is faster than blocks,"""
+"""The least rows for which BLAS's product of a matrix and its transpose is faster than blocks."""
 HELD = 256
-"""and so many rows of weighted samples, which stay in the cache, are enough at a time."""
+"""How many rows of weighted samples are multiplied at a time, so that they stay in the cache."""
 
 gemm = matrix_product(parts=False)
 gemm_part = matrix_product(parts=True)
@@ -42,16 +41,12 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
     inner = a.shape[0] if transpose_a else a.shape[1]
     by_rows = left != WHOLE or part == LOWER
     length = rows if by_rows else columns
-    block = (length + MOST - 1) // MOST
-    if block < LEAST:
-        block = LEAST
+    block = max(LEAST, (length + MOST - 1) // MOST)
     if part == LOWER and left == WHOLE and right == WHOLE and LEAST * rows * inner > UNPACKED:
-        count = rows // WIDE if rows // WIDE > 1 else 2
-        if count < 4 and c.itemsize == 8:
-            count = 4
+        count = max(rows // WIDE, 4 if c.itemsize == 8 else 2)
         block = (rows // count + 8) // 8 * 8
     for start in range(0, length, block):
-        stop = start + block if start + block < length else length
+        stop = min(start + block, length)
         top, bottom, begin, end, first, last = 0, rows, 0, columns, 0, inner
         if by_rows:
             top, bottom = start, stop
@@ -64,15 +59,11 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
         else:
             begin, end = start, stop
         if right == LOWER:
-            if by_rows and last < end:
-                end = last
-            if begin > first:
-                first = begin
+            end = min(end, last) if by_rows else end
+            first = max(first, begin)
         if right == UPPER:
-            if by_rows and first > begin:
-                begin = first
-            if end < last:
-                last = end
+            begin = max(begin, first) if by_rows else begin
+            last = min(last, end)
         if beta == 0 and by_rows:
             wanted = stop if part == LOWER else columns
             for i in range(top, bottom):
@@ -80,16 +71,8 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
                     c[i, j] = 0
                 for j in range(end, wanted):
                     c[i, j] = 0
-        gemm_part(
-            alpha,
-            a,
-            transpose_a,
-            b,
-            transpose_b,
-            beta,
-            c,
-            (top, bottom, begin, end, first, last),
-        )
+        ranges = (top, bottom, begin, end, first, last)
+        gemm_part(alpha, a, transpose_a, b, transpose_b, beta, c, ranges)
 
 
 @compiled(inline="always")
@@ -166,8 +149,7 @@ def spread_triangles(packed, whole):
         place = 0
         for i in range(n):
             for j in range(i + 1):
-                whole[s, i, j] = packed[s, place]
-                whole[s, j, i] = packed[s, place]
+                whole[s, i, j] = whole[s, j, i] = packed[s, place]
                 place += 1
 
 

@@ -10,22 +10,15 @@ from .base import INFO, LOWER, NO, TRANSPOSED, UPPER
 from .blas import gemm_part, mirror
 from .lapack import lapack_potrf, lapack_potrs
 from .panels import FEW, MIDDLE_PANEL, NARROW_PANEL, solve_panel
-from .substitution import (
-    LONG,
-    SEVERAL,
-    substitute_columns,
-    substitute_rows,
-)
-from .triangular import BLOCK, triangular_inverse
+from .substitution import LONG, SEVERAL, substitute_columns, substitute_rows
+from .triangular import BLOCK, triangular_inverse, triangular_logabsdet
 
 SMALL = 8
-"""Up to so many rows, loops take less time than a call of LAPACK,"""
-CHOLESKY_LEAST = 33
-"""which takes longer than panels of columns from so many on"""
-CHOLESKY_MOST = 750
-"""up to so many;"""
+"""The most rows for which loops take less time than a call of LAPACK."""
+CHOLESKY_LEAST, CHOLESKY_MOST = 33, 750
+"""From how many rows on, and up to how many, panels of columns take less time than LAPACK."""
 CHOLESKY_ROWS = 32
-"""what is below a panel, so many rows at a time."""
+"""How many of the rows below a panel are multiplied at a time."""
 
 
 @compiled()
@@ -51,7 +44,8 @@ def cholesky_factor(lower):
 
 @compiled(inline="always")
 def cholesky_by_panels(lower):
-    """The same for one matrix (n, n); L' comes to lie above the blocks on the diagonal."""
+    """`cholesky_factor` for one matrix (n, n), by panels of columns. What is above the diagonal
+    blocks becomes L'."""
     n = len(lower)
     width = NARROW_PANEL if n <= FEW else MIDDLE_PANEL
     inverses, solved, memory = work_arrays(lower, ((n, width), (n, width)), ())
@@ -80,7 +74,7 @@ def cholesky_by_panels(lower):
 
 @compiled()
 def cholesky_block(lower, start, stop):
-    """The same for the rows and columns from start to stop."""
+    """Factor the block of the rows and columns from start to stop."""
     one = lower.dtype.type(1)
     for k in range(start, stop):
         if lower[k, k] <= 0:
@@ -112,7 +106,7 @@ def cholesky_solve_rows(lower, b):
 
 @compiled()
 def cholesky_solve_few_rows(lower, b):
-    """The same for few of them."""
+    """`cholesky_solve_rows` for few rows."""
     stack, rows, n = b.shape
     for s in range(stack):
         if n > SMALL and rows > 0:
@@ -171,7 +165,7 @@ def square_by_blocks(x, out):
     """`lower_square` for many rows; what is above the diagonal is overwritten too."""
     n = x.shape[0]
     for start in range(0, n, BLOCK):
-        stop = start + BLOCK if start + BLOCK < n else n
+        stop = min(start + BLOCK, n)
         gemm_part(1.0, x, True, x, False, 0.0, out, (start, stop, 0, stop, start, n))
 
 
@@ -189,9 +183,6 @@ def cholesky_det(lower, out):
 @compiled()
 def cholesky_logdet(lower, out):
     """out (stack,) = log of the determinant of each factored matrix."""
-    stack, n, _ = lower.shape
-    for s in range(stack):
-        total = out.dtype.type(0)
-        for i in range(n):
-            total += np.log(lower[s, i, i])
-        out[s] = total + total
+    triangular_logabsdet(lower, out)
+    for s in range(len(out)):
+        out[s] += out[s]

@@ -13,8 +13,7 @@ from .elementary import fast_exp, fast_log
 def column_maxima(x, out):
     """out[s] = max(x[:, s]); nan if there is one, -inf if there is none."""
     n, stack = x.shape
-    for s in range(stack):
-        out[s] = -np.inf
+    out[:] = -np.inf
     for i in range(n):
         for s in range(stack):
             entry, largest = x[i, s], out[s]

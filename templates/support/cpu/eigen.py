@@ -7,12 +7,7 @@ import numpy as np
 from ..common.limits import LEADING
 from ..internals.functions import compiled
 from .base import NO, UPPER, VECTORS
-from .lapack import (
-    lapack_gecon,
-    lapack_geev,
-    lapack_getrf,
-    lapack_syevd,
-)
+from .lapack import lapack_gecon, lapack_geev, lapack_getrf, lapack_syevd
 
 ONE_NORM = np.uint8(ord("1"))
 
@@ -53,9 +48,7 @@ def transpose_square(a):
     """Transpose a square matrix in place."""
     for i in range(a.shape[0]):
         for j in range(i):
-            kept = a[i, j]
-            a[i, j] = a[j, i]
-            a[j, i] = kept
+            a[i, j], a[j, i] = a[j, i], a[i, j]
 
 
 @compiled(counted=True)

@@ -8,11 +8,7 @@ infinite ones, nan and subnormal ones included.
 
 import math
 
-from ..internals.arithmetic import (
-    choose_where,
-    number_function,
-    polynomial_value,
-)
+from ..internals.arithmetic import choose_where, number_function, polynomial_value
 
 EXP_SERIES = (
     0.5000000000000013,

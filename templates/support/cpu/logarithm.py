@@ -7,13 +7,7 @@ import numpy as np
 
 from ..internals.functions import compiled
 from .blas import gemm
-from .jets import (
-    jet_combine,
-    jet_divide,
-    jet_scale,
-    jets,
-    last_entries,
-)
+from .jets import jet_combine, jet_divide, jet_scale, jets, last_entries
 from .roots import lower_root, lower_sylvester, principal_schur
 
 LEGENDRE_NODES = np.polynomial.legendre.leggauss(8)[0] / 2 + 0.5

@@ -13,31 +13,22 @@ from ..internals.memory import give_back, work_arrays
 from .base import INFO, LEFT, LOWER, NO, TRANSPOSED, UNIT, UPPER
 from .blas import blas_trsm, gemm_part
 from .lapack import lapack_getrf, lapack_getri, lapack_getrs
-from .panels import (
-    FEW,
-    MIDDLE_PANEL,
-    NARROW_PANEL,
-    SEVERAL_HUNDRED,
-    WIDE_PANEL,
-    solve_panel,
-)
-from .substitution import (
-    LONG,
-    SEVERAL,
-    substitute_columns,
-    substitute_rows,
-)
+from .panels import FEW, MIDDLE_PANEL, NARROW_PANEL, SEVERAL_HUNDRED, WIDE_PANEL, solve_panel
+from .substitution import LONG, SEVERAL, substitute_columns, substitute_rows
+from .triangular import triangular_invertible, triangular_logabsdet
 
 MOST_PANELS = 2000
 """LAPACK takes less time for more rows than panels of columns."""
 ALONE = 450
-"""Up to so many rows, what is below a panel is multiplied by one thread,"""
+"""The most rows of a matrix for which what is below a panel is multiplied by one thread."""
 ALONE_ROWS = 64
-"""so many rows at a time, for which OpenBLAS calls no others: they would wait for each other."""
+"""How many rows that thread multiplies at a time: for more OpenBLAS calls other threads, which
+would wait for each other."""
 LOOPS = 32
-"""Up to so many rows, loops take less time than calls of LAPACK,"""
+"""The most rows that loops factor in less time than LAPACK."""
 SUBSTITUTED = 12
-"""and for solutions up to so many, where the compiler makes no vector code of them."""
+"""The most unknowns that loops, of which the compiler makes no vector code, find in less time than
+LAPACK."""
 
 
 @compiled()
@@ -55,7 +46,7 @@ def lu_factor(lu, pivots):
 
 @compiled(inline="always")
 def factor_by_panels(lu, pivots):
-    """The same for one matrix (n, n)."""
+    """`lu_factor` for one matrix (n, n), by panels of columns."""
     n = len(lu)
     width = WIDE_PANEL
     if n <= SEVERAL_HUNDRED:
@@ -73,9 +64,7 @@ def factor_by_panels(lu, pivots):
                 for step in range(stop - start):
                     column = np.uint64(start + step)  # what is signed might be negative
                     other = np.uint64(pivots[column] - 1)
-                    kept = lu[i, column]
-                    lu[i, column] = lu[i, other]
-                    lu[i, other] = kept
+                    lu[i, column], lu[i, other] = lu[i, other], lu[i, column]
         if stop < n:
             solve_panel(lu, start, True, inverses, solved)
             for left in range(0, width, NARROW_PANEL):
@@ -90,7 +79,7 @@ def factor_by_panels(lu, pivots):
 
 @compiled(inline="always")
 def factor_by_loops(lu, pivots):
-    """The same for one matrix (n, n)."""
+    """`lu_factor` for one small matrix (n, n)."""
     n = len(lu)
     one, least = lu.dtype.type(1), np.finfo(lu.dtype).tiny
     for k in range(n):
@@ -102,9 +91,7 @@ def factor_by_loops(lu, pivots):
         if best != k:
             for j in range(n):
                 short_loop(j)
-                kept = lu[j, k]
-                lu[j, k] = lu[j, best]
-                lu[j, best] = kept
+                lu[j, k], lu[j, best] = lu[j, best], lu[j, k]
         first, pivot = lu[k, k + 1 :], lu[k, k]
         if 0 < size < least:  # its reciprocal may be infinite
             for i in range(len(first)):
@@ -119,15 +106,8 @@ def factor_by_loops(lu, pivots):
                 row[i] -= factor * first[i]
 
 
-@compiled()
-def lu_invertible(lu):
-    """Whether no factored matrix of `lu` (stack, n, n) is singular."""
-    stack, n, _ = lu.shape
-    for s in range(stack):
-        for i in range(n):
-            if lu[s, i, i] == 0:
-                return False
-    return True
+lu_invertible = triangular_invertible
+"""Whether no factored matrix of `lu` (stack, n, n) is singular."""
 
 
 @compiled(inline="always")
@@ -150,15 +130,18 @@ def lu_solve_rows(lu, pivots, b, transposed):
 
 @compiled()
 def lu_solve_each_row(lu, pivots, b, transposed):
-    """The same for one row, or two or three."""
+    """`lu_solve_rows` for one row, or two or three."""
     stack, rows, n = b.shape
     which = NO if transposed else TRANSPOSED
     for s in range(stack):
-        for row in range(rows):
-            if n > SUBSTITUTED:
+        if n > SUBSTITUTED:
+            for row in range(rows):
                 lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
-            elif transposed:
-                exchange(pivots, b, s, row, False)
+            continue
+        if transposed:
+            swap_columns(pivots[s], b[s], False)
+        for row in range(rows):
+            if transposed:
                 for k in range(n):
                     factor = b[s, row, k]
                     for i in range(k + 1, n):
@@ -183,12 +166,13 @@ def lu_solve_each_row(lu, pivots, b, transposed):
                         short_loop(i)
                         rest -= lu[s, k, i] * b[s, row, i]
                     b[s, row, k] = rest
-                exchange(pivots, b, s, row, True)
+        if not transposed:
+            swap_columns(pivots[s], b[s], True)
 
 
 @compiled()
 def lu_solve_few_rows(lu, pivots, b, transposed):
-    """The same for few of them.
+    """`lu_solve_rows` for few rows.
 
     LAPACK's solver is for one row only: for several it waits for threads, however small n is.
     """
@@ -211,18 +195,6 @@ def lu_solve_few_rows(lu, pivots, b, transposed):
 
 
 @compiled()
-def exchange(pivots, b, s, row, backwards):
-    """Apply the row exchanges of a factorisation, pivots[s], to b[s, row]."""
-    n = pivots.shape[1]
-    for step in range(n):
-        k = n - 1 - step if backwards else step
-        other = pivots[s, k] - 1
-        kept = b[s, row, k]
-        b[s, row, k] = b[s, row, other]
-        b[s, row, other] = kept
-
-
-@compiled()
 def swap_columns(pivots, b, backwards):
     """Apply the row exchanges of an LU factorisation to each row of `b` (rows, n)."""
     n = pivots.shape[0]
@@ -230,9 +202,7 @@ def swap_columns(pivots, b, backwards):
         for step in range(n):
             column = n - 1 - step if backwards else step
             other = pivots[column] - 1
-            kept = b[i, column]
-            b[i, column] = b[i, other]
-            b[i, other] = kept
+            b[i, column], b[i, other] = b[i, other], b[i, column]
 
 
 @compiled()
@@ -244,9 +214,7 @@ def swap_rows(pivots, b, backwards):
         other = pivots[row] - 1
         if other != row:
             for j in range(b.shape[1]):
-                kept = b[row, j]
-                b[row, j] = b[other, j]
-                b[other, j] = kept
+                b[row, j], b[other, j] = b[other, j], b[row, j]
 
 
 @compiled(inline="always")
@@ -291,12 +259,7 @@ def lu_det(lu, pivots, out):
 @compiled()
 def lu_logabsdet(lu, pivots, out):
     """out (stack,) = log of the absolute value of the determinant."""
-    stack, n = pivots.shape
-    for s in range(stack):
-        total = out.dtype.type(0)
-        for i in range(n):
-            total += np.log(abs(lu[s, i, i]))
-        out[s] = total
+    triangular_logabsdet(lu, out)
 
 
 @compiled()

@@ -3,11 +3,7 @@ in the last place."""
 
 # mypy: allow-untyped-defs
 
-from ..internals.arithmetic import (
-    choose_where,
-    number_function,
-    polynomial_value,
-)
+from ..internals.arithmetic import choose_where, number_function, polynomial_value
 from .elementary import quarter_exponential, scaled_exponential
 
 ERF_SERIES = (

@@ -9,16 +9,10 @@ however small the matrix is: a product with the inverse of the panel's triangle 
 from ..internals.functions import compiled
 from .blas import gemm_part
 
-NARROW_PANEL = 8
-"""How many columns panels have where matrices have up to"""
-FEW = 128
-"""rows,"""
-MIDDLE_PANEL = 16
-"""up to"""
-SEVERAL_HUNDRED = 256
-"""rows,"""
-WIDE_PANEL = 32
-"""and more."""
+NARROW_PANEL, MIDDLE_PANEL, WIDE_PANEL = 8, 16, 32
+"""How many columns a panel has."""
+FEW, SEVERAL_HUNDRED = 128, 256
+"""The most rows of a matrix that is factored by narrow panels, and by those of middle width."""
 
 
 @compiled(inline="always")

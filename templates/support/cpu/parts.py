@@ -14,13 +14,14 @@ _PART = 1 << 18
 """Bytes of arguments and results that are computed at a time where temporary arrays should stay in
 the cache; more where each part reads large arrays as a whole."""
 _NEAR = 80_000
-"""The same where products of matrices read them several times."""
+"""Bytes of arguments and results that are computed at a time where products of matrices read them
+several times."""
 _ROWS = 32
-"""How many samples BLAS multiplies at a time at least."""
+"""The least samples that BLAS multiplies at a time."""
 _COLUMNS = 72
-"""How many samples are computed at a time at least where they come last in memory."""
+"""The least samples that are computed at a time where they come last in memory."""
 _AGAIN = 8
-"""How many times the work that each part repeats a part has to do besides."""
+"""The least ratio of a part's own work to what every part repeats."""
 
 
 def _in_parts(kernel, shared, sliced, blocks):

@@ -30,37 +30,12 @@ def stable_subspace(left, right, discrete, vectors):
     info = np.empty(1, np.int32)
     count = np.zeros(1, np.int32)
     unused = np.zeros(n, np.int32)
-    real_part = np.empty(n)
-    imaginary_part = np.empty(n)
-    divisor = np.empty(n)
+    real_part, imaginary_part, divisor = np.empty(n), np.empty(n), np.empty(n)
     nothing = np.empty(2)
     size = 64 * n + 64
-    work = np.empty(size)
-    lapack_gges(
-        (
-            NO,
-            VECTORS,
-            NO,
-            unused,
-            n,
-            left,
-            n,
-            right,
-            n,
-            count,
-            real_part,
-            imaginary_part,
-            divisor,
-            nothing,
-            1,
-            vectors,
-            n,
-            work,
-            size,
-            unused,
-            info,
-        )
-    )
+    pencil, work = (n, left, n, right, n), (np.empty(size), size, unused)
+    found = (real_part, imaginary_part, divisor, nothing, 1, vectors, n)
+    lapack_gges((NO, VECTORS, NO, unused, *pencil, count, *found, *work, info))
     if info[0] != 0:
         return -1
     selected = np.zeros(n, np.int32)
@@ -69,35 +44,8 @@ def stable_subspace(left, right, discrete, vectors):
             selected[i] = np.hypot(real_part[i], imaginary_part[i]) < divisor[i]
         else:
             selected[i] = real_part[i] < 0
-    lapack_tgsen(
-        (
-            0,
-            0,
-            1,
-            selected,
-            n,
-            left,
-            n,
-            right,
-            n,
-            real_part,
-            imaginary_part,
-            divisor,
-            nothing,
-            1,
-            vectors,
-            n,
-            count,
-            nothing,
-            nothing,
-            nothing,
-            work,
-            size,
-            unused,
-            n,
-            info,
-        )
-    )
+    estimates = (nothing, nothing, nothing)
+    lapack_tgsen((0, 0, 1, selected, *pencil, *found, count, *estimates, *work, n, info))
     return count[0] if info[0] == 0 else -1
 
 

@@ -49,23 +49,9 @@ def lower_sylvester(b, a, c):
     rows, columns = c.shape
     info = np.empty(1, np.int32)
     scale = np.ones(1)
-    lapack_trsyl(
-        (
-            NO,
-            NO,
-            1,
-            columns,
-            rows,
-            a,
-            a.strides[0] // a.itemsize,
-            b,
-            b.strides[0] // b.itemsize,
-            c,
-            c.strides[0] // c.itemsize,
-            scale,
-            info,
-        )
-    )
+    a_step, b_step = a.strides[0] // a.itemsize, b.strides[0] // b.itemsize
+    c_step = c.strides[0] // c.itemsize
+    lapack_trsyl((NO, NO, 1, columns, rows, a, a_step, b, b_step, c, c_step, scale, info))
     for i in range(rows):
         for j in range(columns):
             c[i, j] /= scale[0]

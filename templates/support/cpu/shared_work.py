@@ -111,15 +111,9 @@ class _Shared:
     def prepare(self, real):
         """Compile the kernels for a type of float."""
         for place, (kernel, kinds) in enumerate(self.kernels):
-            address = self.compiled(kernel, kinds, from_dtype(real))
-            self.addresses[place, real.itemsize // 8] = address
-
-    @staticmethod
-    def compiled(kernel, kinds, real):
-        """The address of a kernel."""
-        arguments = []
-        for kind in kinds.split():
-            name, _, axes = kind.partition(":")
-            entry = real if name == "real" else getattr(types, name)
-            arguments.append(types.Array(entry, int(axes), "C") if axes else entry)
-        return address_of(kernel, arguments)
+            arguments = []
+            for kind in kinds.split():
+                name, _, axes = kind.partition(":")
+                entry = from_dtype(real) if name == "real" else getattr(types, name)
+                arguments.append(types.Array(entry, int(axes), "C") if axes else entry)
+            self.addresses[place, real.itemsize // 8] = address_of(kernel, arguments)

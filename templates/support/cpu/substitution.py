@@ -17,9 +17,9 @@ WIDTH = 32
 CHUNK = 256
 """How many right-hand sides are computed at a time, so that they stay in the cache."""
 SEVERAL = 16
-"""So many right-hand sides are worth the inverses,"""
+"""The least right-hand sides that are worth the inverses of blocks."""
 LONG = 256
-"""and fewer of so many entries."""
+"""The least entries of a right-hand side for which a few of them are."""
 
 
 @compiled(counted=True)
@@ -53,7 +53,7 @@ def substitute_rows(a, b, triangle, which, diagonal):
 
 @compiled(counted=True)
 def substitute_columns(a, b, triangle, which, diagonal):
-    """The same for each column x of `b` (n, columns)."""
+    """Replace each column x of `b` (n, columns) so; see `substitute_rows`."""
     kept_apart()
     n, columns = b.shape
     if columns < SEVERAL and n < LONG:

@@ -19,36 +19,17 @@ def schur(a, form, vectors):
     """
     stack, n, _ = a.shape
     info = np.empty(1, np.int32)
-    found = np.zeros(1, np.int32)
     unused = np.zeros(max(n, 1), np.int32)
-    real_part = np.empty(n, form.dtype)
-    imaginary_part = np.empty(n, form.dtype)
+    values = np.empty((2, n), form.dtype)  # real and imaginary parts
+    found = (np.zeros(1, np.int32), values[0], values[1])
     size = 64 * n + 64
-    work = np.empty(size, form.dtype)
+    last = (np.empty(size, form.dtype), size, unused, info)
     for s in range(stack):
         for i in range(n):
             for j in range(n):
                 form[s, i, j] = a[s, i, j]
         if n > 0:
-            lapack_gees(
-                (
-                    VECTORS,
-                    NO,
-                    unused,
-                    n,
-                    form[s],
-                    n,
-                    found,
-                    real_part,
-                    imaginary_part,
-                    vectors[s],
-                    n,
-                    work,
-                    size,
-                    unused,
-                    info,
-                )
-            )
+            lapack_gees((VECTORS, NO, unused, n, form[s], n, *found, vectors[s], n, *last))
             if info[0] != 0:
                 return False
     return True
@@ -66,27 +47,13 @@ def schur_sylvester(a_form, a_vectors, b_form, b_vectors, c, out, left_turned, r
     info = np.empty(1, np.int32)
     scale = np.ones(1, out.dtype)
     half = np.empty((n, m), out.dtype)
+    flags = (TRANSPOSED if right_turned else NO, TRANSPOSED if left_turned else NO)
     for s in range(stack):
         if n > 0 and m > 0:
             gemm(real(1), a_vectors[s], False, c[s], False, real(0), half)
             gemm(real(1), half, False, b_vectors[s], True, real(0), out[s])
-            lapack_trsyl(
-                (
-                    TRANSPOSED if right_turned else NO,
-                    TRANSPOSED if left_turned else NO,
-                    1,
-                    m,
-                    n,
-                    b_form[s],
-                    m,
-                    a_form[s],
-                    n,
-                    out[s],
-                    m,
-                    scale,
-                    info,
-                )
-            )
+            known = (b_form[s], m, a_form[s], n)
+            lapack_trsyl((*flags, 1, m, n, *known, out[s], m, scale, info))
             if info[0] != 0:
                 return False
             gemm(real(1) / scale[0], a_vectors[s], True, out[s], False, real(0), half)

@@ -53,11 +53,9 @@ def triangular_inverse(a, out, lower):
     stack, n, _ = a.shape
     for s in range(stack):
         x = out[s]
-        for i in range(n):
-            for j in range(n):
-                x[i, j] = 0
+        x[:] = 0
         for start in range(0, n, BLOCK):
-            stop = start + BLOCK if start + BLOCK < n else n
+            stop = min(start + BLOCK, n)
             for i in range(start, stop):
                 reciprocal = 1 / a[s, i, i]
                 for k in range(start, i):
@@ -76,8 +74,7 @@ def triangular_inverse(a, out, lower):
         if not lower:
             for i in range(n):
                 for j in range(i):
-                    x[j, i] = x[i, j]
-                    x[i, j] = 0
+                    x[j, i], x[i, j] = x[i, j], 0
 
 
 @compiled()

@@ -6,14 +6,7 @@ import numpy as np
 
 from ..internals.functions import compiled
 from .exponential import jet_expm
-from .jets import (
-    jet_divide,
-    jet_multiply,
-    jet_scale,
-    jets,
-    largest_column,
-    last_entries,
-)
+from .jets import jet_divide, jet_multiply, jet_scale, jets, largest_column, last_entries
 
 
 @compiled(counted=True)

@@ -3,6 +3,8 @@ that loops over them become vector code; rows of samples; products of matrices."
 
 # mypy: allow-untyped-defs
 
+from functools import partialmethod
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -41,26 +43,18 @@ class Term:
         """The instruction's result that a term is, or a constant of this one's type."""
         return other.value if isinstance(other, Term) else ir.Constant(self.value.type, other)
 
-    def apply(self, name, left, right):
-        return self.made(getattr(self.builder, name)(left, right, flags=FUSED))
+    def arithmetic(self, name, other, reflected=False):
+        """An operation of numbers; `reflected`: with this one as the second."""
+        values = (self.value, self.like(other))
+        first, second = reversed(values) if reflected else values
+        return self.made(getattr(self.builder, name)(first, second, flags=FUSED))
 
-    def __add__(self, other):
-        return self.apply("fadd", self.value, self.like(other))
-
-    def __sub__(self, other):
-        return self.apply("fsub", self.value, self.like(other))
-
-    def __rsub__(self, other):
-        return self.apply("fsub", self.like(other), self.value)
-
-    def __mul__(self, other):
-        return self.apply("fmul", self.value, self.like(other))
-
-    def __truediv__(self, other):
-        return self.apply("fdiv", self.value, self.like(other))
-
-    def __rtruediv__(self, other):
-        return self.apply("fdiv", self.like(other), self.value)
+    __add__ = __radd__ = partialmethod(arithmetic, "fadd")
+    __mul__ = __rmul__ = partialmethod(arithmetic, "fmul")
+    __sub__ = partialmethod(arithmetic, "fsub")
+    __rsub__ = partialmethod(arithmetic, "fsub", reflected=True)
+    __truediv__ = partialmethod(arithmetic, "fdiv")
+    __rtruediv__ = partialmethod(arithmetic, "fdiv", reflected=True)
 
     def times(self, other):
         """The product, never fused with a sum. Its flag means nothing for products."""
@@ -83,9 +77,6 @@ class Term:
     def in_single(self):
         """The single that is nearest to a double."""
         return self.made(self.builder.fptrunc(self.value, ir.FloatType()))
-
-    __radd__ = __add__
-    __rmul__ = __mul__
 
     def between(self, lowest, highest):
         """The number, moved between bounds; nan stays."""
