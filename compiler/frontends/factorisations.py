@@ -148,15 +148,3 @@ other: a positive definite B for the eigenvalues of A x = λ B x."""
 svd.__doc__ = f"""{SVD.description}
 
 Here the last of the three is Vᵀ, as in NumPy. compute_uv: False for the singular values alone."""
-
-__all__ = [
-    "cholesky",
-    "eigh",
-    "eigvalsh",
-    "lambda_max",
-    "lambda_min",
-    "lstsq",
-    "polar",
-    "qr",
-    "svd",
-]

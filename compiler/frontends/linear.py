@@ -98,16 +98,3 @@ def matrix_power(array: Any, exponent: int) -> Array:
 def solve_sylvester(left: Any, right: Any, constant: Any) -> Array:
     """The X with left @ X + X @ right = constant."""
     return apply(SYLVESTER, asarray(left), asarray(right), asarray(constant))
-
-
-__all__ = [
-    "det",
-    "inv",
-    "logabsdet",
-    "logdet",
-    "matrix_power",
-    "slogdet",
-    "solve",
-    "solve_sylvester",
-    "trace",
-]

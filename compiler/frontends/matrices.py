@@ -171,6 +171,3 @@ def _rewritten(expression: sympy.Expr) -> sympy.Expr:
         f"funm: there is no {expression.func.__name__} of a matrix; "
         f"known are {', '.join(sorted(known.__name__ for known in ELEMENTARY))} and powers"
     )
-
-
-__all__ = ["fractional_matrix_power", "funm"]

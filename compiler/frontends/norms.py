@@ -128,6 +128,3 @@ def cond(array: Any, p: Any = None) -> Array:
         values = apply(SVDVALS, operand)
         return values[..., -1] / values[..., 0]
     return norm(operand, p, (-2, -1)) * norm(inv(operand), p, (-2, -1))
-
-
-__all__ = ["cond", "norm", "schatten_norm", "vector_norm"]

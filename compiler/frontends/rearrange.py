@@ -7,8 +7,7 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.frontends.declare import sizes
-from derivatrix.compiler.ir import arrays
+from derivatrix.compiler.ir import arrays, dimensions
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes, normalise_axis
@@ -142,7 +141,7 @@ def squeeze(array: Any, axis: Axis = None) -> Array:
 
 def broadcast_to(array: Any, shape: Sequence[Any]) -> Array:
     """`array` stretched to `shape`."""
-    return arrays.broadcast_to(asarray(array), sizes((tuple(shape),)))
+    return arrays.broadcast_to(asarray(array), dimensions.as_shape((tuple(shape),)))
 
 
 def stack(parts: Sequence[Any], axis: int = 0) -> Array:
@@ -243,28 +242,3 @@ def diff(array: Any, n: int = 1, axis: int = -1) -> Array:
     for _ in range(n):
         result = result[upper] - result[lower]
     return result
-
-
-__all__ = [
-    "block",
-    "broadcast_to",
-    "column_stack",
-    "concat",
-    "concatenate",
-    "diag",
-    "diagonal",
-    "diff",
-    "expand_dims",
-    "flip",
-    "hstack",
-    "matrix_transpose",
-    "moveaxis",
-    "roll",
-    "squeeze",
-    "stack",
-    "swapaxes",
-    "transpose",
-    "tril",
-    "triu",
-    "vstack",
-]

@@ -77,6 +77,13 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
     return expression
 
 
+def as_shape(parts: tuple[object, ...], context: str = "shape") -> Shape:
+    """A shape given as sizes, or as one tuple or list of them."""
+    if len(parts) == 1 and isinstance(parts[0], (tuple, list)):
+        parts = tuple(parts[0])
+    return tuple(dimension(part, context) for part in parts)
+
+
 def shape_text(shape: Shape) -> str:
     """The shape as Python prints a tuple: (n, 3), (n,), ()."""
     inner = ", ".join(str(size) for size in shape)
