@@ -7,7 +7,7 @@ shapes; nothing is folded here.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,37 @@ from derivatrix.compiler.ir.nodes import (
     slot,
 )
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
+
+
+def _operator(
+    function: Callable[[Array, Array], Array],
+) -> tuple[Callable[..., Array], Callable[..., Array]]:
+    """The methods of an operator, as `__add__` and `__radd__`, which call `function`. An operand
+    that is none of OPERANDS is left to Python."""
+
+    def method(self: Array, other: object) -> Array:
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        return function(self, asarray(other))
+
+    def exchanged(self: Array, other: object) -> Array:
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        return function(asarray(other), self)
+
+    return method, exchanged
+
+
+def _comparison(sign: str, relation: Any) -> Callable[..., Array]:
+    """The method of a comparison: 1 where it holds, else 0."""
+
+    def method(self: Array, other: object) -> Array:
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        condition = relation(slot(0), slot(1))
+        return elementwise(_indicator(condition), self, asarray(other), form=f"{{}} {sign} {{}}")
+
+    return method
 
 
 class Array(Methods):
@@ -119,59 +150,29 @@ class Array(Methods):
     def __iter__(self) -> Any:
         return (self[position] for position in range(len(self)))
 
-    def __add__(self, other: object) -> Array:
-        return _binary(self, other, add)
-
-    def __radd__(self, other: object) -> Array:
-        return _binary(other, self, add)
-
-    def __sub__(self, other: object) -> Array:
-        return _binary(self, other, subtract)
-
-    def __rsub__(self, other: object) -> Array:
-        return _binary(other, self, subtract)
-
-    def __mul__(self, other: object) -> Array:
-        return _binary(self, other, multiply)
-
-    def __rmul__(self, other: object) -> Array:
-        return _binary(other, self, multiply)
-
-    def __truediv__(self, other: object) -> Array:
-        return _binary(self, other, divide)
-
-    def __rtruediv__(self, other: object) -> Array:
-        return _binary(other, self, divide)
-
-    def __matmul__(self, other: object) -> Array:
-        return _binary(self, other, matmul)
-
-    def __rmatmul__(self, other: object) -> Array:
-        return _binary(other, self, matmul)
-
-    def __floordiv__(self, other: object) -> Array:
-        return _binary(self, other, floor_divide)
-
-    def __rfloordiv__(self, other: object) -> Array:
-        return _binary(other, self, floor_divide)
-
-    def __mod__(self, other: object) -> Array:
-        return _binary(self, other, remainder)
-
-    def __rmod__(self, other: object) -> Array:
-        return _binary(other, self, remainder)
+    __add__, __radd__ = _operator(lambda x, y: add(x, y))
+    __sub__, __rsub__ = _operator(lambda x, y: subtract(x, y))
+    __mul__, __rmul__ = _operator(lambda x, y: multiply(x, y))
+    __truediv__, __rtruediv__ = _operator(lambda x, y: divide(x, y))
+    __matmul__, __rmatmul__ = _operator(lambda x, y: matmul(x, y))
+    __floordiv__, __rfloordiv__ = _operator(lambda x, y: floor_divide(x, y))
+    __mod__, __rmod__ = _operator(lambda x, y: remainder(x, y))
+    __pow__, __rpow__ = _operator(lambda x, y: power(x, y))
+    __and__, __rand__ = _operator(lambda x, y: both(x, y))
+    __or__, __ror__ = _operator(lambda x, y: either(x, y))
+    __lt__ = _comparison("<", sympy.Lt)
+    __le__ = _comparison("<=", sympy.Le)
+    __gt__ = _comparison(">", sympy.Gt)
+    __ge__ = _comparison(">=", sympy.Ge)
+    __eq__ = _comparison("==", sympy.Eq)  # type: ignore[assignment]
+    __ne__ = _comparison("!=", sympy.Ne)  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
     def __divmod__(self, other: object) -> tuple[Array, Array]:
         return self // other, self % other
 
     def __rdivmod__(self, other: object) -> tuple[Array, Array]:
         return other // self, other % self
-
-    def __pow__(self, exponent: object) -> Array:
-        return _binary(self, exponent, power)
-
-    def __rpow__(self, base: object) -> Array:
-        return _binary(base, self, power)
 
     def __neg__(self) -> Array:
         return scale(self, sympy.S.NegativeOne)
@@ -181,38 +182,6 @@ class Array(Methods):
 
     def __abs__(self) -> Array:
         return elementwise(sympy.Abs(slot(0)), self)
-
-    def __lt__(self, other: object) -> Array:
-        return _compare(self, other, sympy.Lt)
-
-    def __le__(self, other: object) -> Array:
-        return _compare(self, other, sympy.Le)
-
-    def __gt__(self, other: object) -> Array:
-        return _compare(self, other, sympy.Gt)
-
-    def __ge__(self, other: object) -> Array:
-        return _compare(self, other, sympy.Ge)
-
-    def __eq__(self, other: object) -> Array:  # type: ignore[override]
-        return _compare(self, other, sympy.Eq)
-
-    def __ne__(self, other: object) -> Array:  # type: ignore[override]
-        return _compare(self, other, sympy.Ne)
-
-    __hash__ = object.__hash__
-
-    def __and__(self, other: object) -> Array:
-        return _binary(self, other, both)
-
-    def __rand__(self, other: object) -> Array:
-        return _binary(other, self, both)
-
-    def __or__(self, other: object) -> Array:
-        return _binary(self, other, either)
-
-    def __ror__(self, other: object) -> Array:
-        return _binary(other, self, either)
 
     def __invert__(self) -> Array:
         return opposite(self)
@@ -295,12 +264,6 @@ OPERANDS = (
     sympy.MatrixBase,
 )
 """What an operator takes or refuses itself; of others, Python says that they cannot be taken."""
-
-
-def _binary(left: object, right: object, function: Any) -> Any:
-    if not (isinstance(left, OPERANDS) and isinstance(right, OPERANDS)):
-        return NotImplemented
-    return function(asarray(left), asarray(right))
 
 
 def broadcast_to(array: Array, shape: Shape) -> Array:
@@ -519,24 +482,6 @@ def _select_slots(expression: sympy.Expr, nodes: list[Node]) -> Array:
     expression = expression.xreplace(renames)
     arguments = tuple(nodes[i] for i in used)
     return Array(arguments[0]) if expression == slot(0) else Array(Map(expression, arguments))
-
-
-def _compare(left: object, right: object, relation: Any) -> Any:
-    def indicator(x: Array, y: Array) -> Array:
-        condition = relation(slot(0), slot(1))
-        return elementwise(_indicator(condition), x, y, form=f"{{}} {SIGNS[relation]} {{}}")
-
-    return _binary(left, right, indicator)
-
-
-SIGNS = {
-    sympy.Lt: "<",
-    sympy.Le: "<=",
-    sympy.Gt: ">",
-    sympy.Ge: ">=",
-    sympy.Eq: "==",
-    sympy.Ne: "!=",
-}
 
 
 def _indicator(condition: Boolean) -> sympy.Expr:
