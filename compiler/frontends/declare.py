@@ -13,15 +13,8 @@ from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.identifiers import require_identifier
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
-SQUARE_STRUCTURES = (
-    "symmetric",
-    "spd",
-    "lower",
-    "upper",
-    "diagonal",
-    "orthogonal",
-    "invertible",
-)
+SQUARE = ("symmetric", "spd", "lower", "upper", "diagonal", "orthogonal", "invertible")
+"""Structures that only square matrices have."""
 
 
 def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
@@ -43,7 +36,7 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
         raise DeclarationError(
             f"{name}: shape {shape_text(axes)} is empty; literal sizes are at least 1"
         )
-    if structure in SQUARE_STRUCTURES and (len(axes) < 2 or axes[-1] != axes[-2]):
+    if structure in SQUARE and (len(axes) < 2 or axes[-1] != axes[-2]):
         raise ShapeError(f"{name}: {structure} needs a square matrix, not {shape_text(axes)}")
     if structure == "simplex" and not axes:
         raise ShapeError(f"{name}: simplex needs an axis, not a scalar")

@@ -100,7 +100,7 @@ multiply = _operator("multiply", operator.mul, "left * right, entry by entry.")
 divide = _operator("divide", operator.truediv, "left / right, entry by entry.")
 floor_divide = _operator("floor_divide", operator.floordiv, "floor(left / right), entry by entry.")
 logical_and = _operator("logical_and", operator.and_, "1 where both conditions hold, else 0.")
-logical_or = _operator("logical_or", operator.or_, "1 where one of two conditions holds, else 0.")
+logical_or = _operator("logical_or", operator.or_, "1 where at least one condition holds, else 0.")
 remainder = _operator(
     "remainder",
     operator.mod,

@@ -76,8 +76,7 @@ def eigh(array: Any, other: Any = None) -> EighResult:
 def eigvalsh(array: Any, other: Any = None) -> Array:
     if other is not None:
         array = _reduced("eigvalsh", asarray(array), asarray(other))[1]
-    values: Array = calling(EIGVALSH)(array)
-    return values
+    return calling(EIGVALSH)(array)
 
 
 def _reduced(name: str, matrix: Array, other: Array) -> tuple[Array, Array]:

@@ -55,9 +55,13 @@ def diagonal(array: Any, offset: int = 0) -> Array:
 
 def _start(offset: int) -> tuple[sympy.Integer, sympy.Integer]:
     """Row and column of the first entry of a diagonal."""
+    _require_integer(offset)
+    return sympy.Integer(max(-offset, 0)), sympy.Integer(max(offset, 0))
+
+
+def _require_integer(offset: object) -> None:
     if isinstance(offset, bool) or not isinstance(offset, int):
         raise UnsupportedError(f"the number of a diagonal is an integer, not {offset!r}")
-    return sympy.Integer(max(-offset, 0)), sympy.Integer(max(offset, 0))
 
 
 def tril(array: Any, k: int = 0) -> Array:
@@ -74,8 +78,7 @@ def _triangle(operand: Array, k: int, upper: bool) -> Array:
     form = "triu({})" if upper else "tril({})"
     if operand.ndim < 2:
         raise disagreement(form, [operand.node], "expected a matrix")
-    if isinstance(k, bool) or not isinstance(k, int):
-        raise UnsupportedError(f"the number of a diagonal is an integer, not {k!r}")
+    _require_integer(k)
     rows, columns = operand.node.shape[-2:]
     labels = range(operand.ndim)
     if upper:

@@ -124,10 +124,6 @@ def _number(number: sympy.Expr) -> Array:
     return Array(ir.full(number))
 
 
-def _add(expression: sympy.Add) -> Array:
-    return reduce(operator.add, map(_lower, expression.args))
-
-
 def _entrywise(what: str, function: Callable[[Any, Any], Any], expression: Any) -> Array:
     """Matrices of one shape, combined entry by entry. Raises ShapeError, which says `what`."""
     parts = [_lower(part) for part in expression.args]
@@ -346,10 +342,6 @@ def _dense(expression: sympy.MatrixBase) -> Array:
     return _squeezed(result)
 
 
-def _kronecker(expression: Any) -> Array:
-    return _squeezed(reduce(functions.kron, map(_full_rank, expression.args)))
-
-
 def _factor(factor: Callable[[Array], Array]) -> Callable[[Any], Array]:
     """The rule for a factor of a square matrix; SymPy gives all factors the matrix's shape."""
 
@@ -390,7 +382,9 @@ RULES: dict[type, Callable[[Any], Array]] = {
     MatrixSlice: _slice,
     matrices.BlockMatrix: _block,
     matrices.DotProduct: lambda product: reduce(operator.matmul, map(_lower, product.args)),
-    KroneckerProduct: _kronecker,
+    KroneckerProduct: lambda product: _squeezed(
+        reduce(functions.kron, map(_full_rank, product.args))
+    ),
     LofCholesky: _factor(functions.cholesky),
     UofCholesky: _factor(lambda matrix: functions.cholesky(matrix).mT),
     LofLU: _factor(lambda matrix: calling(LU)(matrix).L),
@@ -402,7 +396,7 @@ RULES: dict[type, Callable[[Any], Array]] = {
     VofSVD: _factor(lambda matrix: functions.svd(matrix)[2].mT),
     sympy.NDimArray: lambda expression: arrays.asarray(expression.tolist()),
     sympy.Sum: _sum,
-    sympy.Add: _add,
+    sympy.Add: lambda total: reduce(operator.add, map(_lower, total.args)),
     sympy.Mul: _multiply,
     sympy.Pow: _power,
 }

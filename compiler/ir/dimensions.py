@@ -55,16 +55,18 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
     """`value` (an int, a symbol, or arithmetic of them) as a canonical dimension."""
     if isinstance(value, str):
         value = symbol(require_variable(value, f"a size ({context})"))
+
+    def wrong() -> DeclarationError:
+        return DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
+
     if isinstance(value, bool) or hasattr(type(value), "_sympy_"):  # that is how arrays mix
-        raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
+        raise wrong()
     try:
         expression = sympy.sympify(value, strict=True)
     except (sympy.SympifyError, TypeError) as error:
-        raise DeclarationError(
-            f"{context}: a dimension is an integer or a symbol, not {value!r}"
-        ) from error
+        raise wrong() from error
     if not isinstance(expression, sympy.Expr):
-        raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
+        raise wrong()
     others = [s for s in expression.free_symbols if s != symbol(s.name)]
     renames = {s: symbol(require_variable(s.name, f"a size ({context})")) for s in others}
     expression = sympy.expand(expression.xreplace(renames))

@@ -35,17 +35,8 @@ if TYPE_CHECKING:
     from derivatrix.compiler.ir.operation import Operation
 
 STRUCTURES = (
-    "general",
-    "symmetric",
-    "spd",
-    "lower",
-    "upper",
-    "diagonal",
-    "orthogonal",
-    "positive",
-    "nonneg",
-    "simplex",
-    "invertible",
+    *("general", "symmetric", "spd", "lower", "upper", "diagonal", "orthogonal"),
+    *("positive", "nonneg", "simplex", "invertible"),
 )
 """What an input may be declared as; the last four only say where points may be drawn."""
 
@@ -224,8 +215,8 @@ class Einsum(Node):
 
     `factors` is a tuple of (node, labels), a label for each axis (repeats take diagonals).
     Labels 0 .. ndim-1 are the output's axes, in order; further ones are summed over.
-    `sizes[label]` is the label's dimension. An output label that no factor has broadcasts;
-    a summed one that no factor has counts.
+    `sizes[label]` is the label's dimension. The result is constant along an output label that no
+    factor has; a summed label that no factor has multiplies the result by its size.
     """
 
     __slots__ = ("coefficient", "factors", "sizes")
@@ -234,11 +225,7 @@ class Einsum(Node):
     sizes: Shape
 
     def __new__(
-        cls,
-        coefficient: sympy.Expr,
-        factors: tuple[Factor, ...],
-        sizes: Shape,
-        ndim: int,
+        cls, coefficient: sympy.Expr, factors: tuple[Factor, ...], sizes: Shape, ndim: int
     ) -> Einsum:
         for node, labels in factors:
             if len(labels) != node.ndim:
@@ -372,20 +359,13 @@ def einsum(
         for label, size in zip(labels, node.shape, strict=True):
             known.setdefault(label, size)
     numbers: dict[Hashable, int] = {}
-    for label in [
-        *output,
-        *(label for _, labels in factors for label in labels),
-        *known,
-    ]:
+    for label in [*output, *(label for _, labels in factors for label in labels), *known]:
         numbers.setdefault(label, len(numbers))
     if len(set(output)) != len(output):
         raise ShapeError("an output label is repeated")
     numbered = tuple((node, tuple(numbers[label] for label in labels)) for node, labels in factors)
     return Einsum(
-        sympy.sympify(coefficient),
-        numbered,
-        tuple(known[label] for label in numbers),
-        len(output),
+        sympy.sympify(coefficient), numbered, tuple(known[label] for label in numbers), len(output)
     )
 
 
@@ -411,7 +391,7 @@ def literal(node: Node) -> sympy.Expr | None:
 
 
 def transposed(node: Node) -> Node | None:
-    """X where `node` is X with its last two axes exchanged."""
+    """The node X of which `node` is the transpose (of the last two axes); None for other nodes."""
     if not isinstance(node, Einsum) or len(node.factors) != 1 or node.coefficient != 1:
         return None
     axes = tuple(range(node.ndim))
