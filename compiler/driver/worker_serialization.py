@@ -47,13 +47,7 @@ def generated(packed: str) -> dict[str, Any] | None:
 
 def _packed(function: Function, target: str) -> str:
     """A function as text; "" where it has parts that cannot be written."""
-    fields = (
-        function.name,
-        function.inputs,
-        function.expression,
-        function.wrt,
-        function.batch,
-    )
+    fields = (function.name, function.inputs, function.expression, function.wrt, function.batch)
     nodes = topological([*function.inputs, function.expression])  # first: none is deep then
     file = io.BytesIO()
     try:
