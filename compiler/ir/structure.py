@@ -230,7 +230,7 @@ class _PairedLabels:
 
     def __init__(self, row: int, column: int) -> None:
         self.partner = {row: column}
-        self.fixed: set[int] = set(range(row))
+        self.shared: set[int] = set(range(row))
         self.last = column
 
     def touches(self, factor: ir.Factor) -> bool:
@@ -256,7 +256,7 @@ class _PairedLabels:
         """Note labels that both sides share; False where one of them is on one side already."""
         if labels & {*self.partner, *self.partner.values()}:
             return False
-        self.fixed |= labels
+        self.shared |= labels
         return True
 
     def _pair(self, labels: ir.Labels, others: ir.Labels) -> bool:
@@ -268,11 +268,11 @@ class _PairedLabels:
         new = {*partner, *partner.values()} - {*self.partner, *self.partner.values()}
         same = {one for one, two in zip(labels, others, strict=True) if one == two}
         sides = {*partner, *partner.values()}
-        apart = len(sides) == 2 * len(partner) and not sides & (same | self.fixed)
+        apart = len(sides) == 2 * len(partner) and not sides & (same | self.shared)
         if not apart or any(label <= self.last for label in new):
             return False
         self.partner = partner
-        self.fixed |= same
+        self.shared |= same
         return True
 
 
