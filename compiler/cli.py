@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from derivatrix import __version__
@@ -48,7 +48,7 @@ class _Commands(click.Group):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # formulas, on any terminal
         try:
-            with _mortal():
+            with _cleaning_up():
                 return super().invoke(ctx)
         except DerivatrixError as error:
             _complain(str(error))
@@ -59,8 +59,9 @@ class _Commands(click.Group):
 
 
 @contextmanager
-def _mortal() -> Iterator[None]:
-    """Signals to end remove what a build has made so far, unless others handle or ignore them.
+def _cleaning_up() -> Iterator[None]:
+    """While this runs, signals that end the process first end its workers and remove what a build
+    has made so far, unless others handle or ignore them.
 
     They end the process at once: Numba's compiler calls back into Python where an exception, such
     as KeyboardInterrupt, is printed and lost.
@@ -72,7 +73,7 @@ def _mortal() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         mine = {}  # only the main thread may handle signals
     for number in mine:
-        signal.signal(number, _end)
+        signal.signal(number, _end_by_signal)
     try:
         yield
     finally:
@@ -80,7 +81,7 @@ def _mortal() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _end_by_signal(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)  # a terminal sends it to each process of a command
     end_workers()
     abandon()
@@ -180,12 +181,7 @@ _jobs = click.option(
 @click.option("--warm", is_flag=True, help="Compile the kernels ahead of their first call.")
 @_jobs
 def build(
-    file: str,
-    directory: str,
-    targets: Sequence[str],
-    no_verify: bool,
-    warm: bool,
-    jobs: int | None,
+    file: str, directory: str, targets: Sequence[str], no_verify: bool, warm: bool, jobs: int | None
 ) -> None:
     """Derive, generate and verify the functions in FILE, and write them as the package DIR.
 
@@ -302,11 +298,7 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
     "--stage", type=click.Choice(STAGES), help="Show only what this stage makes of each function."
 )
 @click.option(
-    "--style",
-    type=_Style(),
-    default="unicode",
-    show_default=True,
-    help="How to write formulas.",
+    "--style", type=_Style(), default="unicode", show_default=True, help="How to write formulas."
 )
 @click.option(
     "--target",
@@ -377,9 +369,7 @@ def _print_kernels(function: Function, architecture: str) -> None:
     from derivatrix.compiler.emit.cuda.resources import kernels
 
     _heading(f"{function.name}: kernels")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in ("kernel", "registers", "shared", "stack", "spilled", "computes"):
-        table.add_column(header, no_wrap=True)
+    table = _table("kernel", "registers", "shared", "stack", "spilled", "computes")
     for kernel in kernels(load_compiled(function, "cuda")):
         found = kernel.resources(architecture)
         spilled = found.spill_stores + found.spill_loads
@@ -435,11 +425,14 @@ def _heading(text: str) -> None:
     _console().print(Text(f"\n{text}\n{'-' * len(text)}", "bold"))
 
 
+def _table(*columns: str) -> Table:
+    headers = (Column(column, no_wrap=True) for column in columns)
+    return Table(*headers, box=None, pad_edge=False, header_style="bold")
+
+
 def _print_table(reports: Sequence[Report]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    headers = ("module", "checks", "points", "branches", "largest error", "allowed", "where")
-    for header in (*headers, "result"):
-        table.add_column(header, no_wrap=True)
+    columns = ("module", "checks", "points", "branches", "largest error", "allowed", "where")
+    table = _table(*columns, "result")
     for report in reports:
         table.add_row(*_summary(report))
     _console().print(table)
@@ -489,14 +482,10 @@ def _certify(directory: str, reports: Sequence[Report]) -> None:
 def _progress() -> Iterator[Callable[..., None]]:
     """A progress bar on a terminal, nothing elsewhere."""
     console = _console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    hidden = not console.is_terminal
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden
     ) as bar:
         task = bar.add_task("", total=None)
 

@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    arrays = importlib.import_module(f"{__name__}.{_ARRAYS}").__all__
+    arrays = importlib.import_module(f"{__name__}.{_ARRAYS}").NAMES
     operations = importlib.import_module(f"{__name__}.compiler.operations").OPERATIONS
     return sorted({*globals(), *_PACKAGES, *_PLACES, *arrays, *operations})
 
@@ -89,7 +89,7 @@ def _find(name: str) -> object:
         return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
     if not name.startswith("_"):
         arrays = importlib.import_module(f"{__name__}.{_ARRAYS}")
-        if name in arrays.__all__:
+        if name in arrays.NAMES:
             return getattr(arrays, name)
         operation = importlib.import_module(f"{__name__}.{_OPERATIONS}").find(name)
         if operation is not None:

@@ -48,42 +48,16 @@ Progress = Callable[[str, int, int], None]
 """Called with the work that begins, how many pieces of it are done, and how many there are."""
 
 IMPORTED = (
-    "_formulas",
-    "_support",
-    "ast",
-    "atexit",
-    "collections",
-    "contextlib",
-    "copy",
-    "ctypes",
-    "dataclasses",
-    "functools",
-    "hashlib",
-    "importlib",
-    "itertools",
-    "linecache",
-    "llvmlite",
-    "math",
-    "numba",
-    "numpy",
-    "os",
-    "pathlib",
-    "pickle",
-    "queue",
-    "re",
-    "scipy",
-    "sys",
-    "threading",
-    "time",
-    "types",
-    "typing",
-    "warnings",
+    *("_formulas", "_support", "ast", "atexit", "collections", "contextlib", "copy", "ctypes"),
+    *("dataclasses", "functools", "hashlib", "importlib", "itertools", "linecache", "llvmlite"),
+    *("math", "numba", "numpy", "os", "pathlib", "pickle", "queue", "re", "scipy", "sys"),
+    *("threading", "time", "types", "typing", "warnings"),
 )
 """What generated modules and packages import, and the folders beside them: a module of such a name
 would stand in its way."""
 
-ALONE = 4
-"""How many functions a process has to derive to be worth its start."""
+FUNCTIONS_PER_PROCESS = 4
+"""Another process is started for as many functions to derive; for fewer it is not worth it."""
 
 _PACKAGE_TEXT = '''{mark}: {summary}. Do not edit; build again instead.
 
@@ -170,7 +144,7 @@ def build(
                 for name, text in texts.items():
                     (place / name).parent.mkdir(parents=True, exist_ok=True)
                     (place / name).write_text(text, encoding="utf-8", newline="\n")
-                standing = _standing(directory, texts) if verify else {}
+                standing = _unchanged_reports(directory, texts) if verify else {}
                 reports = steps.verify(place, modules, standing) if verify else ()
                 result = _install(directory, place, texts, modules, reports, standing)
         except OSError as error:
@@ -215,15 +189,15 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
         directory = module_directory(support_digest(), FOLDER, generated.digest)
         path = directory / path
         for name, text in support_texts(all_files()).items():
-            _keep(directory.parent / name, text.encode())
+            _write_if_different(directory.parent / name, text.encode())
         for name, text in generated.texts.items():
-            _keep(directory / name, text.encode())
+            _write_if_different(directory / name, text.encode())
     except OSError as error:
         raise BuildError(f"{path}: cannot be written: {error.strerror}") from error
     return load(path)
 
 
-def _keep(path: Path, contents: bytes) -> None:
+def _write_if_different(path: Path, contents: bytes) -> None:
     """Write a file of the cache, if it is not there as it should be."""
     if not path.is_file() or path.read_bytes() != contents:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -343,7 +317,7 @@ class _Steps:
 
     def _generate_elsewhere(self) -> list[Generated | None]:
         """The modules, by other processes where the work is worth their start."""
-        jobs = min(self.workers.jobs, len(self.work) // ALONE)
+        jobs = min(self.workers.jobs, len(self.work) // FUNCTIONS_PER_PROCESS)
         if jobs < 2:
             return [None] * len(self.work)
 
@@ -364,11 +338,10 @@ class _Steps:
         for function, _ in itertools.compress(self.work, fresh):
             require_agreement(function)
         self.done += len(files) - len(new)
-        found = {
-            report.function: report for report in verify_files(new, self.workers, self._announce)
-        }
+        found = verify_files(new, self.workers, self._announce)
         self.done += len(new)
-        reports = tuple({**standing, **found}[path.stem] for path in files)
+        by_name = {**standing, **{report.function: report for report in found}}
+        reports = tuple(by_name[path.stem] for path in files)
         _require_passed(reports)
         write_certificate(staging, reports)
         return reports
@@ -432,7 +405,7 @@ def _refuse(directory: Path, texts: Iterable[str]) -> None:
         )
 
 
-def _standing(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
+def _unchanged_reports(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
     """The reports of the modules that are in the directory already, letter for letter as their
     support is, and that its certificate says have passed."""
     support = [name for name in texts if name.startswith(f"{FOLDER}/") and name != SUPPORT]
@@ -489,11 +462,11 @@ def _install(
             removed += [name for name in CERTIFICATE if (directory / name).exists()]
         written = [name for name in fresh if _state(directory / name, (place / name).read_bytes())]
         if any(name.startswith(f"{FOLDER}/") for name in (*written, *removed)):
-            _close(directory, texts)
+            _mark_unfinished(directory, texts)
             written = [SUPPORT, *(name for name in written if name != SUPPORT)]
         for name in removed:  # before the rest: their names may differ in case only
             (directory / name).unlink()
-        for name in sorted(written, key=lambda name: _ORDER.index(_part(name))):
+        for name in sorted(written, key=_place_in_order):
             (directory / name).parent.mkdir(exist_ok=True)
             os.replace(place / name, directory / name)
     names = tuple(module.name for module in modules)
@@ -501,20 +474,17 @@ def _install(
     return BuildResult(directory, names, tuple(written), tuple(removed), reports, verified)
 
 
-_ORDER = ("support", "list", "others")
+def _place_in_order(name: str) -> int:
+    """When a file is put in place: those of the support, then the list of them, then the others."""
+    if not name.startswith(f"{FOLDER}/"):
+        return 2
+    return 1 if name == SUPPORT else 0
 
 
-def _part(name: str) -> str:
-    """Which part of a package a file belongs to: the support's list of files comes after them."""
-    if name == SUPPORT:
-        return "list"
-    return "support" if name.startswith(f"{FOLDER}/") else "others"
-
-
-def _close(directory: Path, texts: Mapping[str, str]) -> None:
-    """Let the support say that it is none: of the files there are, and of those to come."""
-    old = [name.removeprefix(f"{FOLDER}/") for name in support_files(directory)]
-    new = [name.removeprefix(f"{FOLDER}/") for name in texts if _part(name) == "support"]
+def _mark_unfinished(directory: Path, texts: Mapping[str, str]) -> None:
+    """Mark the support as unfinished, with the list of its files as they were and are to be: then
+    no module of the package can be imported."""
+    new = [name for name in texts if _place_in_order(name) == 0]
+    listed = {name.removeprefix(f"{FOLDER}/") for name in (*support_files(directory), *new)}
     (directory / FOLDER).mkdir(exist_ok=True)
-    listed = {*old, *new}
     replace(directory / SUPPORT, unfinished_text(listed).encode())

@@ -25,7 +25,7 @@ def module_directory(group: str, shared: str, name: str) -> Path:
         common, directory = place / group / shared, place / group / name
         for each in (place / group, common, directory):
             each.mkdir(mode=0o700, exist_ok=True)
-        paths = (place / group, *_below(common), *_below(directory))
+        paths = (place / group, *_contents(common), *_contents(directory))
         problem = next(filter(None, map(_problem, paths)), "")
         if not problem:
             break
@@ -46,7 +46,7 @@ def cache_directory() -> Path:
         tempfile.TemporaryFile(dir=directory).close()
     except (OSError, RuntimeError):  # RuntimeError: the user has no home
         return _temporary_cache()
-    problem = _problem(directory) or next(filter(None, map(_loose, directory.parents)), "")
+    problem = _problem(directory) or next(filter(None, map(_replaceable, directory.parents)), "")
     if problem:
         _warn(problem)
         return _temporary_cache()
@@ -74,7 +74,7 @@ _holders: list[tempfile.TemporaryDirectory[str]] = []
 # Who can write
 
 
-def _below(directory: Path) -> Iterator[Path]:
+def _contents(directory: Path) -> Iterator[Path]:
     """The directory and all that is in it."""
     yield directory
     for place, folders, files in os.walk(directory):
@@ -94,7 +94,7 @@ def _problem(path: Path) -> str:
     return _writable(path, found)
 
 
-def _loose(path: Path) -> str:
+def _replaceable(path: Path) -> str:
     """Who but the user and the system could put another directory in the place of one in `path`."""
     if sys.platform == "win32":
         return ""
@@ -105,11 +105,11 @@ def _loose(path: Path) -> str:
 
 
 def _writable(path: Path, found: os.stat_result) -> str:
-    others = stat.S_IWOTH if _alone(found.st_gid) else stat.S_IWOTH | stat.S_IWGRP
+    others = stat.S_IWOTH if _is_own_group(found.st_gid) else stat.S_IWOTH | stat.S_IWGRP
     return f"other users can write to {path}" if found.st_mode & others else ""
 
 
-def _alone(group: int) -> bool:
+def _is_own_group(group: int) -> bool:
     """Whether a group is the user's own, as many systems have one for each user."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)

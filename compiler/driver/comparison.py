@@ -28,15 +28,15 @@ from derivatrix.runtime.surface import Arrays, Point, Surface
 
 Array = np.ndarray
 
-CHOICES = 2
+SIZE_CHOICES = 2
 """At how many choices of sizes the values are compared."""
-DRAWN = 12
+ATTEMPTS = 12
 """How many points are drawn at each of them, until one is in the domain."""
-ACCURATE = 1e-5
+DIFFERENCE_TOLERANCE = 1e-5
 """How accurate differences must be, in parts of the largest entry."""
-MOVED = 1e-10
+PERTURBATION = 1e-10
 """By which part of themselves inputs are changed, to see whether a value depends on rounding."""
-ALLOWED = 1e-7
+VALUE_TOLERANCE = 1e-7
 """How far apart values may be, in parts of the largest entry: two ways to compute them, not one."""
 
 
@@ -45,7 +45,7 @@ def require_agreement(function: Function) -> None:
     another value than the declared expression."""
     surface = _surface(function)
     points = []
-    for point, declared, expected in islice(_points(function, surface), CHOICES):
+    for point, declared, expected in islice(_points(function, surface), SIZE_CHOICES):
         names = "the text of the declaration", "the interpreter's value"
         _require_close(function, point, names, declared, expected)
         _require_facts(function, point)
@@ -68,9 +68,9 @@ def _require_facts(function: Function, point: Point) -> None:
     with np.errstate(all="ignore"):
         arrays = evaluate_all(nodes, _sample(function, point.values, 0), point.sizes)
     for node, array in zip(nodes, arrays, strict=True):
-        for fact in sorted(facts(node) & set(DIFFERENCES)):
-            apart = float(np.abs(DIFFERENCES[fact](array)).max(initial=0.0))
-            if apart > ALLOWED * np.abs(array).max(initial=1.0):
+        for fact in sorted(facts(node) & set(RESIDUALS)):
+            apart = float(np.abs(RESIDUALS[fact](array)).max(initial=0.0))
+            if apart > VALUE_TOLERANCE * np.abs(array).max(initial=1.0):
                 raise VerificationError(
                     f"{function.name}: {operand_text(node)} is not {fact}, as the compiler's facts "
                     f"say: it is {apart:.3g} off ({point.label})"
@@ -82,7 +82,7 @@ def _negative(array: Array) -> Array:
     return np.minimum(np.linalg.eigvalsh(array), 0.0)
 
 
-DIFFERENCES = {
+RESIDUALS = {
     "symmetric": lambda array: array - array.mT,
     "lower": lambda array: np.triu(array, 1),
     "upper": lambda array: np.tril(array, -1),
@@ -113,7 +113,7 @@ def _is_derivative(
     except OutOfDomain:
         return False
     error = float(estimate.error.max(initial=0.0))
-    if error > ACCURATE * np.abs(estimate.derivative).max(initial=1.0):
+    if error > DIFFERENCE_TOLERANCE * np.abs(estimate.derivative).max(initial=1.0):
         return False
     names = f"differences of {before.name} by {name}", "the derivative"
     along = np.tensordot(derivative, step, step.ndim)
@@ -131,7 +131,7 @@ def _require_close(
 ) -> None:
     apart = float(np.abs(one - other).max(initial=0.0))
     size = float(np.abs(one).max(initial=0.0))
-    if not apart <= error + ALLOWED * max(size, 1.0):
+    if not apart <= error + VALUE_TOLERANCE * max(size, 1.0):
         raise VerificationError(
             f"{function.name}: {names[0]} and {names[1]} differ by {apart:.3g} where the largest "
             f"entry is {size:.3g} ({point.label}); a rule of the compiler, or of an operation of "
@@ -151,28 +151,28 @@ def _points(function: Function, surface: Surface) -> Iterator[tuple[Point, Array
     interpreter's."""
     for number, sizes in enumerate(sampling.assignments(surface, {})):
         random = np.random.default_rng([0, number])
-        for point in islice(sampling.draws(surface, sizes, random), DRAWN):
+        for point in islice(sampling.draws(surface, sizes, random), ATTEMPTS):
             try:
-                declared = _telling(surface, Text(function.declaration), point)
-                expected = _value(function, point.values, point)
+                declared = _declared_value(surface, Text(function.declaration), point)
+                expected = _interpreter_value(function, point.values, point)
             except OutOfDomain:
                 continue
             yield point, declared, expected
             break
 
 
-def _telling(surface: Surface, text: Text, point: Point) -> Array:
+def _declared_value(surface: Surface, text: Text, point: Point) -> Array:
     """The text's value at a point; OutOfDomain where rounding errors would be a part of it."""
     shape = surface.shape("value", "", point.sizes)
     value = text({**point.sizes, **point.values}, shape)
-    moved = {name: np.asarray(array * (1 + MOVED)) for name, array in point.values.items()}
+    moved = {name: np.asarray(array * (1 + PERTURBATION)) for name, array in point.values.items()}
     apart = np.abs(text({**point.sizes, **moved}, shape) - value).max(initial=0.0)
-    if apart > ALLOWED * np.abs(value).max(initial=1.0):
+    if apart > VALUE_TOLERANCE * np.abs(value).max(initial=1.0):
         raise OutOfDomain("the value is not determined by the point")
     return value
 
 
-def _value(function: Function, values: Arrays, point: Point) -> np.ndarray:
+def _interpreter_value(function: Function, values: Arrays, point: Point) -> np.ndarray:
     """The interpreter's value, one sample after the other."""
     if not function.batch:
         return _interpreted(function.expression, values, point)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,26 +46,20 @@ def own_files(directory: Path, names: Iterable[str]) -> set[str]:
 
 def published(directory: Path) -> list[str]:
     """The modules that a generated package lists; none where there is no such package."""
-    text = _read(directory / PACKAGE)
-    if text is None or not _marked(PACKAGE, text):
-        return []
-    try:
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-                return _identifiers(ast.literal_eval(node.value))
-    except (SyntaxError, ValueError):  # damaged
-        return []
-    return []
+    return _identifiers(_assigned(directory, PACKAGE, "__all__"))
 
 
 def support_files(directory: Path) -> list[str]:
     """The files of the support that a generated package lists; none where there is no such list."""
-    text = _read(directory / SUPPORT)
-    if text is None or not _marked(SUPPORT, text):
-        return []
-    files = assigned(text.encode()).get("FILES")
+    files = _assigned(directory, SUPPORT, "FILES")
     names = [name for name in files if isinstance(name, str)] if isinstance(files, dict) else []
     return [f"{FOLDER}/{name}" for name in names if ".." not in Path(name).parts]
+
+
+def _assigned(directory: Path, name: str, variable: str) -> object:
+    """What a file of derivatrix's assigns to a variable; None where there is no such file."""
+    text = _read(directory / name) or ""
+    return assigned(text.encode()).get(variable) if _marked(name, text) else None
 
 
 def _listed(directory: Path) -> set[str]:

@@ -24,7 +24,7 @@ from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.content import content
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.listing import listing
-from derivatrix.compiler.ir.nodes import Node
+from derivatrix.compiler.ir.nodes import Leaf, Node
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.plan import Plan, threaded_plan
 from derivatrix.compiler.structured import Structured, structured
@@ -95,13 +95,14 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
         for kind in derivatives.kinds
     ]
     operator = _operator(derivatives) if find_target(target).operators else None
+    parts = operator.function.plan.outputs if operator else ()
     return ModuleDescription(
         name=function.name,
         docstring=_docstring(function, target, operator.structured if operator else None),
         facts={
             **interface(function),
             "OPERATOR": operator.function.name if operator else "",
-            "PARTS": _ranks(operator.function.plan) if operator else (),
+            "PARTS": tuple(len(buffer.shape) for _, buffer in parts),
             "TARGET": target,
             "DECLARATION": function.declaration,
             "DIGEST": digest(function, target),
@@ -122,7 +123,7 @@ def _equations(derivatives: Derivatives, kind: str) -> tuple[str, ...]:
 def interface(function: Function) -> dict[str, object]:
     """What a module says of its function's inputs and output."""
     return {
-        "INPUTS": tuple(_input(function, position) for position in range(len(function.inputs))),
+        "INPUTS": tuple(_input(function, leaf) for leaf in function.inputs),
         "OUTPUT": {
             "shape": tuple(index(size) for size in function.expression.shape),
             "batched": bool(function.batch),
@@ -131,11 +132,6 @@ def interface(function: Function) -> dict[str, object]:
         "REQUIREMENTS": function.requirements,
         "FUNCTIONS": function.kinds,
     }
-
-
-def _ranks(plan: Plan) -> tuple[int, ...]:
-    """Those of a kernel's outputs."""
-    return tuple(len(buffer.shape) for _, buffer in plan.outputs)
 
 
 def _operator(derivatives: Derivatives) -> OperatorDescription:
@@ -171,8 +167,7 @@ def _result(derivatives: Derivatives, kind: str) -> Result:
     return several if len(names) > 1 else "out"
 
 
-def _input(function: Function, position: int) -> dict[str, object]:
-    leaf = function.inputs[position]
+def _input(function: Function, leaf: Leaf) -> dict[str, object]:
     return {
         "name": leaf.name,
         "shape": tuple(str(size) for size in leaf.shape),
@@ -293,10 +288,6 @@ def _dump_declare(function: Function, target: str) -> str:
     return "\n".join([f"function {function.name}", *inputs, f"= {expression}"])
 
 
-def _dump_lower(function: Function, target: str) -> str:
-    return listing({"value": function.expression})
-
-
 def _dump_differentiate(function: Function, target: str) -> str:
     derivatives = function.derivatives
     tangents: dict[Node, Node] = {leaf: derivatives.tangent(leaf) for leaf in derivatives.wrt}
@@ -305,15 +296,14 @@ def _dump_differentiate(function: Function, target: str) -> str:
 
 
 def _dump_simplify(function: Function, target: str) -> str:
+    def title(kind: str, key: Key) -> str:
+        return f"{kind} by {', '.join(key)}" if key else kind
+
     derivatives = function.derivatives
     return "\n\n".join(
-        listing({_title(kind, key): node for key, node in derivatives.batched(kind).items()})
+        listing({title(kind, key): node for key, node in derivatives.batched(kind).items()})
         for kind in derivatives.kinds
     )
-
-
-def _title(kind: str, key: Key) -> str:
-    return f"{kind} by {', '.join(key)}" if key else kind
 
 
 def _dump_plan(function: Function, target: str) -> str:
@@ -324,17 +314,13 @@ def _dump_plan(function: Function, target: str) -> str:
     return "\n\n".join(str(each) for each in plans if each.outputs)
 
 
-def _dump_emit(function: Function, target: str) -> str:
-    return generate(function, target).text
-
-
 _DUMPS: Mapping[str, Callable[[Function, str], str]] = {
     "declare": _dump_declare,
-    "lower": _dump_lower,
+    "lower": lambda function, target: listing({"value": function.expression}),
     "differentiate": _dump_differentiate,
     "simplify": _dump_simplify,
     "plan": _dump_plan,
-    "emit": _dump_emit,
+    "emit": lambda function, target: generate(function, target).text,
 }
 
 STAGES = tuple(_DUMPS)

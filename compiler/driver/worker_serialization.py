@@ -5,27 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from derivatrix.compiler.driver.pipeline import Generated, digest, generate
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Constant,
-    Delta,
-    Einsum,
-    Leaf,
-    Map,
-    Merge,
-    Node,
-    Pack,
-    Pick,
-    Select,
-    Sum,
-    Triangle,
-    topological,
-)
+from derivatrix.compiler.ir.nodes import topological
 from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.runtime.workers import Changed, Workers
 
@@ -62,13 +47,7 @@ def generated(packed: str) -> dict[str, Any] | None:
 
 def _packed(function: Function, target: str) -> str:
     """A function as text; "" where it has parts that cannot be written."""
-    fields = (
-        function.name,
-        function.inputs,
-        function.expression,
-        function.wrt,
-        function.batch,
-    )
+    fields = (function.name, function.inputs, function.expression, function.wrt, function.batch)
     nodes = topological([*function.inputs, function.expression])  # first: none is deep then
     file = io.BytesIO()
     try:
@@ -79,39 +58,15 @@ def _packed(function: Function, target: str) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes nodes as calls of their classes, which intern them, and operations as names."""
+    """Writes operations as their names."""
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, Node):
-            return type(value), _ARGUMENTS[type(value)](value)
-        if isinstance(value, Operation):
-            if OPERATIONS.get(value.name) is not value:
-                raise pickle.PicklingError(f"{value.name} is not registered")
-            return _operation, (value.name,)
-        return NotImplemented
+        if not isinstance(value, Operation):
+            return NotImplemented
+        if OPERATIONS.get(value.name) is not value:
+            raise pickle.PicklingError(f"{value.name} is not registered")
+        return _operation, (value.name,)
 
 
 def _operation(name: str) -> Operation:
     return OPERATIONS[name]
-
-
-_ARGUMENTS: dict[type[Node], Callable[[Any], tuple[Any, ...]]] = {
-    Leaf: lambda node: (node.name, node.shape, node.structure, node.role),
-    Constant: lambda node: (node.array,),
-    Delta: lambda node: node.shape[:1],
-    Select: lambda node: (*node.shape, node.start, node.step),
-    Triangle: lambda node: (*node.shape, node.offset),
-    Pick: lambda node: (node.table, node.shape[1]),
-    Merge: lambda node: node.shape[1:],
-    Pack: lambda node: node.shape[1:2],
-    Einsum: lambda node: (node.coefficient, node.factors, node.sizes, node.ndim),
-    Sum: lambda node: (node.terms, node.shape),
-    Map: lambda node: (node.expression, node.arguments),
-    Apply: lambda node: (
-        node.operation,
-        node.arguments,
-        node.stack,
-        node.parameters,
-        node.output,
-    ),
-}

@@ -1,14 +1,14 @@
 """What users write: symbolic inputs and NumPy's, SciPy's names for functions of them.
 
-The functions themselves are in `declare`, `elementwise`, `reductions`, `rearrange`, `reshape`,
-`products`, `linear`, `matrices`, `factorisations`, `norms` and `implicit`; here they are one
-namespace.
+The functions are in the modules listed here, where every function whose name does not begin with
+an underscore is public; here they are one namespace.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from derivatrix.compiler.frontends import (
     declare,
@@ -22,36 +22,41 @@ from derivatrix.compiler.frontends import (
     rearrange,
     reductions,
 )
-from derivatrix.compiler.frontends import (
-    reshape as reshaping,
+from derivatrix.compiler.frontends import reshape as reshaping
+from derivatrix.compiler.ir.arrays import Array as Array
+from derivatrix.compiler.ir.arrays import asarray as asarray
+from derivatrix.compiler.ir.arrays import where as where
+from derivatrix.compiler.ir.dimensions import dims as dims
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.frontends.declare import *
+    from derivatrix.compiler.frontends.elementwise import *
+    from derivatrix.compiler.frontends.factorisations import *
+    from derivatrix.compiler.frontends.implicit import *
+    from derivatrix.compiler.frontends.linear import *
+    from derivatrix.compiler.frontends.matrices import *
+    from derivatrix.compiler.frontends.norms import *
+    from derivatrix.compiler.frontends.products import *
+    from derivatrix.compiler.frontends.rearrange import *
+    from derivatrix.compiler.frontends.reductions import *
+    from derivatrix.compiler.frontends.reshape import *
+
+_MODULES = (
+    *(declare, elementwise, factorisations, implicit, linear, matrices, norms, products),
+    *(rearrange, reductions, reshaping),
 )
-from derivatrix.compiler.frontends.declare import *
-from derivatrix.compiler.frontends.elementwise import *
-from derivatrix.compiler.frontends.factorisations import *
-from derivatrix.compiler.frontends.implicit import *
-from derivatrix.compiler.frontends.linear import *
-from derivatrix.compiler.frontends.matrices import *
-from derivatrix.compiler.frontends.norms import *
-from derivatrix.compiler.frontends.products import *
-from derivatrix.compiler.frontends.rearrange import *
-from derivatrix.compiler.frontends.reductions import *
-from derivatrix.compiler.frontends.reshape import *
-from derivatrix.compiler.ir.arrays import Array, asarray
 
-__all__ = ["Array", "asarray"]
-__all__ += declare.__all__
-__all__ += elementwise.__all__
-__all__ += factorisations.__all__
-__all__ += implicit.__all__
-__all__ += linear.__all__
-__all__ += matrices.__all__
-__all__ += norms.__all__
-__all__ += products.__all__
-__all__ += rearrange.__all__
-__all__ += reductions.__all__
-__all__ += reshaping.__all__
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: globals()[name] for name in __all__ if name not in ("Array", "asarray", "dims")
+FUNCTIONS: dict[str, Callable[..., Any]] = {"where": where} | {
+    name: value
+    for module in _MODULES
+    for name, value in vars(module).items()
+    if inspect.isfunction(value)
+    and value.__module__ == module.__name__
+    and not name.startswith("_")
 }
 """Every public function by its name, for NumPy's dispatch and for the text notation."""
+
+globals().update(FUNCTIONS)
+
+NAMES = ("Array", "asarray", "dims", *FUNCTIONS)
+"""What is public in `derivatrix`."""

@@ -9,19 +9,12 @@ import sympy
 from derivatrix.compiler.ir import arrays, dimensions
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, asarray
-from derivatrix.compiler.ir.dimensions import Shape, dims, shape_text
+from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.identifiers import require_identifier
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
-SQUARE_STRUCTURES = (
-    "symmetric",
-    "spd",
-    "lower",
-    "upper",
-    "diagonal",
-    "orthogonal",
-    "invertible",
-)
+SQUARE = ("symmetric", "spd", "lower", "upper", "diagonal", "orthogonal", "invertible")
+"""Structures that only square matrices have."""
 
 
 def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
@@ -38,12 +31,12 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
         raise DeclarationError(
             f"{name}: unknown structure {structure!r}; choose from {', '.join(ir.STRUCTURES)}"
         )
-    axes = sizes(shape, f"{name}: shape")
+    axes = dimensions.as_shape(shape, f"{name}: shape")
     if sympy.S.Zero in axes:
         raise DeclarationError(
             f"{name}: shape {shape_text(axes)} is empty; literal sizes are at least 1"
         )
-    if structure in SQUARE_STRUCTURES and (len(axes) < 2 or axes[-1] != axes[-2]):
+    if structure in SQUARE and (len(axes) < 2 or axes[-1] != axes[-2]):
         raise ShapeError(f"{name}: {structure} needs a square matrix, not {shape_text(axes)}")
     if structure == "simplex" and not axes:
         raise ShapeError(f"{name}: simplex needs an axis, not a scalar")
@@ -80,24 +73,17 @@ identity = eye
 
 def full(shape: Any, value: Any) -> Array:
     """An array of one number."""
-    return arrays.broadcast_to(asarray(value), sizes((shape,)))
+    return arrays.broadcast_to(asarray(value), dimensions.as_shape((shape,)))
 
 
 def ones(*shape: Any) -> Array:
     """An array of ones; ones(n, m) or ones((n, m))."""
-    return Array(ir.full(1, sizes(shape)))
+    return Array(ir.full(1, dimensions.as_shape(shape)))
 
 
 def zeros(*shape: Any) -> Array:
     """An array of zeros; zeros(n, m) or zeros((n, m))."""
-    return Array(ir.zeros(sizes(shape)))
-
-
-def sizes(parts: tuple[Any, ...], context: str = "shape") -> Shape:
-    """A shape given as sizes, or as one tuple of them."""
-    if len(parts) == 1 and isinstance(parts[0], (tuple, list)):
-        parts = tuple(parts[0])
-    return tuple(dimensions.dimension(part, context) for part in parts)
+    return Array(ir.zeros(dimensions.as_shape(shape)))
 
 
 def full_like(array: Any, value: Any) -> Array:
@@ -113,21 +99,3 @@ def ones_like(array: Any) -> Array:
 def zeros_like(array: Any) -> Array:
     """Zeros of the shape of `array`."""
     return zeros(asarray(array).shape)
-
-
-__all__ = [
-    "constant",
-    "dims",
-    "eye",
-    "full",
-    "full_like",
-    "identity",
-    "matrix",
-    "ones",
-    "ones_like",
-    "scalar",
-    "tensor",
-    "vector",
-    "zeros",
-    "zeros_like",
-]

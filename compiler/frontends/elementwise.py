@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -71,53 +72,40 @@ gamma = _named("gamma")
 gammaln = _named("gammaln")
 loggamma = _named("loggamma", "log(abs(gamma(x))), entry by entry, as gammaln.")
 digamma = _named("digamma")
-polygamma = _named(
-    "polygamma", "polygamma(n, x), entry by entry: digamma's derivative number n.", count=2
-)
-zeta = _named("zeta", "zeta(s, q), entry by entry: Hurwitz's function of a number s > 1.", count=2)
-besselj = _named(
-    "besselj", "besselj(order, x), entry by entry; SciPy's jv of a numeric order.", count=2
-)
-bessely = _named(
-    "bessely", "bessely(order, x), entry by entry; SciPy's yv of a numeric order.", count=2
-)
-besseli = _named(
-    "besseli", "besseli(order, x), entry by entry; SciPy's iv of a numeric order.", count=2
-)
-besselk = _named(
-    "besselk", "besselk(order, x), entry by entry; SciPy's kv of a numeric order.", count=2
-)
+polygamma = _named("polygamma", "polygamma(n, x): digamma's derivative number n.", count=2)
+zeta = _named("zeta", "zeta(s, q): Hurwitz's function of a number s > 1.", count=2)
+besselj = _named("besselj", "besselj(order, x); SciPy's jv of a numeric order.", count=2)
+bessely = _named("bessely", "bessely(order, x); SciPy's yv of a numeric order.", count=2)
+besseli = _named("besseli", "besseli(order, x); SciPy's iv of a numeric order.", count=2)
+besselk = _named("besselk", "besselk(order, x); SciPy's kv of a numeric order.", count=2)
 erfinv = _named("erfinv")
 
 
-def add(left: Any, right: Any) -> Array:
-    """left + right."""
-    return asarray(left) + asarray(right)
+def _operator(
+    name: str, function: Callable[[Array, Array], Array], about: str
+) -> Callable[[Any, Any], Array]:
+    """The public function of what may become arrays that is an operator of arrays."""
+
+    def operation(left: Any, right: Any) -> Array:
+        return function(asarray(left), asarray(right))
+
+    operation.__name__ = operation.__qualname__ = name
+    operation.__doc__ = about
+    return operation
 
 
-def subtract(left: Any, right: Any) -> Array:
-    """left - right."""
-    return asarray(left) - asarray(right)
-
-
-def multiply(left: Any, right: Any) -> Array:
-    """left * right, entry by entry."""
-    return asarray(left) * asarray(right)
-
-
-def divide(left: Any, right: Any) -> Array:
-    """left / right, entry by entry."""
-    return asarray(left) / asarray(right)
-
-
-def floor_divide(left: Any, right: Any) -> Array:
-    """floor(left / right), entry by entry."""
-    return asarray(left) // asarray(right)
-
-
-def remainder(left: Any, right: Any) -> Array:
-    """left - right * floor(left / right), entry by entry: of the sign of `right`."""
-    return asarray(left) % asarray(right)
+add = _operator("add", operator.add, "left + right.")
+subtract = _operator("subtract", operator.sub, "left - right.")
+multiply = _operator("multiply", operator.mul, "left * right, entry by entry.")
+divide = _operator("divide", operator.truediv, "left / right, entry by entry.")
+floor_divide = _operator("floor_divide", operator.floordiv, "floor(left / right), entry by entry.")
+logical_and = _operator("logical_and", operator.and_, "1 where both conditions hold, else 0.")
+logical_or = _operator("logical_or", operator.or_, "1 where at least one condition holds, else 0.")
+remainder = _operator(
+    "remainder",
+    operator.mod,
+    "left - right * floor(left / right), entry by entry: of the sign of `right`.",
+)
 
 
 def power(base: Any, exponent: Any) -> Array:
@@ -185,90 +173,6 @@ def huber(delta: Any, array: Any) -> Array:
     return where(far, bound * (abs(operand) - bound / 2), operand**2 / 2)
 
 
-def logical_and(left: Any, right: Any) -> Array:
-    """1 where both of two conditions hold, else 0."""
-    return asarray(left) & asarray(right)
-
-
-def logical_or(left: Any, right: Any) -> Array:
-    """1 where at least one of two conditions holds, else 0."""
-    return asarray(left) | asarray(right)
-
-
 def logical_not(condition: Any) -> Array:
     """1 where the condition does not hold, else 0."""
     return ~asarray(condition)
-
-
-__all__ = [
-    "abs",
-    "add",
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctan2",
-    "arctanh",
-    "besseli",
-    "besselj",
-    "besselk",
-    "bessely",
-    "cbrt",
-    "ceil",
-    "clip",
-    "cos",
-    "cosh",
-    "digamma",
-    "divide",
-    "entr",
-    "erf",
-    "erfc",
-    "erfinv",
-    "exp",
-    "exp2",
-    "expit",
-    "expm1",
-    "floor",
-    "floor_divide",
-    "gamma",
-    "gammaln",
-    "huber",
-    "hypot",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "log_expit",
-    "logaddexp",
-    "loggamma",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logit",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negative",
-    "normcdf",
-    "polygamma",
-    "power",
-    "reciprocal",
-    "rel_entr",
-    "relu",
-    "remainder",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "softplus",
-    "sqrt",
-    "square",
-    "subtract",
-    "tan",
-    "tanh",
-    "where",
-    "xlog1py",
-    "xlogy",
-    "zeta",
-]

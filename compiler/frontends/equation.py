@@ -98,19 +98,10 @@ class _Root:
         self, arguments: Sequence[np.ndarray], parameters: Parameters
     ) -> tuple[np.ndarray, ...]:
         """Newton's method without damping, for the interpreter."""
-        ranks = [leaf.ndim for leaf in self.given]
-        stacks = [a.shape[: a.ndim - rank] for a, rank in zip(arguments, ranks, strict=True)]
-        stack = np.broadcast_shapes(*stacks)
-        full = [
-            np.broadcast_to(a, stack + a.shape[a.ndim - rank :])
-            for a, rank in zip(arguments, ranks, strict=True)
-        ]
-        result = np.array(np.broadcast_to(full[0], stack + full[0].shape[len(stack) :]))
-        for index in np.ndindex(stack):
-            result[index] = self._solved([array[index] for array in full])
-        return (result,)
+        solve_all = np.vectorize(self._solved, otypes=[float], signature=self._signature())
+        return (solve_all(*arguments),)
 
-    def _solved(self, arguments: Sequence[np.ndarray]) -> np.ndarray:
+    def _solved(self, *arguments: np.ndarray) -> np.ndarray:
         values = {leaf.name: a for leaf, a in zip(self.given, arguments, strict=True)}
         sizes = self._sizes([a.shape for a in arguments])
         point = arguments[0].ravel().astype(np.float64)
@@ -124,6 +115,12 @@ class _Root:
                 break
         return point.reshape(arguments[0].shape)
 
+    def _signature(self) -> str:
+        """The shapes of the arguments and the root for np.vectorize, as in "(a,b),(c)->(a,b)"."""
+        letters = iter("abcdefghijklmnopqrstuvwxyz")
+        shapes = ["(" + ",".join(next(letters) for _ in leaf.shape) + ")" for leaf in self.given]
+        return f"{','.join(shapes)}->{shapes[0]}"
+
     def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
         sizes: dict[str, int] = {}
         for symbol, reading in readings([leaf.shape for leaf in self.given]).items():
@@ -136,14 +133,12 @@ class _Root:
         """SciPy's root finder, for each index of the leading axes."""
         residual = numpy_text(self.declared, size_texts(self.given))
         names = ", ".join(leaf.name for leaf in self.given)
-        letters = iter("abcdefghijklmnopqrstuvwxyz")
-        axes = ["(" + ",".join(next(letters) for _ in leaf.shape) + ")" for leaf in self.given]
         shaped = f"np.reshape({FLAT}, np.shape({START}))"
         equation = f"lambda {FLAT}: np.ravel((lambda {self.unknown.name}: {residual})({shaped}))"
         found = f"scipy.optimize.root({equation}, np.ravel({START}), tol=1e-14).x"
         return (
             f"np.vectorize(lambda {names}: np.reshape({found}, np.shape({START})), "
-            f"signature='{','.join(axes)}->{axes[0]}')({', '.join(arguments)})"
+            f"signature='{self._signature()}')({', '.join(arguments)})"
         )
 
     def text(self, style: str) -> str:

@@ -76,8 +76,7 @@ def eigh(array: Any, other: Any = None) -> EighResult:
 def eigvalsh(array: Any, other: Any = None) -> Array:
     if other is not None:
         array = _reduced("eigvalsh", asarray(array), asarray(other))[1]
-    values: Array = calling(EIGVALSH)(array)
-    return values
+    return calling(EIGVALSH)(array)
 
 
 def _reduced(name: str, matrix: Array, other: Array) -> tuple[Array, Array]:
@@ -148,15 +147,3 @@ other: a positive definite B for the eigenvalues of A x = λ B x."""
 svd.__doc__ = f"""{SVD.description}
 
 Here the last of the three is Vᵀ, as in NumPy. compute_uv: False for the singular values alone."""
-
-__all__ = [
-    "cholesky",
-    "eigh",
-    "eigvalsh",
-    "lambda_max",
-    "lambda_min",
-    "lstsq",
-    "polar",
-    "qr",
-    "svd",
-]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +26,7 @@ from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeEr
 RESERVED = ("out", "cotangent", "tangent", "numba", "math", "batch")
 
 
+@dataclass(eq=False, repr=False)
 class Function(Declaration):
     """A declared function, with its derivatives and their formulas.
 
@@ -32,17 +34,7 @@ class Function(Declaration):
     differentiated.
     """
 
-    def __init__(
-        self,
-        name: str,
-        inputs: tuple[Leaf, ...],
-        expression: Node,
-        wrt: tuple[str, ...],
-        batch: tuple[str, ...],
-        derived: tuple[Function, tuple[str, ...]] | None = None,
-    ) -> None:
-        super().__init__(name, inputs, expression, wrt, batch)
-        self._derived = derived
+    derived: tuple[Function, tuple[str, ...]] | None = None
 
     @cached_property
     def derivatives(self) -> Derivatives:
@@ -82,9 +74,9 @@ class Function(Declaration):
     @property
     def origin(self) -> tuple[Function | None, str]:
         """For a derivative, the function that it is the derivative of and by which input."""
-        if self._derived is None:
+        if self.derived is None:
             return None, ""
-        first, (*names, last) = self._derived
+        first, (*names, last) = self.derived
         return (first.derivative(*names) if names else first), last
 
     @cached_property

@@ -89,6 +89,3 @@ def _unknown(name: str, expression: Array, unknown: Any) -> tuple[Array, Leaf]:
     if leaf not in leaves([node]):
         raise DeclarationError(f"{name}: the expression does not depend on {leaf.name}")
     return Array(node), leaf
-
-
-__all__ = ["argmin", "fixed_point", "root"]

@@ -13,7 +13,7 @@ from derivatrix.compiler.frontends.rearrange import broadcast_to, diagonal
 from derivatrix.compiler.frontends.reductions import sum
 from derivatrix.compiler.ir import arrays
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
-from derivatrix.compiler.ir.messages import disagreement
+from derivatrix.compiler.ir.messages import disagreement, require_square
 from derivatrix.compiler.operations.determinant import (
     DETERMINANT,
     LOG_ABSOLUTE_DETERMINANT,
@@ -83,8 +83,7 @@ def matrix_power(array: Any, exponent: int) -> Array:
     base = asarray(array)
     if isinstance(exponent, bool) or not isinstance(exponent, (int, sympy.Integer)):
         raise UnsupportedError(f"matrix_power needs an integer exponent, not {exponent!r}")
-    if base.ndim < 2 or base.node.shape[-1] != base.node.shape[-2]:
-        raise disagreement("matrix_power({})", [base.node], "expected a square matrix")
+    require_square("matrix_power", base.node)
     if exponent == 0:
         return broadcast_to(eye(base.node.shape[-1]), base.node.shape)
     if exponent < 0:
@@ -98,16 +97,3 @@ def matrix_power(array: Any, exponent: int) -> Array:
 def solve_sylvester(left: Any, right: Any, constant: Any) -> Array:
     """The X with left @ X + X @ right = constant."""
     return apply(SYLVESTER, asarray(left), asarray(right), asarray(constant))
-
-
-__all__ = [
-    "det",
-    "inv",
-    "logabsdet",
-    "logdet",
-    "matrix_power",
-    "slogdet",
-    "solve",
-    "solve_sylvester",
-    "trace",
-]

@@ -12,7 +12,7 @@ from derivatrix.compiler.frontends.factorisations import eigh
 from derivatrix.compiler.frontends.linear import inv, matrix_power
 from derivatrix.compiler.frontends.products import multi_dot
 from derivatrix.compiler.ir.arrays import Array, apply, asarray, elementwise, multiply
-from derivatrix.compiler.ir.messages import disagreement
+from derivatrix.compiler.ir.messages import require_square
 from derivatrix.compiler.ir.nodes import Einsum, Leaf, Map, Node, Sum, literal, slot
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.matrix_functions import COSM, EXPM, LOGM, SINM, TANHM
@@ -29,7 +29,8 @@ def fractional_matrix_power(array: Any, exponent: Any) -> Array:
     are made of the square root, and others are expm(exponent * logm(array)): LinAlgError where an
     eigenvalue lies on the closed negative real axis.
     """
-    base, power = _square("fractional_matrix_power", array), asarray(exponent)
+    base, power = asarray(array), asarray(exponent)
+    require_square("fractional_matrix_power", base.node)
     if power.ndim:
         raise DeclarationError(
             f"fractional_matrix_power needs a number or a scalar as exponent, not {exponent!r}"
@@ -44,13 +45,6 @@ def fractional_matrix_power(array: Any, exponent: Any) -> Array:
         return inv(apply(SQRTM, base))
     root = apply(SQRTM, base)
     return matrix_power(base, whole) @ root if whole else root
-
-
-def _square(name: str, array: Any) -> Array:
-    base = asarray(array)
-    if base.ndim < 2 or base.node.shape[-1] != base.node.shape[-2]:
-        raise disagreement(f"{name}({{}})", [base.node], "expected a square matrix")
-    return base
 
 
 def funm(matrix: Any, function: Any) -> Array:
@@ -69,7 +63,8 @@ def funm(matrix: Any, function: Any) -> Array:
     if _is_function(matrix) and not _is_function(function):
         matrix, function = function, matrix
     expression, variable = _expression(function)
-    base = _square("funm", matrix)
+    base = asarray(matrix)
+    require_square("funm", base.node)
     try:
         return _of_matrix(expression, variable, base)
     except UnsupportedError:
@@ -121,10 +116,6 @@ def _scalar(node: Node) -> sympy.Expr | None:
     return None
 
 
-def _absolute(matrix: Array) -> Array:
-    return apply(SQRTM, matrix @ matrix)
-
-
 ELEMENTARY: dict[type, Callable[[Array], Array]] = {
     sympy.exp: lambda matrix: apply(EXPM, matrix),
     sympy.log: lambda matrix: apply(LOGM, matrix),
@@ -132,8 +123,8 @@ ELEMENTARY: dict[type, Callable[[Array], Array]] = {
     sympy.cos: lambda matrix: apply(COSM, matrix),
     sympy.tan: lambda matrix: inv(apply(COSM, matrix)) @ apply(SINM, matrix),
     sympy.tanh: lambda matrix: apply(TANHM, matrix),
-    sympy.Abs: _absolute,
-    sympy.sign: lambda matrix: matrix @ inv(_absolute(matrix)),
+    sympy.Abs: lambda matrix: apply(SQRTM, matrix @ matrix),
+    sympy.sign: lambda matrix: matrix @ inv(apply(SQRTM, matrix @ matrix)),
 }
 
 
@@ -171,6 +162,3 @@ def _rewritten(expression: sympy.Expr) -> sympy.Expr:
         f"funm: there is no {expression.func.__name__} of a matrix; "
         f"known are {', '.join(sorted(known.__name__ for known in ELEMENTARY))} and powers"
     )
-
-
-__all__ = ["fractional_matrix_power", "funm"]

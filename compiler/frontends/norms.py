@@ -121,13 +121,8 @@ def cond(array: Any, p: Any = None) -> Array:
     """The condition number of a matrix: the largest singular value over the least, or, for p as
     `ord` of a matrix's `norm`, norm(A, p) norm(inv(A), p)."""
     operand = asarray(array)
-    if p is None or p == 2:
+    if p in (None, 2, -2):
         values = apply(SVDVALS, operand)
-        return values[..., 0] / values[..., -1]
-    if p == -2:
-        values = apply(SVDVALS, operand)
-        return values[..., -1] / values[..., 0]
+        largest, least = values[..., 0], values[..., -1]
+        return least / largest if p == -2 else largest / least
     return norm(operand, p, (-2, -1)) * norm(inv(operand), p, (-2, -1))
-
-
-__all__ = ["cond", "norm", "schatten_norm", "vector_norm"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,11 +26,6 @@ def _outer(function: Callable[..., Array]) -> Callable[..., Array]:
         return function(one[(..., *(None,) * two.ndim)], two)
 
     return pairs
-
-
-def _heaviside(array: Array, value: Any) -> Array:
-    """0 where the array is negative, 1 where it is positive, else `value`."""
-    return where(array == 0, value, array > 0)
 
 
 def _select(conditions: Sequence[Any], choices: Sequence[Any], default: Any) -> Array:
@@ -108,22 +104,16 @@ RENAMED: dict[str, Callable[..., Any]] = {
     "flipud": lambda array: FUNCTIONS["flip"](array, 0),
     "atleast_1d": lambda array: asarray(array) if asarray(array).ndim else asarray(array)[None],
     "atleast_2d": lambda array: asarray(array)[(None,) * max(0, 2 - asarray(array).ndim)],
-    "heaviside": lambda array, value: _heaviside(asarray(array), value),
+    "heaviside": lambda array, value: where(asarray(array) == 0, value, asarray(array) > 0),
     "select": lambda conditions, choices, default=0: _select(conditions, choices, default),
-    "i1": lambda array: FUNCTIONS["besseli"](1, array),
-    "j0": lambda array: FUNCTIONS["besselj"](0, array),
-    "j1": lambda array: FUNCTIONS["besselj"](1, array),
-    "y0": lambda array: FUNCTIONS["bessely"](0, array),
-    "y1": lambda array: FUNCTIONS["bessely"](1, array),
-    "k0": lambda array: FUNCTIONS["besselk"](0, array),
-    "k1": lambda array: FUNCTIONS["besselk"](1, array),
+    **{
+        f"{kind}{order}": partial(FUNCTIONS[f"bessel{kind}"], order)
+        for kind in "jyik"
+        for order in (0, 1)
+    },
+    **{f"{kind}v": FUNCTIONS[f"bessel{kind}"] for kind in "jyik"},
     "ndtr": FUNCTIONS["normcdf"],
-    "i0": lambda array: FUNCTIONS["besseli"](0, array),
     "psi": FUNCTIONS["digamma"],
-    "jv": FUNCTIONS["besselj"],
-    "yv": FUNCTIONS["bessely"],
-    "iv": FUNCTIONS["besseli"],
-    "kv": FUNCTIONS["besselk"],
 }
 """NumPy's and SciPy's names that differ from derivatrix's."""
 

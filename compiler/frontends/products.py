@@ -152,15 +152,3 @@ def multi_dot(parts: Sequence[Any]) -> Array:
     for part in parts[1:]:
         result = result @ asarray(part)
     return result
-
-
-__all__ = [
-    "dot",
-    "einsum",
-    "inner",
-    "matmul",
-    "multi_dot",
-    "outer",
-    "tensordot",
-    "vdot",
-]

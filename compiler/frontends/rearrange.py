@@ -7,8 +7,7 @@ from typing import Any
 
 import sympy
 
-from derivatrix.compiler.frontends.declare import sizes
-from derivatrix.compiler.ir import arrays
+from derivatrix.compiler.ir import arrays, dimensions
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes, normalise_axis
@@ -56,9 +55,13 @@ def diagonal(array: Any, offset: int = 0) -> Array:
 
 def _start(offset: int) -> tuple[sympy.Integer, sympy.Integer]:
     """Row and column of the first entry of a diagonal."""
+    _require_integer(offset)
+    return sympy.Integer(max(-offset, 0)), sympy.Integer(max(offset, 0))
+
+
+def _require_integer(offset: object) -> None:
     if isinstance(offset, bool) or not isinstance(offset, int):
         raise UnsupportedError(f"the number of a diagonal is an integer, not {offset!r}")
-    return sympy.Integer(max(-offset, 0)), sympy.Integer(max(offset, 0))
 
 
 def tril(array: Any, k: int = 0) -> Array:
@@ -75,8 +78,7 @@ def _triangle(operand: Array, k: int, upper: bool) -> Array:
     form = "triu({})" if upper else "tril({})"
     if operand.ndim < 2:
         raise disagreement(form, [operand.node], "expected a matrix")
-    if isinstance(k, bool) or not isinstance(k, int):
-        raise UnsupportedError(f"the number of a diagonal is an integer, not {k!r}")
+    _require_integer(k)
     rows, columns = operand.node.shape[-2:]
     labels = range(operand.ndim)
     if upper:
@@ -142,7 +144,7 @@ def squeeze(array: Any, axis: Axis = None) -> Array:
 
 def broadcast_to(array: Any, shape: Sequence[Any]) -> Array:
     """`array` stretched to `shape`."""
-    return arrays.broadcast_to(asarray(array), sizes((tuple(shape),)))
+    return arrays.broadcast_to(asarray(array), dimensions.as_shape((tuple(shape),)))
 
 
 def stack(parts: Sequence[Any], axis: int = 0) -> Array:
@@ -243,28 +245,3 @@ def diff(array: Any, n: int = 1, axis: int = -1) -> Array:
     for _ in range(n):
         result = result[upper] - result[lower]
     return result
-
-
-__all__ = [
-    "block",
-    "broadcast_to",
-    "column_stack",
-    "concat",
-    "concatenate",
-    "diag",
-    "diagonal",
-    "diff",
-    "expand_dims",
-    "flip",
-    "hstack",
-    "matrix_transpose",
-    "moveaxis",
-    "roll",
-    "squeeze",
-    "stack",
-    "swapaxes",
-    "transpose",
-    "tril",
-    "triu",
-    "vstack",
-]

@@ -109,18 +109,3 @@ def log_softmax(array: Any, axis: int = -1) -> Array:
     """log(softmax(x)), without overflow."""
     operand = asarray(array)
     return operand - logsumexp(operand, axis, keepdims=True)
-
-
-__all__ = [
-    "cumsum",
-    "log_softmax",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "softmax",
-    "std",
-    "sum",
-    "var",
-]

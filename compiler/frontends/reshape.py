@@ -193,6 +193,3 @@ def _position(index: int, size: Dimension) -> int:
     if index < 0 and not size.is_Integer:
         raise ShapeError(f"index {index} of an axis of symbolic length {size}: count from 0")
     return index + int(size) if index < 0 else index
-
-
-__all__ = ["kron", "ravel", "reshape", "take", "unvec", "unvech", "vec", "vech"]

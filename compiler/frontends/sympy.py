@@ -8,7 +8,9 @@ wrong symbolic shapes pass; lowering checks them.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
+from functools import partial, reduce
 from typing import Any
 
 import sympy
@@ -35,7 +37,7 @@ from derivatrix.compiler.frontends.operations import calling
 from derivatrix.compiler.ir import arrays, dimensions
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, elementwise
-from derivatrix.compiler.ir.dimensions import Dimension, shape_text
+from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir.literals import refuse_complex
 from derivatrix.compiler.ir.nodes import Node
 from derivatrix.compiler.operations.lu import LU
@@ -68,7 +70,7 @@ def _lower(expression: Any) -> Array:
     for kind, rule in RULES.items():
         if isinstance(expression, kind):
             return rule(expression)
-    if isinstance(expression, sympy.Expr) and getattr(expression, "is_Matrix", False):
+    if isinstance(expression, sympy.Expr) and expression.is_Matrix:
         if all(size.is_Integer for size in _shape(expression)) and not expression.free_symbols:
             return _dense(expression.as_explicit())
         raise UnsupportedError(f"SymPy's {type(expression).__name__} has no rule here")
@@ -82,6 +84,10 @@ def _lower(expression: Any) -> Array:
 def _shape(expression: Any) -> tuple[Dimension, Dimension]:
     rows, columns = (dimensions.dimension(size) for size in expression.shape)
     return rows, columns
+
+
+def _shape_without_ones(expression: Any) -> Shape:
+    return tuple(size for size in _shape(expression) if size != 1)
 
 
 def _labels(expression: Any, row: Any, column: Any) -> tuple[Any, ...]:
@@ -105,8 +111,7 @@ def _symbol(symbol: sympy.Symbol) -> Array:
 def _matrix_symbol(symbol: sympy.MatrixSymbol) -> Array:
     if symbol.name in _embedded:
         return _embedded[symbol.name]
-    shape = tuple(size for size in _shape(symbol) if size != 1)
-    return Array(ir.Leaf(symbol.name, shape, role="symbol"))
+    return Array(ir.Leaf(symbol.name, _shape_without_ones(symbol), role="symbol"))
 
 
 def _number(number: sympy.Expr) -> Array:
@@ -119,17 +124,14 @@ def _number(number: sympy.Expr) -> Array:
     return Array(ir.full(number))
 
 
-def _add(expression: sympy.Expr) -> Array:
-    terms = [_lower(argument) for argument in expression.args]
-    shapes = {term.node.shape for term in terms}
-    matrix = getattr(expression, "is_Matrix", False)
-    if matrix and len(shapes) > 1:
+def _entrywise(what: str, function: Callable[[Any, Any], Any], expression: Any) -> Array:
+    """Matrices of one shape, combined entry by entry. Raises ShapeError, which says `what`."""
+    parts = [_lower(part) for part in expression.args]
+    shapes = {part.node.shape for part in parts}
+    if len(shapes) > 1:
         texts = " and ".join(sorted(shape_text(shape) for shape in shapes))
-        raise ShapeError(f"cannot add matrices of shapes {texts} in {expression}")
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
+        raise ShapeError(f"{what} of shapes {texts} in {expression}")
+    return reduce(function, parts)
 
 
 def _multiply(expression: sympy.Mul) -> Array:
@@ -139,16 +141,9 @@ def _multiply(expression: sympy.Mul) -> Array:
     return product
 
 
-def _power(expression: sympy.Pow) -> Array:
+def _power(expression: sympy.Pow | matrices.MatPow) -> Array:
     base, exponent = expression.args
-    if getattr(base, "is_Matrix", False):
-        return _matrix_power(expression)
-    return _lower(base) ** _lower(exponent)
-
-
-def _matrix_power(expression: Any) -> Array:
-    base, exponent = expression.args
-    if _shape(base) == (1, 1):
+    if not base.is_Matrix or _shape(base) == (1, 1):
         return _lower(base) ** _lower(exponent)
     if not exponent.is_Integer:
         raise UnsupportedError(f"a matrix to the power {exponent} has no rule here")
@@ -162,11 +157,16 @@ def _full_rank(expression: Any) -> Array:
     return lowered[index] if None in index else lowered
 
 
+def _squeezed(array: Array) -> Array:
+    """The array without its axes of literal length 1."""
+    return array[tuple(0 if size == 1 else slice(None) for size in array.node.shape)]
+
+
 def _matrix_multiply(expression: sympy.MatMul) -> Array:
     factors, coefficient = [], Array(ir.full(1))
-    chain = [part for part in expression.args if getattr(part, "is_Matrix", False)]
+    chain = [part for part in expression.args if part.is_Matrix]
     for part in expression.args:
-        if not getattr(part, "is_Matrix", False):
+        if not part.is_Matrix:
             coefficient = coefficient * _lower(part)
     for position, part in enumerate(chain):
         if position and _shape(chain[position - 1])[1] != _shape(part)[0]:
@@ -182,39 +182,10 @@ def _matrix_multiply(expression: sympy.MatMul) -> Array:
     return coefficient * Array(ir.einsum(factors, output))
 
 
-def _transpose(expression: sympy.Transpose) -> Array:
-    inner = _lower(expression.args[0])
-    return inner.T
-
-
 def _inverse(expression: sympy.Inverse) -> Array:
     if _shape(expression) == (1, 1):
         return _lower(expression.args[0]) ** -1
     return functions.inv(_full_rank(expression.args[0]))
-
-
-def _trace(expression: sympy.Trace) -> Array:
-    return functions.trace(_full_rank(expression.args[0]))
-
-
-def _determinant(expression: sympy.Determinant) -> Array:
-    return functions.det(_full_rank(expression.args[0]))
-
-
-def _hadamard(expression: Any) -> Array:
-    factors = [_lower(argument) for argument in expression.args]
-    shapes = {factor.node.shape for factor in factors}
-    if len(shapes) > 1:
-        texts = " and ".join(sorted(shape_text(shape) for shape in shapes))
-        raise ShapeError(f"elementwise product of shapes {texts} in {expression}")
-    product = factors[0]
-    for factor in factors[1:]:
-        product = product * factor
-    return product
-
-
-def _hadamard_power(expression: Any) -> Array:
-    return _lower(expression.base) ** _lower(expression.exp)
 
 
 def _apply_function(expression: ElementwiseApplyFunction) -> Array:
@@ -286,12 +257,7 @@ def _scalar_expression(body: sympy.Basic, values: dict[sympy.Basic, Array]) -> A
     return elementwise(renamed.doit(), *(operands[symbol] for symbol in known))
 
 
-def _diagonal_matrix(expression: Any) -> Array:
-    vector = _lower(expression.args[0])
-    return functions.diag(vector)
-
-
-def _diagonal_of(expression: Any) -> Array:
+def _diagonal(expression: Any) -> Array:
     return functions.diagonal(_full_rank(expression.args[0]))
 
 
@@ -300,24 +266,15 @@ def _identity(expression: sympy.Identity) -> Array:
     return functions.eye(size) if size != 1 else Array(ir.full(1))
 
 
-def _filled(value: int) -> Callable[[Any], Array]:
-    def rule(expression: Any) -> Array:
-        shape = tuple(size for size in _shape(expression) if size != 1)
-        return Array(ir.full(1, shape) if value else ir.zeros(shape))
-
-    return rule
-
-
 def _slice(expression: MatrixSlice) -> Array:
-    parts = []
-    for bounds, size in zip(
-        (expression.rowslice, expression.colslice), _shape(expression.parent), strict=True
-    ):
-        start, stop, step = bounds
-        parts.append(slice(start, stop, int(step)) if size != 1 else slice(None))
-    result = _full_rank(expression.parent)[tuple(parts)]
-    index = tuple(0 if size == 1 else slice(None) for size in result.node.shape)
-    return result[index]
+    parent = expression.parent
+    parts = [
+        slice(start, stop, int(step)) if size != 1 else slice(None)
+        for (start, stop, step), size in zip(
+            (expression.rowslice, expression.colslice), _shape(parent), strict=True
+        )
+    ]
+    return _squeezed(_full_rank(parent)[tuple(parts)])
 
 
 def _element(expression: MatrixElement) -> Array:
@@ -371,9 +328,7 @@ def _indexed(
 def _block(expression: Any) -> Array:
     grid = expression.blocks
     rows = [[_full_rank(grid[i, j]) for j in range(grid.shape[1])] for i in range(grid.shape[0])]
-    result = functions.block(rows)
-    index = tuple(0 if size == 1 else slice(None) for size in result.node.shape)
-    return result[index]
+    return _squeezed(functions.block(rows))
 
 
 def _dense(expression: sympy.MatrixBase) -> Array:
@@ -384,15 +339,7 @@ def _dense(expression: sympy.MatrixBase) -> Array:
         result = Array(ir.Constant(values))
     else:
         result = arrays.stack([arrays.stack(row) for row in entries])
-    index = tuple(0 if size == 1 else slice(None) for size in (rows, columns))
-    return result[index]
-
-
-def _kronecker(expression: Any) -> Array:
-    product = _full_rank(expression.args[0])
-    for factor in expression.args[1:]:
-        product = functions.kron(product, _full_rank(factor))
-    return product[tuple(0 if size == 1 else slice(None) for size in _shape(expression))]
+    return _squeezed(result)
 
 
 def _factor(factor: Callable[[Array], Array]) -> Callable[[Any], Array]:
@@ -402,15 +349,9 @@ def _factor(factor: Callable[[Array], Array]) -> Callable[[Any], Array]:
         if expression.shape[0] != expression.shape[1]:
             shape = shape_text(_shape(expression))
             raise ShapeError(f"{expression} is of a matrix of shape {shape}; expected a square one")
-        result = factor(_full_rank(expression.args[0]))
-        return result[tuple(0 if size == 1 else slice(None) for size in _shape(expression))]
+        return _squeezed(factor(_full_rank(expression.args[0])))
 
     return rule
-
-
-def _dot(expression: Any) -> Array:
-    left, right = (_lower(argument) for argument in expression.args)
-    return left @ right
 
 
 RULES: dict[type, Callable[[Any], Array]] = {
@@ -421,27 +362,29 @@ RULES: dict[type, Callable[[Any], Array]] = {
     sympy.NumberSymbol: _number,
     type(sympy.zoo): _number,
     type(sympy.I): _number,
-    matrices.MatAdd: _add,
+    matrices.MatAdd: partial(_entrywise, "cannot add matrices", operator.add),
     matrices.MatMul: _matrix_multiply,
     matrices.Inverse: _inverse,
-    matrices.MatPow: _matrix_power,
-    matrices.Transpose: _transpose,
-    matrices.Adjoint: _transpose,
-    matrices.Trace: _trace,
-    matrices.Determinant: _determinant,
-    matrices.HadamardProduct: _hadamard,
-    matrices.HadamardPower: _hadamard_power,
+    matrices.MatPow: _power,
+    matrices.Transpose: lambda expression: _lower(expression.arg).T,
+    matrices.Adjoint: lambda expression: _lower(expression.arg).T,
+    matrices.Trace: lambda expression: functions.trace(_full_rank(expression.arg)),
+    matrices.Determinant: lambda expression: functions.det(_full_rank(expression.arg)),
+    matrices.HadamardProduct: partial(_entrywise, "elementwise product", operator.mul),
+    matrices.HadamardPower: lambda power: _lower(power.base) ** _lower(power.exp),
     ElementwiseApplyFunction: _apply_function,
-    DiagMatrix: _diagonal_matrix,
-    DiagonalMatrix: lambda expression: functions.diag(_diagonal_of(expression)),
-    DiagonalOf: _diagonal_of,
+    DiagMatrix: lambda expression: functions.diag(_lower(expression.args[0])),
+    DiagonalMatrix: lambda expression: functions.diag(_diagonal(expression)),
+    DiagonalOf: _diagonal,
     matrices.Identity: _identity,
-    matrices.ZeroMatrix: _filled(0),
-    matrices.OneMatrix: _filled(1),
+    matrices.ZeroMatrix: lambda zeros: Array(ir.zeros(_shape_without_ones(zeros))),
+    matrices.OneMatrix: lambda ones: Array(ir.full(1, _shape_without_ones(ones))),
     MatrixSlice: _slice,
     matrices.BlockMatrix: _block,
-    matrices.DotProduct: _dot,
-    KroneckerProduct: _kronecker,
+    matrices.DotProduct: lambda product: reduce(operator.matmul, map(_lower, product.args)),
+    KroneckerProduct: lambda product: _squeezed(
+        reduce(functions.kron, map(_full_rank, product.args))
+    ),
     LofCholesky: _factor(functions.cholesky),
     UofCholesky: _factor(lambda matrix: functions.cholesky(matrix).mT),
     LofLU: _factor(lambda matrix: calling(LU)(matrix).L),
@@ -453,7 +396,7 @@ RULES: dict[type, Callable[[Any], Array]] = {
     VofSVD: _factor(lambda matrix: functions.svd(matrix)[2].mT),
     sympy.NDimArray: lambda expression: arrays.asarray(expression.tolist()),
     sympy.Sum: _sum,
-    sympy.Add: _add,
+    sympy.Add: lambda total: reduce(operator.add, map(_lower, total.args)),
     sympy.Mul: _multiply,
     sympy.Pow: _power,
 }

@@ -7,7 +7,7 @@ shapes; nothing is folded here.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import sympy
 from sympy.logic.boolalg import Boolean
 
 from derivatrix.compiler.ir import dimensions, indexing, literals, scalar_functions
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.broadcasting import (
     Axis,
     axis_labels,
@@ -25,25 +26,40 @@ from derivatrix.compiler.ir.broadcasting import (
 )
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir.hooks import hooks
-from derivatrix.compiler.ir.messages import broadcast, disagreement, operand_text
+from derivatrix.compiler.ir.messages import broadcast, disagreement, operand_text, require_square
 from derivatrix.compiler.ir.methods import Methods
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Constant,
-    Delta,
-    Einsum,
-    Leaf,
-    Map,
-    Node,
-    Select,
-    Structural,
-    Sum,
-    einsum,
-    full,
-    literal,
-    slot,
-)
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
+
+
+def _operator(
+    function: Callable[[Array, Array], Array],
+) -> tuple[Callable[..., Array], Callable[..., Array]]:
+    """The methods of an operator, as `__add__` and `__radd__`: `function` of both operands. They
+    are NotImplemented for another operand than OPERANDS."""
+
+    def method(self: Array, other: object) -> Array:
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        return function(self, asarray(other))
+
+    def exchanged(self: Array, other: object) -> Array:
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        return function(asarray(other), self)
+
+    return method, exchanged
+
+
+def _comparison(sign: str, relation: Any) -> Callable[..., Array]:
+    """The method of a comparison: 1 where it holds, else 0."""
+
+    def method(self: Array, other: object) -> Array:
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        condition = relation(ir.slot(0), ir.slot(1))
+        return elementwise(_indicator(condition), self, asarray(other), form=f"{{}} {sign} {{}}")
+
+    return method
 
 
 class Array(Methods):
@@ -53,7 +69,7 @@ class Array(Methods):
     __array_priority__ = 1000.0
     _op_priority = 10.5  # above SymPy's scalars, so that n * x is an array; below its matrices
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: ir.Node) -> None:
         self.node = node
 
     @property
@@ -74,7 +90,7 @@ class Array(Methods):
     @property
     def name(self) -> str:
         """The name of an input; other arrays have none."""
-        if not isinstance(self.node, Leaf):
+        if not isinstance(self.node, ir.Leaf):
             raise DeclarationError("only an input has a name; this is an expression")
         return self.node.name
 
@@ -119,59 +135,29 @@ class Array(Methods):
     def __iter__(self) -> Any:
         return (self[position] for position in range(len(self)))
 
-    def __add__(self, other: object) -> Array:
-        return _binary(self, other, add)
-
-    def __radd__(self, other: object) -> Array:
-        return _binary(other, self, add)
-
-    def __sub__(self, other: object) -> Array:
-        return _binary(self, other, subtract)
-
-    def __rsub__(self, other: object) -> Array:
-        return _binary(other, self, subtract)
-
-    def __mul__(self, other: object) -> Array:
-        return _binary(self, other, multiply)
-
-    def __rmul__(self, other: object) -> Array:
-        return _binary(other, self, multiply)
-
-    def __truediv__(self, other: object) -> Array:
-        return _binary(self, other, divide)
-
-    def __rtruediv__(self, other: object) -> Array:
-        return _binary(other, self, divide)
-
-    def __matmul__(self, other: object) -> Array:
-        return _binary(self, other, matmul)
-
-    def __rmatmul__(self, other: object) -> Array:
-        return _binary(other, self, matmul)
-
-    def __floordiv__(self, other: object) -> Array:
-        return _binary(self, other, floor_divide)
-
-    def __rfloordiv__(self, other: object) -> Array:
-        return _binary(other, self, floor_divide)
-
-    def __mod__(self, other: object) -> Array:
-        return _binary(self, other, remainder)
-
-    def __rmod__(self, other: object) -> Array:
-        return _binary(other, self, remainder)
+    __add__, __radd__ = _operator(lambda x, y: add(x, y))
+    __sub__, __rsub__ = _operator(lambda x, y: subtract(x, y))
+    __mul__, __rmul__ = _operator(lambda x, y: multiply(x, y))
+    __truediv__, __rtruediv__ = _operator(lambda x, y: divide(x, y))
+    __matmul__, __rmatmul__ = _operator(lambda x, y: matmul(x, y))
+    __floordiv__, __rfloordiv__ = _operator(lambda x, y: floor_divide(x, y))
+    __mod__, __rmod__ = _operator(lambda x, y: remainder(x, y))
+    __pow__, __rpow__ = _operator(lambda x, y: power(x, y))
+    __and__, __rand__ = _operator(lambda x, y: both(x, y))
+    __or__, __ror__ = _operator(lambda x, y: either(x, y))
+    __lt__ = _comparison("<", sympy.Lt)
+    __le__ = _comparison("<=", sympy.Le)
+    __gt__ = _comparison(">", sympy.Gt)
+    __ge__ = _comparison(">=", sympy.Ge)
+    __eq__ = _comparison("==", sympy.Eq)  # type: ignore[assignment]
+    __ne__ = _comparison("!=", sympy.Ne)  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
     def __divmod__(self, other: object) -> tuple[Array, Array]:
         return self // other, self % other
 
     def __rdivmod__(self, other: object) -> tuple[Array, Array]:
         return other // self, other % self
-
-    def __pow__(self, exponent: object) -> Array:
-        return _binary(self, exponent, power)
-
-    def __rpow__(self, base: object) -> Array:
-        return _binary(base, self, power)
 
     def __neg__(self) -> Array:
         return scale(self, sympy.S.NegativeOne)
@@ -180,39 +166,7 @@ class Array(Methods):
         return self
 
     def __abs__(self) -> Array:
-        return elementwise(sympy.Abs(slot(0)), self)
-
-    def __lt__(self, other: object) -> Array:
-        return _compare(self, other, sympy.Lt)
-
-    def __le__(self, other: object) -> Array:
-        return _compare(self, other, sympy.Le)
-
-    def __gt__(self, other: object) -> Array:
-        return _compare(self, other, sympy.Gt)
-
-    def __ge__(self, other: object) -> Array:
-        return _compare(self, other, sympy.Ge)
-
-    def __eq__(self, other: object) -> Array:  # type: ignore[override]
-        return _compare(self, other, sympy.Eq)
-
-    def __ne__(self, other: object) -> Array:  # type: ignore[override]
-        return _compare(self, other, sympy.Ne)
-
-    __hash__ = object.__hash__
-
-    def __and__(self, other: object) -> Array:
-        return _binary(self, other, both)
-
-    def __rand__(self, other: object) -> Array:
-        return _binary(other, self, both)
-
-    def __or__(self, other: object) -> Array:
-        return _binary(self, other, either)
-
-    def __ror__(self, other: object) -> Array:
-        return _binary(other, self, either)
+        return elementwise(sympy.Abs(ir.slot(0)), self)
 
     def __invert__(self) -> Array:
         return opposite(self)
@@ -233,11 +187,7 @@ class Array(Methods):
         return hooks.call_ufunc(ufunc, method, inputs, options)
 
     def __array_function__(
-        self,
-        function: Any,
-        types: Any,
-        arguments: tuple[Any, ...],
-        options: dict[str, Any],
+        self, function: Any, types: Any, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         return hooks.call_function(function, arguments, options)
 
@@ -255,7 +205,7 @@ def asarray(value: object) -> Array:
     if isinstance(value, Array):
         return value
     if isinstance(value, literals.NUMBERS):
-        return Array(full(literals.real_number(value)))
+        return Array(ir.full(literals.real_number(value)))
     if isinstance(value, (sympy.Basic, sympy.MatrixBase)):
         return Array(hooks.lower(value))
     if isinstance(value, (np.ndarray, list, tuple)):
@@ -275,7 +225,7 @@ def _literal_array(value: Any) -> Array:
     if _holds_symbols(value):
         return stack([asarray(part) for part in value])
     array = literals.real_array(value)
-    return Array(Constant(array) if array.ndim else full(literals.real_number(array.item())))
+    return Array(ir.Constant(array) if array.ndim else ir.full(literals.real_number(array.item())))
 
 
 def _holds_symbols(value: object) -> bool:
@@ -294,13 +244,7 @@ OPERANDS = (
     sympy.Basic,
     sympy.MatrixBase,
 )
-"""What an operator takes or refuses itself; of others, Python says that they cannot be taken."""
-
-
-def _binary(left: object, right: object, function: Any) -> Any:
-    if not (isinstance(left, OPERANDS) and isinstance(right, OPERANDS)):
-        return NotImplemented
-    return function(asarray(left), asarray(right))
+"""The types of operands that operators convert to arrays, or refuse with an error of their own."""
 
 
 def broadcast_to(array: Array, shape: Shape) -> Array:
@@ -316,14 +260,14 @@ def broadcast_to(array: Array, shape: Shape) -> Array:
         raise disagreement(form, [array.node], "its axes do not stretch to that")
     labels = axis_labels(array.node.shape, shape)
     sizes = dict(enumerate(shape))
-    return Array(einsum([(array.node, labels)], range(len(shape)), sizes=sizes))
+    return Array(ir.einsum([(array.node, labels)], range(len(shape)), sizes=sizes))
 
 
 def add(left: Array, right: Array) -> Array:
     """left + right."""
     shape = broadcast("{} + {}", left.node, right.node)
     terms = (broadcast_to(left, shape).node, broadcast_to(right, shape).node)
-    return Array(Sum(terms, shape))
+    return Array(ir.Sum(terms, shape))
 
 
 def subtract(left: Array, right: Array) -> Array:
@@ -335,7 +279,7 @@ def subtract(left: Array, right: Array) -> Array:
 def scale(array: Array, coefficient: sympy.Expr) -> Array:
     """A number (or polynomial in dimensions) times `array`."""
     labels = range(array.ndim)
-    return Array(einsum([(array.node, labels)], labels, coefficient))
+    return Array(ir.einsum([(array.node, labels)], labels, coefficient))
 
 
 def multiply(left: Array, right: Array) -> Array:
@@ -344,18 +288,18 @@ def multiply(left: Array, right: Array) -> Array:
     factors = []
     coefficient = sympy.S.One
     for operand in (left, right):
-        number = literal(operand.node)
+        number = ir.literal(operand.node)
         if number is None:
             factors.append((operand.node, axis_labels(operand.node.shape, shape)))
         else:
             coefficient *= number
-    return Array(einsum(factors, range(len(shape)), coefficient, dict(enumerate(shape))))
+    return Array(ir.einsum(factors, range(len(shape)), coefficient, dict(enumerate(shape))))
 
 
 def divide(left: Array, right: Array) -> Array:
     """left / right, entry by entry."""
     shape = broadcast("{} / {}", left.node, right.node)
-    number = literal(right.node)
+    number = ir.literal(right.node)
     if number is None:
         return multiply(left, power(right, asarray(-1)))
     if number == 0:
@@ -365,7 +309,7 @@ def divide(left: Array, right: Array) -> Array:
 
 def floor_divide(left: Array, right: Array) -> Array:
     """floor(left / right), entry by entry."""
-    return elementwise(sympy.floor(slot(0)), divide(left, right))
+    return elementwise(sympy.floor(ir.slot(0)), divide(left, right))
 
 
 def remainder(left: Array, right: Array) -> Array:
@@ -377,24 +321,24 @@ def power(base: Array, exponent: Array) -> Array:
     """base ** exponent, entry by entry. Raises DeclarationError for a constant base with entries
     that are not positive where the exponent is no constant: the power would be nan."""
     shape = broadcast("{} ** {}", base.node, exponent.node)
-    number = literal(exponent.node)
+    number = ir.literal(exponent.node)
     if number is None:
         _require_positive(base, exponent)
-        return elementwise(slot(0) ** slot(1), base, exponent)
+        return elementwise(ir.slot(0) ** ir.slot(1), base, exponent)
     if number == 1:
         return broadcast_to(base, shape)
     if number in (2, 3):
         base = broadcast_to(base, shape)
         labels = tuple(range(base.ndim))
-        return Array(einsum([(base.node, labels)] * int(number), labels))
-    return elementwise(slot(0) ** slot(1), base, exponent)
+        return Array(ir.einsum([(base.node, labels)] * int(number), labels))
+    return elementwise(ir.slot(0) ** ir.slot(1), base, exponent)
 
 
 def _require_positive(base: Array, exponent: Array) -> None:
-    if isinstance(base.node, Constant):
-        refused = not isinstance(exponent.node, Constant) and bool((base.node.array <= 0).any())
+    if isinstance(base.node, ir.Constant):
+        refused = not isinstance(exponent.node, ir.Constant) and bool((base.node.array <= 0).any())
     else:
-        number = literal(base.node)
+        number = ir.literal(base.node)
         refused = number is not None and bool(number.is_nonpositive)
     if refused:
         raise DeclarationError(
@@ -425,7 +369,7 @@ def matmul(left: Array, right: Array) -> Array:
     output = (*range(len(stacks)), *left_core[:-1], *right_core[1:])
     sizes = dict(enumerate(stacks))
     return Array(
-        einsum([(left.node, left_labels), (right.node, right_labels)], output, sizes=sizes)
+        ir.einsum([(left.node, left_labels), (right.node, right_labels)], output, sizes=sizes)
     )
 
 
@@ -438,26 +382,23 @@ def transpose(array: Array, axes: Sequence[int]) -> Array:
         )
     if order == list(range(array.ndim)):
         return array
-    return Array(einsum([(array.node, range(array.ndim))], order))
+    return Array(ir.einsum([(array.node, range(array.ndim))], order))
 
 
 def trace(array: Array) -> Array:
     """The sum of the diagonal over the last two axes."""
-    if array.ndim < 2 or array.node.shape[-1] != array.node.shape[-2]:
-        raise disagreement("trace({})", [array.node], "expected a square matrix")
+    require_square("trace", array.node)
     stacked = range(array.ndim - 2)
-    return Array(einsum([(array.node, (*stacked, "d", "d"))], stacked))
+    return Array(ir.einsum([(array.node, (*stacked, "d", "d"))], stacked))
 
 
 def sum_over(array: Array, axis: Axis = None, keepdims: bool = False) -> Array:
     """The sum over `axis`, an axis or several; all axes by default."""
     summed = normalise_axes(axis, array.ndim)
     labels = range(array.ndim)
-    if keepdims:
-        output = [("kept", i) if i in summed else i for i in labels]
-        sizes = {("kept", i): sympy.S.One for i in summed}
-        return Array(einsum([(array.node, labels)], output, sizes=sizes))
-    return Array(einsum([(array.node, labels)], [i for i in labels if i not in summed]))
+    output = [("kept", i) if i in summed else i for i in labels if keepdims or i not in summed]
+    sizes = {("kept", i): sympy.S.One for i in summed} if keepdims else {}
+    return Array(ir.einsum([(array.node, labels)], output, sizes=sizes))
 
 
 def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Array:
@@ -470,32 +411,32 @@ def elementwise(expression: sympy.Expr, *arguments: Array, form: str = "") -> Ar
     shape = broadcast(form or ", ".join(["{}"] * len(operands)), *operands)
     exact = _of_sizes(expression, operands)
     if exact is not None:
-        return Array(full(exact, shape))
-    nodes: list[Node] = []
+        return Array(ir.full(exact, shape))
+    nodes: list[ir.Node] = []
     replacements: dict[sympy.Expr, sympy.Expr] = {}
     for position, argument in enumerate(arguments):
-        number = literal(argument.node)
+        number = ir.literal(argument.node)
         if number is not None and not number.free_symbols:
-            replacements[slot(position)] = number
+            replacements[ir.slot(position)] = number
             continue
         node = broadcast_to(argument, shape).node
         if node not in nodes:
             nodes.append(node)
-        replacements[slot(position)] = slot(nodes.index(node))
+        replacements[ir.slot(position)] = ir.slot(nodes.index(node))
     expression = expression.subs(replacements, simultaneous=True)
     if not nodes or not expression.free_symbols:
         number = expression.evalf() if expression.is_number else expression
         if not number.is_finite or not number.is_real:
             raise DeclarationError(f"a constant part of the expression is {expression}")
-        return Array(full(expression, shape))
+        return Array(ir.full(expression, shape))
     _require_finite(expression, nodes)
     return _select_slots(expression, nodes)
 
 
-def _of_sizes(expression: sympy.Expr, operands: Sequence[Node]) -> sympy.Expr | None:
+def _of_sizes(expression: sympy.Expr, operands: Sequence[ir.Node]) -> sympy.Expr | None:
     """`expression` as arithmetic of sizes and their roots, where it is that and surely real."""
-    found = [literal(operand) for operand in operands]
-    numbers = {slot(i): number for i, number in enumerate(found) if number is not None}
+    found = [ir.literal(operand) for operand in operands]
+    numbers = {ir.slot(i): number for i, number in enumerate(found) if number is not None}
     if len(numbers) < len(found) or not all(number.is_positive for number in numbers.values()):
         return None
     exact = expression.subs(numbers, simultaneous=True)
@@ -503,8 +444,8 @@ def _of_sizes(expression: sympy.Expr, operands: Sequence[Node]) -> sympy.Expr | 
     return exact if sizes and exact.is_algebraic_expr(*sizes) and exact.is_real else None
 
 
-def _require_finite(expression: sympy.Expr, nodes: Sequence[Node]) -> None:
-    values = [node.array for node in nodes if isinstance(node, Constant)]
+def _require_finite(expression: sympy.Expr, nodes: Sequence[ir.Node]) -> None:
+    values = [node.array for node in nodes if isinstance(node, ir.Constant)]
     if len(values) == len(nodes):
         with np.errstate(all="ignore"):
             finite = np.isfinite(scalar_functions.evaluate(expression, values))
@@ -513,30 +454,12 @@ def _require_finite(expression: sympy.Expr, nodes: Sequence[Node]) -> None:
             raise DeclarationError(f"{text} has entries that are no finite numbers")
 
 
-def _select_slots(expression: sympy.Expr, nodes: list[Node]) -> Array:
-    used = [i for i in range(len(nodes)) if slot(i) in expression.free_symbols]
-    renames = {slot(old): slot(new) for new, old in enumerate(used)}
+def _select_slots(expression: sympy.Expr, nodes: list[ir.Node]) -> Array:
+    used = [i for i in range(len(nodes)) if ir.slot(i) in expression.free_symbols]
+    renames = {ir.slot(old): ir.slot(new) for new, old in enumerate(used)}
     expression = expression.xreplace(renames)
     arguments = tuple(nodes[i] for i in used)
-    return Array(arguments[0]) if expression == slot(0) else Array(Map(expression, arguments))
-
-
-def _compare(left: object, right: object, relation: Any) -> Any:
-    def indicator(x: Array, y: Array) -> Array:
-        condition = relation(slot(0), slot(1))
-        return elementwise(_indicator(condition), x, y, form=f"{{}} {SIGNS[relation]} {{}}")
-
-    return _binary(left, right, indicator)
-
-
-SIGNS = {
-    sympy.Lt: "<",
-    sympy.Le: "<=",
-    sympy.Gt: ">",
-    sympy.Ge: ">=",
-    sympy.Eq: "==",
-    sympy.Ne: "!=",
-}
+    return Array(arguments[0]) if expression == ir.slot(0) else Array(ir.Map(expression, arguments))
 
 
 def _indicator(condition: Boolean) -> sympy.Expr:
@@ -548,25 +471,25 @@ def _condition(array: Array) -> tuple[Boolean, list[Array]] | None:
     """The condition of which `array` is the indicator, on the slots of the arrays that come
     with it; None where it is no indicator."""
     node = array.node
-    if isinstance(node, Map) and _is_indicator(node):
+    if isinstance(node, ir.Map) and _is_indicator(node):
         return node.expression.args[0].args[1], [Array(argument) for argument in node.arguments]
-    number = literal(node)
+    number = ir.literal(node)
     if number in (0, 1):
         return sympy.sympify(bool(number)), []
-    return (sympy.Ne(slot(0), 0), [array]) if _is_indicator(node) else None
+    return (sympy.Ne(ir.slot(0), 0), [array]) if _is_indicator(node) else None
 
 
-def _is_indicator(node: Node) -> bool:
+def _is_indicator(node: ir.Node) -> bool:
     """Whether the entries are 0 or 1 by construction: conditions, indexed and multiplied."""
-    if isinstance(node, Constant):
+    if isinstance(node, ir.Constant):
         return bool(np.isin(node.array, (0, 1)).all())
-    if isinstance(node, Map) and isinstance(node.expression, sympy.Piecewise):
+    if isinstance(node, ir.Map) and isinstance(node.expression, sympy.Piecewise):
         return bool(node.expression == _indicator(node.expression.args[0].args[1]))
-    if isinstance(node, Einsum):
-        single = {b for f, own in node.factors if isinstance(f, (Select, Delta)) for b in own}
+    if isinstance(node, ir.Einsum):
+        single = {b for f, own in node.factors if isinstance(f, (ir.Select, ir.Delta)) for b in own}
         plain = node.coefficient == 1 and set(node.contracted) <= single
         return plain and all(_is_indicator(factor) for factor, _ in node.factors)
-    return isinstance(node, Structural)
+    return isinstance(node, ir.Structural)
 
 
 def _logical(operator: Any, form: str, *arrays: Array) -> Array:
@@ -583,7 +506,7 @@ def _logical(operator: Any, form: str, *arrays: Array) -> Array:
             )
         condition, own = known
         start = len(operands)
-        renames = {slot(i): slot(start + i) for i in range(len(own))}
+        renames = {ir.slot(i): ir.slot(start + i) for i in range(len(own))}
         combined.append(condition.xreplace(renames))
         operands += own
     shape = broadcast(form, *(array.node for array in arrays))
@@ -609,9 +532,9 @@ def where(condition: object, first: object, second: object) -> Array:
     """`first` where the condition holds (is not 0), else `second`."""
     test, yes, no = asarray(condition), asarray(first), asarray(second)
     shape = broadcast("where({}, {}, {})", test.node, yes.node, no.node)
-    relation, operands = _condition(test) or (sympy.Ne(slot(0), 0), [test])
+    relation, operands = _condition(test) or (sympy.Ne(ir.slot(0), 0), [test])
     count = len(operands)
-    expression = sympy.Piecewise((slot(count), relation), (slot(count + 1), True))
+    expression = sympy.Piecewise((ir.slot(count), relation), (ir.slot(count + 1), True))
     return broadcast_to(elementwise(expression, *operands, yes, no), shape)
 
 
@@ -627,10 +550,10 @@ def stack(arrays: Sequence[Array]) -> Array:
     count = sympy.Integer(len(arrays))
     terms = []
     for position, array in enumerate(arrays):
-        place = Select(sympy.S.One, count, sympy.Integer(position), 1)
+        place = ir.Select(sympy.S.One, count, sympy.Integer(position), 1)
         factors = [(array.node, range(len(shape))), (place, ("one", "stack"))]
-        terms.append(einsum(factors, ("stack", *range(len(shape)))))
-    return Array(Sum(tuple(terms), (count, *shape)))
+        terms.append(ir.einsum(factors, ("stack", *range(len(shape)))))
+    return Array(ir.Sum(tuple(terms), (count, *shape)))
 
 
 def apply(operation: Any, *arguments: Array, parameters: tuple = (), output: int = 0) -> Array:
@@ -657,6 +580,6 @@ def apply(operation: Any, *arguments: Array, parameters: tuple = (), output: int
             own = stacked
         labelled.append((node, tuple(range(len(stacked) - len(own), len(stacked)))))
     try:
-        return Array(Apply(operation, tuple(labelled), stacked, parameters, output))
+        return Array(ir.Apply(operation, tuple(labelled), stacked, parameters, output))
     except ShapeError as error:
         raise disagreement(form, operands, str(error)) from error

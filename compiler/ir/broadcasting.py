@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 Axis = int | Sequence[int] | None
@@ -19,14 +19,8 @@ _fresh = itertools.count()
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """NumPy's broadcasting: axes aligned at the right, a literal 1 stretches.
-
-    Raises ShapeError where two dimensions differ.
-    """
-    clash = broadcast_clash(shapes)
-    if clash:
-        texts = " and ".join(shape_text(part) for part in shapes)
-        raise ShapeError(f"shapes {texts} do not broadcast: {clash}")
+    """The common shape of shapes that broadcast as NumPy's do: axes aligned at the right, a literal
+    1 stretches."""
     return tuple(
         next((size for size in sizes if size != 1), sympy.S.One) for sizes in _columns(shapes)
     )

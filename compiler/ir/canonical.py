@@ -7,14 +7,14 @@ the result right and may leave two equal terms apart.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import islice
 
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.nodes import Factor, Node
 
 TRIALS = 64
-
-Key = list[tuple[str, tuple[int, ...]]]
+"""At most so many labellings are tried."""
 
 
 def canonical_labels(
@@ -39,9 +39,7 @@ def canonical_labels(
         parts = _parts(factors, ndim)
         if len(parts) > 1:
             return _joined([canonical_labels(part, symmetric, ndim, sizes) for part in parts], ndim)
-    search.explore(colours)
-    assert search.best is not None
-    return search.best
+    return min(islice(search.labellings(colours), TRIALS), key=_key)
 
 
 def _parts(factors: Sequence[Factor], ndim: int) -> list[list[Factor]]:
@@ -75,37 +73,36 @@ def _place(factor: Factor) -> tuple[str, tuple[int, ...]]:
     return factor[0].key, factor[1]
 
 
-def _key(factors: Sequence[Factor]) -> Key:
+def _key(factors: Sequence[Factor]) -> list[tuple[str, tuple[int, ...]]]:
     return [_place(factor) for factor in factors]
 
 
 class _Search:
+    """The canonical labels of one product: those with the least key of all that are tried."""
+
     def __init__(self, factors: Sequence[Factor], symmetric: Container[Node], ndim: int) -> None:
         self.factors = factors
         self.symmetric = [node in symmetric for node, _ in factors]
         self.ndim = ndim
-        self.best: list[Factor] | None = None
-        self.best_key: Key | None = None
-        self.trials = 0
 
-    def explore(self, colours: dict[int, int]) -> None:
-        """Try each member of the first class of equal labels as its first."""
+    def labellings(self, colours: dict[int, int]) -> Iterator[list[Factor]]:
+        """The factors with labels numbered by their colours. Where several labels have one colour,
+        each of them is tried as the first of these."""
         classes: dict[int, list[int]] = {}
         for label, colour in colours.items():
             classes.setdefault(colour, []).append(label)
         tied = next((classes[c] for c in sorted(classes) if len(classes[c]) > 1), None)
         if tied is None:
-            self._offer(colours)
+            yield self._labelled(colours)
             return
         for label in tied:
             split = {key: 2 * colour + 1 for key, colour in colours.items()}
             split[label] -= 1
-            self.explore(self.refine(split))
-            if self.trials >= TRIALS:
-                return
+            yield from self.labellings(self.refine(split))
 
     def refine(self, colours: dict[int, int]) -> dict[int, int]:
-        """Split classes of labels by what surrounds their members, as long as that does."""
+        """Colours that tell labels apart by the factors they are in and the colours around them,
+        refined until that makes no more of them."""
         count = len(set(colours.values()))
         while True:
             seen: dict[int, list] = {label: [] for label in colours}
@@ -124,8 +121,8 @@ class _Search:
                 return colours
             count = len(set(colours.values()))
 
-    def _offer(self, colours: dict[int, int]) -> None:
-        self.trials += 1
+    def _labelled(self, colours: dict[int, int]) -> list[Factor]:
+        """The factors, sorted, where no two labels have one colour."""
         inner = sorted((label for label in colours if label >= self.ndim), key=colours.__getitem__)
         numbers = {label: self.ndim + i for i, label in enumerate(inner)}
         renamed: list[Factor] = []
@@ -134,13 +131,10 @@ class _Search:
             if symmetric:
                 new[-2:] = sorted(new[-2:])
             renamed.append((node, tuple(new)))
-        renamed.sort(key=_place)
-        key = _key(renamed)
-        if self.best_key is None or key < self.best_key:
-            self.best, self.best_key = renamed, key
+        return sorted(renamed, key=_place)
 
 
 def _ranks(values: Mapping[int, tuple]) -> dict[int, int]:
-    """Each value's rank among the distinct ones."""
+    """For each label the rank of its value among the distinct values."""
     order = {value: rank for rank, value in enumerate(sorted(set(values.values())))}
     return {label: order[value] for label, value in values.items()}

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from derivatrix.compiler.ir.dimensions import BATCH, shape_text
 from derivatrix.compiler.ir.nodes import Leaf, Node
 
 
+@dataclass(eq=False, repr=False)
 class Declaration:
     """A function as declared.
 
-    name: a Python identifier; inputs: its leaves, in the order of the arguments; wrt: the names
-    of those to differentiate by; batch: the names of those that gain a leading batch axis;
-    expression: the node of the result, without the batch axis.
+    name: a Python identifier; inputs: its leaves, in the order of the arguments; expression: the
+    node of the result, without the batch axis; wrt: the names of the inputs to differentiate by;
+    batch: the names of those that gain a leading batch axis.
     """
 
-    def __init__(
-        self,
-        name: str,
-        inputs: tuple[Leaf, ...],
-        expression: Node,
-        wrt: tuple[str, ...],
-        batch: tuple[str, ...],
-    ) -> None:
-        self.name = name
-        self.inputs = inputs
-        self.expression = expression
-        self.wrt = wrt
-        self.batch = batch
+    name: str
+    inputs: tuple[Leaf, ...]
+    expression: Node
+    wrt: tuple[str, ...]
+    batch: tuple[str, ...]
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{leaf.name}: {shape_text(leaf.shape)}" for leaf in self.inputs)

@@ -55,16 +55,18 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
     """`value` (an int, a symbol, or arithmetic of them) as a canonical dimension."""
     if isinstance(value, str):
         value = symbol(require_variable(value, f"a size ({context})"))
+
+    def wrong() -> DeclarationError:
+        return DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
+
     if isinstance(value, bool) or hasattr(type(value), "_sympy_"):  # that is how arrays mix
-        raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
+        raise wrong()
     try:
         expression = sympy.sympify(value, strict=True)
     except (sympy.SympifyError, TypeError) as error:
-        raise DeclarationError(
-            f"{context}: a dimension is an integer or a symbol, not {value!r}"
-        ) from error
+        raise wrong() from error
     if not isinstance(expression, sympy.Expr):
-        raise DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
+        raise wrong()
     others = [s for s in expression.free_symbols if s != symbol(s.name)]
     renames = {s: symbol(require_variable(s.name, f"a size ({context})")) for s in others}
     expression = sympy.expand(expression.xreplace(renames))
@@ -75,6 +77,13 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
     if literal or expression.is_negative:
         raise DeclarationError(f"{context}: {value} is no size (a non-negative integer)")
     return expression
+
+
+def as_shape(parts: tuple[object, ...], context: str = "shape") -> Shape:
+    """A shape given as sizes, or as one tuple or list of them."""
+    if len(parts) == 1 and isinstance(parts[0], (tuple, list)):
+        parts = tuple(parts[0])
+    return tuple(dimension(part, context) for part in parts)
 
 
 def shape_text(shape: Shape) -> str:

@@ -86,11 +86,9 @@ def taylor(function: sympy.Expr, order: int) -> sympy.Expr:
     if order == 0:
         return function
     slope = scalar_functions.derivative(taylor(function, order - 1), VARIABLE) / order
-    return sympy.expand_mul(slope.replace(scalar_functions.sigmoid, _by_tanh))
-
-
-def _by_tanh(x: sympy.Expr) -> sympy.Expr:
-    return (1 + sympy.tanh(x / 2)) / 2
+    return sympy.expand_mul(
+        slope.replace(scalar_functions.sigmoid, lambda x: (1 + sympy.tanh(x / 2)) / 2)
+    )
 
 
 Step = tuple[sympy.Symbol, sympy.Expr]

@@ -6,77 +6,64 @@ from typing import Any
 import numpy as np
 
 from derivatrix.compiler.ir import dimensions, scalar_functions
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Constant,
-    Delta,
-    Einsum,
-    Leaf,
-    Map,
-    Merge,
-    Node,
-    Pack,
-    Pick,
-    Select,
-    Sum,
-    Triangle,
-    topological,
-)
+from derivatrix.compiler.ir import nodes as ir
 
 
-def evaluate(node: Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> np.ndarray:
+def evaluate(
+    node: ir.Node, values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> np.ndarray:
     """The array that `node` stands for, given the leaves' arrays and the dimensions' sizes."""
     return evaluate_all([node], values, sizes)[0]
 
 
 def evaluate_all(
-    nodes: Sequence[Node], values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+    nodes: Sequence[ir.Node], values: Mapping[str, np.ndarray], sizes: Mapping[str, int]
 ) -> list[np.ndarray]:
     """As `evaluate`, for several nodes; what they share is computed once."""
-    known: dict[Node, np.ndarray] = {}
-    for node in topological(nodes):
+    known: dict[ir.Node, np.ndarray] = {}
+    for node in ir.topological(nodes):
         known[node] = _evaluate(node, known, values, sizes)
     return [known[node] for node in nodes]
 
 
 def _evaluate(
-    node: Node,
-    known: Mapping[Node, np.ndarray],
+    node: ir.Node,
+    known: Mapping[ir.Node, np.ndarray],
     values: Mapping[str, np.ndarray],
     sizes: Mapping[str, int],
 ) -> np.ndarray:
     shape = tuple(int(dimensions.evaluate(size, sizes)) for size in node.shape)
     match node:
-        case Leaf():
+        case ir.Leaf():
             return np.broadcast_to(np.asarray(values[node.name], dtype=np.float64), shape)
-        case Constant():
+        case ir.Constant():
             return node.array
-        case Delta():
+        case ir.Delta():
             return np.eye(shape[0])
-        case Select():
+        case ir.Select():
             start = int(dimensions.evaluate(node.start, sizes))
             rows, columns = np.indices(shape)
             return (columns == start + node.step * rows).astype(np.float64)
-        case Triangle():
+        case ir.Triangle():
             rows, columns = np.indices(shape)
             return (rows >= columns + node.offset).astype(np.float64)
-        case Pick():
+        case ir.Pick():
             return np.eye(shape[1])[list(node.table)]
-        case Merge():
+        case ir.Merge():
             merged, outer, inner = np.indices(shape)
             return (merged == shape[2] * outer + inner).astype(np.float64)
-        case Pack():
+        case ir.Pack():
             packed, rows, columns = np.indices(shape)
             inside = (columns <= rows) & (packed == rows * (rows + 1) // 2 + columns)
             return inside.astype(np.float64)
-        case Einsum():
+        case ir.Einsum():
             return _einsum(node, known, sizes)
-        case Sum():
+        case ir.Sum():
             return sum((known[term] for term in node.terms), np.zeros(shape))
-        case Map():
+        case ir.Map():
             arguments = [known[argument] for argument in node.arguments]
             return np.broadcast_to(scalar_functions.evaluate(node.expression, arguments), shape)
-        case Apply():
+        case ir.Apply():
             arguments = [
                 _align(known[argument], labels, len(node.stack))
                 for argument, labels in node.arguments
@@ -86,7 +73,9 @@ def _evaluate(
     raise TypeError(f"no evaluation for {node!r}")
 
 
-def _einsum(node: Einsum, known: Mapping[Node, np.ndarray], sizes: Mapping[str, int]) -> np.ndarray:
+def _einsum(
+    node: ir.Einsum, known: Mapping[ir.Node, np.ndarray], sizes: Mapping[str, int]
+) -> np.ndarray:
     operands: list[Any] = []
     for factor, labels in node.factors:
         operands += [known[factor], list(labels)]

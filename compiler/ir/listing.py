@@ -4,33 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import shape_text
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Constant,
-    Delta,
-    Einsum,
-    Leaf,
-    Map,
-    Merge,
-    Node,
-    Pack,
-    Pick,
-    Select,
-    Sum,
-    Triangle,
-    topological,
-)
 
 LETTERS = "ijklmnopqrstuvwxyzabcdefgh"
 
 
-def listing(results: Mapping[str, Node]) -> str:
+def listing(results: Mapping[str, ir.Node]) -> str:
     """The nodes below `results`, children first, and which of them are the results."""
-    names: dict[Node, str] = {}
+    names: dict[ir.Node, str] = {}
     lines: list[str] = []
-    for node in topological(results.values()):
-        if isinstance(node, Leaf):
+    for node in ir.topological(results.values()):
+        if isinstance(node, ir.Leaf):
             names[node] = node.name
         else:
             names[node] = f"%{len(lines)}"
@@ -47,33 +32,33 @@ def _indexed(name: str, labels: tuple[int, ...]) -> str:
     return f"{name}[{','.join(map(_letter, labels))}]" if labels else name
 
 
-def _describe(node: Node, names: Mapping[Node, str]) -> str:
+def _describe(node: ir.Node, names: Mapping[ir.Node, str]) -> str:
     match node:
-        case Constant():
+        case ir.Constant():
             return f"constant {node.array.tolist()}"
-        case Delta():
+        case ir.Delta():
             return "delta"
-        case Select():
+        case ir.Select():
             return f"select {node.start} + {node.step} i"
-        case Pick():
+        case ir.Pick():
             return f"pick {list(node.table)}"
-        case Merge():
+        case ir.Merge():
             return f"merge {node.shape[1]} x {node.shape[2]}"
-        case Pack():
+        case ir.Pack():
             return f"pack the lower triangle of {node.shape[1]} rows"
-        case Triangle():
+        case ir.Triangle():
             return f"triangle i >= j + {node.offset}"
-        case Einsum():
+        case ir.Einsum():
             factors = [_indexed(names[factor], labels) for factor, labels in node.factors]
             coefficient = [] if node.coefficient == 1 and factors else [str(node.coefficient)]
             output = ",".join(_letter(label) for label in range(node.ndim))
             return f"einsum [{output}] " + " * ".join(coefficient + factors)
-        case Sum():
+        case ir.Sum():
             return "sum " + (" + ".join(names[term] for term in node.terms) or "0")
-        case Map():
+        case ir.Map():
             arguments = ", ".join(names[argument] for argument in node.arguments)
             return f"map {node.expression} at {arguments}"
-        case Apply():
+        case ir.Apply():
             arguments = ", ".join(names[argument] for argument, _ in node.arguments)
             stack = f" stacked {shape_text(node.stack)}" if node.stack else ""
             return f"apply {node.operation.name}({arguments}){stack}"

@@ -39,6 +39,12 @@ def disagreement(form: str, operands: Sequence[Node], problem: str) -> ShapeErro
     return ShapeError(f"{form.format(*names)}: {', '.join(shapes)}; {problem}")
 
 
+def require_square(name: str, matrix: Node) -> None:
+    """Raise ShapeError, which calls the operation `name`, unless the last two axes are equal."""
+    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
+        raise disagreement(f"{name}({{}})", [matrix], "expected a square matrix")
+
+
 def broadcast(form: str, *operands: Node) -> Shape:
     """The common shape of the operands; raises ShapeError that names them."""
     shapes = [node.shape for node in operands]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from derivatrix.compiler.ir.broadcasting import Axis
 from derivatrix.compiler.ir.hooks import hooks
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -14,84 +14,55 @@ if TYPE_CHECKING:
     from derivatrix.compiler.ir.arrays import Array
 
 
+def _public(name: str) -> Callable[..., Array]:
+    """The public function of this name."""
+    function = hooks.function(name)
+    assert function is not None
+    return function
+
+
+def _method(name: str) -> Callable[..., Array]:
+    """The method that is the public function of this name, with its other arguments."""
+
+    def method(self: Methods, *arguments: Any, **options: Any) -> Array:
+        return _public(name)(self, *arguments, **options)
+
+    method.__name__ = name
+    method.__doc__ = f"As `derivatrix.{name}`."
+    return method
+
+
 class Methods:
     """What a symbolic array can be asked for by NumPy's method names."""
 
     __slots__ = ()
 
-    def sum(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
-        """The sum over `axis` (all axes by default)."""
-        return _call("sum", self, axis, keepdims=keepdims)
-
-    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
-        """The mean over `axis` (all axes by default)."""
-        return _call("mean", self, axis, keepdims=keepdims)
-
-    def var(self, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
-        """The variance over `axis` (all axes by default); see `derivatrix.var`."""
-        return _call("var", self, axis, ddof=ddof, keepdims=keepdims)
-
-    def std(self, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
-        """The standard deviation over `axis` (all axes by default); see `derivatrix.std`."""
-        return _call("std", self, axis, ddof=ddof, keepdims=keepdims)
-
-    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
-        """The largest entry over `axis` (all axes by default); see `derivatrix.max`."""
-        return _call("max", self, axis, keepdims=keepdims)
-
-    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
-        """The least entry over `axis` (all axes by default); see `derivatrix.max`."""
-        return _call("min", self, axis, keepdims=keepdims)
-
-    def prod(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
-        """The product over `axis` (all axes by default); see `derivatrix.prod`."""
-        return _call("prod", self, axis, keepdims=keepdims)
-
-    def cumsum(self, axis: int = -1) -> Array:
-        """The running sum along `axis`."""
-        return _call("cumsum", self, axis)
-
-    def clip(self, low: object = None, high: object = None) -> Array:
-        """Entries limited to low .. high."""
-        return _call("clip", self, low, high)
-
-    def trace(self, offset: int = 0) -> Array:
-        """The sum of a diagonal of a matrix."""
-        return _call("trace", self, offset)
-
-    def diagonal(self, offset: int = 0) -> Array:
-        """A diagonal of a matrix."""
-        return _call("diagonal", self, offset)
-
-    def dot(self, other: object) -> Array:
-        """The matrix product, as `@`; scalars multiply."""
-        return _call("dot", self, other)
+    sum = _method("sum")
+    mean = _method("mean")
+    var = _method("var")
+    std = _method("std")
+    max = _method("max")
+    min = _method("min")
+    prod = _method("prod")
+    cumsum = _method("cumsum")
+    clip = _method("clip")
+    trace = _method("trace")
+    diagonal = _method("diagonal")
+    dot = _method("dot")
+    swapaxes = _method("swapaxes")
+    squeeze = _method("squeeze")
+    ravel = _method("ravel")
+    flatten = _method("ravel")
 
     def transpose(self, *axes: Any) -> Array:
         """The axes in the order given (reversed by default)."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return _call("transpose", self, order or None)
-
-    def swapaxes(self, first: int, second: int) -> Array:
-        """Two axes exchanged."""
-        return _call("swapaxes", self, first, second)
-
-    def squeeze(self, axis: Axis = None) -> Array:
-        """Axes of literal length 1 removed (all of them by default)."""
-        return _call("squeeze", self, axis)
+        return _public("transpose")(self, order or None)
 
     def reshape(self, *shape: Any) -> Array:
         """The same entries, in C order, in another shape; one length may be -1."""
         given = shape[0] if len(shape) == 1 else shape
-        return _call("reshape", self, given)
-
-    def ravel(self) -> Array:
-        """All entries in C order, as a vector."""
-        return _call("ravel", self)
-
-    def flatten(self) -> Array:
-        """All entries in C order, as a vector."""
-        return _call("ravel", self)
+        return _public("reshape")(self, given)
 
     def copy(self) -> Self:
         """The array itself, which cannot change."""
@@ -148,10 +119,3 @@ def hint(name: str) -> str:
     if name in HINTS:
         return f"; {HINTS[name]}"
     return f"; use derivatrix.{name}" if hooks.function(name) else ""
-
-
-def _call(name: str, *arguments: Any, **options: Any) -> Array:
-    """What the public function of this name returns."""
-    function = hooks.function(name)
-    assert function is not None
-    return function(*arguments, **options)

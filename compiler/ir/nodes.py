@@ -35,33 +35,26 @@ if TYPE_CHECKING:
     from derivatrix.compiler.ir.operation import Operation
 
 STRUCTURES = (
-    "general",
-    "symmetric",
-    "spd",
-    "lower",
-    "upper",
-    "diagonal",
-    "orthogonal",
-    "positive",
-    "nonneg",
-    "simplex",
-    "invertible",
+    *("general", "symmetric", "spd", "lower", "upper", "diagonal", "orthogonal"),
+    *("positive", "nonneg", "simplex", "invertible"),
 )
 """What an input may be declared as; the last four only say where points may be drawn."""
 
 Labels = tuple[int, ...]
 Factor = tuple["Node", Labels]
 
-_interned: WeakValueDictionary[tuple, Node] = WeakValueDictionary()
-atexit.register(_interned.clear)  # SymPy's numbers cannot be hashed any more while Python ends
+_nodes: WeakValueDictionary[tuple, Node] = WeakValueDictionary()
+atexit.register(_nodes.clear)  # SymPy's numbers cannot be hashed any more while Python ends
 
 
 class Node(Keyed):
-    """A tensor expression. `shape`: its dimensions; `children`: the nodes it is built from;
-    `key`: a text that identifies its structure, the same in every process."""
+    """A tensor expression. `shape`: its dimensions; `children`: the nodes it is built from, each
+    once; `fields`: the arguments that its class makes it of; `key`: a text that identifies its
+    structure, the same in every process."""
 
-    __slots__ = ("__weakref__", "children", "key", "shape")
+    __slots__ = ("__weakref__", "children", "fields", "key", "shape")
 
+    fields: tuple[Hashable, ...]
     shape: Shape
     key: str
     children: tuple[Node, ...]
@@ -73,27 +66,34 @@ class Node(Keyed):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {shape_text(self.shape)} {self.key}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.fields
+
     @classmethod
-    def _intern(
+    def _interned(
         cls,
         fields: tuple[Hashable, ...],
-        attributes: dict[str, Any],
         shape: Shape,
-        children: tuple[Node, ...] = (),
+        children: Iterable[Node] = (),
         prefix: str = "",
+        **attributes: Any,
     ) -> Any:
+        """The one node of this class with these fields, made if there is none yet."""
         identity = (cls, *fields)
-        node = _interned.get(identity)
+        node = _nodes.get(identity)
         if node is None:
             node = object.__new__(cls)
-            for name, value in attributes.items():
-                object.__setattr__(node, name, value)
-            object.__setattr__(node, "shape", shape)
-            object.__setattr__(node, "children", children)
             text = f"{cls.__name__}{content(fields)}"
             digest = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-            object.__setattr__(node, "key", f"{prefix}{digest}")
-            _interned[identity] = node
+            attributes |= {
+                "fields": fields,
+                "shape": shape,
+                "children": tuple(dict.fromkeys(children)),
+                "key": f"{prefix}{digest}",
+            }
+            for name, value in attributes.items():
+                object.__setattr__(node, name, value)
+            _nodes[identity] = node
         return node
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -114,8 +114,10 @@ class Leaf(Node):
     ) -> Leaf:
         if structure not in STRUCTURES:
             raise ShapeError(f"{name}: unknown structure {structure!r}")
-        attributes = {"name": name, "structure": structure, "role": role}
-        return cls._intern((name, shape, structure, role), attributes, shape, prefix=f"1{name}.")
+        fields = (name, shape, structure, role)
+        return cls._interned(
+            fields, shape, prefix=f"1{name}.", name=name, structure=structure, role=role
+        )
 
 
 class Constant(Node):
@@ -128,9 +130,11 @@ class Constant(Node):
         value = np.array(array, dtype=np.float64, order="C")
         value.flags.writeable = False
         shape = tuple(sympy.Integer(size) for size in value.shape)
-        return cls._intern(
-            (value.tobytes().hex(), value.shape), {"array": value}, shape, prefix="2"
-        )
+        fields = (value.tobytes().hex(), value.shape)
+        return cls._interned(fields, shape, prefix="2", array=value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Constant, (self.array,)
 
 
 class Structural(Node):
@@ -145,7 +149,7 @@ class Delta(Structural):
     __slots__ = ()
 
     def __new__(cls, size: Dimension) -> Delta:
-        return cls._intern((size,), {}, (size, size), prefix="0")
+        return cls._interned((size,), (size, size), prefix="0")
 
 
 class Select(Structural):
@@ -157,8 +161,8 @@ class Select(Structural):
     step: int
 
     def __new__(cls, count: Dimension, size: Dimension, start: Dimension, step: int) -> Select:
-        attributes = {"start": start, "step": step}
-        return cls._intern((count, size, start, step), attributes, (count, size), prefix="0")
+        fields = (count, size, start, step)
+        return cls._interned(fields, (count, size), prefix="0", start=start, step=step)
 
 
 class Triangle(Structural):
@@ -168,7 +172,8 @@ class Triangle(Structural):
     offset: int
 
     def __new__(cls, rows: Dimension, columns: Dimension, offset: int = 0) -> Triangle:
-        return cls._intern((rows, columns, offset), {"offset": offset}, (rows, columns), prefix="0")
+        fields = (rows, columns, offset)
+        return cls._interned(fields, (rows, columns), prefix="0", offset=offset)
 
 
 class Pick(Structural):
@@ -180,7 +185,7 @@ class Pick(Structural):
 
     def __new__(cls, table: tuple[int, ...], size: Dimension) -> Pick:
         shape = (sympy.Integer(len(table)), size)
-        return cls._intern((table, size), {"table": table}, shape, prefix="0")
+        return cls._interned((table, size), shape, prefix="0", table=table)
 
 
 class Merge(Structural):
@@ -191,7 +196,7 @@ class Merge(Structural):
 
     def __new__(cls, outer: Dimension, inner: Dimension) -> Merge:
         shape = (sympy.expand(outer * inner), outer, inner)
-        return cls._intern((outer, inner), {}, shape, prefix="0")
+        return cls._interned((outer, inner), shape, prefix="0")
 
 
 class Pack(Structural):
@@ -202,7 +207,7 @@ class Pack(Structural):
 
     def __new__(cls, size: Dimension) -> Pack:
         count = sympy.expand(size * (size + 1) / 2)
-        return cls._intern((size,), {}, (count, size, size), prefix="0")
+        return cls._interned((size,), (count, size, size), prefix="0")
 
 
 class Einsum(Node):
@@ -210,8 +215,8 @@ class Einsum(Node):
 
     `factors` is a tuple of (node, labels), a label for each axis (repeats take diagonals).
     Labels 0 .. ndim-1 are the output's axes, in order; further ones are summed over.
-    `sizes[label]` is the label's dimension. An output label that no factor has broadcasts;
-    a summed one that no factor has counts.
+    `sizes[label]` is the label's dimension. The result is constant along an output label that no
+    factor has; a summed label that no factor has multiplies the result by its size.
     """
 
     __slots__ = ("coefficient", "factors", "sizes")
@@ -220,11 +225,7 @@ class Einsum(Node):
     sizes: Shape
 
     def __new__(
-        cls,
-        coefficient: sympy.Expr,
-        factors: tuple[Factor, ...],
-        sizes: Shape,
-        ndim: int,
+        cls, coefficient: sympy.Expr, factors: tuple[Factor, ...], sizes: Shape, ndim: int
     ) -> Einsum:
         for node, labels in factors:
             if len(labels) != node.ndim:
@@ -232,10 +233,15 @@ class Einsum(Node):
             for label, size in zip(labels, node.shape, strict=True):
                 if sizes[label] != size:
                     raise ShapeError(f"axis of size {size} where {sizes[label]} is expected")
-        attributes = {"coefficient": coefficient, "factors": factors, "sizes": sizes}
-        children = tuple(dict.fromkeys(node for node, _ in factors))
-        fields = (coefficient, factors, sizes, ndim)
-        return cls._intern(fields, attributes, sizes[:ndim], children, prefix="4")
+        return cls._interned(
+            (coefficient, factors, sizes, ndim),
+            sizes[:ndim],
+            (node for node, _ in factors),
+            prefix="4",
+            coefficient=coefficient,
+            factors=factors,
+            sizes=sizes,
+        )
 
     @property
     def contracted(self) -> Labels:
@@ -265,8 +271,7 @@ class Sum(Node):
                 raise ShapeError(
                     f"cannot add shapes {shape_text(shape)} and {shape_text(term.shape)}"
                 )
-        children = tuple(dict.fromkeys(terms))
-        return cls._intern((terms, shape), {"terms": terms}, shape, children, prefix="5")
+        return cls._interned((terms, shape), shape, terms, prefix="5", terms=terms)
 
 
 class Map(Node):
@@ -285,9 +290,10 @@ class Map(Node):
                     f"elementwise arguments of shapes {shape_text(shape)} "
                     f"and {shape_text(argument.shape)}"
                 )
-        attributes = {"expression": expression, "arguments": arguments}
-        children = tuple(dict.fromkeys(arguments))
-        return cls._intern((expression, arguments), attributes, shape, children, prefix="3")
+        fields = (expression, arguments)
+        return cls._interned(
+            fields, shape, arguments, prefix="3", expression=expression, arguments=arguments
+        )
 
 
 class Apply(Node):
@@ -318,16 +324,17 @@ class Apply(Node):
                 raise ShapeError(f"{operation.name}: stacked axes disagree")
         cores = tuple(node.shape[len(labels) :] for node, labels in arguments)
         shape = stack + operation.shapes(cores, parameters)[output]
-        attributes = {
-            "operation": operation,
-            "arguments": arguments,
-            "stack": stack,
-            "parameters": parameters,
-            "output": output,
-        }
-        children = tuple(dict.fromkeys(node for node, _ in arguments))
-        fields = (operation, arguments, stack, parameters, output)
-        return cls._intern(fields, attributes, shape, children, prefix="3")
+        return cls._interned(
+            (operation, arguments, stack, parameters, output),
+            shape,
+            (node for node, _ in arguments),
+            prefix="3",
+            operation=operation,
+            arguments=arguments,
+            stack=stack,
+            parameters=parameters,
+            output=output,
+        )
 
     def sibling(self, output: int) -> Apply:
         """Another output of the same operation on the same arguments."""
@@ -352,20 +359,13 @@ def einsum(
         for label, size in zip(labels, node.shape, strict=True):
             known.setdefault(label, size)
     numbers: dict[Hashable, int] = {}
-    for label in [
-        *output,
-        *(label for _, labels in factors for label in labels),
-        *known,
-    ]:
+    for label in [*output, *(label for _, labels in factors for label in labels), *known]:
         numbers.setdefault(label, len(numbers))
     if len(set(output)) != len(output):
         raise ShapeError("an output label is repeated")
     numbered = tuple((node, tuple(numbers[label] for label in labels)) for node, labels in factors)
     return Einsum(
-        sympy.sympify(coefficient),
-        numbered,
-        tuple(known[label] for label in numbers),
-        len(output),
+        sympy.sympify(coefficient), numbered, tuple(known[label] for label in numbers), len(output)
     )
 
 
@@ -391,7 +391,7 @@ def literal(node: Node) -> sympy.Expr | None:
 
 
 def transposed(node: Node) -> Node | None:
-    """X where `node` is X with its last two axes exchanged."""
+    """The node X of which `node` is the transpose (of the last two axes); None for other nodes."""
     if not isinstance(node, Einsum) or len(node.factors) != 1 or node.coefficient != 1:
         return None
     axes = tuple(range(node.ndim))

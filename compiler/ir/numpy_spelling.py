@@ -68,11 +68,7 @@ def _is_expression(text: str) -> bool:
     return True
 
 
-LEVELS = {
-    ast.Add: SUM,
-    ast.Sub: SUM,
-    ast.Pow: POWER,
-}
+LEVELS = {ast.Add: SUM, ast.Sub: SUM, ast.Pow: POWER}
 
 
 def held(text: str, least: int) -> str:

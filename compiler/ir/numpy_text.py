@@ -15,26 +15,9 @@ from typing import NamedTuple
 
 import sympy
 
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions as scalars
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Constant,
-    Delta,
-    Einsum,
-    Labels,
-    Leaf,
-    Map,
-    Merge,
-    Node,
-    Pack,
-    Pick,
-    Select,
-    Structural,
-    Sum,
-    Triangle,
-    topological,
-)
 from derivatrix.compiler.ir.numpy_spelling import (
     ATOM,
     POWER,
@@ -71,12 +54,12 @@ class Factor(NamedTuple):
     """A factor of a product, with the labels of its axes. `node`: where it is one as it stands."""
 
     written: Written
-    labels: Labels
+    labels: ir.Labels
     shape: Shape
-    node: Node | None = None
+    node: ir.Node | None = None
 
 
-def numpy_text(root: Node, sizes: Mapping[str, str]) -> str:
+def numpy_text(root: ir.Node, sizes: Mapping[str, str]) -> str:
     """The text of `root`, an expression of the names of its leaves with `np` and `scipy` in scope.
     What is used repeatedly, and what lies deep, is named by assignment expressions in a tuple.
 
@@ -85,23 +68,23 @@ def numpy_text(root: Node, sizes: Mapping[str, str]) -> str:
 
 
 class _Writer:
-    def __init__(self, root: Node, sizes: Mapping[str, str]) -> None:
+    def __init__(self, root: ir.Node, sizes: Mapping[str, str]) -> None:
         self.root = root
         self.sizes = {name: sympy.Symbol(text, positive=True) for name, text in sizes.items()}
-        self.order = topological([root])
+        self.order = ir.topological([root])
         self.uses = Counter(child for node in self.order for child in _references(node))
-        self.written: dict[Node, Written] = {}
+        self.written: dict[ir.Node, Written] = {}
         self.parts: list[str] = []
-        self.taken = {node.name for node in self.order if isinstance(node, Leaf)} | set(sizes)
+        self.taken = {node.name for node in self.order if isinstance(node, ir.Leaf)} | set(sizes)
 
     def result(self) -> str:
-        heights: dict[Node, int] = {}
+        heights: dict[ir.Node, int] = {}
         for node in self.order:
             heights[node] = 1 + max((heights[child] for child in node.children), default=0)
             self.written[node] = self.node(node)
-            large = isinstance(node, Constant) and node.array.size > ENTRIES
+            large = isinstance(node, ir.Constant) and node.array.size > ENTRIES
             named = self.uses[node] > 1 or heights[node] > DEPTH or large
-            if named and node is not self.root and not isinstance(node, (Leaf, Structural)):
+            if named and node is not self.root and not isinstance(node, (ir.Leaf, ir.Structural)):
                 name = self.name()
                 self.parts.append(f"{name} := {self.exact(node)}")
                 self.written[node] = Written(name)
@@ -117,7 +100,7 @@ class _Writer:
         self.taken.add(f"t{number}")
         return f"t{number}"
 
-    def exact(self, node: Node) -> str:
+    def exact(self, node: ir.Node) -> str:
         """The text of a node, of its shape."""
         return self.spread(self.written[node], node.shape)
 
@@ -138,46 +121,46 @@ class _Writer:
         """A number or polynomial in dimensions, of the texts of these."""
         return number.xreplace({s: self.sizes.get(s.name, s) for s in number.free_symbols})
 
-    def node(self, node: Node) -> Written:
+    def node(self, node: ir.Node) -> Written:
         match node:
-            case Leaf():
+            case ir.Leaf():
                 return Written(node.name)
-            case Constant() if node.array.size == 0:
+            case ir.Constant() if node.array.size == 0:
                 return Written(f"np.zeros({node.array.shape})")
-            case Constant():
+            case ir.Constant():
                 return Written(f"np.array({node.array.tolist()!r})")
-            case Structural():
+            case ir.Structural():
                 return Written(self.structural(node))
-            case Sum():
+            case ir.Sum():
                 return self.sum(node)
-            case Map():
+            case ir.Map():
                 return Written(self.map(node))
-            case Apply():
+            case ir.Apply():
                 return self.apply(node)
-            case Einsum():
+            case ir.Einsum():
                 return self.product(node)
         raise TypeError(f"no text for {node!r}")
 
-    def structural(self, node: Structural) -> str:
+    def structural(self, node: ir.Structural) -> str:
         sizes = [self.size(size) for size in node.shape]
         match node:
-            case Delta():
+            case ir.Delta():
                 return f"np.eye({sizes[0]})"
-            case Select():
+            case ir.Select():
                 return f"np.eye({sizes[1]})[{self.places(node)}]"
-            case Triangle():
+            case ir.Triangle():
                 offset = f", {-node.offset}" if node.offset else ""
                 return f"np.tri({sizes[0]}, {sizes[1]}{offset})"
-            case Pick():
+            case ir.Pick():
                 return f"np.eye({sizes[1]})[{list(node.table)}]"
-            case Merge() | Pack():
+            case ir.Merge() | ir.Pack():
                 count = self.size(node.shape[1] * node.shape[2])
                 text = f"np.eye({count}).reshape({count}, {sizes[1]}, {sizes[2]})"
                 packed = f"[np.tri({sizes[1]}).ravel() > 0]"
-                return text + packed if isinstance(node, Pack) else text
+                return text + packed if isinstance(node, ir.Pack) else text
         raise TypeError(f"no text for {node!r}")
 
-    def places(self, node: Select) -> str:
+    def places(self, node: ir.Select) -> str:
         """The places that are selected, as an index."""
         start, count = self.size(node.start), node.shape[0]
         if node.step == 1:
@@ -185,7 +168,7 @@ class _Writer:
         sign = "-" if node.step < 0 else "+"
         return f"{start} {sign} {abs(node.step)} * np.arange({self.size(count)})"
 
-    def sum(self, node: Sum) -> Written:
+    def sum(self, node: ir.Sum) -> Written:
         terms = [self.written[term] for term in node.terms]
         text = "".join(
             f" - {part[1:]}" if part.startswith("-") else f" + {part}"
@@ -196,7 +179,7 @@ class _Writer:
         first = text[3:] if text[1] == "+" else f"-{text[3:]}"
         return Written(first, any(term.exact for term in terms))
 
-    def map(self, node: Map) -> str:
+    def map(self, node: ir.Map) -> str:
         """The function of the arguments, which are all of the node's shape."""
         text = scalars.numpy_text(node.expression)
         arguments = [self.exact(argument) for argument in node.arguments]
@@ -208,7 +191,7 @@ class _Writer:
 
         return SLOT.sub(fill, text)
 
-    def apply(self, node: Apply) -> Written:
+    def apply(self, node: ir.Apply) -> Written:
         """An operation, the stacked axes of its arguments in order; those that no argument has are
         left to broadcasting."""
         covered = sorted({label for _, labels in node.arguments for label in labels})
@@ -228,7 +211,7 @@ class _Writer:
         places = [axes.index(axis) if axis in axes else None for axis in sorted([*axes, *inner])]
         return Written(arranged(text, places), not missing)
 
-    def product(self, node: Einsum) -> Written:
+    def product(self, node: ir.Einsum) -> Written:
         given = [Factor(self.written[f], labels, f.shape, f) for f, labels in node.factors]
         factors, gone = self.selected(given, node.ndim)
         present = {label for factor in factors for label in factor.labels} | gone
@@ -304,7 +287,7 @@ class _Writer:
         """The other factors with an array of zeros and ones put into them, and the labels that are
         gone by it; None for another factor, and where it cannot be."""
         node, labels = factor.node, factor.labels
-        if isinstance(node, Delta):
+        if isinstance(node, ir.Delta):
             kept, last = sorted(labels)
             if last < ndim and kept != last:
                 return None
@@ -313,10 +296,12 @@ class _Writer:
                 for other in others
             ]
             return moved, {last} - {kept}
-        if not isinstance(node, (Select, Pick, Merge, Pack)) or len(set(labels)) < len(labels):
+        if not isinstance(node, (ir.Select, ir.Pick, ir.Merge, ir.Pack)) or len(set(labels)) < len(
+            labels
+        ):
             return None
         first, *inner = labels
-        for taken in [inner] if isinstance(node, (Select, Pick)) else [[first], inner]:
+        for taken in [inner] if isinstance(node, (ir.Select, ir.Pick)) else [[first], inner]:
             holders = [other for other in others if set(taken) & set(other.labels)]
             once = len(holders) == 1 and sorted(
                 label for label in holders[0].labels if label in taken
@@ -327,19 +312,21 @@ class _Writer:
                 return [*rest, self.indexed(node, holders[0], tuple(taken), left)], set(taken)
         return None
 
-    def part(self, node: Select | Pick, factor: Factor, taken: int, left: int) -> Factor:
+    def part(self, node: ir.Select | ir.Pick, factor: Factor, taken: int, left: int) -> Factor:
         """A factor with some places of the axis `taken` alone."""
         axis = factor.labels.index(taken)
-        places = self.places(node) if isinstance(node, Select) else str(list(node.table))
+        places = self.places(node) if isinstance(node, ir.Select) else str(list(node.table))
         text = held(self.spread(factor.written, factor.shape), ATOM)
         labels = (*factor.labels[:axis], left, *factor.labels[axis + 1 :])
         shape = (*factor.shape[:axis], node.shape[0], *factor.shape[axis + 1 :])
         return Factor(Written(f"{text}[{':, ' * axis}{places}]"), labels, shape)
 
-    def indexed(self, node: Structural, factor: Factor, taken: Labels, left: Labels) -> Factor:
+    def indexed(
+        self, node: ir.Structural, factor: Factor, taken: ir.Labels, left: ir.Labels
+    ) -> Factor:
         """A factor with its axes `taken` replaced by the axes `left` of an array of zeros and ones,
         which are last then where there are several of either."""
-        if isinstance(node, (Select, Pick)):
+        if isinstance(node, (ir.Select, ir.Pick)):
             return self.part(node, factor, taken[0], left[0])
         kept = tuple(label for label in factor.labels if label not in taken)
         order = [factor.labels.index(label) for label in (*kept, *taken)]
@@ -350,28 +337,28 @@ class _Writer:
         size = self.size(node.shape[-1])
         before = "..., " if kept else ""
         match node:
-            case Merge():
+            case ir.Merge():
                 text = f"{text}.reshape({self.shape(shape)})"
-            case Pack() if len(left) == 1:
+            case ir.Pack() if len(left) == 1:
                 text = f"{text}[{before}np.tril_indices({size})[0], np.tril_indices({size})[1]]"
-            case Pack():
+            case ir.Pack():
                 row = f"np.arange({size})[:, None]"
                 places = f"{row} * ({row} + 1) // 2 + np.arange({size})"
                 text = f"{text}[{before}{places}] * np.tri({size})"
         return Factor(Written(text), (*kept, *left), shape)
 
 
-def _references(node: Node) -> list[Node]:
+def _references(node: ir.Node) -> list[ir.Node]:
     """The nodes in a text, as often as they are written in it."""
     match node:
-        case Einsum():
+        case ir.Einsum():
             return [factor for factor, _ in node.factors]
-        case Sum():
+        case ir.Sum():
             return list(node.terms)
-        case Map():
+        case ir.Map():
             found = SLOT.findall(scalars.numpy_text(node.expression))
             return [node.arguments[int(position)] for position in found]
-        case Apply():
+        case ir.Apply():
             marks = [f"<{position}>" for position in range(len(node.arguments))]
             text = node.operation.numpy(marks, node.parameters, node.output)
             pairs = zip(marks, node.arguments, strict=True)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from derivatrix.compiler.operations.unrolled import Unrolled
 
 Parameters = tuple[Hashable, ...]
+Arrays = Sequence[np.ndarray]
+Value = Callable[[Arrays, Parameters], tuple[np.ndarray, ...]]
 Kernel = str | Callable[..., bool | None]
 """A helper kernel: "file.function" of the target's support, or a user's own function."""
 
@@ -82,7 +84,7 @@ class Operation(Keyed):
         (point, cotangent of the result) -> cotangent of that argument.
     numpy: texts of the arguments, parameters, output number -> a NumPy/SciPy expression.
     unicode, latex: the formula as a format string of the arguments, as in "inv({0})"; several
-        outputs: one for each.
+        outputs: one for each. If left out, a call of the name in the text notation, or of `name`.
     kernel: what computes the outputs: "file.function" in `templates/support/cpu`, or a Python
         function of your own that Numba compiles.
     columns: the same for a stack of one axis which comes last in memory, of one argument and one
@@ -110,11 +112,11 @@ class Operation(Keyed):
     name: str
     ranks: tuple[int, ...]
     shapes: Callable[[Sequence[Shape], Parameters], tuple[Shape, ...]]
-    value: Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]
+    value: Value
     differential: Callable[[Point], tuple[Array, ...]]
     numpy: Callable[[Sequence[str], Parameters, int], str]
-    unicode: str | tuple[str, ...]
-    latex: str | tuple[str, ...]
+    unicode: str | tuple[str, ...] = ""
+    latex: str | tuple[str, ...] = ""
     transposes: dict[int, Callable[[Point, Array], Array]] = field(default_factory=dict)
     kernel: Kernel | None = None
     columns: Kernel | None = None
@@ -134,6 +136,13 @@ class Operation(Keyed):
     description: str = ""
     equation: Equation | None = None
     rules: tuple[Callable[[Apply], Node | None], ...] = ()
+
+    def __post_init__(self) -> None:
+        arguments = ", ".join(f"{{{position}}}" for position in range(len(self.ranks)))
+        for style, form in {"unicode": "{}", "latex": r"\operatorname{{{{{}}}}}"}.items():
+            calls = [f"{form.format(n)}({arguments})" for n in self.notation or (self.name,)]
+            if not getattr(self, style):
+                object.__setattr__(self, style, tuple(calls) if self.outputs else calls[0])
 
     @cached_property
     def key(self) -> str:

@@ -1,7 +1,6 @@
 """Arithmetic of sizes and loop indices as Python writes it."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
@@ -81,11 +80,6 @@ def index(expression: sympy.Basic, multiplied: bool = False) -> str:
     """Arithmetic of sizes and loop indices, or a condition on them. multiplied: with products for
     powers, which Numba computes in floating point on a device."""
     return str(_Indices(multiplied).doprint(expression))
-
-
-def condition_text(condition: str, names: Mapping[str, str]) -> str:
-    """A condition on sizes, as `requirements` has it, with other names for these."""
-    return re.sub(r"[^\W\d]\w*", lambda word: names.get(word[0], word[0]), condition)
 
 
 def tuple_text(parts: Iterable[str]) -> str:

@@ -138,51 +138,34 @@ class step(ScalarFunction):
 
 
 FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
-    "exp": sympy.exp,
+    **{
+        name: getattr(sympy, name)
+        for name in (
+            *("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc"),
+            *("erfinv", "gamma", "loggamma", "polygamma", "zeta", "sign", "floor"),
+            *("besselj", "bessely", "besseli", "besselk"),
+        )
+    },
+    **{
+        f"arc{name}": getattr(sympy, f"a{name}")
+        for name in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")
+    },
     "exp2": lambda x: sympy.exp(x * sympy.log(2)),
-    "log": sympy.log,
     "log2": lambda x: sympy.log(x) / sympy.log(2),
     "log10": lambda x: sympy.log(x) / sympy.log(10),
     "log1p": log1p,
     "expm1": expm1,
-    "sqrt": sympy.sqrt,
     "cbrt": lambda x: sympy.sign(x) * sympy.Abs(x) ** sympy.Rational(1, 3),
-    "sin": sympy.sin,
-    "cos": sympy.cos,
-    "tan": sympy.tan,
-    "arcsin": sympy.asin,
-    "arccos": sympy.acos,
-    "arctan": sympy.atan,
-    "arctan2": sympy.atan2,
     "hypot": lambda x, y: sympy.sqrt(x**2 + y**2),
-    "sinh": sympy.sinh,
-    "cosh": sympy.cosh,
-    "tanh": sympy.tanh,
-    "arcsinh": sympy.asinh,
-    "arccosh": sympy.acosh,
-    "arctanh": sympy.atanh,
-    "erf": sympy.erf,
-    "erfc": sympy.erfc,
-    "normcdf": normcdf,
-    "gamma": sympy.gamma,
     "gammaln": sympy.loggamma,
-    "loggamma": sympy.loggamma,
     "digamma": lambda x: sympy.polygamma(0, x),
-    "polygamma": sympy.polygamma,
-    "zeta": sympy.zeta,
-    "besselj": sympy.besselj,
-    "bessely": sympy.bessely,
-    "besseli": sympy.besseli,
-    "besselk": sympy.besselk,
-    "erfinv": sympy.erfinv,
+    "normcdf": normcdf,
     "sigmoid": sigmoid,
     "expit": sigmoid,
     "softplus": softplus,
     "logaddexp": logaddexp,
     "relu": relu,
     "abs": sympy.Abs,
-    "sign": sympy.sign,
-    "floor": sympy.floor,
     "ceil": sympy.ceiling,
     "maximum": sympy.Max,
     "minimum": sympy.Min,
@@ -217,7 +200,7 @@ def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     result = _slope(expression.xreplace(constants), variable)
     result = result.xreplace({dummy: part for part, dummy in constants.items()})
     result = result.replace(sympy.DiracDelta, lambda *arguments: sympy.S.Zero)
-    result = result.replace(sympy.Heaviside, _heaviside)
+    result = result.replace(sympy.Heaviside, lambda x, *_: (1 + sympy.sign(x)) / 2)
     if any(power.exp.free_symbols for power in result.atoms(sympy.Pow)):
         result = sympy.powsimp(result)
     unknown = result.atoms(sympy.Derivative, sympy.Subs)
@@ -241,10 +224,6 @@ def _slope(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     result = expression.xreplace(outside).diff(variable)
     slopes = {function.diff(variable): _slope(part, variable) for part, function in real.items()}
     return result.xreplace(slopes).xreplace({function: part for part, function in real.items()})
-
-
-def _heaviside(x: sympy.Expr, *_: sympy.Expr) -> sympy.Expr:
-    return (1 + sympy.sign(x)) / 2
 
 
 class _Printer(SciPyPrinter):

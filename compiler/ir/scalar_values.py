@@ -13,54 +13,24 @@ from derivatrix.compiler.ir.divided_differences import Differences, program
 from derivatrix.runtime.errors import UnsupportedError
 
 FUNCTIONS = {
-    sympy.exp: "exp",
-    sympy.log: "log",
-    sympy.sin: "sin",
-    sympy.cos: "cos",
-    sympy.tan: "tan",
-    sympy.asin: "asin",
-    sympy.acos: "acos",
-    sympy.atan: "atan",
-    sympy.atan2: "atan2",
-    sympy.sinh: "sinh",
-    sympy.cosh: "cosh",
-    sympy.tanh: "tanh",
-    sympy.asinh: "asinh",
-    sympy.acosh: "acosh",
-    sympy.atanh: "atanh",
-    sympy.erf: "erf",
-    sympy.erfc: "erfc",
-    sympy.gamma: "gamma",
+    **{
+        getattr(sympy, name): name.lower()
+        for name in (
+            *("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh"),
+            *("tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "gamma", "zeta", "sign"),
+            *("Abs", "floor", "Mod", "And", "Or", "Not", "Gt", "Ge", "Lt", "Le", "Eq", "Ne"),
+        )
+    },
     sympy.loggamma: "lgamma",
-    sympy.Abs: "abs",
-    sympy.sign: "sign",
-    sympy.floor: "floor",
     sympy.ceiling: "ceil",
-    sympy.Mod: "mod",
     sympy.Max: "maximum",
     sympy.Min: "minimum",
-    sympy.And: "and",
-    sympy.Or: "or",
-    sympy.Not: "not",
-    sympy.Gt: "gt",
-    sympy.Ge: "ge",
-    sympy.Lt: "lt",
-    sympy.Le: "le",
-    sympy.Eq: "eq",
-    sympy.Ne: "ne",
-    sympy.erfinv: "erfinv",
-    sympy.zeta: "zeta",
     scalar_functions.log1p: "log1p",
     scalar_functions.expm1: "expm1",
 }
 """SymPy class -> operator; a target's printer spells each."""
 
-BESSEL = {
-    sympy.besselj: "besselj",
-    sympy.bessely: "bessely",
-    sympy.besseli: "besseli",
-    sympy.besselk: "besselk",
-}
+BESSEL = {getattr(sympy, name): name for name in ("besselj", "bessely", "besseli", "besselk")}
 """Bessel's functions -> how their operators begin; these end in "0", "1", or "v" for any order."""
 
 ORDERED = (*BESSEL, sympy.polygamma, sympy.zeta)
@@ -87,16 +57,14 @@ def require_kernel(expression: sympy.Basic) -> None:
 
 def _rewritten(expression: sympy.Basic) -> sympy.Expr | None:
     """A function that no target has, in functions of the table; None for the others."""
+    kind = type(expression)
     if isinstance(expression, sympy.polygamma):
         order, x = expression.args
         if order.is_Integer and order > 0:
             return (-1) ** (order + 1) * sympy.factorial(order) * sympy.zeta(order + 1, x)
-    if (
-        isinstance(expression, scalar_functions.ScalarFunction)
-        and type(expression) not in FUNCTIONS
-    ):
+    if isinstance(expression, scalar_functions.ScalarFunction) and kind not in FUNCTIONS:
         return expression.definition()
-    rewrite = REWRITES.get(type(expression))
+    rewrite = REWRITES.get(kind)
     return rewrite(*expression.args) if rewrite else None
 
 

@@ -12,35 +12,19 @@ from functools import lru_cache
 
 import numpy as np
 
+from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.canonical import canonical_labels
 from derivatrix.compiler.ir.content import content
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.nodes import (
-    Apply,
-    Constant,
-    Delta,
-    Einsum,
-    Factor,
-    Labels,
-    Leaf,
-    Map,
-    Node,
-    Sum,
-    Triangle,
-    slot,
-)
 from derivatrix.compiler.ir.signs import positive, product_nonnegative
 
 DIAGONAL = frozenset({"symmetric", "lower", "upper", "diagonal"})
 IMPLIED = {
-    "general": frozenset(),
-    "symmetric": frozenset({"symmetric"}),
+    **{name: frozenset({name}) for name in ("symmetric", "lower", "upper", "orthogonal")},
     "spd": frozenset({"symmetric", "psd", "spd"}),
-    "lower": frozenset({"lower"}),
-    "upper": frozenset({"upper"}),
     "diagonal": DIAGONAL,
-    "orthogonal": frozenset({"orthogonal"}),
 }
+"""What is known of an input, by the structure that it is declared with."""
 ORTHONORMAL = "orthonormal columns"
 """What an operation says of its result of any shape; of a square one "orthogonal" as well."""
 TRANSPOSED = {"lower": "upper", "upper": "lower"}
@@ -49,24 +33,24 @@ ADDED = frozenset({"symmetric", "psd", "lower", "upper", "diagonal"})
 
 
 @lru_cache(maxsize=65536)
-def facts(node: Node) -> frozenset[str]:
+def facts(node: ir.Node) -> frozenset[str]:
     """The structure facts of `node`, by its last two axes; none for fewer axes."""
     if node.ndim < 2 or node.shape[-1] != node.shape[-2]:
         return frozenset()
     match node:
-        case Leaf():
+        case ir.Leaf():
             return IMPLIED.get(node.structure, frozenset())
-        case Constant():
+        case ir.Constant():
             return _constant(node.array)
-        case Delta():
+        case ir.Delta():
             return DIAGONAL | {"psd", "spd", "orthogonal"}
-        case Sum() if node.terms:
+        case ir.Sum() if node.terms:
             return _sum(node)
-        case Map():
+        case ir.Map():
             return _map(node)
-        case Apply():
+        case ir.Apply():
             return _applied(node)
-        case Einsum():
+        case ir.Einsum():
             return _einsum(node)
     return frozenset()
 
@@ -81,12 +65,12 @@ def _constant(array: np.ndarray) -> frozenset[str]:
     )
 
 
-def _applied(node: Apply) -> frozenset[str]:
+def _applied(node: ir.Apply) -> frozenset[str]:
     known = [facts(argument) for argument, _ in node.arguments]
     return node.operation.facts(known, node.output) - {ORTHONORMAL}
 
 
-def _sum(node: Sum) -> frozenset[str]:
+def _sum(node: ir.Sum) -> frozenset[str]:
     """What all terms share; a sum of semidefinite matrices is definite if one of them is."""
     each = [facts(term) for term in node.terms]
     known = frozenset.intersection(*each) & ADDED
@@ -97,7 +81,7 @@ def _sum(node: Sum) -> frozenset[str]:
     return known
 
 
-def _mirrored(node: Sum) -> bool:
+def _mirrored(node: ir.Sum) -> bool:
     """Whether the terms, transposed, are the terms again."""
     own: Counter[object] = Counter()
     for term in node.terms:
@@ -107,41 +91,41 @@ def _mirrored(node: Sum) -> bool:
     return not any(own.values())
 
 
-def _spelling(term: Node, transposed: bool) -> object:
+def _spelling(term: ir.Node, transposed: bool) -> object:
     """A text for the term or its transpose, equal for equal products."""
     axes = list(range(term.ndim))
     if transposed:
         axes[-2:] = axes[:-3:-1]
-    if isinstance(term, Einsum):
+    if isinstance(term, ir.Einsum):
         renames = dict(enumerate(axes))
         return content(term.coefficient), tuple(_multiset(term, renames))
     return "1", ((term.key, tuple(axes)),)
 
 
-def _map(node: Map) -> frozenset[str]:
+def _map(node: ir.Map) -> frozenset[str]:
     """Entry by entry, symmetry stays, and zeros where the function of zeros is zero."""
     known = frozenset.intersection(*(facts(argument) for argument in node.arguments))
     kept = known & {"symmetric"}
     if not kept and _exchangeable(node):
         kept |= {"symmetric"}
     if known & {"lower", "upper"}:
-        zeros = {slot(position): 0 for position in range(len(node.arguments))}
+        zeros = {ir.slot(position): 0 for position in range(len(node.arguments))}
         if node.expression.subs(zeros) == 0:
             kept |= known & DIAGONAL
     return kept
 
 
-def _exchangeable(node: Map) -> bool:
+def _exchangeable(node: ir.Map) -> bool:
     """Whether the function of the transposed arguments is the same function of the arguments."""
     turned = [_spelling(argument, transposed=True) for argument in node.arguments]
     straight = [_spelling(argument, transposed=False) for argument in node.arguments]
     if turned == straight or sorted(map(str, turned)) != sorted(map(str, straight)):
         return False
-    exchanged = {slot(i): slot(straight.index(text)) for i, text in enumerate(turned)}
+    exchanged = {ir.slot(i): ir.slot(straight.index(text)) for i, text in enumerate(turned)}
     return node.expression.xreplace(exchanged) == node.expression
 
 
-def _einsum(node: Einsum) -> frozenset[str]:
+def _einsum(node: ir.Einsum) -> frozenset[str]:
     """A product: transposed, scaled and weighted matrices keep facts, a product equal to its own
     transpose (AᵀA, v vᵀ) is symmetric, one of triangles triangular, A S Aᵀ semidefinite with S."""
     row, column = node.ndim - 2, node.ndim - 1
@@ -156,8 +140,8 @@ def _einsum(node: Einsum) -> frozenset[str]:
     return known
 
 
-def _single(node: Einsum) -> frozenset[str]:
-    """The facts of one matrix with weights that are the same for all its entries."""
+def _single(node: ir.Einsum) -> frozenset[str]:
+    """The facts of the one factor that has the last two axes, where the others are weights."""
     last = (node.ndim - 2, node.ndim - 1)
     touching = [i for i, (_, labels) in enumerate(node.factors) if set(labels) & set(last)]
     if len(touching) != 1:
@@ -178,14 +162,15 @@ def _single(node: Einsum) -> frozenset[str]:
     return known
 
 
-def _triangular(node: Einsum, row: int, column: int) -> frozenset[str]:
+def _triangular(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
     """Lower where the factors are zero unless row >= ... >= column along labels they link."""
     above: dict[int, set[int]] = {}
     for factor, labels in node.factors:
         if len(labels) < 2:
             continue
         first, second = labels[-2:]
-        known = frozenset({"lower"}) if _is_mask(factor) else facts(factor)
+        mask = isinstance(factor, ir.Triangle) and factor.offset >= 0
+        known = frozenset({"lower"}) if mask else facts(factor)
         if "lower" in known:
             above.setdefault(first, set()).add(second)
         if "upper" in known:
@@ -195,10 +180,6 @@ def _triangular(node: Einsum, row: int, column: int) -> frozenset[str]:
     if lower and upper:
         return DIAGONAL
     return frozenset({"lower"} if lower else {"upper"} if upper else ())
-
-
-def _is_mask(node: Node) -> bool:
-    return isinstance(node, Triangle) and node.offset >= 0
 
 
 def _reaches(above: dict[int, set[int]], start: int, end: int) -> bool:
@@ -211,9 +192,11 @@ def _reaches(above: dict[int, set[int]], start: int, end: int) -> bool:
     return end in seen
 
 
-def _diagonal(node: Einsum, row: int, column: int) -> frozenset[str]:
+def _diagonal(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
     """diag(w) is definite where w is positive, and semidefinite where it is not negative."""
-    rest = [f for f in node.factors if not (isinstance(f[0], Delta) and set(f[1]) == {row, column})]
+    rest = [
+        f for f in node.factors if not (isinstance(f[0], ir.Delta) and set(f[1]) == {row, column})
+    ]
     if len(rest) == len(node.factors):
         return frozenset()
     renamed = [
@@ -226,13 +209,13 @@ def _diagonal(node: Einsum, row: int, column: int) -> frozenset[str]:
     return frozenset({"psd"} if holds else ())
 
 
-def _semidefinite(factors: Sequence[Factor], row: int, column: int) -> bool:
+def _semidefinite(factors: Sequence[ir.Factor], row: int, column: int) -> bool:
     """Whether a product of factors, summed over all labels after `column`, is semidefinite:
     B[i,a] S[a,b] B[j,b] for a semidefinite S, and products of such, entry by entry (Schur)."""
-    halves = _Halves(row, column)
+    paired = _PairedLabels(row, column)
     rest = list(factors)
-    while touching := [factor for factor in rest if halves.touches(factor)]:
-        done = next((found for f in touching if (found := halves.take(f, touching))), ())
+    while touching := [factor for factor in rest if paired.touches(factor)]:
+        done = next((found for f in touching if (found := paired.take(f, touching))), ())
         if not done:
             return False
         for factor in done:
@@ -240,42 +223,44 @@ def _semidefinite(factors: Sequence[Factor], row: int, column: int) -> bool:
     return product_nonnegative(rest)
 
 
-class _Halves:
-    """The labels of a product on the row's side, each with its partner on the column's, and
-    those that are the same for both: a sum over these keeps what holds for each."""
+class _PairedLabels:
+    """Labels of a product B[i,a] S[a,b] B[j,b]: those that lead from the row, i and a, each with
+    its partner among those that lead from the column, j and b; and those that both sides share,
+    as of stacked axes and of sums of such products."""
 
     def __init__(self, row: int, column: int) -> None:
         self.partner = {row: column}
-        self.fixed: set[int] = set(range(row))
+        self.shared: set[int] = set(range(row))
         self.last = column
 
-    def touches(self, factor: Factor) -> bool:
+    def touches(self, factor: ir.Factor) -> bool:
         return bool({*self.partner, *self.partner.values()} & set(factor[1]))
 
-    def take(self, factor: Factor, others: Sequence[Factor]) -> tuple[Factor, ...]:
-        """What `factor` makes semidefinite: itself, if it is and links the sides; or, if it is on
-        the row's side, with its double on the column's. Nothing where neither is so."""
+    def take(self, factor: ir.Factor, others: Sequence[ir.Factor]) -> tuple[ir.Factor, ...]:
+        """The factors that keep the product semidefinite: a semidefinite `factor` that links a
+        label and its partner; or a factor on the row's side and the same one on the column's.
+        Nothing where it is neither."""
         node, labels = factor
         *outer, first, second = (-1, -1, *labels)
         linked = self.partner.get(first) == second or self.partner.get(second) == first
         if linked:
-            return (factor,) if "psd" in facts(node) and self._fix(set(outer) - {-1}) else ()
+            return (factor,) if "psd" in facts(node) and self._share(set(outer) - {-1}) else ()
         if set(labels) & set(self.partner.values()):
             return ()
         for other in others:
-            if other[0] is node and other is not factor and self._double(labels, other[1]):
+            if other[0] is node and other is not factor and self._pair(labels, other[1]):
                 return factor, other
         return ()
 
-    def _fix(self, labels: set[int]) -> bool:
-        """Note labels that are the same for both sides, if they can be."""
+    def _share(self, labels: set[int]) -> bool:
+        """Note labels that both sides share; False where one of them is on one side already."""
         if labels & {*self.partner, *self.partner.values()}:
             return False
-        self.fixed |= labels
+        self.shared |= labels
         return True
 
-    def _double(self, labels: Labels, others: Labels) -> bool:
-        """Note that `labels` on the row's side are `others` on the column's, if they can be."""
+    def _pair(self, labels: ir.Labels, others: ir.Labels) -> bool:
+        """Note `others` as the partners of `labels`; False where that contradicts what is known."""
         partner = dict(self.partner)
         for one, two in zip(labels, others, strict=True):
             if one != two and partner.setdefault(one, two) != two:
@@ -283,21 +268,21 @@ class _Halves:
         new = {*partner, *partner.values()} - {*self.partner, *self.partner.values()}
         same = {one for one, two in zip(labels, others, strict=True) if one == two}
         sides = {*partner, *partner.values()}
-        apart = len(sides) == 2 * len(partner) and not sides & (same | self.fixed)
+        apart = len(sides) == 2 * len(partner) and not sides & (same | self.shared)
         if not apart or any(label <= self.last for label in new):
             return False
         self.partner = partner
-        self.fixed |= same
+        self.shared |= same
         return True
 
 
-def canonical_factors(factors: Sequence[Factor], ndim: int, sizes: Shape) -> list[Factor]:
+def canonical_factors(factors: Sequence[ir.Factor], ndim: int, sizes: Shape) -> list[ir.Factor]:
     """The factors in canonical order with canonical labels, whichever way symmetric ones lie."""
     symmetric = {node for node, _ in factors if "symmetric" in facts(node)}
     return canonical_labels(factors, symmetric, ndim, sizes)
 
 
-def _multiset(node: Einsum, renames: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
+def _multiset(node: ir.Einsum, renames: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
     """The factors, canonically labelled, with the output labels renamed."""
     factors = [
         (factor, tuple(renames.get(label, label) for label in labels))
@@ -307,10 +292,10 @@ def _multiset(node: Einsum, renames: dict[int, int]) -> list[tuple[str, tuple[in
     return [(factor.key, labels) for factor, labels in ordered]
 
 
-def _flat(factors: Iterable[Factor]) -> Iterator[Factor]:
+def _flat(factors: Iterable[ir.Factor]) -> Iterator[ir.Factor]:
     """The factors, with those that are products entry by entry taken apart."""
     for node, labels in factors:
-        if isinstance(node, Einsum) and not node.contracted and node.coefficient == 1:
+        if isinstance(node, ir.Einsum) and not node.contracted and node.coefficient == 1:
             inner = [(factor, tuple(labels[axis] for axis in own)) for factor, own in node.factors]
             yield from _flat(inner)
         else:

@@ -57,10 +57,7 @@ def _rebuild(
 
 
 def _moved(
-    factors: Iterable[Factor],
-    new: Mapping[Node, Node],
-    stacked: Mapping[Node, bool],
-    extra: Shape,
+    factors: Iterable[Factor], new: Mapping[Node, Node], stacked: Mapping[Node, bool], extra: Shape
 ) -> tuple[Factor, ...]:
     """Labelled nodes with their replacements, labels shifted behind those of the leading axes."""
     leading = tuple(range(len(extra)))

@@ -21,8 +21,9 @@ def commute(one: Node, other: Node) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def _origins(node: Node, turned: bool) -> frozenset[Origin]:
-    """The one matrix of which `node`, or its transpose, is made so; none for the identity."""
+def _origins(node: Node, transposed: bool) -> frozenset[Origin]:
+    """The matrices of which `node` or its transpose is a function: none for the identity, one for
+    what is made of a single matrix, else `node` itself."""
     if isinstance(node, Delta):
         return frozenset()
     parts: Sequence[Origin] = []
@@ -32,10 +33,10 @@ def _origins(node: Node, turned: bool) -> frozenset[Origin]:
         parts = [(term, False) for term in node.terms]
     elif isinstance(node, Einsum) and node.ndim == 2:
         parts = _chain(node)
-    found = frozenset().union(*(_origins(part, turned ^ own) for part, own in parts))
+    found = frozenset().union(*(_origins(part, transposed ^ own) for part, own in parts))
     if parts and len(found) <= 1:
         return found
-    return frozenset({(node, turned and "symmetric" not in facts(node))})
+    return frozenset({(node, transposed and "symmetric" not in facts(node))})
 
 
 def _chain(node: Einsum) -> Sequence[Origin]:

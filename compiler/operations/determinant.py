@@ -1,11 +1,11 @@
 """Determinants and their logarithms."""
 
-from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.shapes import square
@@ -27,38 +27,20 @@ def _of_logarithm(at: Point) -> tuple[Array, ...]:
     return (_relative(at),)
 
 
-def _log_of_determinant(
-    arguments: Sequence[np.ndarray], parameters: Parameters
-) -> tuple[np.ndarray, ...]:
+def _log_of_determinant(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     sign, logarithm = np.linalg.slogdet(arguments[0])
     with np.errstate(invalid="ignore", divide="ignore"):
         return (np.asarray(np.log(sign) + logarithm),)
 
 
-def _record(
-    name: str,
-    value: Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]],
-    differential: Callable[[Point], tuple[Array, ...]],
-    numpy: str,
-    unicode: str,
-    latex: str,
-    domain: str,
-    title: str,
-    entries: unrolled.Unrolled,
-) -> Operation:
+def _record(name: str, numpy: str, **fields: Any) -> Operation:
     return register(
         Operation(
             name=name,
             ranks=(2,),
             shapes=lambda cores, parameters: (square(name, cores[0])[:-2],),
-            value=value,
-            differential=differential,
             numpy=lambda arguments, parameters, output: numpy.format(arguments[0]),
-            unicode=unicode,
-            latex=latex,
-            domain=(domain,),
-            title=title,
-            unrolled=entries,
+            **fields,
         )
     )
 
@@ -70,9 +52,9 @@ DETERMINANT = _record(
     numpy="np.linalg.det({0})",
     unicode="det({0})",
     latex=r"\det({0})",
-    domain="invertible",
+    domain=("invertible",),
     title="a determinant",
-    entries=unrolled.determinant,
+    unrolled=unrolled.determinant,
 )
 """Where A is singular the differential needs A⁻¹, and raises LinAlgError."""
 
@@ -83,9 +65,9 @@ LOG_DETERMINANT = _record(
     numpy="(np.linalg.slogdet({0})[1] + np.log(np.linalg.slogdet({0})[0]))",
     unicode="logdet({0})",
     latex=r"\log\det({0})",
-    domain="spd",
+    domain=("spd",),
     title="the logarithm of a determinant",
-    entries=unrolled.log_determinant,
+    unrolled=unrolled.log_determinant,
 )
 """log(det(A)), nan where the determinant is negative."""
 
@@ -96,7 +78,7 @@ LOG_ABSOLUTE_DETERMINANT = _record(
     numpy="np.linalg.slogdet({0})[1]",
     unicode="log|det({0})|",
     latex=r"\log|\det({0})|",
-    domain="invertible",
+    domain=("invertible",),
     title="the logarithm of a determinant",
-    entries=unrolled.log_absolute_determinant,
+    unrolled=unrolled.log_absolute_determinant,
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.gaps import over_gaps
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import (
@@ -24,7 +24,7 @@ NOT_CONVERGED = "the eigenvalues did not converge, or an entry is not finite"
 NOT_REAL = "the eigenvalues are not all real, or the eigenvectors are linearly dependent"
 
 
-def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     values, vectors = np.linalg.eigh(arguments[0])
     return values, vectors * signs(vectors)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
 from derivatrix.compiler.ir.nodes import zeros
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import an_entry
 
 
@@ -17,7 +15,7 @@ def _differential(at: Point) -> tuple[Array, ...]:
     return (sum_over(multiply(apply(SHARES, at.arguments[0]), at.tangents[0])),)
 
 
-def _shares(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _shares(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     largest = arguments[0] == arguments[0].max(-1, keepdims=True, initial=-np.inf)
     with np.errstate(invalid="ignore"):
         return (largest / largest.sum(-1, keepdims=True),)

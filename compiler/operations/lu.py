@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import each_matrix, lower_part, upper_part
 from derivatrix.compiler.operations.shapes import square
@@ -25,7 +25,7 @@ def _factored(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
     return lower, np.triu(upper)
 
 
-def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     return each_matrix(_factored, arguments)
 
 
@@ -56,8 +56,6 @@ LU = register(
         value=_value,
         differential=_differential,
         numpy=_numpy,
-        unicode=("luL({0})", "luU({0})"),
-        latex=(r"\operatorname{{luL}}({0})", r"\operatorname{{luU}}({0})"),
         kernel="factors.unpivoted_lu",
         failure="a pivot is zero",
         facts=lambda arguments, output: frozenset({"upper"} if output else {"lower"}),

@@ -55,17 +55,17 @@ def _facts(arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
 
 def _continuous(at: Point) -> tuple[Array, ...]:
     """A dX + dX Aᵀ = dQ - dA X - X dAᵀ."""
-    turned, constant = at.tangents
-    moved = constant - turned @ at.result - at.result @ turned.mT
-    return (apply(LYAPUNOV, at.arguments[0], moved),)
+    d_matrix, d_constant = at.tangents
+    right = d_constant - d_matrix @ at.result - at.result @ d_matrix.mT
+    return (apply(LYAPUNOV, at.arguments[0], right),)
 
 
 def _discrete(at: Point) -> tuple[Array, ...]:
     """dX = A dX Aᵀ + dA X Aᵀ + A X dAᵀ + dQ."""
     matrix, _ = at.arguments
-    turned, constant = at.tangents
-    moved = constant + turned @ at.result @ matrix.mT + matrix @ at.result @ turned.mT
-    return (apply(STEIN, matrix, moved),)
+    d_matrix, d_constant = at.tangents
+    right = d_constant + d_matrix @ at.result @ matrix.mT + matrix @ at.result @ d_matrix.mT
+    return (apply(STEIN, matrix, right),)
 
 
 def halved(node: Apply, matrix: Factor, constant: Factor) -> Node | None:
@@ -113,8 +113,6 @@ STEIN: Operation = register(
         differential=_discrete,
         transposes={1: lambda at, cotangent: apply(STEIN, at.arguments[0].mT, cotangent)},
         numpy=lambda texts, *_: f"scipy.linalg.solve_discrete_lyapunov({', '.join(texts)})",
-        unicode="dlyap({0}, {1})",
-        latex=r"\operatorname{{dlyap}}({0}, {1})",
         kernel="stein.discrete_lyapunov",
         failure=INVERSE_TO_EACH_OTHER,
         facts=_facts,

@@ -17,7 +17,7 @@ import scipy
 from derivatrix.compiler.ir.arrays import Array, apply, subtract
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.nodes import Apply, Delta, Einsum, Factor, Node, einsum, is_zero
-from derivatrix.compiler.ir.operation import Kernel, Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Kernel, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.shapes import same, square
@@ -172,7 +172,7 @@ def derivative(function: MatrixFunction, order: int) -> Operation:
     def shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
         return (square(name, same(name, cores)),)
 
-    def value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+    def value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
         matrix, *directions = arguments
         every = np.vectorize(function.value, otypes=[float], signature="(n,n)->(n,n)")
         return (_corner(every(block_triangular(matrix, directions)), 2**order),)

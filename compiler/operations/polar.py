@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.shapes import same
 
 
-def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     u, _, vh = np.linalg.svd(arguments[0], full_matrices=False)
     return (u @ vh,)
 
@@ -33,8 +31,6 @@ POLAR = register(
         numpy=lambda arguments, *_: (
             f"(lambda u, s, v: u @ v)(*np.linalg.svd({arguments[0]}, full_matrices=False))"
         ),
-        unicode="polar({0})",
-        latex=r"\operatorname{{polar}}({0})",
         kernel="singular.polar_factor",
         failure="the singular values did not converge, or an entry is not finite",
         notation=("polar",),
@@ -47,7 +43,7 @@ is of full rank; elsewhere derivatives raise LinAlgError.""",
 )
 
 
-def _solution(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _solution(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     matrix, constant = arguments
     u, s, vh = np.linalg.svd(matrix, full_matrices=False)
     if (s <= 10 * s.shape[-1] * np.finfo(s.dtype).eps * s[..., :1]).any():

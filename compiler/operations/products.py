@@ -5,13 +5,11 @@ Derivatives are products of the other entries, never quotients, so entries may b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
 from derivatrix.compiler.ir.nodes import Delta, einsum, full
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -31,7 +29,7 @@ def _others_differential(at: Point) -> tuple[Array, ...]:
     return (multiply(different, without_two) @ at.tangents[0],)
 
 
-def _others(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _others(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     (x,) = arguments
     return (np.where(np.eye(x.shape[-1]), 1, x[..., None, :]).prod(-1),)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 
 
-def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     u, s, vh = np.linalg.svd(arguments[0], full_matrices=False)
     if not (s > max(arguments[0].shape[-2:]) * np.finfo(s.dtype).eps * s[..., :1]).all():
         raise np.linalg.LinAlgError("the matrix is not of full rank")

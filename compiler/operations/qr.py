@@ -8,7 +8,7 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import COLUMNS
 from derivatrix.compiler.operations.triangles import half_lower
@@ -24,7 +24,7 @@ def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]
     return (p, k), (k, k)
 
 
-def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     matrix = arguments[0]
     q, r = np.linalg.qr(matrix)
     diagonal = np.diagonal(r, axis1=-2, axis2=-1)
@@ -60,8 +60,6 @@ QR = register(
         value=_value,
         differential=_differential,
         numpy=_numpy,
-        unicode=("qrQ({0})", "qrR({0})"),
-        latex=(r"\operatorname{{qrQ}}({0})", r"\operatorname{{qrR}}({0})"),
         kernel="factors.thin_qr",
         failure="the columns are linearly dependent",
         facts=lambda arguments, output: frozenset({"upper"}) if output else COLUMNS,

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy
-import sympy
 
-from derivatrix.compiler.ir.arrays import Array, apply, scale
+from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
-from derivatrix.compiler.ir.structure import facts
+from derivatrix.compiler.ir.operation import Operation, Parameters, Point, Value, register
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.lyapunov import LYAPUNOV, STEIN
+from derivatrix.compiler.operations.matrices import symmetric_part
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.runtime.errors import ShapeError
 
@@ -36,31 +35,22 @@ def _shapes(name: str) -> Callable[[Sequence[Shape], Parameters], tuple[Shape, .
     return shapes
 
 
-def _value(
-    name: str,
-) -> Callable[[Sequence[np.ndarray], Parameters], tuple[np.ndarray, ...]]:
+def _value(name: str) -> Value:
     """The value by the function of this name in `scipy.linalg`, for each index of the stack."""
 
     def solved(*matrices: np.ndarray) -> np.ndarray:
         if not matrices[0].size:
             return np.zeros((0, 0))  # SciPy's takes none
-        solution: np.ndarray = getattr(scipy.linalg, name)(*matrices)
-        return solution
+        return getattr(scipy.linalg, name)(*matrices)
 
     every = np.vectorize(solved, otypes=[float], signature="(n,n),(n,m),(n,n),(m,m)->(n,n)")
     return lambda arguments, parameters: (every(*arguments),)
 
 
-def _symmetric_part(matrix: Array) -> Array:
-    square("an algebraic Riccati equation", matrix.node.shape[-2:])
-    if "symmetric" in facts(matrix.node):
-        return matrix
-    return scale(matrix + matrix.mT, sympy.S.Half)
-
-
 def _prepare(arrays: Sequence[Array]) -> Sequence[Array]:
     matrix, gain, costs, weight = arrays
-    return matrix, gain, _symmetric_part(costs), _symmetric_part(weight)
+    name = "an algebraic Riccati equation"
+    return matrix, gain, symmetric_part(name, costs), symmetric_part(name, weight)
 
 
 def _facts(arguments: Sequence[frozenset[str]], output: int) -> frozenset[str]:
@@ -102,8 +92,6 @@ CARE = register(
         value=_value("solve_continuous_are"),
         differential=_continuous,
         numpy=lambda texts, *_: f"scipy.linalg.solve_continuous_are({', '.join(texts)})",
-        unicode="care({0}, {1}, {2}, {3})",
-        latex=r"\operatorname{{care}}({0}, {1}, {2}, {3})",
         kernel="riccati.continuous_riccati",
         failure=FAILURE,
         facts=_facts,
@@ -126,8 +114,6 @@ DARE = register(
         value=_value("solve_discrete_are"),
         differential=_discrete,
         numpy=lambda texts, *_: f"scipy.linalg.solve_discrete_are({', '.join(texts)})",
-        unicode="dare({0}, {1}, {2}, {3})",
-        latex=r"\operatorname{{dare}}({0}, {1}, {2}, {3})",
         kernel="riccati.discrete_riccati",
         failure=FAILURE,
         facts=_facts,

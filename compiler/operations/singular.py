@@ -9,7 +9,7 @@ import sympy
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.gaps import over_gaps, over_sums, reciprocals
 from derivatrix.compiler.operations.matrices import (
     COLUMNS,
@@ -35,7 +35,7 @@ def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]
     return (p, k), (k,), (q, k)
 
 
-def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     u, s, vh = np.linalg.svd(arguments[0], full_matrices=False)
     sign = signs(u)
     return u * sign, s, np.swapaxes(vh, -1, -2) * sign

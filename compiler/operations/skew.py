@@ -7,7 +7,7 @@ import sympy
 
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations import unrolled
 from derivatrix.runtime.errors import ShapeError
 
@@ -26,11 +26,11 @@ def _axial_shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape
     return ((THREE,),)
 
 
-def _skew_value(arrays: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _skew_value(arrays: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     return (np.cross(np.eye(3), np.expand_dims(arrays[0], -2)),)
 
 
-def _axial_value(arrays: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _axial_value(arrays: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     return (np.cross(arrays[0], np.eye(3)).sum(-2),)
 
 
@@ -59,8 +59,6 @@ SKEW = register(
         differential=_skew_differential,
         transposes={0: _skew_transpose},
         numpy=lambda arguments, *_: f"np.cross(np.eye(3), np.expand_dims({arguments[0]}, -2))",
-        unicode="skew({0})",
-        latex=r"\operatorname{{skew}}({0})",
         kernel="skew.skew",
         unrolled=unrolled.skew,
         notation=("skew",),
@@ -78,8 +76,6 @@ AXIAL = register(
         differential=_axial_differential,
         transposes={0: _axial_transpose},
         numpy=lambda arguments, *_: f"np.cross({arguments[0]}, np.eye(3)).sum(-2)",
-        unicode="axial({0})",
-        latex=r"\operatorname{{axial}}({0})",
         kernel="skew.axial",
         unrolled=unrolled.axial,
         notation=("axial",),

@@ -1,17 +1,15 @@
 """softmax and logsumexp over the last axis, both without overflow."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import scipy
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.shapes import an_entry
 
 
-def _softmax(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _softmax(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     """SciPy's, but nothing of nothing, which derivatives of logsumexp may ask for."""
     (x,) = arguments
     return (scipy.special.softmax(x, axis=-1) if x.size else x,)
@@ -38,8 +36,6 @@ SOFTMAX = register(
         value=_softmax,
         differential=_softmax_differential,
         numpy=lambda arguments, *_: f"scipy.special.softmax({arguments[0]}, axis=-1)",
-        unicode="softmax({0})",
-        latex=r"\operatorname{{softmax}}({0})",
         kernel="rows.softmax",
         columns="columns.softmax_columns",
         unrolled=unrolled.softmax,
@@ -54,8 +50,6 @@ LOGSUMEXP = register(
         value=lambda arguments, parameters: (scipy.special.logsumexp(arguments[0], axis=-1),),
         differential=_logsumexp_differential,
         numpy=lambda arguments, *_: f"scipy.special.logsumexp({arguments[0]}, axis=-1)",
-        unicode="logsumexp({0})",
-        latex=r"\operatorname{{logsumexp}}({0})",
         kernel="rows.logsumexp",
         columns="columns.logsumexp_columns",
         unrolled=unrolled.logsumexp,

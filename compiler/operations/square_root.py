@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 from derivatrix.compiler.ir.arrays import Array, apply
-from derivatrix.compiler.ir.operation import Operation, Parameters, Point, register
+from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.matrix_functions import (
     NOT_PRINCIPAL,
     require_principal,
@@ -23,7 +23,7 @@ def _root(matrix: np.ndarray) -> np.ndarray:
     return np.real(scipy.linalg.sqrtm(matrix))
 
 
-def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
+def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     every = np.vectorize(_root, otypes=[float], signature="(n,n)->(n,n)")
     return (every(arguments[0]),)
 
@@ -47,8 +47,6 @@ SQRTM = register(
         value=_value,
         differential=_differential,
         numpy=lambda arguments, *_: f"scipy.linalg.sqrtm({arguments[0]})",
-        unicode="sqrtm({0})",
-        latex=r"\operatorname{{sqrtm}}({0})",
         kernel="roots.sqrtm",
         failure=NOT_PRINCIPAL,
         facts=_facts,

@@ -12,6 +12,9 @@ import numpy as np
 
 Entries = np.ndarray
 Facts = frozenset[str]
+Arguments = Sequence[Entries]
+Known = Sequence[Facts]
+Outputs = tuple[Entries, ...]
 
 
 class Algebra(Protocol):
@@ -29,7 +32,7 @@ class Algebra(Protocol):
         """What is computed is right only where x is "positive", or "nonzero"."""
 
 
-Unrolled = Callable[[Algebra, Sequence[Entries], Sequence[Facts]], tuple[Entries, ...]]
+Unrolled = Callable[[Algebra, Arguments, Known], Outputs]
 """(algebra, the arguments without stacked axes, facts of each) -> the outputs."""
 
 
@@ -93,9 +96,7 @@ def eliminated(algebra: Algebra, a: Entries) -> tuple[Entries, Any]:
     return rows, sign
 
 
-def inverse(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def inverse(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     (a,), (known,) = arguments, facts
     n = len(a)
     if "lower" in known or "upper" in known:
@@ -139,25 +140,19 @@ def _pivots(algebra: Algebra, a: Entries, known: Facts) -> tuple[list[Any], Any]
     return list(np.diagonal(rows)), sign
 
 
-def determinant(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     pivots, result = _pivots(algebra, arguments[0], facts[0])
     for pivot in pivots:
         result = result * pivot
     return (np.array(result, dtype=object),)
 
 
-def log_absolute_determinant(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def log_absolute_determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     pivots, _ = _pivots(algebra, arguments[0], facts[0])
     return (np.array(_sum_of_logarithms(algebra, pivots), dtype=object),)
 
 
-def log_determinant(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def log_determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     """-inf where the determinant is zero, nan where it is negative."""
     pivots, sign = _pivots(algebra, arguments[0], facts[0])
     total = _sum_of_logarithms(algebra, pivots)
@@ -176,15 +171,11 @@ def _sum_of_logarithms(algebra: Algebra, pivots: Sequence[Any]) -> Any:
     return total
 
 
-def cholesky(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def cholesky(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     return (lower_factor(algebra, arguments[0]),)
 
 
-def half_lower(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def half_lower(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     (a,) = arguments
     result = _zeros(algebra, a.shape)
     for i in range(len(a)):
@@ -200,9 +191,7 @@ def _largest(algebra: Algebra, x: Entries) -> Any:
     return largest
 
 
-def softmax(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def softmax(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     (x,) = arguments
     largest = _largest(algebra, x)
     powers = [algebra.exp(entry - largest) for entry in x]
@@ -210,9 +199,7 @@ def softmax(
     return (np.array([power * reciprocal for power in powers], dtype=object),)
 
 
-def logsumexp(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def logsumexp(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     (x,) = arguments
     largest = _largest(algebra, x)
     finite = algebra.greater(algebra.number(np.inf), algebra.absolute(largest))
@@ -221,16 +208,12 @@ def logsumexp(
     return (np.array(shift + algebra.log(sum(powers[1:], powers[0])), dtype=object),)
 
 
-def skew(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def skew(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     (x, y, z), zero = arguments[0], algebra.number(0)
     return (np.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]], dtype=object),)
 
 
-def axial(
-    algebra: Algebra, arguments: Sequence[Entries], facts: Sequence[Facts]
-) -> tuple[Entries, ...]:
+def axial(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     (a,) = arguments
     vector = [a[2, 1] - a[1, 2], a[0, 2] - a[2, 0], a[1, 0] - a[0, 1]]
     return (np.array(vector, dtype=object),)

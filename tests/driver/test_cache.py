@@ -119,9 +119,9 @@ def test_directories_above_the_cache(tmp_path, monkeypatch, mode, refused):
 def test_a_group_of_one_s_own_may_write(own, monkeypatch):
     """Where each user has a group, files are made for it to write to, too."""
     own.chmod(0o770)
-    monkeypatch.setattr(cache, "_alone", lambda group: True)
+    monkeypatch.setattr(cache, "_is_own_group", lambda group: True)
     assert place().is_relative_to(own)
-    monkeypatch.setattr(cache, "_alone", lambda group: False)
+    monkeypatch.setattr(cache, "_is_own_group", lambda group: False)
     with pytest.warns(RuntimeWarning, match="other users can write to"):
         assert not Path(dx.compile(double).__file__).is_relative_to(own)
 

@@ -1,7 +1,7 @@
 """Operators and blocks, on parts of a text.
 
-Vectors are columns, and a transposed one is a row. A loose vector, as X[0, :] is, turns where it
-does not fit as it lies.
+Vectors are columns, and a transposed one is a row. A loose vector, as X[0, :] is, becomes the other
+of these where it does not fit as it is.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Algebra(Steps):
         if left.row != right.row:
             if not (left.loose or right.loose):
                 raise complaint("; transpose one of them")
-            left, right = (left.turned, right) if left.loose else (left, right.turned)
+            left, right = (left.transposed, right) if left.loose else (left, right.transposed)
         for one, other in zip(left.shape, right.shape, strict=True):
             self.sizes.equate(one, other, complaint)
         return left, right
@@ -100,7 +100,7 @@ class Algebra(Steps):
         if not (left.rank and right.rank):
             return self.broadcast(sign, operator.mul, left, right)
         if (left.kind, right.kind) in _NO_PRODUCT and (left.loose or right.loose):
-            left, right = (left.turned, right) if left.loose else (left, right.turned)
+            left, right = (left.transposed, right) if left.loose else (left, right.transposed)
         kinds = left.kind, right.kind
         span = Span(left.span.start, right.span.stop)
         if kinds == ("column", "row"):
@@ -176,13 +176,12 @@ class Algebra(Steps):
     def transposed(self, span: Span, operand: Value) -> Value:
         if operand.rank > 2:
             raise self.error(
-                f"cannot transpose {self.described(operand)}; use einsum to order its axes",
-                span,
+                f"cannot transpose {self.described(operand)}; use einsum to order its axes", span
             )
         if operand.rank == 2:
             step = self.note(span, operator.attrgetter("mT"), operand)
             return Value(span, step, operand.shape[::-1])
-        return replace(operand.turned, span=span)
+        return replace(operand.transposed, span=span)
 
     def joined(self, values: Sequence[Value], axis: int) -> Value:
         """Blocks in one, below each other (axis 0) or side by side (axis 1)."""
@@ -192,7 +191,7 @@ class Algebra(Steps):
         first = next((value for value in values if not value.loose), values[0])
         width = self.sides(first)[across]
         values = [
-            value.turned
+            value.transposed
             if value.loose and self.sizes.differ(width, self.sides(value)[across])
             else value
             for value in values

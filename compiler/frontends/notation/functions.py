@@ -10,12 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import sympy
-
 from derivatrix.compiler.frontends import arrays as library
 from derivatrix.compiler.frontends.operations import calling, find
-from derivatrix.compiler.ir.arrays import Array, apply, elementwise
-from derivatrix.compiler.ir.nodes import slot
+from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.operations.lyapunov import LYAPUNOV
 
@@ -53,95 +50,60 @@ class Rule(NamedTuple):
         return len(self.choices[0]) if self.choices else 1
 
 
-def bessel(order: int, array: Array) -> Array:
-    """The modified Bessel function of the first kind, of integer order, entry by entry."""
-    return elementwise(sympy.besseli(order, slot(0)), array)
-
-
-def _norm1(array: Array) -> Array:
-    return library.sum(abs(array))
-
-
 def _frobenius(array: Array) -> Array:
     return library.sqrt(library.sum(array**2))
 
 
-def _lyapunov(matrix: Array, constant: Array) -> Array:
-    return apply(LYAPUNOV, matrix, -constant)
-
-
-_UNARY = (
-    *("exp", "expm1", "log", "log1p", "sqrt", "abs", "sign", "erf", "erfc", "normcdf"),
-    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "relu", "softplus"),
-)
-
 ROWS = {
-    **{name: Row(ANY, kind="same") for name in _UNARY},
+    **{
+        name: Row(ANY, kind="same")
+        for name in (
+            *("exp", "expm1", "log", "log1p", "sqrt", "abs", "sign", "erf", "erfc", "normcdf"),
+            *("sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "relu", "softplus"),
+        )
+    },
     "asin": Row(ANY, "arcsin", "same"),
     "acos": Row(ANY, "arccos", "same"),
     "atan": Row(ANY, "arctan", "same"),
+    **{name: Row(ANY) for name in ("sum", "prod", "mean", "var")},
+    **{
+        name: Row("n n")
+        for name in (
+            *("det", "logdet", "inv", "vech", "expm", "logm", "sqrtm", "sinm", "cosm", "tanhm"),
+            *("luL", "luU", "eigvalsh", "eighV", "lambda_max", "lambda_min", "eigvals"),
+        )
+    },
+    **{name: Row("p k") for name in ("pinv", "polar", "qrQ", "qrR", "svdvals", "svdU", "svdV")},
+    **{name: Row("m n") for name in ("tril", "triu", "vec")},
+    **{name: Row("n") for name in ("diag", "cumsum")},
+    **{name: Row("n n, n m, n n, m m") for name in ("care", "dare")},
     "tr": Row("n n", "trace"),
-    "det": Row("n n"),
-    "logdet": Row("n n"),
-    "inv": Row("n n"),
-    "pinv": Row("p k"),
-    "sum": Row(ANY),
-    "prod": Row(ANY),
-    "mean": Row(ANY),
-    "var": Row(ANY),
+    "diagvec": Row("n n", "diagonal"),
+    "chol": Row("n n", "cholesky"),
     "rowsum": Row("m n", partial(library.sum, axis=1)),
     "rowmean": Row("m n", partial(library.mean, axis=1)),
     "colsum": Row("m n", partial(library.sum, axis=0), "row"),
     "colmean": Row("m n", partial(library.mean, axis=0), "row"),
-    "diag": Row("n"),
-    "diagvec": Row("n n", "diagonal"),
-    "cumsum": Row("n"),
-    "tril": Row("m n"),
-    "triu": Row("m n"),
-    "vec": Row("m n"),
-    "vech": Row("n n"),
     "kron": Row("m n, p q | m, p"),
     "skew": Row("3"),
     "axial": Row("3 3"),
-    "norm1": Row(ANY, _norm1),
+    "norm1": Row(ANY, lambda array: library.sum(abs(array))),
     "norm2": Row("n", _frobenius),
     "normF": Row(ANY, _frobenius),
     "normnuc": Row("p k", partial(library.norm, ord="nuc")),
     "normspec": Row("p k", partial(library.norm, ord=2)),
     "softmax": Row("n | m n", kind="same"),
     "logsumexp": Row("n | m n", partial(library.logsumexp, axis=-1)),
-    "expm": Row("n n"),
-    "logm": Row("n n"),
-    "sqrtm": Row("n n"),
-    "sinm": Row("n n"),
-    "cosm": Row("n n"),
-    "tanhm": Row("n n"),
-    "chol": Row("n n", "cholesky"),
-    "qrQ": Row("p k"),
-    "qrR": Row("p k"),
-    "luL": Row("n n"),
-    "luU": Row("n n"),
-    "eigvalsh": Row("n n"),
-    "eighV": Row("n n"),
-    "lambda_max": Row("n n"),
-    "lambda_min": Row("n n"),
-    "eigvals": Row("n n"),
-    "svdvals": Row("p k"),
-    "svdU": Row("p k"),
-    "svdV": Row("p k"),
-    "polar": Row("p k"),
     "sylvester": Row("n n, m m, n m", "solve_sylvester"),
-    "lyap": Row("n n, n n", _lyapunov),
+    "lyap": Row("n n, n n", lambda matrix, constant: apply(LYAPUNOV, matrix, -constant)),
     "dlyap": Row("n n, n n"),
-    "care": Row("n n, n m, n n, m m"),
-    "dare": Row("n n, n m, n n, m m"),
 }
 
 SPECIAL = ("max", "min", "solve", "besseli", "einsum")
 """Functions whose arguments are read in a way of their own."""
 
-FITTING = ("eye", "ones")
-"""Names of arrays of the size that fits."""
+UNSIZED = ("eye", "ones")
+"""Names of arrays whose sizes follow from what stands around them."""
 
 
 def shapes(signature: str) -> tuple[Shapes, ...]:
@@ -154,11 +116,11 @@ def shapes(signature: str) -> tuple[Shapes, ...]:
 
 def names() -> list[str]:
     """Every name that has a meaning of its own, which inputs and sizes cannot have."""
-    return sorted({*ROWS, *SPECIAL, *FITTING, *_recorded()})
+    return sorted({*ROWS, *SPECIAL, *UNSIZED, *_recorded()})
 
 
 def rule(name: str) -> Rule:
-    """The rule of one of `names` that is neither special nor fitting."""
+    """The rule of one of `names` that is neither special nor unsized."""
     recorded = _recorded()
     row = ROWS.get(name)
     if row is None:
@@ -184,12 +146,11 @@ def _recorded() -> dict[str, Rule]:
         )
         call = calling(operation)
         for output, name in enumerate(operation.notation):
-            function = partial(_output, call, output) if operation.outputs else call
             if name:
+                function = partial(_output, call, output) if operation.outputs else call
                 found[name] = Rule(function, (choice,))
     return found
 
 
 def _output(call: Callable[..., Any], output: int, *arrays: Array) -> Array:
-    result: Array = call(*arrays)[output]
-    return result
+    return call(*arrays)[output]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,23 +14,10 @@ from typing import Any
 import sympy
 
 from derivatrix.compiler.frontends import arrays as library
-from derivatrix.compiler.frontends.notation import functions
+from derivatrix.compiler.frontends.notation import functions, syntax
 from derivatrix.compiler.frontends.notation.algebra import Algebra
-from derivatrix.compiler.frontends.notation.syntax import (
-    Block,
-    Call,
-    Chain,
-    Indexed,
-    Name,
-    Negative,
-    Number,
-    Slice,
-    Text,
-    Transposed,
-    Tree,
-)
 from derivatrix.compiler.frontends.notation.tokens import Source, Token
-from derivatrix.compiler.frontends.notation.values import Fitting, Value
+from derivatrix.compiler.frontends.notation.values import Unsized, Value
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.runtime.errors import NotationError
@@ -59,32 +46,32 @@ class Meaning(Algebra):
         self.choice = list(choice)
         self.used: set[str] = set()
 
-    def read(self, tree: Tree) -> Value:
+    def read(self, tree: syntax.Tree) -> Value:
         """The value of a tree. Raises NotationError."""
         match tree:
-            case Number():
+            case syntax.Number():
                 return self.number(tree.span, tree.value)
-            case Name():
+            case syntax.Name():
                 return self.name(tree)
-            case Negative():
+            case syntax.Negative():
                 return self.negative(tree.span, self.read(tree.operand))
-            case Chain():
+            case syntax.Chain():
                 return self.chain(tree)
-            case Transposed():
+            case syntax.Transposed():
                 return self.transposed(tree.span, self.read(tree.operand))
-            case Indexed():
+            case syntax.Indexed():
                 return self.indexed(tree)
-            case Call():
+            case syntax.Call():
                 return self.call(tree)
-            case Block():
+            case syntax.Block():
                 return self.block(tree)
-            case Text():
+            case syntax.Text():
                 raise self.error("a text in quotation marks is for einsum alone", tree.span)
-            case Slice():
+            case syntax.Slice():
                 raise self.error("a slice stands in an index alone", tree.span)
         raise TypeError(f"no meaning for {tree!r}")
 
-    def name(self, tree: Name) -> Value:
+    def name(self, tree: syntax.Name) -> Value:
         name = tree.name
         if name in self.inputs:
             self.used.add(name)
@@ -93,23 +80,23 @@ class Meaning(Algebra):
             return Value(tree.span, step, array.node.shape)
         if name in self.numbers:
             return self.number(tree.span, self.numbers[name])
-        if name in functions.FITTING:
-            return self.fit(tree)
+        if name in functions.UNSIZED:
+            return self.unsized_array(tree)
         if name in functions.names():
             raise self.error(f"{name} is a function; write {name}(...)", tree.span)
-        raise self.unknown(tree, [*self.inputs, *self.numbers, *functions.FITTING])
+        raise self.unknown(tree, [*self.inputs, *self.numbers, *functions.UNSIZED])
 
-    def fit(self, tree: Name) -> Value:
+    def unsized_array(self, tree: syntax.Name) -> Value:
         """`eye` or `ones`, of sizes to be found."""
         size = self.sizes.unknown()
         shape: Shape = (size, size)
         kind = "matrix"
         if tree.name == "ones":
-            met = sum(fitting.name == "ones" for fitting in self.fitting)
+            met = sum(each.name == "ones" for each in self.unsized)
             self.choice[met:] = self.choice[met:] or KINDS[:1]
             kind = self.choice[met]
             shape = (size, self.sizes.unknown()) if kind == "matrix" else (size,)
-        self.fitting.append(Fitting(tree.span, tree.name, shape))
+        self.unsized.append(Unsized(tree.span, tree.name, shape))
         step = self.note(tree.span, partial(self.make, tree.name, shape))
         return Value(tree.span, step, shape, row=kind == "row")
 
@@ -117,13 +104,13 @@ class Meaning(Algebra):
         known = self.sizes.known(shape)
         return library.eye(known[0]) if name == "eye" else library.ones(*known)
 
-    def chain(self, tree: Chain) -> Value:
+    def chain(self, tree: syntax.Chain) -> Value:
         value = self.read(tree.first)
         for sign, operand in tree.rest:
             value = self.combined(sign, value, self.read(operand))
         return replace(value, span=tree.span)
 
-    def indexed(self, tree: Indexed) -> Value:
+    def indexed(self, tree: syntax.Indexed) -> Value:
         operand = self.read(tree.operand)
         if len(tree.indices) > operand.rank:
             count = len(tree.indices)
@@ -136,8 +123,8 @@ class Meaning(Algebra):
         vector = value.rank == 1
         return replace(value, row=operand.row and vector, loose=operand.rank > 1 and vector)
 
-    def index(self, tree: Tree) -> Any:
-        if isinstance(tree, Slice):
+    def index(self, tree: syntax.Tree) -> Any:
+        if isinstance(tree, syntax.Slice):
             parts = (tree.start, tree.stop, tree.step)
             return slice(*(None if part is None else self.index(part) for part in parts))
         position = self.read(tree).literal
@@ -147,18 +134,18 @@ class Meaning(Algebra):
             )
         return int(position) if position.is_Integer else position
 
-    def block(self, tree: Block) -> Value:
+    def block(self, tree: syntax.Block) -> Value:
         rows = [self.joined([self.read(part) for part in row], axis=1) for row in tree.rows]
         return replace(self.joined(rows, axis=0), span=tree.span)
 
-    def call(self, tree: Call) -> Value:
+    def call(self, tree: syntax.Call) -> Value:
         name = tree.function.name
         if name in self.inputs or name in self.numbers:
             raise self.error(
                 f"{name} is no function; products are written with *, indices with [ ]",
                 tree.function.span,
             )
-        if name in functions.FITTING:
+        if name in functions.UNSIZED:
             raise self.error(
                 f"{name} takes no size: it has the one that fits; write {name}", tree.span
             )
@@ -178,11 +165,11 @@ class Meaning(Algebra):
             return replace(value, row=values[0].row, loose=values[0].loose)
         return replace(value, row=rule.kind == "row", loose=rule.kind == "row")
 
-    def arguments(self, tree: Call, count: int) -> list[Value]:
+    def arguments(self, tree: syntax.Call, count: int) -> list[Value]:
         self.require_count(tree, count)
         return [self.read(argument) for argument in tree.arguments]
 
-    def require_count(self, tree: Call, count: int) -> None:
+    def require_count(self, tree: syntax.Call, count: int) -> None:
         if len(tree.arguments) != count:
             raise self.error(
                 f"{tree.function.name} takes {count} argument{'s' * (count != 1)}, "
@@ -191,7 +178,7 @@ class Meaning(Algebra):
             )
 
     def fitted(
-        self, tree: Call, values: Sequence[Value], choices: Sequence[functions.Shapes]
+        self, tree: syntax.Call, values: Sequence[Value], choices: Sequence[functions.Shapes]
     ) -> None:
         """Equate the arguments' shapes with those that a function takes."""
         name = tree.function.name
@@ -232,42 +219,40 @@ class Meaning(Algebra):
             message = f"{name}: {self.described(value)} does not fit {self.described(before)}"
         return self.error(message, value.span)
 
-    def call_max(self, tree: Call) -> Value:
-        return self.extreme(tree, library.maximum)
-
-    def call_min(self, tree: Call) -> Value:
-        return self.extreme(tree, library.minimum)
-
-    def extreme(self, tree: Call, function: Callable[..., Array]) -> Value:
+    def call_max(self, tree: syntax.Call) -> Value:
+        """The larger or, as `call_min`, the smaller of two values, entry by entry."""
+        function = library.maximum if tree.function.name == "max" else library.minimum
         left, right = self.arguments(tree, 2)
         place = Token(tree.function.name, tree.function.name, tree.function.span)
         words = f"{place.kind} of {{0}} and {{1}}: shapes differ"
         left, right = self.agreeing(left, right, place.span, words)
         return replace(self.broadcast(place, function, left, right), span=tree.span)
 
-    def call_solve(self, tree: Call) -> Value:
+    call_min = call_max
+
+    def call_solve(self, tree: syntax.Call) -> Value:
         matrix, right = self.arguments(tree, 2)
         self.fitted(tree, [matrix], functions.shapes("n n"))
         inverse = self.mapped(tree.span, library.inv, matrix)
         place = Token("*", "solve", tree.function.span)
         if right.row and right.loose:
-            right = right.turned
+            right = right.transposed
         if not right.rank or right.row:
             raise self.error(
                 f"solve takes a column or a matrix here, not {self.described(right)}", right.span
             )
         return replace(self.product(place, inverse, right), span=tree.span)
 
-    def call_besseli(self, tree: Call) -> Value:
+    def call_besseli(self, tree: syntax.Call) -> Value:
         order, array = self.arguments(tree, 2)
         if order.literal is None or not order.literal.is_Integer or order.literal < 0:
             raise self.error("the order of besseli is an integer from 0 up", order.span)
-        value = self.mapped(tree.span, partial(functions.bessel, int(order.literal)), array)
+        value = self.mapped(tree.span, partial(library.besseli, int(order.literal)), array)
         return replace(value, row=array.row, loose=array.loose)
 
-    def call_einsum(self, tree: Call) -> Value:
+    def call_einsum(self, tree: syntax.Call) -> Value:
         first = tree.arguments[0] if tree.arguments else tree
-        if not isinstance(first, Text):
+        if not isinstance(first, syntax.Text):
             raise self.error(
                 'einsum begins with its indices in quotation marks: einsum("ij,j->i", A, x)',
                 first.span,
@@ -286,7 +271,7 @@ class Meaning(Algebra):
         value = self.mapped(first.span, partial(library.einsum, first.text), *values)
         return replace(value, span=tree.span)
 
-    def unknown(self, tree: Name, known: Sequence[str]) -> NotationError:
+    def unknown(self, tree: syntax.Name, known: Sequence[str]) -> NotationError:
         close = difflib.get_close_matches(tree.name, known, n=1, cutoff=0.5)
         if not close:
             lowered = {name.lower(): name for name in known}
@@ -299,4 +284,4 @@ def _expected(shape: tuple[str, ...]) -> str:
     """What a signature's argument is, in words."""
     if len(shape) == 2:
         return "a square matrix" if shape[0] == shape[1] else "a matrix"
-    return ("a scalar", "a vector")[len(shape)] if len(shape) < 2 else f"{len(shape)} axes"
+    return {0: "a scalar", 1: "a vector"}.get(len(shape), f"{len(shape)} axes")

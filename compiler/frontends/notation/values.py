@@ -24,9 +24,9 @@ from derivatrix.runtime.errors import DerivatrixError, NotationError
 class Value:
     """A part of the text with its shape.
 
-    step: which step builds it; row: whether it is a vector that lies; loose: whether a vector may
-    turn where it does not fit as it lies; literal: the number it is, where no input has a part in
-    it.
+    step: which step builds it; row: whether a vector is a row, else it is a column; loose: whether
+    a vector may be taken as the other of these where it does not fit; literal: the number it is,
+    where it depends on no input.
     """
 
     span: Span
@@ -41,7 +41,7 @@ class Value:
         return len(self.shape)
 
     @property
-    def turned(self) -> Value:
+    def transposed(self) -> Value:
         """A row as a column and the other way round; others as they are."""
         return replace(self, row=self.rank == 1 and not self.row)
 
@@ -63,8 +63,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Fitting:
-    """An `eye` or `ones` that was met, whose size must come out."""
+class Unsized:
+    """An `eye` or `ones` in the text, whose sizes are to be found."""
 
     span: Span
     name: str
@@ -72,16 +72,16 @@ class Fitting:
 
 
 class Steps:
-    """What has been noted down of one text so far."""
+    """The steps of one text, and what is known of its sizes."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.sizes = Sizes()
         self.steps: list[Step] = []
-        self.fitting: list[Fitting] = []
+        self.unsized: list[Unsized] = []
 
     def note(self, span: Span, function: Callable[..., Array], *operands: Value) -> int:
-        """Put a step down, to be done when all sizes are known."""
+        """Add a step, to be done when all sizes are known."""
         self.steps.append(Step(span, function, tuple(operand.step for operand in operands)))
         return len(self.steps) - 1
 
@@ -104,10 +104,10 @@ class Steps:
 
     def build(self, value: Value) -> Array:
         """Do the steps. Raises NotationError where a size has not come out."""
-        for fitting in self.fitting:
-            if self.sizes.missing(fitting.shape):
+        for unsized in self.unsized:
+            if self.sizes.missing(unsized.shape):
                 raise self.error(
-                    f"what stands around {fitting.name} does not tell its size", fitting.span
+                    f"what stands around {unsized.name} does not tell its size", unsized.span
                 )
         arrays: list[Array] = []
         for step in self.steps:
