@@ -8,7 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from derivatrix.compiler.emit.cuda.host import Device, DriverText, can_fail, driver_name
+from derivatrix.compiler.emit.cuda.host import (
+    Device,
+    DriverText,
+    can_fail,
+    driver_name,
+    inner_plans,
+)
 from derivatrix.compiler.emit.cuda.kernel import KernelText
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
@@ -89,8 +95,7 @@ def _shared(driver: DriverText, same: Mapping[str, str]) -> DriverText:
 def _constants(plan: Plan) -> dict[str, np.ndarray]:
     """The constant arrays of a plan and of those it calls."""
     found = dict(plan.constants)
-    inner = [part for each in plan.equations for part in (each.residual, each.jacobian)]
-    for other in (*plan.variants, *inner):
+    for other in inner_plans(plan):
         found |= _constants(other)
     return found
 
