@@ -79,7 +79,7 @@ def _sums(launch: Launch, statements: Statements) -> list[str]:
         *(f"{total} = real(0)" for total in launch.sums),
         f"if {active}:",
         *indented([*statements.lines(launch.before), *_shared(launch.terms, body)]),
-        *(f"{total} = lane_sum({total}, lanes, shared)" for total in launch.sums),
+        *(f"{total} = reduced({total}, lanes, shared, SUM)" for total in launch.sums),
         *([f"if {active} and lane == 0:", *indented(after)] if after else []),
     ]
 
@@ -99,10 +99,10 @@ def _powers(powers: Powers, statements: Statements) -> list[str]:
         "largest = real(-math.inf)",
         "if active:",
         *indented(largest),
-        "largest = lane_maximum(largest, lanes, shared)",
+        "largest = reduced(largest, lanes, shared, MAXIMUM)",
         "total = real(0)",
         "if active:",
         *indented(total),
-        "total = lane_sum(total, lanes, shared)",
+        "total = reduced(total, lanes, shared, SUM)",
         *last,
     ]

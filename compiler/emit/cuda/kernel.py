@@ -24,14 +24,14 @@ from derivatrix.compiler.plan.steps import Let, Load, Name, Number, Scalar, Stat
 from derivatrix.compiler.plan.visit import accesses, names_made, names_read, rebuilt, walk
 from derivatrix.compiler.targets import cuda
 
-SHARES = (("lanes", "int64"), ("splits", "int64"), ("partial", "real[::1]"))
+SHARES = (("splits", "int64"), ("partial", "real[::1]"), ("lanes", "int64"))
 """What a kernel of sums takes besides, with Numba's types."""
 RESERVED = frozenset(
     [
         *("run", "cuda", "real", "shared", "failures", "THREADS", "KERNELS"),
         *("point", "item", "items", "first", "active", "term", "groups", "thread", "filled"),
         *("entry", "lane", "sample", "place"),
-        *("largest", "total", "power", "larger", "lane_sum", "lane_maximum", "log_of_sum"),
+        *("largest", "total", "power", "larger", "reduced", "SUM", "MAXIMUM", "log_of_sum"),
         *("quotient", "remainder"),
         *("newton", "each", "each_tile", "sums", "each_row", "row_by_row", "clear"),
         *(name for name, _ in SHARES),
@@ -285,7 +285,7 @@ def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: b
                 f"active = item < {'items' if first else points}",
                 "if active:",
                 *inside,
-                *(f"{total} = lane_sum({total}, lanes, shared)" for total in launch.sums),
+                *(f"{total} = reduced({total}, lanes, shared, SUM)" for total in launch.sums),
                 "if active and lane == 0:",
                 *indented(after or ["pass"]),
             ]

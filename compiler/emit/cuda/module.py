@@ -26,7 +26,7 @@ from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.targets import cuda
 
 FUNCTIONS = (
-    *(f"shares.{name}" for name in ("lane_sum", "lane_maximum", "quotient", "remainder")),
+    *(f"shares.{name}" for name in ("reduced", "SUM", "MAXIMUM", "quotient", "remainder")),
     "blocks.larger",
     "rows.log_of_sum",
     "base.THREADS",

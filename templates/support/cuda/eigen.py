@@ -13,7 +13,7 @@ from numba import cuda
 
 from .base import device, kernel
 from .blocks import entries, larger, matrices
-from .copies import copy_stack
+from .copies import copied
 from .libraries import by_library
 from .lu import lu_factor, lu_inverse
 from .norms import largest_column, leading_sign, precision_of
@@ -197,9 +197,8 @@ def real_eigenvectors(run, a, values, vectors, failure):
     not real, V is singular up to rounding, or an entry not finite."""
     stack, n = values.shape
     real_eigen(run, a, values, vectors, failure)
-    factored, inverse = run.empty(a.shape), run.empty(a.shape)
+    factored, inverse = copied(run, vectors), run.empty(a.shape)
     sums, pivots = run.empty((stack, n)), run.empty((stack, n), np.int32)
-    copy_stack(run, vectors, factored)
     lu_factor(run, factored, pivots)
     lu_inverse(run, factored, pivots, inverse)
     last = sums, 10 * n * precision_of(vectors.dtype), run.failures, failure

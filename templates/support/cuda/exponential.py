@@ -12,7 +12,7 @@ from numba import cuda
 
 from .base import THREADS, device, kernel, power_of_two
 from .blas import gemm
-from .blocks import entries
+from .blocks import entries, position
 from .jets import (
     empty_jet,
     jet_combine,
@@ -101,11 +101,10 @@ def spare_halvings(a, fourth, sixth, eighth, tenth, work, halvings, spared):
 @kernel("float64[:, :, ::1], int32[::1], int64, float64[:, :, ::1]")
 def keep_where_more(a, times, done, out):
     """out[s] = a[s] where times[s] is more than `done`."""
-    stack, n, _ = out.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
+    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        s, i, j = position(number, out.shape)
         if times[s] > done:
-            out[s, entry // n, entry % n] = a[s, entry // n, entry % n]
+            out[s, i, j] = a[s, i, j]
 
 
 def keep_jet(run, jet, times, done, out):

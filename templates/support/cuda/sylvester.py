@@ -16,7 +16,7 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries, matrices
+from .blocks import entries, matrices, position
 from .norms import largest_entry, power_below, precision_of
 
 
@@ -157,28 +157,25 @@ def schur_of(run, a, failure):
 @kernel("real[:, :, ::1], complex128[:, :, ::1]")
 def make_complex(a, out):
     """out = a."""
-    stack, rows, columns = a.shape
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, entry = place // (rows * columns), place % (rows * columns)
-        out[s, entry // columns, entry % columns] = a[s, entry // columns, entry % columns]
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        out[s, i, j] = a[s, i, j]
 
 
 @kernel("complex128[:, :, ::1], real[:, :, ::1]")
 def real_parts(a, out):
     """out = the real part of a."""
-    stack, rows, columns = a.shape
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, entry = place // (rows * columns), place % (rows * columns)
-        out[s, entry // columns, entry % columns] = a[s, entry // columns, entry % columns].real
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        out[s, i, j] = a[s, i, j].real
 
 
 @kernel("complex128[:, :, ::1], complex128[:, :, ::1], complex128[:, :, ::1], int64, int64")
 def complex_products(left, right, out, left_turned, right_turned):
     """out = left right, or with the conjugate transpose of one that is turned."""
-    stack, rows, columns = out.shape
     inner = left.shape[1] if left_turned else left.shape[2]
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, i, j = place // (rows * columns), place // columns % rows, place % columns
+    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        s, i, j = position(number, out.shape)
         total = 0j
         for k in range(inner):
             x = left[s, k, i].conjugate() if left_turned else left[s, i, k]

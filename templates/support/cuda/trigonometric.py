@@ -6,7 +6,7 @@ import numpy as np
 from numba import cuda
 
 from .base import THREADS, kernel, power_of_two
-from .blocks import entries
+from .blocks import entries, position
 from .exponential import (
     count_halvings,
     fetched,
@@ -30,10 +30,9 @@ TANGENT_BOUND = 32.0
 @kernel("float64[:, :, ::1], float64[:, :, ::1]")
 def rotation_argument(a, wide):
     """wide (stack, 2 n, 2 n) = [[0, -A], [A, 0]]."""
-    stack, n, _ = a.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
-        i, j = entry // n, entry % n
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        n = a.shape[1]
         wide[s, i, j] = 0.0
         wide[s, n + i, n + j] = 0.0
         wide[s, i, n + j] = -a[s, i, j]
