@@ -17,7 +17,7 @@ from .copies import copied
 from .libraries import by_library
 from .lu import lu_factor, lu_inverse
 from .norms import largest_column, leading_sign, precision_of
-from .singular import singular_by_jacobi
+from .singular import given, singular_by_jacobi
 from .spectral import eigen_by_library
 from .sylvester import complex_product, schur_of
 
@@ -55,34 +55,29 @@ def shift_back(shifted, u, shifts, values, vectors, wanted):
             vectors[s, i, n - 1 - j] = u[s, i, j]
 
 
-def symmetric_by_jacobi(run, a, values, vectors, wanted, failure):
-    """Eigenvalues as the singular values of a positive definite matrix."""
+def symmetric_by_jacobi(run, a, values, vectors, failure):
+    """`symmetric_eigen`, from the singular values of a positive definite matrix."""
     stack, n = values.shape
+    wanted = int(vectors is not None)
     shifted, shifts, found = run.empty(a.shape), run.empty((stack,)), run.empty((stack, n))
-    u = run.empty(a.shape if wanted else (1, 1, 1))
-    v = run.empty(u.shape)
+    u, v = (run.empty(a.shape) if wanted else None for _ in range(2))
     run.launch(shift_symmetric, *entries(stack), a, shifted, shifts)
-    singular_by_jacobi(run, shifted, u, found, v, wanted, failure)
+    singular_by_jacobi(run, shifted, u, found, v, failure)
+    u, vectors = given(run, u), given(run, vectors)
     run.launch(shift_back, *entries(stack * n), found, u, shifts, values, vectors, wanted)
 
 
 def symmetric_eigen(run, a, values, vectors, failure):
     """values (stack, n), vectors (stack, n, n): A = V diag(values) V' for symmetric matrices, of
-    which the lower triangle is read. It fails where an entry is not finite, or the iteration does
-    not converge."""
-    if by_library(run, "an eigenvalue decomposition", values.shape[1]):
-        eigen_by_library(run, a, values, vectors, failure)
-    else:
-        symmetric_by_jacobi(run, a, values, vectors, 1, failure)
+    which the lower triangle is read; only values where `vectors` is None. It fails where an entry
+    is not finite, or the iteration does not converge."""
+    library = by_library(run, "an eigenvalue decomposition", values.shape[1])
+    (eigen_by_library if library else symmetric_by_jacobi)(run, a, values, vectors, failure)
 
 
 def symmetric_eigenvalues(run, a, values, failure):
-    """values (stack, n) of symmetric matrices, of which the lower triangle is read. It fails where
-    an entry is not finite, or the iteration does not converge."""
-    if by_library(run, "an eigenvalue decomposition", values.shape[1]):
-        eigen_by_library(run, a, values, None, failure)
-    else:
-        symmetric_by_jacobi(run, a, values, run.empty((1, 1, 1)), 0, failure)
+    """values (stack, n) of symmetric matrices. It reads and fails as `symmetric_eigen`."""
+    symmetric_eigen(run, a, values, None, failure)
 
 
 # Those of other matrices

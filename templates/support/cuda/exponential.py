@@ -13,15 +13,7 @@ from numba import cuda
 from .base import THREADS, device, kernel, power_of_two
 from .blas import gemm
 from .blocks import entries, position
-from .jets import (
-    empty_jet,
-    jet_combine,
-    jet_divide,
-    jet_multiply,
-    jet_scaled,
-    jets,
-    last_entries,
-)
+from .jets import empty_jet, jet_combine, jet_divide, jet_multiply, jet_scaled, jets, last_entries
 from .norms import largest_column, largest_size
 
 PADE_BOUND = 4.74
@@ -113,18 +105,11 @@ def keep_jet(run, jet, times, done, out):
         run.launch(keep_where_more, *entries(entry.size), entry, times, done, target)
 
 
-def fetched(run, array):
-    """An array of the device as NumPy's; the host waits for it."""
-    result = array.copy_to_host(stream=run.stream)
-    run.stream.synchronize()
-    return result
-
-
 def jet_squarings(run, x, times):
     """Square a jet in place, each matrix as often as `times` says; for that the host has to know
     how often at most."""
     square = empty_jet(run, x)
-    for done in range(int(fetched(run, times).max(initial=0))):
+    for done in range(int(run.fetched(times).max(initial=0))):
         jet_multiply(run, x, x, square)
         keep_jet(run, square, times, done, x)
 

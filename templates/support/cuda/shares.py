@@ -25,7 +25,9 @@ def remainder(number, quotient, divisor):
     return np.int64(np.uint32(number - quotient * divisor))
 
 
-SUM, PRODUCT, MAXIMUM = 0, 1, 2
+SUM = 0
+PRODUCT = 1
+MAXIMUM = 2
 
 
 @device

@@ -7,20 +7,8 @@ from numba import cuda
 
 from .base import THREADS, kernel, power_of_two
 from .blocks import entries, position
-from .exponential import (
-    count_halvings,
-    fetched,
-    jet_expm,
-    keep_jet,
-)
-from .jets import (
-    jet_combine,
-    jet_divide,
-    jet_multiply,
-    jet_scaled,
-    jets,
-    last_entries,
-)
+from .exponential import count_halvings, jet_expm, keep_jet
+from .jets import jet_combine, jet_divide, jet_multiply, jet_scaled, jets, last_entries
 from .norms import largest_column
 
 TANGENT_BOUND = 32.0
@@ -111,7 +99,7 @@ def jet_tanhm(run, x, failure):
     doublings, close, again, doubled = (run.empty((stack,), np.int32) for _ in range(4))
     run.launch(count_halvings, stack, threads, x[0], sums, 1.0, doublings)
     out = jet_ratio(run, jet_scaled(run, x, doublings, -1), failure)
-    for done in range(int(fetched(run, doublings).max(initial=0))):
+    for done in range(int(run.fetched(doublings).max(initial=0))):
         sorted_out = close, again, doubled
         run.launch(sort_doublings, stack, threads, out[0], sums, doublings, done, *sorted_out)
         part = jet_scaled(run, out, doubled, -1)
@@ -119,7 +107,7 @@ def jet_tanhm(run, x, failure):
         double = jet_combine(run, 0.0, [(2.0, part)])
         jet_divide(run, double, square, failure)
         keep_jet(run, double, doublings, done, out)
-        if fetched(run, close).any():
+        if run.fetched(close).any():
             ratio = jet_ratio(run, jet_scaled(run, x, again, -1), failure)
             keep_jet(run, ratio, close, 0, out)
     return out

@@ -11,11 +11,11 @@ from contextlib import ExitStack
 import numpy as np
 from numba import cuda
 
-from ..common.boundary import (
+from ..common.arguments import (
     _FLOAT32,
     _FLOAT64,
     _described,
-    _flat,
+    _given_arrays,
     _number_array,
     _refuse,
     _require_destination,
@@ -215,12 +215,7 @@ class _Call(_Run):
             return [
                 _entries(owner, shape) for owner, shape in zip(self.owners, shapes, strict=True)
             ]
-        self.owners = _flat(out)
-        if len(self.owners) != len(shapes):
-            raise ValueError(
-                f"{self.function}: out has {len(self.owners)} arrays; expected {len(shapes)}: "
-                f"{', '.join(names)}"
-            )
+        self.owners = _given_arrays(self.function, names, out)
         arrays = [
             self._destination(name, owner, shape)
             for name, owner, shape in zip(names, self.owners, shapes, strict=True)
@@ -272,9 +267,7 @@ class _Call(_Run):
     def delivered(self, results):
         """The results, in the caller's arrays or in new ones of the caller's package."""
         if self.texts:
-            failed = self.failures.copy_to_host(stream=self.stream)
-            self.stream.synchronize()
-            for text, code in zip(self.texts, failed, strict=True):
+            for text, code in zip(self.texts, self.fetched(self.failures), strict=True):
                 if code:
                     raise np.linalg.LinAlgError(f"{self.function}: {text}")
         if self.foreign:
@@ -287,20 +280,14 @@ class _Call(_Run):
     def _delivered(self, owner, result, shape):
         if self.out is not None:
             if not _library(owner):
-                owner[...] = self._host(result).reshape(owner.shape)
+                owner[...] = self.fetched(result).reshape(owner.shape)
             return owner
         if self.library == "":
-            copy = self._host(result)
+            copy = self.fetched(result)
             return copy if shape else copy[0]
         if self.library == "numba" and not shape:
             return owner.reshape(())
         return sys.modules["jax"].dlpack.from_dlpack(owner) if self.library == "jax" else owner
-
-    def _host(self, array):
-        """A copy in the host's memory."""
-        copy = array.copy_to_host(stream=self.stream)
-        self.stream.synchronize()
-        return copy
 
 
 def _entries(owner, shape):
