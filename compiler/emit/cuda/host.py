@@ -49,7 +49,7 @@ SCHUR = "sylvester.schur"
 
 
 @dataclass
-class DriverText:
+class HostFunction:
     """The host function of a plan: its name, parameters after `run`, and lines."""
 
     name: str
@@ -64,19 +64,19 @@ class Device:
     helper functions called, each "file.function"."""
 
     kernels: list[KernelText] = field(default_factory=list)
-    drivers: list[DriverText] = field(default_factory=list)
+    host_functions: list[HostFunction] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
     helpers: dict[str, None] = field(default_factory=dict)
 
     def add(self, plan: Plan) -> None:
         """Add a plan, after those that it calls."""
         for inner in inner_plans(plan):
-            if driver_name(inner) not in {driver.name for driver in self.drivers}:
+            if host_name(inner) not in {each.name for each in self.host_functions}:
                 self.add(inner)
-        self.drivers.append(_Driver(plan, self).text())
+        self.host_functions.append(_HostWriter(plan, self).text())
 
 
-def driver_name(plan: Plan) -> str:
+def host_name(plan: Plan) -> str:
     """The name of a plan's host function."""
     return f"_{plan.name}"
 
@@ -104,7 +104,7 @@ def counterpart(kernel: Kernel) -> str:
     return kernel
 
 
-class _Driver:
+class _HostWriter:
     """Writes the host function of one plan."""
 
     def __init__(self, plan: Plan, device: Device) -> None:
@@ -133,14 +133,14 @@ class _Driver:
             if any(name in set(names_read(other)) for other in nests if other is not nest)
         )
 
-    def text(self) -> DriverText:
+    def text(self) -> HostFunction:
         plan = self._plan
         body = [line for step in plan.steps for line in self._step(step)]
         outputs = [buffer.name for _, buffer in plan.outputs]
         names = [*(argument.local for argument in plan.arguments), *outputs]
         made = ", ".join(f"`{name}`" for name, _ in plan.outputs)
-        return DriverText(
-            driver_name(plan),
+        return HostFunction(
+            host_name(plan),
             f"Launch the kernels that fill {made}.",
             ", ".join(["run", *names]),
             [*self._sizes(body), *body] or ["pass"],
@@ -310,8 +310,8 @@ class _Driver:
         operands = ", ".join(_operand(operand) for operand in step.arguments)
         texts = [
             "run",
-            driver_name(step.residual),
-            driver_name(step.jacobian),
+            host_name(step.residual),
+            host_name(step.jacobian),
             str(step.iterations),
             f"({operands},)",
             _operand(step.target),
@@ -328,7 +328,7 @@ def _host_number(value: sympy.Expr) -> str:
 def _called(plan: Plan) -> str:
     names = [argument.local for argument in plan.arguments]
     names += [buffer.name for _, buffer in plan.outputs]
-    return f"{driver_name(plan)}({', '.join(['run', *names])})"
+    return f"{host_name(plan)}({', '.join(['run', *names])})"
 
 
 def _empty(buffer: Buffer) -> str:

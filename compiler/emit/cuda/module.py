@@ -10,9 +10,9 @@ import numpy as np
 
 from derivatrix.compiler.emit.cuda.host import (
     Device,
-    DriverText,
+    HostFunction,
     can_fail,
-    driver_name,
+    host_name,
     inner_plans,
 )
 from derivatrix.compiler.emit.cuda.kernel import KernelText
@@ -54,7 +54,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         constants,
         tuples=named.items(),
         kernels=kernels,
-        drivers=[_shared(driver, same) for driver in device.drivers],
+        host_functions=[_shared(each, same) for each in device.host_functions],
         failures=literal(tuple(device.checks)) if device.checks else "",
         functions=[
             call_lines(f"{function.name} = generated.function", _public(function))
@@ -68,7 +68,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
 def _public(function: FunctionDescription) -> list[str]:
     """The arguments of `generated.function` for a public function."""
     first, *named = signature(function.plan)
-    found = [f'"{function.name}"', first, driver_name(function.plan)]
+    found = [f'"{function.name}"', first, host_name(function.plan)]
     if not isinstance(function.result, str):
         found.append(f'returns="{returns_text(function)}"')
     return [*found, *(["failures=FAILURES"] if can_fail(function.plan) else []), *named]
@@ -86,10 +86,12 @@ def _distinct(kernels: Iterable[KernelText]) -> tuple[list[KernelText], dict[str
     return list(kept.values()), {name: first for name, first in same.items() if name != first}
 
 
-def _shared(driver: DriverText, same: Mapping[str, str]) -> DriverText:
+def _shared(function: HostFunction, same: Mapping[str, str]) -> HostFunction:
     """A host function that launches those of equal kernels that are kept."""
-    lines = [re.sub(r"\w+", lambda word: same.get(word[0], word[0]), line) for line in driver.lines]
-    return replace(driver, lines=lines)
+    lines = [
+        re.sub(r"\w+", lambda word: same.get(word[0], word[0]), line) for line in function.lines
+    ]
+    return replace(function, lines=lines)
 
 
 def _constants(plan: Plan) -> dict[str, np.ndarray]:
