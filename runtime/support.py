@@ -41,7 +41,7 @@ def package_for(path: Path, digest: str) -> str:
             + (f", which are of derivatrix {version}" if version else "")
             + f"; {AGAIN}"
         )
-    for name, expected in dict(facts.get("FILES", {})).items():
+    for name, expected in dict(facts.get("FILES") or {}).items():
         contents = _read(folder / name)
         if file_digest(contents) != expected:
             raise LoadError(f"{folder / name}: is not as derivatrix wrote it; {AGAIN}")

@@ -89,7 +89,7 @@ def _softmax(softmax: Softmax, statements: Statements) -> list[str]:
     source, target = statements.load(softmax.source), statements.load(softmax.target)
     summed = f"power = math.exp({source} - largest)"
     kept = [f"{target} = power"] if softmax.normalised else []
-    largest = _shared(softmax.terms, [f"largest = larger(largest, {source})"])
+    largest = _shared(softmax.terms, [f"largest = real_maximum(largest, {source})"])
     total = _shared(softmax.terms, [summed, *kept, "total += power"])
     if softmax.normalised:
         last = ["if active:", *indented(_shared(softmax.terms, [f"{target} /= total"]))]

@@ -31,7 +31,7 @@ RESERVED = frozenset(
         *("run", "cuda", "real", "shared", "failures", "THREADS", "KERNELS"),
         *("point", "item", "items", "first", "active", "term", "groups", "thread", "filled"),
         *("entry", "lane", "sample", "place"),
-        *("largest", "total", "power", "larger", "reduced", "SUM", "MAXIMUM", "log_of_sum"),
+        *("largest", "total", "power", "reduced", "SUM", "MAXIMUM", "log_of_sum"),
         *("quotient", "remainder"),
         *("newton", "each", "each_tile", "sums", "each_row", "row_by_row", "clear"),
         *(name for name, _ in SHARES),

@@ -27,7 +27,6 @@ from derivatrix.compiler.targets import cuda
 
 FUNCTIONS = (
     *(f"shares.{name}" for name in ("reduced", "SUM", "MAXIMUM", "quotient", "remainder")),
-    "blocks.larger",
     "rows.log_of_sum",
     "base.THREADS",
 )

@@ -7,6 +7,7 @@ Names start with an underscore so that no input's name hides one.
 
 import sys
 from contextlib import ExitStack
+from itertools import combinations
 
 import numpy as np
 from numba import cuda
@@ -211,25 +212,17 @@ class _Call(_Run):
         self.shaped = shapes
         *_, names = self.expected
         if out is None:
-            self.owners = [self._fresh(shape) for shape in shapes]
-            return [
-                _entries(owner, shape) for owner, shape in zip(self.owners, shapes, strict=True)
-            ]
+            self.owners = list(map(self._fresh, shapes))
+            return list(map(_entries, self.owners, shapes))
         self.owners = _given_arrays(self.function, names, out)
-        arrays = [
-            self._destination(name, owner, shape)
-            for name, owner, shape in zip(names, self.owners, shapes, strict=True)
-        ]
+        arrays = list(map(self._destination, names, self.owners, shapes))
         places = [
             owner if isinstance(owner, np.ndarray) else array
             for owner, array in zip(self.owners, arrays, strict=True)
         ]
-        for number, place in enumerate(places):
-            for other in range(number):
-                if _overlap(places[other], place):
-                    raise ValueError(
-                        f"{self.function}: {names[other]} and {names[number]} share memory"
-                    )
+        for (name, place), (other, its_place) in combinations(zip(names, places, strict=True), 2):
+            if _overlap(place, its_place):
+                raise ValueError(f"{self.function}: {name} and {other} share memory")
         return arrays
 
     def _fresh(self, shape):
@@ -272,10 +265,7 @@ class _Call(_Run):
                     raise np.linalg.LinAlgError(f"{self.function}: {text}")
         if self.foreign:
             self.stream.synchronize()
-        return [
-            self._delivered(owner, result, shape)
-            for owner, result, shape in zip(self.owners, results, self.shaped, strict=True)
-        ]
+        return list(map(self._delivered, self.owners, results, self.shaped))
 
     def _delivered(self, owner, result, shape):
         if self.out is not None:

@@ -30,9 +30,3 @@ def position(number, shape):
     """The indices of entry `number` of a stack of matrices of this shape."""
     _, rows, columns = shape
     return number // columns // rows, number // columns % rows, number % columns
-
-
-@device
-def larger(x, y):
-    """The larger of two numbers; nan if one is."""
-    return x if x > y or x != x else y

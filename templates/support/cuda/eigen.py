@@ -12,8 +12,9 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries, larger, matrices
+from .blocks import entries, matrices
 from .copies import copied
+from .elementary import real_maximum
 from .libraries import by_library
 from .lu import lu_factor, lu_inverse
 from .norms import largest_column, leading_sign, precision_of
@@ -36,7 +37,7 @@ def shift_symmetric(a, shifted, shifts):
                 nothing = a[s, i, j] - a[s, i, j]  # nan for what is not finite
                 shifted[s, i, j] = a[s, max(i, j), min(i, j)] + nothing
                 total += abs(shifted[s, i, j])
-            norm = larger(total, norm)
+            norm = real_maximum(total, norm)
         shifts[s] = norm + norm
         for i in range(n):
             shifted[s, i, i] += norm + norm
@@ -86,8 +87,8 @@ def symmetric_eigenvalues(run, a, values, failure):
 @device
 def eigenvector(a, k, x, least):
     """x = an eigenvector of an upper triangular matrix to its diagonal entry k, by substitution,
-    with no entry of a size above 1; differences of eigenvalues that are nothing are taken for the
-    least that is not."""
+    with no entry of a size above 1; a difference of eigenvalues smaller than `least` is replaced by
+    it."""
     for i in range(x.shape[0]):
         x[i] = 1.0 if i == k else 0.0
     for step in range(k):
@@ -133,8 +134,8 @@ def diagonal_place(form, row):
 )
 def real_pairs(form, columns, values, vectors, precision, failures, failure):
     """values (stack, n) and vectors (stack, n, n) = the eigenvalues in the diagonals of `form`,
-    ascending, and the vectors in `columns`, of length 1. It fails where a vector is not real but
-    for a factor, up to rounding, as then the value is not either."""
+    ascending, and the vectors in `columns`, of length 1. It fails where a vector is no multiple
+    of a real one, up to rounding: its eigenvalue is not real either."""
     stack, n = values.shape
     for task in range(cuda.grid(1), stack * n, cuda.gridsize(1)):
         s, j = task // n, task % n
@@ -149,7 +150,7 @@ def real_pairs(form, columns, values, vectors, precision, failures, failure):
         for i in range(n):
             entry = columns[s, i, j] / scale
             total += entry.real * entry.real
-            beside = larger(abs(entry.imag), beside)
+            beside = real_maximum(abs(entry.imag), beside)
             vectors[s, i, place] = entry.real
         if not beside <= precision:
             failures[failure] = 1

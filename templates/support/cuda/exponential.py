@@ -169,4 +169,4 @@ def expm(run, *arrays):
     """out (stack, n, n) = the k-th derivative of the exponential at A, for arrays A, E_1, ...
     E_k, out."""
     double = run.in_double()
-    last_entries(double, jet_expm(double, jets(double, arrays[:-1])), 0, 0, arrays[-1])
+    last_entries(double, jet_expm(double, jets(double, arrays[:-1])), arrays[-1])

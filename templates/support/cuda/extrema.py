@@ -7,7 +7,7 @@ import math
 from numba import cuda
 
 from .base import THREADS, device, kernel
-from .blocks import larger
+from .elementary import real_maximum
 from .shares import MAXIMUM, SUM, each_row, reduced
 
 
@@ -27,7 +27,7 @@ def largest_of_row(row, lane, lanes, shared):
     """The largest entry of a row, by a group of threads; nan if there is one."""
     largest = row.dtype.type(-math.inf)
     for i in range(lane, len(row), lanes):
-        largest = larger(largest, row[i])
+        largest = real_maximum(largest, row[i])
     return reduced(largest, lanes, shared, MAXIMUM)
 
 

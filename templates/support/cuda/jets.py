@@ -28,12 +28,12 @@ def widen(a, out):
         out[s, i, j] = a[s, i, j]
 
 
-@kernel("float64[:, :, ::1], int64, int64, real[:, :, ::1]")
-def part_of(a, top, left, out):
-    """out = what is from row `top` and column `left` on in each matrix."""
+@kernel("float64[:, :, ::1], int64, real[:, :, ::1]")
+def part_of(a, top, out):
+    """out = what is from row `top` on in the first columns of each matrix."""
     for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
         s, i, j = position(number, out.shape)
-        out[s, i, j] = a[s, top + i, left + j]
+        out[s, i, j] = a[s, top + i, j]
 
 
 @kernel(
@@ -154,6 +154,6 @@ def jet_divide(run, y, x, failure=None):
         lu_solve_rows(run, x[0], pivots, y[mask], True)
 
 
-def last_entries(run, jet, top, left, out):
-    """out (stack, n, n) = what is from row `top` and column `left` on in the last entry."""
-    run.launch(part_of, *entries(out.size), jet[-1], top, left, out)
+def last_entries(run, jet, out, top=0):
+    """out (stack, n, n) = what is from row `top` on in the first columns of the last entry."""
+    run.launch(part_of, *entries(out.size), jet[-1], top, out)

@@ -51,4 +51,4 @@ def logm(run, *arrays):
     for part, target in zip((form, *inner), root, strict=True):
         from_basis(run, vectors, part, vectors, target)
     result = integrated(run, jet_combine(run, -1.0, [(1.0, root)]))
-    last_entries(run, jet_scaled(run, result, roots, 1), 0, 0, out)
+    last_entries(run, jet_scaled(run, result, roots, 1), out)

@@ -24,11 +24,11 @@ from .norms import largest_column, precision_of
 from .stein import cayley, lyapunov
 
 SIGN_STEPS = 20
-"""Steps to the sign of a matrix; from 10 on they change nothing unless it has nearly none."""
+"""Steps to the sign of a matrix. It converges in ten unless an eigenvalue is nearly imaginary."""
 SINGULAR = 1e-15
-"""A pivot of this size, relative to the matrix, is none."""
+"""Matrices with a pivot that is not larger, relative to their 1-norm, count as singular."""
 CONVERGED = 1e-6
-"""The size of the last step of Newton's method, relative to the solution, that is small enough."""
+"""The largest last step of Newton's method, relative to the solution, that is accepted."""
 
 
 @kernel("float64[:, :, ::1], real[:, :, ::1]")
@@ -218,7 +218,7 @@ def riccati_start(run, a, b, q, r, discrete, failure):
     (projector,) = jet_combine(run, -1.0, [(1.0, [matrix])])
     rows, below = (run.empty((stack, n, matrix.shape[1])) for _ in range(2))
     for part, top in ((rows, 0), (below, n)):
-        run.launch(part_of, *entries(part.size), projector, top, 0, part)
+        run.launch(part_of, *entries(part.size), projector, top, part)
     inverse, x = run.empty((stack, matrix.shape[1], n)), run.empty(a.shape)
     full_rank_pinv(run, rows, inverse, failure)
     gemm(run, 1.0, below, False, inverse, False, 0.0, x)

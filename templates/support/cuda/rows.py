@@ -11,7 +11,8 @@ import math
 from numba import cuda
 
 from .base import THREADS, device, kernel, power_of_two
-from .blocks import blocks_for, larger
+from .blocks import blocks_for
+from .elementary import real_maximum
 from .shares import MAXIMUM, SUM, by_groups, reduced
 
 HELD = 8
@@ -77,7 +78,7 @@ def hold(row, lane, lanes, held):
     for part in range(HELD):
         i = part * lanes + lane
         held[part] = row[i] if i < len(row) else row.dtype.type(-math.inf)
-        largest = larger(largest, held[part])
+        largest = real_maximum(largest, held[part])
     return largest
 
 
@@ -131,7 +132,7 @@ def row_parts(x, parts, length):
         begin, end = p * length, min(p * length + length, n)
         largest = x.dtype.type(-math.inf)
         for i in range(begin + cuda.threadIdx.x, end, cuda.blockDim.x):
-            largest = larger(largest, x[s, i])
+            largest = real_maximum(largest, x[s, i])
         largest = reduced(largest, cuda.blockDim.x, shared, MAXIMUM)
         total = x.dtype.type(0)
         for i in range(begin + cuda.threadIdx.x, end, cuda.blockDim.x):
@@ -147,7 +148,7 @@ def join_parts(parts, s, shared):
     """The largest entry of row s, and the sum of the powers above it, by the threads of a block."""
     largest = parts.dtype.type(-math.inf)
     for p in range(cuda.threadIdx.x, parts.shape[1], cuda.blockDim.x):
-        largest = larger(largest, parts[s, p, 0])
+        largest = real_maximum(largest, parts[s, p, 0])
     largest = reduced(largest, cuda.blockDim.x, shared, MAXIMUM)
     total = parts.dtype.type(0)
     for p in range(cuda.threadIdx.x, parts.shape[1], cuda.blockDim.x):

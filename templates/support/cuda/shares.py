@@ -1,4 +1,4 @@
-"""How many threads work at a kernel, and what those do together that share a sum."""
+"""How many threads work at a kernel, and sums, products and maxima that they compute together."""
 
 # mypy: allow-untyped-defs
 

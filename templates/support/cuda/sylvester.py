@@ -3,8 +3,8 @@
 A Schur form, T = V* A V upper triangular for a unitary V, is complex for real A too, so that no
 diagonal block has two rows. It is found by reduction to Hessenberg form and QR steps with
 Wilkinson's shift (Golub and Van Loan, Matrix Computations, 7.4 and 7.5), all by rotations. The
-threads of a block share the rows and columns that one changes; what it is, each finds for itself,
-the same as the others.
+threads of a block share the rows and columns that a rotation changes; each thread computes the
+rotation itself.
 """
 
 # mypy: allow-untyped-defs
@@ -68,7 +68,8 @@ def wilkinson_shift(a, b, c, d):
 
 @device
 def separate(h, k, precision):
-    """Whether the entry left of the diagonal in row k is nothing, as seen from its neighbours."""
+    """Whether the entry left of the diagonal in row k is negligible, relative to the entries of the
+    diagonal beside it."""
     around = abs(h[k - 1, k - 1]) + abs(h[k, k])
     return abs(h[k, k - 1]) <= precision * (around if around > 0 else 1.0)
 
@@ -257,8 +258,8 @@ def substitute_stack(a, b, y, a_turned, b_turned, precision, failures, failure):
 
 
 def solve_triangular_sylvester(run, a, b, y, a_turned, b_turned, precision, failure):
-    """Launch `substitute_sylvester`. It fails where a pivot is nothing, relative to the entries of
-    A and B, to numbers of this precision."""
+    """Launch `substitute_sylvester`. It fails where a pivot is negligible, relative to the
+    entries of A and B, in numbers of this precision."""
     stack, n, m = y.shape
     flags = int(bool(a_turned)), int(bool(b_turned)), precision, run.failures, failure
     run.launch(substitute_stack, *matrices(stack, min(n, m), n), a, b, y, *flags)

@@ -45,7 +45,7 @@ def cosm(run, *arrays):
     """out (stack, n, n) = the k-th derivative of the cosine at A, for arrays A, E_1, ... E_k,
     out."""
     double = run.in_double()
-    last_entries(double, rotations(double, jets(double, arrays[:-1])), 0, 0, arrays[-1])
+    last_entries(double, rotations(double, jets(double, arrays[:-1])), arrays[-1])
 
 
 def sinm(run, *arrays):
@@ -53,11 +53,11 @@ def sinm(run, *arrays):
     out."""
     double = run.in_double()
     n = arrays[0].shape[1]
-    last_entries(double, rotations(double, jets(double, arrays[:-1])), n, 0, arrays[-1])
+    last_entries(double, rotations(double, jets(double, arrays[:-1])), arrays[-1], n)
 
 
-NOTHING = 4000
-"""So many halvings leave nothing of a number."""
+VANISHING = 4000
+"""So many halvings make any number zero."""
 
 
 @kernel(
@@ -73,8 +73,8 @@ def sort_doublings(a, sums, doublings, done, close, again, doubled):
             more = doublings[s] > done
             far = norm > TANGENT_BOUND
             close[s] = 1 if more and far else 0
-            again[s] = doublings[s] - done - 1 if more and far else NOTHING
-            doubled[s] = 0 if more and not far else NOTHING
+            again[s] = doublings[s] - done - 1 if more and far else VANISHING
+            doubled[s] = 0 if more and not far else VANISHING
 
 
 def jet_ratio(run, y, failure):
@@ -118,4 +118,4 @@ def tanhm(run, *arrays):
     ... E_k, out, and last the failure: where A has an eigenvalue (j + 1/2) pi i, at a pole."""
     *operands, out, failure = arrays
     double = run.in_double()
-    last_entries(double, jet_tanhm(double, jets(double, operands), failure), 0, 0, out)
+    last_entries(double, jet_tanhm(double, jets(double, operands), failure), out)
