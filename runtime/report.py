@@ -70,8 +70,7 @@ class Reach:
         return [f"{name}: {', '.join(map(str, lines))}" for name, lines in self.missed]
 
     def to_dict(self) -> dict[str, Any]:
-        missed = {name: list(lines) for name, lines in self.missed}
-        return {"reached": self.reached, "total": self.total, "missed": missed, "note": self.note}
+        return {**asdict(self), "missed": {name: list(lines) for name, lines in self.missed}}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Reach:
@@ -123,10 +122,10 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `json` writes; errors have two digits, and null where not finite."""
-        rows = [asdict(row) for row in self.rows]
-        for row in rows:
-            row["error"] = _rounded(row["error"])
-            row["tolerance"] = _rounded(row["tolerance"])
+        rows = [
+            {**asdict(row), "error": _rounded(row.error), "tolerance": _rounded(row.tolerance)}
+            for row in self.rows
+        ]
         return {
             "function": self.function,
             "digest": self.digest,
