@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from derivatrix.runtime import sampling
+from derivatrix.runtime.interface import Arrays, CallError, Input, ModuleInterface, Point
 from derivatrix.runtime.measure import Measurement, largest, magnitude, scale
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text, Values
 from derivatrix.runtime.report import Row
-from derivatrix.runtime.surface import Arrays, CallError, Input, Point, Surface
 
 PERTURBATION = 1e-4
 """The relative error that every comparison with differences has to notice."""
@@ -33,19 +32,19 @@ class Trial:
 
     def __init__(
         self,
-        surface: Surface,
+        interface: ModuleInterface,
         measurement: Measurement,
         kinds: Sequence[str] | None = None,
         special: bool = False,
     ) -> None:
-        self.surface = surface
+        self.interface = interface
         self.expected = measurement
         self.point = measurement.point
         self.special = special
         self.slack = 1e3 if special else 1.0
         self.rows: list[Row] = []
         self.results: dict[str, Arrays] = {}
-        for kind in surface.kinds if kinds is None else kinds:
+        for kind in interface.kinds if kinds is None else kinds:
             found = self.call("call", kind, self.point)
             if found is not None and not (special and _infinite(kind, found)):
                 self.results[kind] = found
@@ -69,7 +68,7 @@ class Trial:
     ) -> Arrays | None:
         """The module's results, or a row that says why there are none."""
         try:
-            return self.surface.results(kind, point, out, dtypes)
+            return self.interface.results(kind, point, out, dtypes)
         except CallError as error:
             if not (self.special and undefined(error)):
                 self.fail(check, kind, "", str(error))
@@ -144,13 +143,13 @@ def _infinite(kind: str, arrays: Arrays) -> bool:
 def check_value(trial: Trial) -> None:
     """The value against the declaration's own NumPy text."""
     expected = trial.expected.value
-    if not np.isfinite(trial.expected.wobble):
+    if not np.isfinite(trial.expected.sensitivity):
         return
     size = scale(expected, 0.0)
     for kind in ("value", "value_and_gradient"):
         if kind in trial.kept:
             actual = trial.kept[kind][""]
-            allowed = 1e-9 * np.abs(expected) + 1e-10 * size + trial.expected.wobble
+            allowed = 1e-9 * np.abs(expected) + 1e-10 * size + trial.expected.sensitivity
             if trial.special:  # what cancels there has the rounding errors of numbers of size 1
                 allowed = allowed + trial.rounding
             trial.compare("value", kind, "", actual, expected, allowed, size)
@@ -232,7 +231,7 @@ def _cotangents(trial: Trial, name: str, array: np.ndarray) -> Pair:
     """A VJP's coordinates, and the cotangent times the differences of the value: per sample, and
     summed over the batch for an input that is shared."""
     first, cotangent = trial.expected.first[name], trial.point.cotangent
-    per_sample = trial.surface.batched and trial.surface.input(name).batched
+    per_sample = trial.interface.batched and trial.interface.input(name).batched
     axes = tuple(range(2 if per_sample else 1, cotangent.ndim + 1))
     expected = (first.derivative * cotangent).sum(axis=axes)
     error = (first.error * np.abs(cotangent)).sum(axis=axes)
@@ -256,18 +255,20 @@ def check_products(trial: Trial) -> None:
     """The Jacobian times tangents and cotangents against JVP and VJP, the Hessian times tangents
     against the HVP, and the gradient, whose kernel is the Jacobian's, times cotangents against the
     VJP."""
-    kept, surface = trial.kept, trial.surface
+    kept, interface = trial.kept, trial.interface
     if "jacobian" in kept and "jvp" in kept:
-        blocks = [_push(trial, entry, kept["jacobian"][entry.name]) for entry in surface.wrt]
+        blocks = [_push(trial, entry, kept["jacobian"][entry.name]) for entry in interface.wrt]
         _compare_products(trial, "jvp", "", kept["jvp"][""], blocks)
     for kind in ("jacobian", "gradient", "value_and_gradient"):
-        for entry in surface.wrt if kind in kept and "vjp" in kept else ():
+        for entry in interface.wrt if kind in kept and "vjp" in kept else ():
             pulled = [_pull(trial, entry, kept[kind][entry.name])]
             checked = "vjp" if kind == "jacobian" else kind
             _compare_products(trial, checked, entry.name, kept["vjp"][entry.name], pulled)
     if "hessian" in kept and "hvp" in kept:
-        for row in surface.wrt:
-            hessian = {entry: kept["hessian"][f"{row.name}, {entry.name}"] for entry in surface.wrt}
+        for row in interface.wrt:
+            hessian = {
+                entry: kept["hessian"][f"{row.name}, {entry.name}"] for entry in interface.wrt
+            }
             blocks = [_push(trial, entry, block) for entry, block in hessian.items()]
             _compare_products(trial, "hvp", row.name, kept["hvp"][row.name], blocks)
 
@@ -291,10 +292,10 @@ def _push(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np
     and the same of absolute values."""
     sizes = trial.point.sizes
     tangent = np.broadcast_to(
-        trial.point.tangents[entry.name], trial.surface.lead(sizes) + entry.core(sizes)
+        trial.point.tangents[entry.name], trial.interface.lead(sizes) + entry.core(sizes)
     )
-    vector = tangent.reshape(*trial.surface.lead(sizes), -1)
-    if not trial.surface.batched:
+    vector = tangent.reshape(*trial.interface.lead(sizes), -1)
+    if not trial.interface.batched:
         vector = vector.reshape(1, -1)
     matrix = array.reshape(len(vector), -1, vector.shape[1])
     rule = "loi,li->lo"
@@ -303,20 +304,20 @@ def _push(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np
 
 def _pull(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The cotangent times a Jacobian, and the same of absolute values."""
-    samples = trial.point.sizes["batch"] if trial.surface.batched else 1
+    samples = trial.point.sizes["batch"] if trial.interface.batched else 1
     vector = trial.point.cotangent.reshape(samples, -1)
     matrix = array.reshape(samples, vector.shape[1], -1)
-    rule = "loi,lo->li" if trial.surface.batched and entry.batched else "loi,lo->i"
+    rule = "loi,lo->li" if trial.interface.batched and entry.batched else "loi,lo->i"
     return np.einsum(rule, matrix, vector), np.einsum(rule, np.abs(matrix), np.abs(vector))
 
 
 def check_symmetry(trial: Trial) -> None:
     """The Hessian's blocks X, Y against those of Y, X."""
     blocks = trial.kept.get("hessian", {})
-    lead = len(trial.surface.lead(trial.point.sizes))
+    lead = len(trial.interface.lead(trial.point.sizes))
     for key, block in blocks.items():
         row, column = key.split(", ")
-        rank = len(trial.surface.input(column).shape)
+        rank = len(trial.interface.input(column).shape)
         axes = tuple(range(lead, block.ndim))
         other = blocks[f"{column}, {row}"]
         swapped = other.transpose(*range(lead), *axes[rank:], *axes[:rank])
@@ -329,7 +330,7 @@ def check_structure(trial: Trial) -> None:
     """Derivatives by a structured input lie in its structure (the last axes are the input's)."""
     for kind, arrays in trial.kept.items():
         for key, array in arrays.items():
-            structure = trial.surface.input(key.split(", ")[-1]).structure if key else "general"
+            structure = trial.interface.input(key.split(", ")[-1]).structure if key else "general"
             if structure in sampling.PROJECTED:
                 size = scale(array, trial.floor)
                 inside = sampling.project(structure, array)
@@ -361,7 +362,7 @@ def check_out(trial: Trial) -> None:
     """With `out=` the same numbers are written there, every one of them, and it is returned."""
     for kind, kept in trial.kept.items():
         target = {key: np.full_like(array, np.nan) for key, array in kept.items()}
-        packed = trial.surface.packed(kind, target)
+        packed = trial.interface.packed(kind, target)
         returned = trial.call("out", kind, trial.point, packed)
         if returned is None:
             continue
@@ -376,7 +377,7 @@ def check_kernels(trial: Trial) -> None:
     """Kernels called directly fill every entry, with the same numbers."""
     for kind, kept in trial.kept.items():
         try:
-            filled = trial.surface.filled(kind, trial.point)
+            filled = trial.interface.filled(kind, trial.point)
         except CallError as error:
             trial.fail("kernel", kind, "", str(error))
             continue
@@ -386,12 +387,7 @@ def check_kernels(trial: Trial) -> None:
 
 def check_layout(trial: Trial) -> None:
     """Read-only arguments that are not contiguous give the same numbers."""
-    point = replace(
-        trial.point,
-        values={name: _scattered(array) for name, array in trial.point.values.items()},
-        tangents={name: _scattered(array) for name, array in trial.point.tangents.items()},
-        cotangent=_scattered(trial.point.cotangent),
-    )
+    point = trial.point.mapped(_scattered)
     for kind, kept in trial.kept.items():
         found = trial.call("layout", kind, point)
         if found is not None:
@@ -418,9 +414,9 @@ def _scattered(array: np.ndarray) -> np.ndarray:
 def check_float32(trial: Trial) -> None:
     """float32 arguments give float32 results, as near to those of float64 as rounding and the
     function's condition at the point allow."""
-    narrow = _converted(trial.point, np.float32)
-    wide = _converted(narrow, np.float64)
-    nudged = sampling.nudged(trial.surface, wide, float(np.finfo(np.float32).eps))
+    narrow = trial.point.mapped(lambda array: array.astype(np.float32))
+    wide = narrow.mapped(lambda array: array.astype(np.float64))
+    nudged = sampling.nudged(trial.interface, wide, float(np.finfo(np.float32).eps))
     only_numbers = not any(array.ndim for array in narrow.values.values())
     dtypes = (np.float32, np.float64) if only_numbers else (np.float32,)
     for kind in trial.kept:
@@ -437,19 +433,10 @@ def check_float32(trial: Trial) -> None:
             trial.compare("float32", kind, key, found[key], array, allowed, size)
 
 
-def _converted(point: Point, dtype: type[np.floating]) -> Point:
-    return replace(
-        point,
-        values={name: array.astype(dtype) for name, array in point.values.items()},
-        tangents={name: array.astype(dtype) for name, array in point.tangents.items()},
-        cotangent=point.cotangent.astype(dtype),
-    )
-
-
 def check_formulas(trial: Trial) -> None:
     """The NumPy text of each formula gives the kernel's numbers, with nothing but `np`, `scipy`
     and the function's own names in scope."""
-    formulas = trial.surface.module.FORMULAS
+    formulas = trial.interface.module.FORMULAS
     for kind, kept in trial.kept.items():
         if kind == "value_and_gradient":
             continue
@@ -463,7 +450,7 @@ def check_formulas(trial: Trial) -> None:
 
 def _check_formula(trial: Trial, kind: str, key: str, text: str, array: np.ndarray) -> None:
     point = trial.point
-    names: Values = {**point.sizes, **point.values, **trial.surface.extras(kind, point)}
+    names: Values = {**point.sizes, **point.values, **trial.interface.extras(kind, point)}
     try:
         expected = Text(text)(names, array.shape)
     except (BrokenText, OutOfDomain) as error:

@@ -144,15 +144,12 @@ class _Marker(ast.NodeTransformer):
             node.orelse = self._marked(node.orelse, after)
         return node
 
-    def visit_For(self, node: ast.For) -> ast.AST:
+    def visit_For(self, node: ast.For | ast.While) -> ast.AST:
         self.generic_visit(node)
         node.body = self._marked(node.body, node.body[0].lineno)
         return node
 
-    def visit_While(self, node: ast.While) -> ast.AST:
-        self.generic_visit(node)
-        node.body = self._marked(node.body, node.body[0].lineno)
-        return node
+    visit_While = visit_For
 
     def _marked(self, body: list[ast.stmt], line: int) -> list[ast.stmt]:
         self.places.append((self.function, line))

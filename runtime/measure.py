@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,33 +11,31 @@ import numpy as np
 
 from derivatrix.runtime import sampling
 from derivatrix.runtime.differences import STEPS, Estimate, Line, differentiate
-from derivatrix.runtime.reference import OutOfDomain, Text
-from derivatrix.runtime.surface import Arrays, CallError, Input, Point, Sizes, Surface
+from derivatrix.runtime.interface import Arrays, CallError, Input, ModuleInterface, Point, Sizes
+from derivatrix.runtime.reference import OutOfDomain
 
 ACCURATE = 5e-9
 """The relative error of differences that a point should have; the best one is taken if none has."""
 DRAWN = 40
 """The most points drawn at one choice of sizes."""
 MEASURED = 8
-"""The most of them where differences are taken."""
+"""The most points at which differences are taken, of those drawn."""
 ENOUGH = 4
-"""How many of them, the first ones near the middle of the domain, show that what is zero but for
-rounding is zero, not saturated."""
+"""After so many points with accurate differences no better one is looked for: what is zero at all
+of them, up to rounding, is zero and not the derivative of a function that saturates."""
 RESOLVED = 100
-"""How much larger than its error a derivative is that is certainly not zero."""
+"""How many times larger than its error a derivative is that is certainly not zero."""
 REPRESENTABLE = 1e30
-"""What values and derivatives should stay below, so that float32 can hold them."""
-
-
+"""Values and derivatives should be smaller, so that float32 can hold them."""
 FEW = 3
 """How many steps of differences are tried at large sizes."""
 NUDGE = 2.0**-45
-"""The relative change of entries that the value's condition is told by."""
+"""The relative change of the inputs that shows how sensitive the value is to rounding."""
 STEADY = 1e-9
-"""How much of itself a value may move by that."""
-WAVERING = 1e-7
-"""How much of itself a derivative may move by that."""
-BENT = 2.0**-20
+"""The relative change of the value by that, up to which it is that of the points around."""
+SENSITIVE = 1e-7
+"""The relative change of a derivative by that, from which rounding decides about it."""
+KINK_STEP = 2.0**-20
 """The step at which differences to both sides are compared, to notice a kink."""
 
 
@@ -55,8 +53,8 @@ class Measurement:
     The last two are empty where there is no gradient that can be called; second lacks an input of
     which no direction is tangential.
     single: whether the declaration has nearly that value in float32 too.
-    wobble: how far the declared value moves where the inputs do by a little more than rounding;
-    infinite where it stops being defined. Known at special points and at large sizes only.
+    sensitivity: the change of the declared value where the inputs change by a little more than
+    rounding; infinite where it stops being defined. Known at special points and at large sizes.
     """
 
     point: Point
@@ -68,12 +66,12 @@ class Measurement:
     second: dict[str, Estimate]
     second_along: dict[str, Estimate]
     single: bool
-    wobble: float = 0.0
+    sensitivity: float = 0.0
 
     @property
     def steady(self) -> bool:
         """Whether the declared value is that of the points around, but for rounding."""
-        return self.wobble <= STEADY * (largest(self.value) or 1.0)
+        return self.sensitivity <= STEADY * (largest(self.value) or 1.0)
 
     @property
     def error(self) -> float:
@@ -95,7 +93,7 @@ class Measurement:
         return max(largest(self.value), *slopes)
 
     @property
-    def telling(self) -> bool:
+    def usable(self) -> bool:
         """Whether the differences are accurate, also those that are small, and fit float32."""
         first = [*self.first.values(), self.along]
         second = [*self.second.values(), *self.second_along.values()]
@@ -129,19 +127,17 @@ def _relative(estimate: Estimate, floor: float) -> float:
     return largest(estimate.error) / magnitude(estimate.derivative, estimate.error, floor)
 
 
-def small(
-    surface: Surface, declared: Text, sizes: Mapping[str, int], seed: int
-) -> list[Measurement]:
+def small(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> list[Measurement]:
     """Two points with small sizes, different ones where there is a choice.
 
     Raises OutOfDomain when there is no point with a finite real value."""
-    candidates = sampling.assignments(surface, sizes)
+    candidates = sampling.assignments(interface, sizes)
     found: list[Measurement] = []
     spare: list[Measurement] = []
     reasons: list[str] = []
     for number, candidate in enumerate(candidates if len(candidates) > 1 else candidates * 2):
         try:
-            measurement = _settled(surface, declared, candidate, [seed, number], 200)
+            measurement = _settled(interface, candidate, [seed, number], 200)
         except OutOfDomain as reason:
             reasons.append(str(reason))
             continue
@@ -159,154 +155,121 @@ def _numbered(measurement: Measurement, number: int) -> Measurement:
     return replace(measurement, point=replace(measurement.point, label=label))
 
 
-def large(surface: Surface, declared: Text, seed: int) -> list[Measurement]:
+def large(interface: ModuleInterface, seed: int) -> list[Measurement]:
     """One point with larger sizes, or none: many functions are ill-conditioned there."""
-    sizes = sampling.large(surface)
+    sizes = sampling.large(interface)
     if sizes is None:
         return []
     try:
-        measurement = _settled(surface, declared, sizes, [seed, len(sizes), 1], 24)
+        measurement = _settled(interface, sizes, [seed, len(sizes), 1], 24)
     except OutOfDomain:
         return []
     return [_numbered(measurement, 3)] if measurement.first_error <= ACCURATE else []
 
 
-def wide(surface: Surface, declared: Text, sizes: Sizes, seed: int) -> Measurement:
+def wide(interface: ModuleInterface, sizes: Sizes, seed: int) -> Measurement:
     """A point with these sizes, large ones, with differences along the tangents alone.
 
     Raises OutOfDomain when there is no point with a finite real value."""
     random = np.random.default_rng([seed, *sizes.values()])
-    found: Measurement | None = None
-    reason = ""
-    measured_points = 0
-    for point in itertools.islice(sampling.draws(surface, sizes, random), DRAWN):
-        try:
-            value = evaluate(surface, declared, point)
-        except OutOfDomain as error:
-            reason = str(error)
-            continue
-        measured = _directional(surface, declared, point, value)
-        measured_points += 1
-        if found is None or measured.first_error < found.first_error:
-            found = measured
-        if (found.first_error <= STEADY and found.steady) or measured_points == ENOUGH:
+    measured: list[Measurement] = []
+    for point, value in _defined(interface, sizes, random):
+        found = _measure(interface, point, value, {}, most=FEW)
+        measured.append(replace(found, sensitivity=_sensitivity(interface, point, value)))
+        best = min(measured, key=lambda each: each.first_error)
+        if (best.first_error <= STEADY and best.steady) or len(measured) == ENOUGH:
             break
-    if found is None:
-        raise OutOfDomain(reason)
-    return found
+    return best
 
 
-def _directional(surface: Surface, declared: Text, point: Point, value: np.ndarray) -> Measurement:
-    tangents = {
-        entry.name: sampling.project(entry.structure, point.tangents[entry.name])
-        for entry in surface.wrt
-    }
-
-    def values(moved: Point) -> tuple[np.ndarray, ...]:
-        return (evaluate(surface, declared, moved),)
-
-    (along,) = _along(values, (value,), point, tangents, most=FEW)
-    second: dict[str, Estimate] = {}
-    gradient = _gradient(surface, point)
-    if gradient is not None:
-        parts = _along(partial(_slopes, surface), gradient, point, tangents, most=FEW)
-        second = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}
-    single = _single(surface, declared, point, value)
-    wobble = _wobble(surface, declared, point, value)
-    return Measurement(point, value, {}, {}, {}, along, {}, second, single, wobble)
+def _defined(
+    interface: ModuleInterface, sizes: Sizes, random: np.random.Generator
+) -> Iterator[tuple[Point, np.ndarray]]:
+    """Of the first points drawn those where the declaration has a value, with that. Raises
+    OutOfDomain, with the first reason, where it has none at any."""
+    reasons: list[OutOfDomain] = []
+    for point in itertools.islice(sampling.draws(interface, sizes, random), DRAWN):
+        try:
+            value = interface.declared_value(point)
+        except OutOfDomain as error:
+            reasons.append(error)
+        else:
+            yield point, value
+    if len(reasons) == DRAWN:
+        raise reasons[0]
 
 
-def special(surface: Surface, declared: Text, point: Point, seed: int) -> Measurement:
+def special(interface: ModuleInterface, point: Point, seed: int) -> Measurement:
     """The same at a special point. The errors of its differences are large where there is a kink.
 
     Raises OutOfDomain where the declaration has no finite real value."""
-    value = evaluate(surface, declared, point)
-    random = np.random.default_rng([seed, 3])
-    found = _measure(surface, declared, point, value, 0, random, kinks=True)
-    return replace(found, wobble=_wobble(surface, declared, point, value))
+    value = interface.declared_value(point)
+    stacks = _directions(interface, point, 0, np.random.default_rng([seed, 3]))
+    found = _measure(interface, point, value, stacks, kinks=True)
+    return replace(found, sensitivity=_sensitivity(interface, point, value))
 
 
-def _wobble(surface: Surface, declared: Text, point: Point, value: np.ndarray) -> float:
-    moved = sampling.nudged(surface, point, NUDGE)
+def _sensitivity(interface: ModuleInterface, point: Point, value: np.ndarray) -> float:
+    moved = sampling.nudged(interface, point, NUDGE)
     try:
-        return largest(evaluate(surface, declared, moved) - value)
+        return largest(interface.declared_value(moved) - value)
     except OutOfDomain:
         return np.inf
 
 
-def wavers(surface: Surface, point: Point, kind: str) -> bool:
-    """Whether a function of the module returns different numbers at two points, both as near to
-    this one as rounding. What is so at the point alone does not count."""
+def is_sensitive(interface: ModuleInterface, point: Point, kind: str) -> bool:
+    """Whether a function of the module returns different numbers at two points that differ from
+    this one by little more than rounding, or fails there."""
     try:
         one, other = (
-            surface.results(kind, sampling.nudged(surface, point, NUDGE, seed)) for seed in (1, 2)
+            interface.results(kind, sampling.nudged(interface, point, NUDGE, seed))
+            for seed in (1, 2)
         )
     except CallError:
         return True
     return any(
-        not largest(other[key] - array) <= WAVERING * max(largest(array), 1.0)
+        not largest(other[key] - array) <= SENSITIVE * max(largest(array), 1.0)
         for key, array in one.items()
     )
 
 
-def _settled(
-    surface: Surface, declared: Text, sizes: Sizes, seed: list[int], most: int
-) -> Measurement:
-    """The first point drawn where differences are telling, or the most accurate of several."""
+def _settled(interface: ModuleInterface, sizes: Sizes, seed: list[int], most: int) -> Measurement:
+    """The first point drawn with usable differences, else the one with the most accurate."""
     random = np.random.default_rng(seed)
-    best: Measurement | None = None
-    measured = 0
-    reason = ""
-    for point in itertools.islice(sampling.draws(surface, sizes, random), DRAWN):
-        try:
-            value = evaluate(surface, declared, point)
-        except OutOfDomain as error:
-            reason = reason or str(error)
-            continue
-        measurement = _measure(surface, declared, point, value, most, random)
-        measured += 1
-        if measurement.telling:
-            return measurement
-        if best is None or measurement.error < best.error:
-            best = measurement
-        if measured == (ENOUGH if best.error <= ACCURATE else MEASURED):
-            return best
-    if best is None:
-        raise OutOfDomain(reason)
+    measured: list[Measurement] = []
+    for point, value in _defined(interface, sizes, random):
+        found = _measure(interface, point, value, _directions(interface, point, most, random))
+        if found.usable:
+            return found
+        measured.append(found)
+        best = min(measured, key=lambda each: each.error)
+        if len(measured) == (ENOUGH if best.error <= ACCURATE else MEASURED):
+            break
     return best
 
 
-def evaluate(surface: Surface, text: Text, point: Point) -> np.ndarray:
-    """The value of the declaration's text."""
-    shape = surface.shape("value", "", point.sizes)
-    return text({**point.sizes, **point.values}, shape)
-
-
 def _measure(
-    surface: Surface,
-    declared: Text,
+    interface: ModuleInterface,
     point: Point,
     value: np.ndarray,
-    most: int,
-    random: np.random.Generator,
+    stacks: Arrays,
     kinks: bool = False,
+    most: int = len(STEPS),
 ) -> Measurement:
-    along_steps = partial(_along, kinks=kinks)
-    stacks = {
-        entry.name: sampling.directions(entry.structure, entry.core(point.sizes), most, random)
-        for entry in surface.wrt
-    }
+    """The differences along the directions of `stacks`, if there are some, and along the tangents.
+    kinks, most: see `_along`."""
+    along_steps = partial(_along, kinks=kinks, most=most)
     turned = {
-        entry.name: _turned(entry, point.values[entry.name], stacks[entry.name])
-        for entry in surface.wrt
+        name: _turned(interface.input(name), point.values[name], stack)
+        for name, stack in stacks.items()
     }
     tangents = {
         entry.name: sampling.project(entry.structure, point.tangents[entry.name])
-        for entry in surface.wrt
+        for entry in interface.wrt
     }
 
     def values(moved: Point) -> tuple[np.ndarray, ...]:
-        return (evaluate(surface, declared, moved),)
+        return (interface.declared_value(moved),)
 
     first = {
         name: _stacked([along_steps(values, (value,), point, {name: step})[0] for step in stack])
@@ -315,18 +278,28 @@ def _measure(
     (along,) = along_steps(values, (value,), point, tangents)
     second: dict[str, Estimate] = {}
     second_along: dict[str, Estimate] = {}
-    gradient = _gradient(surface, point)
+    gradient = _gradient(interface, point)
     if gradient is not None:
-        slopes = partial(_slopes, surface)
+        slopes = partial(_slopes, interface)
         for name, stack in turned.items():
             columns = [along_steps(slopes, gradient, point, {name: step}) for step in stack]
-            for position, entry in enumerate(surface.wrt if columns else ()):
+            for position, entry in enumerate(interface.wrt if columns else ()):
                 own = [column[position] for column in columns]
                 second[f"{entry.name}, {name}"] = _stacked(own)
         parts = along_steps(slopes, gradient, point, tangents)
-        second_along = {entry.name: part for entry, part in zip(surface.wrt, parts, strict=True)}
-    single = _single(surface, declared, point, value)
+        second_along = {entry.name: part for entry, part in zip(interface.wrt, parts, strict=True)}
+    single = _single(interface, point, value)
     return Measurement(point, value, stacks, turned, first, along, second, second_along, single)
+
+
+def _directions(
+    interface: ModuleInterface, point: Point, most: int, random: np.random.Generator
+) -> Arrays:
+    """For each `wrt` input directions for one sample (see `sampling.directions`), stacked."""
+    return {
+        entry.name: sampling.directions(entry.structure, entry.core(point.sizes), most, random)
+        for entry in interface.wrt
+    }
 
 
 def _turned(entry: Input, value: np.ndarray, stack: np.ndarray) -> np.ndarray:
@@ -336,11 +309,11 @@ def _turned(entry: Input, value: np.ndarray, stack: np.ndarray) -> np.ndarray:
     return found[[bool(direction.any()) for direction in found]]
 
 
-def _single(surface: Surface, declared: Text, point: Point, value: np.ndarray) -> bool:
+def _single(interface: ModuleInterface, point: Point, value: np.ndarray) -> bool:
     """Whether the declaration in float32 is within a hundredth of its value."""
     values = {name: array.astype(np.float32) for name, array in point.values.items()}
     try:
-        narrow = evaluate(surface, declared, replace(point, values=values))
+        narrow = interface.declared_value(replace(point, values=values))
     except OutOfDomain:
         return False
     return largest(narrow - value) <= 1e-2 * largest(value)
@@ -366,7 +339,7 @@ def _along(
 
     length = np.sqrt(sum(float(np.sum(step**2)) for step in steps.values()))
     found = differentiate(line, centre, length, most)
-    return _sided(line, centre, BENT / length, found) if kinks else found
+    return _sided(line, centre, KINK_STEP / length, found) if kinks else found
 
 
 def _sided(
@@ -392,19 +365,19 @@ def _stacked(parts: Sequence[Estimate]) -> Estimate:
     )
 
 
-def _gradient(surface: Surface, point: Point) -> tuple[np.ndarray, ...] | None:
+def _gradient(interface: ModuleInterface, point: Point) -> tuple[np.ndarray, ...] | None:
     """The module's gradient at a point, if it has one that works."""
-    if "gradient" not in surface.kinds:
+    if "gradient" not in interface.kinds:
         return None
     try:
-        return _slopes(surface, point)
+        return _slopes(interface, point)
     except OutOfDomain:
         return None
 
 
-def _slopes(surface: Surface, point: Point) -> tuple[np.ndarray, ...]:
+def _slopes(interface: ModuleInterface, point: Point) -> tuple[np.ndarray, ...]:
     try:
-        slopes = tuple(surface.results("gradient", point).values())
+        slopes = tuple(interface.results("gradient", point).values())
     except CallError as error:
         raise OutOfDomain(str(error)) from error
     if not all(np.isfinite(slope).all() for slope in slopes):

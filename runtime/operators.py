@@ -10,8 +10,8 @@ import numpy as np
 
 from derivatrix.runtime import sampling
 from derivatrix.runtime.checks import Trial
+from derivatrix.runtime.interface import CallError, attempt
 from derivatrix.runtime.measure import scale
-from derivatrix.runtime.surface import CallError, attempt
 
 CONDITION = 1e8
 """Systems are solved up to this condition number."""
@@ -20,12 +20,12 @@ CONDITION = 1e8
 def check_operators(trial: Trial) -> None:
     """The arrays and sparse matrices that operators become, their products with vectors and
     matrices, those of their transposes, and their solutions, against the dense array."""
-    surface = trial.surface
-    if not surface.operator:
+    interface = trial.interface
+    if not interface.operator:
         return
-    kind = surface.operator.removesuffix("_operator")
+    kind = interface.operator.removesuffix("_operator")
     try:
-        operators = surface.operators(trial.point)
+        operators = interface.operators(trial.point)
     except CallError as error:
         trial.fail("operator", kind, "", str(error))
         return
@@ -35,19 +35,13 @@ def check_operators(trial: Trial) -> None:
 
 def check_products(trial: Trial) -> None:
     """The operators times the tangents against the JVP or the HVP."""
-    surface = trial.surface
-    kind, product = (
-        ("hessian", "hvp")
-        if surface.operator == "hessian_operator"
-        else (
-            "jacobian",
-            "jvp",
-        )
-    )
-    if not surface.operator or product not in trial.kept:
+    interface = trial.interface
+    kind = interface.operator.removesuffix("_operator")
+    product = "hvp" if kind == "hessian" else "jvp"
+    if not interface.operator or product not in trial.kept:
         return
     try:
-        operators = surface.operators(trial.point)
+        operators = interface.operators(trial.point)
         for key, expected in trial.kept[product].items():
             parts = [
                 attempt(partial(operators[name].__matmul__, trial.point.tangents[last]))
@@ -68,7 +62,7 @@ class _Check:
         self.key = key
         self.operator = operator
         self.array = array
-        last = trial.surface.input(key.split(", ")[-1])
+        last = trial.interface.input(key.split(", ")[-1])
         self.given = last.full(trial.point.sizes)
         rank = array.ndim - len(last.core(trial.point.sizes))
         self.asked = array.shape[:rank]
@@ -86,7 +80,7 @@ class _Check:
         self.compare("operator", lambda: operator.T @ shaped[1], flat[1][:, 0].reshape(self.given))
         self.compare("operator", lambda: operator.matmat(right), flat[0])
         self.compare("operator", lambda: operator.rmatmat(left), flat[1])
-        structured = self.trial.surface.input(self.key.split(", ")[-1]).structure
+        structured = self.trial.interface.input(self.key.split(", ")[-1]).structure
         if matrix.shape[0] == matrix.shape[1] and structured not in sampling.PROJECTED:
             self.solve(flat[0])
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from derivatrix.runtime.errors import VerificationError
 from derivatrix.runtime.load import load
-from derivatrix.runtime.report import Report
+from derivatrix.runtime.report import Report, reported
 from derivatrix.runtime.verify import verify
-from derivatrix.runtime.workers import Crash, Workers
+from derivatrix.runtime.workers import Workers
 
 Announce = Callable[[str, int], None]
 """Called with what is being done and how many modules are done."""
@@ -33,7 +32,7 @@ def verify_files(files: Sequence[Path], workers: Workers, announce: Announce) ->
 
     answers = workers.map(f"{__name__}:verified_file", [os.fspath(path) for path in order], changed)
     found = dict(zip(order, answers, strict=True))
-    return [_report(path.stem, found[path]) for path in files]
+    return [reported(path.stem, found[path]) for path in files]
 
 
 def verified_file(path: str) -> dict[str, Any]:
@@ -52,14 +51,3 @@ def listing(names: Sequence[str], work: str) -> str:
 def _verified_here(path: Path, done: int, announce: Announce) -> Report:
     announce(f"{path.stem}: verifying", done)
     return verify(load(path), progress=lambda text: announce(text, done))
-
-
-def _report(name: str, answer: Any) -> Report:
-    if isinstance(answer, Exception):
-        raise answer
-    if isinstance(answer, Crash):
-        error = VerificationError(f"{name}: verification broke off: {answer.reason}")
-        if answer.trace:
-            error.add_note(answer.trace)
-        raise error
-    return Report.from_dict(answer)

@@ -6,6 +6,7 @@ which lines no point reaches.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -14,39 +15,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from derivatrix.runtime import sampling, special
+from derivatrix.runtime.interface import CallError, ModuleInterface, Point, Sizes
 from derivatrix.runtime.load import load
-from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
+from derivatrix.runtime.reference import BrokenText, OutOfDomain
 from derivatrix.runtime.report import Reach
-from derivatrix.runtime.surface import CallError, Point, Sizes, Surface
 from derivatrix.runtime.workers import Crash, Workers
 
 ENVIRONMENT = {"NUMBA_OPT": "0"}
 """The copy is compiled in half the time without LLVM's optimisation."""
 
-LADDER = tuple(sorted({2**k + 1 for k in range(2, 20)} | {3 * 2**k + 1 for k in range(2, 9)}))
+SIZES = tuple(sorted({2**k + 1 for k in range(2, 20)} | {3 * 2**k + 1 for k in range(2, 9)}))
 """Sizes to try besides those around the module's constants: odd, so that blocks leave a rest."""
 MOST_CONSTANT = 1100
 """The largest constant that may be a threshold of one size."""
 LARGE = 65
-"""What every size is at least at one of the assignments, where that can be had."""
-AFFORDABLE = 300
-"""The largest size to choose there."""
+"""One assignment is chosen in which no size is smaller, if there is one."""
+LARGEST_CHOSEN = 300
+"""The largest size of that assignment, if there is one with no larger size."""
 ENTRIES = 1_000_000
 """The most entries that the arguments and results of a call may have."""
-DENSE = 20_000_000
-"""The same of a result where every size is the least large one."""
+DENSE_ENTRIES = 20_000_000
+"""The most entries that they may have at the assignment whose smallest size is `LARGE`."""
 SLOW = 0.2
-"""Seconds of a processor: a function that takes longer is not called at larger sizes."""
-DECLARED = 0.1
-"""The same of the declaration, whose differences are taken there."""
-PATIENCE = 20.0
-"""Seconds of a processor that the search may take; the smallest sizes come first."""
+"""Seconds of a processor. A function that takes longer is not called at larger sizes."""
+SLOW_DECLARATION = 0.1
+"""Seconds of a processor. Where the declaration takes longer to evaluate, nothing is called."""
+SEARCH = 20.0
+"""Seconds of a processor that the search may take; it tries the smallest sizes first."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Search:
 
     def __init__(self, module: ModuleType, seed: int) -> None:
         path = getattr(module, "__file__", None)
-        self._surface = Surface(module)
+        self._interface = ModuleInterface(module)
         self._workers = Workers(1, ENVIRONMENT)
         self._thread = ThreadPoolExecutor(1)
         self._answer: Future[list[Any]] | None = None
@@ -93,12 +94,7 @@ class Search:
     def __enter__(self) -> Search:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._workers.end()
         self._thread.shutdown()
 
@@ -115,10 +111,10 @@ class Search:
         return _KNOWN[self._key]
 
     def _usual(self, reason: str) -> Survey:
-        surface = self._surface
+        interface = self._interface
         runs = [
-            Run(sizes, tuple(k for k in surface.kinds if entries(surface, k, sizes) <= ENTRIES))
-            for sizes in (sampling.enlarged(surface, LARGE)[:1] if surface.size_names else [])
+            Run(sizes, tuple(k for k in interface.kinds if entries(interface, k, sizes) <= ENTRIES))
+            for sizes in (sampling.enlarged(interface, LARGE)[:1] if interface.size_names else [])
         ]
         return Survey(tuple(runs), Reach(note=f"which lines ran is not known: {reason}"))
 
@@ -132,8 +128,8 @@ def surveyed(argument: Mapping[str, Any]) -> dict[str, Any]:
     copy = Copy(load(Path(argument["path"])))
     runner = _Runner(copy, argument["seed"])
     small = runner.small()
-    names = runner.surface.size_names
-    runs = list(runner.tried(_candidates(runner.surface, copy.constants))) if names else []
+    names = runner.interface.size_names
+    runs = list(runner.tried(_candidates(runner.interface, copy.constants))) if names else []
     chosen = _chosen(runs, small, names)
     reached = small.union(*(run.marks for run in chosen))
     missed: dict[str, list[int]] = {}
@@ -154,20 +150,19 @@ class _Runner:
     def __init__(self, copy: Any, seed: int) -> None:
         self.copy = copy
         self.seed = seed
-        self.surface = Surface(copy.module)
-        self.declared = Text(copy.module.DECLARATION)
-        operator = (self.surface.operator,) if self.surface.operator else ()
-        self.kinds = (*self.surface.kinds, *operator)
+        self.interface = ModuleInterface(copy.module)
+        operator = (self.interface.operator,) if self.interface.operator else ()
+        self.kinds = (*self.interface.kinds, *operator)
         self.slow: dict[str, int] = {}
 
     def small(self) -> set[int]:
         """The marks of the points that verification has at small sizes."""
-        surface = self.surface
-        sizes = sampling.assignments(surface, {})[:2]
+        interface = self.interface
+        sizes = sampling.assignments(interface, {})[:2]
         points = [self._point(entry) for entry in sizes]
-        larger = sampling.large(surface)
+        larger = sampling.large(interface)
         points += [self._point(larger)] if larger is not None else []
-        for point in (*points, *special.points(surface, self.declared, {}, self.seed)):
+        for point in (*points, *special.points(interface, {}, self.seed)):
             if point is not None:
                 self._call(point, self.kinds)
         return set(self.copy.taken())
@@ -175,7 +170,7 @@ class _Runner:
     def tried(self, candidates: Iterable[dict[str, int]]) -> Iterable[Run]:
         began = time.process_time()
         for sizes in candidates:
-            if time.process_time() - began > PATIENCE:
+            if time.process_time() - began > SEARCH:
                 return
             kinds = self._kinds(sizes)
             point = self._point(sizes) if kinds else None
@@ -186,12 +181,12 @@ class _Runner:
     def _kinds(self, sizes: Sizes) -> tuple[str, ...]:
         """The kinds whose arrays are not too large, and that are not known to be slow there."""
         least = min(sizes.values())
-        dense = DENSE if LARGE <= least < 1.1 * LARGE else ENTRIES
+        dense = DENSE_ENTRIES if LARGE <= least < 1.1 * LARGE else ENTRIES
         return tuple(
             kind
             for kind in self.kinds
-            if entries(self.surface, kind, sizes) <= dense
-            and entries(self.surface, kind, sizes) < self.slow.get(kind, math.inf)
+            if entries(self.interface, kind, sizes) <= dense
+            and entries(self.interface, kind, sizes) < self.slow.get(kind, math.inf)
         )
 
     def _point(self, sizes: Sizes) -> Point | None:
@@ -199,23 +194,20 @@ class _Runner:
         if self._work(sizes) >= self.slow.get("", math.inf):
             return None
         random = np.random.default_rng([self.seed, *sizes.values()])
-        for _, point in zip(
-            range(special.DRAWN), sampling.draws(self.surface, sizes, random), strict=False
-        ):
+        for point in itertools.islice(sampling.draws(self.interface, sizes, random), special.DRAWN):
             began = time.process_time()
             try:
-                shape = self.surface.shape("value", "", sizes)
-                self.declared({**sizes, **point.values}, shape)
+                self.interface.declared_value(point)
             except (OutOfDomain, BrokenText):
                 continue
-            if time.process_time() - began > DECLARED:
+            if time.process_time() - began > SLOW_DECLARATION:
                 self.slow[""] = self._work(sizes)
                 return None
             return point
         return None
 
     def _work(self, sizes: Sizes) -> int:
-        return sum(math.prod(entry.full(sizes)) for entry in self.surface.inputs)
+        return sum(math.prod(entry.full(sizes)) for entry in self.interface.inputs)
 
     def _call(self, point: Point, kinds: Sequence[str]) -> tuple[str, ...]:
         """The kinds that ran, each called once, and twice where the first call was slow: it may
@@ -228,39 +220,39 @@ class _Runner:
             except CallError:
                 continue
             if seconds > SLOW:
-                self.slow[kind] = entries(self.surface, kind, point.sizes)
+                self.slow[kind] = entries(self.interface, kind, point.sizes)
             ran.append(kind)
         return tuple(ran)
 
     def _seconds(self, kind: str, point: Point) -> float:
         began = time.process_time()
-        if kind == self.surface.operator:
-            self.surface.operators(point)
+        if kind == self.interface.operator:
+            self.interface.operators(point)
         else:
-            self.surface.results(kind, point)
+            self.interface.results(kind, point)
         return time.process_time() - began
 
 
-def entries(surface: Surface, kind: str, sizes: Sizes) -> int:
+def entries(interface: ModuleInterface, kind: str, sizes: Sizes) -> int:
     """The entries of the largest array that a call takes or returns. An operator's are few where
     its parts are matrices at most, else about those of the dense array."""
-    if kind == surface.operator:
-        few = max(surface.parts, default=0) <= 2
+    if kind == interface.operator:
+        few = max(interface.parts, default=0) <= 2
         kind = "value" if few else kind.removesuffix("_operator")
-    results = [math.prod(surface.shape(kind, key, sizes)) for key in surface.keys(kind)]
-    return max(*results, *(math.prod(entry.full(sizes)) for entry in surface.inputs), 0)
+    results = [math.prod(interface.shape(kind, key, sizes)) for key in interface.keys(kind)]
+    return max(*results, *(math.prod(entry.full(sizes)) for entry in interface.inputs), 0)
 
 
-def _candidates(surface: Surface, constants: Sequence[int]) -> list[dict[str, int]]:
+def _candidates(interface: ModuleInterface, constants: Sequence[int]) -> list[dict[str, int]]:
     """Assignments to try, the smallest first: all sizes alike, or one of them and the others
-    small; on the ladder, and on both sides of the module's constants."""
+    small. Sizes are those of `SIZES`, and on both sides of the module's constants."""
     around = {c + more for c in constants if c <= MOST_CONSTANT for more in (0, 1)}
     found: list[dict[str, int]] = []
-    for size in sorted({*LADDER, *around}):
-        for sizes in sampling.enlarged(surface, size):
-            if entries(surface, "value", sizes) <= ENTRIES and sizes not in found:
+    for size in sorted({*SIZES, *around}):
+        for sizes in sampling.enlarged(interface, size):
+            if entries(interface, "value", sizes) <= ENTRIES and sizes not in found:
                 found.append(sizes)
-    return sorted(found, key=lambda sizes: entries(surface, "value", sizes))
+    return sorted(found, key=lambda sizes: entries(interface, "value", sizes))
 
 
 def _chosen(runs: Sequence[Run], small: set[int], names: Sequence[str]) -> list[Run]:
@@ -275,7 +267,7 @@ def _chosen(runs: Sequence[Run], small: set[int], names: Sequence[str]) -> list[
             reached.update(run.marks)
 
     large = [run for run in runs if min(run.sizes.values()) >= LARGE]
-    most = AFFORDABLE + len(names)
+    most = LARGEST_CHOSEN + len(names)
     large = [run for run in large if max(run.sizes.values()) <= most] or large[:1]
     if large:
         take(large[-1])

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from derivatrix.runtime.errors import VerificationError
-from derivatrix.runtime.surface import SCALAR_KINDS
+from derivatrix.runtime.interface import SCALAR_KINDS
+from derivatrix.runtime.workers import Crash
 
 ADVICE = (
     "Do not use this module. Build it again with `derivatrix build`; if it fails again, the fault "
@@ -69,8 +70,7 @@ class Reach:
         return [f"{name}: {', '.join(map(str, lines))}" for name, lines in self.missed]
 
     def to_dict(self) -> dict[str, Any]:
-        missed = {name: list(lines) for name, lines in self.missed}
-        return {"reached": self.reached, "total": self.total, "missed": missed, "note": self.note}
+        return {**asdict(self), "missed": {name: list(lines) for name, lines in self.missed}}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Reach:
@@ -122,10 +122,10 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `json` writes; errors have two digits, and null where not finite."""
-        rows = [asdict(row) for row in self.rows]
-        for row in rows:
-            row["error"] = _rounded(row["error"])
-            row["tolerance"] = _rounded(row["tolerance"])
+        rows = [
+            {**asdict(row), "error": _rounded(row.error), "tolerance": _rounded(row.tolerance)}
+            for row in self.rows
+        ]
         return {
             "function": self.function,
             "digest": self.digest,
@@ -158,6 +158,19 @@ class Report:
     def _advice(self) -> list[str]:
         undecided = [row.check in UNDECIDED for row in self.failures]
         return [ADVICE] * (not all(undecided)) + [WEAK_ADVICE] * any(undecided)
+
+
+def reported(name: str, answer: Any) -> Report:
+    """The report of a module from the answer of another process (see `Workers.map`). Raises the
+    error that was raised there, and VerificationError where that process ended."""
+    if isinstance(answer, Exception):
+        raise answer
+    if isinstance(answer, Crash):
+        error = VerificationError(f"{name}: verification broke off: {answer.reason}")
+        if answer.trace:
+            error.add_note(answer.trace)
+        raise error
+    return Report.from_dict(answer)
 
 
 def describe(row: Row) -> str:

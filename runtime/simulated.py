@@ -15,22 +15,22 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import scipy
 
-from derivatrix.runtime.errors import LoadError, VerificationError
-from derivatrix.runtime.report import Report
+from derivatrix.runtime.errors import LoadError
+from derivatrix.runtime.report import Report, reported
 from derivatrix.runtime.support import with_support
-from derivatrix.runtime.workers import Crash, Workers
+from derivatrix.runtime.workers import Workers
 
 PLACE = "Numba's simulator of a device"
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 VERIFIED = "derivatrix.runtime.verify:verified"
 """What the process that simulates a device runs."""
 _NUMPY = {
-    **{name: getattr(np, f"arc{name[1:]}") for name in ("acos", "asin", "atan", "atan2")},
-    **{name: getattr(np, f"arc{name[1:]}") for name in ("acosh", "asinh", "atanh")},
-    **{name: getattr(np, name) for name in ("ceil", "copysign", "cos", "cosh", "exp", "expm1")},
-    **{name: getattr(np, name) for name in ("floor", "fmod", "hypot", "ldexp", "log", "log1p")},
-    **{name: getattr(np, name) for name in ("log2", "sin", "sinh", "sqrt", "tan", "tanh")},
-    "pow": np.power,
+    name: getattr(np, name)
+    for name in (
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos"),
+        *("cosh", "exp", "expm1", "floor", "fmod", "hypot", "ldexp", "log", "log1p", "log2"),
+        *("pow", "sin", "sinh", "sqrt", "tan", "tanh"),
+    )
 }
 _SCIPY = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
 
@@ -94,11 +94,4 @@ def verify_simulated(module: ModuleType, sizes: Mapping[str, int], seed: int) ->
     argument = {"path": os.fspath(path), "sizes": dict(sizes), "seed": seed}
     with Workers(1, ENVIRONMENT) as workers:
         (answer,) = workers.map(VERIFIED, [argument], lambda at_work, done: None)
-    if isinstance(answer, Exception):
-        raise answer
-    if isinstance(answer, Crash):
-        error = VerificationError(f"{module.__name__}: verification broke off: {answer.reason}")
-        if answer.trace:
-            error.add_note(answer.trace)
-        raise error
-    return Report.from_dict(answer)
+    return reported(module.__name__, answer)

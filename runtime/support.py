@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,7 +41,7 @@ def package_for(path: Path, digest: str) -> str:
             + (f", which are of derivatrix {version}" if version else "")
             + f"; {AGAIN}"
         )
-    for name, expected in dict(facts.get("FILES", {})).items():
+    for name, expected in dict(facts.get("FILES") or {}).items():
         contents = _read(folder / name)
         if file_digest(contents) != expected:
             raise LoadError(f"{folder / name}: is not as derivatrix wrote it; {AGAIN}")
@@ -61,17 +62,26 @@ def file_digest(contents: bytes) -> str:
 
 
 def assigned(source: bytes) -> dict[str, Any]:
-    """The literals that a text assigns to names at its top level; none where it is damaged."""
-    found = {}
+    """The names that a text assigns at its top level, with the values of those that are literals
+    and None for others; none where the text is damaged."""
     try:
-        for statement in ast.parse(source).body:
-            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-                try:
-                    found[statement.targets[0].id] = ast.literal_eval(statement.value)
-                except ValueError:
-                    continue
+        body = ast.parse(source).body
     except (SyntaxError, ValueError):
         return {}
+    found: dict[str, Any] = {}
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                pass
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                targets = [target]
+            case _:
+                continue
+        for each in targets:
+            if isinstance(each, ast.Name):
+                found[each.id] = None
+                with suppress(ValueError):
+                    found[each.id] = ast.literal_eval(value)
     return found
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from derivatrix.runtime import checks, measure, operators, reach, special
 from derivatrix.runtime.checks import Trial
+from derivatrix.runtime.interface import CallError, ModuleInterface, Point
 from derivatrix.runtime.reach import Run
-from derivatrix.runtime.reference import OutOfDomain, Text
+from derivatrix.runtime.reference import OutOfDomain
 from derivatrix.runtime.report import Row
-from derivatrix.runtime.surface import CallError, Point, Surface
 
 EVERYWHERE = (
     checks.check_value,
@@ -22,10 +23,7 @@ EVERYWHERE = (
 )
 SMALL = (checks.check_formulas,)
 """Left out where sizes are larger: a formula's text need not be a fast way to compute it."""
-ONCE = (
-    checks.check_float32,
-    checks.check_layout,
-)
+ONCE = (checks.check_float32, checks.check_layout)
 ON_CPU = (checks.check_kernels, operators.check_operators)
 """What modules for the CPU have besides: kernels to be called directly, and operators."""
 WIDE = (*EVERYWHERE, checks.check_slopes, checks.check_float32)
@@ -43,21 +41,21 @@ Check = Callable[[Trial], None]
 
 
 def small(
-    surface: Surface, declared: Text, sizes: Mapping[str, int], seed: int, slow: bool
+    interface: ModuleInterface, sizes: Mapping[str, int], seed: int, slow: bool
 ) -> Iterator[Rows]:
     """The rows of every point with small sizes, random and special, and its label.
 
     Raises OutOfDomain when no small point has a value, BrokenText where the declaration cannot be
     evaluated."""
-    found = measure.small(surface, declared, sizes, seed)
-    larger = [] if sizes or slow else measure.large(surface, declared, seed)
+    found = measure.small(interface, sizes, seed)
+    larger = [] if sizes or slow else measure.large(interface, seed)
     for number, measurement in enumerate([*found, *larger]):
         extra = SMALL if number < len(found) else ()
-        once = () if number else ONCE + (ON_CPU if surface.target == "cpu" else ())
-        trial = Trial(surface, measurement)
+        once = () if number else ONCE + (ON_CPU if interface.target == "cpu" else ())
+        trial = Trial(interface, measurement)
         yield _rows(trial, (*EVERYWHERE, checks.check_differences, *extra, *once))
-    if surface.target == "cpu":
-        yield _specials(surface, declared, sizes, seed)
+    if interface.target == "cpu":
+        yield _specials(interface, sizes, seed)
 
 
 def _rows(trial: Trial, wanted: Iterable[Check]) -> Rows:
@@ -66,64 +64,58 @@ def _rows(trial: Trial, wanted: Iterable[Check]) -> Rows:
     return trial.rows, trial.point.label
 
 
-def large(surface: Surface, declared: Text, run: Run, seed: int) -> Iterator[Rows]:
+def large(interface: ModuleInterface, run: Run, seed: int) -> Iterator[Rows]:
     """The rows at sizes that a search has chosen; none where the declaration has no value."""
     try:
-        measurement = measure.wide(surface, declared, run.sizes, seed)
+        measurement = measure.wide(interface, run.sizes, seed)
     except OutOfDomain:
         return
-    kinds = [kind for kind in run.kinds if kind != surface.operator]
-    most = {kind: reach.entries(surface, kind, run.sizes) for kind in kinds}
+    kinds = [kind for kind in run.kinds if kind != interface.operator]
+    most = {kind: reach.entries(interface, kind, run.sizes) for kind in kinds}
     usual = [kind for kind in kinds if most[kind] <= reach.ENTRIES]
-    products = (operators.check_products,) * (surface.operator in run.kinds)
-    yield _rows(Trial(surface, measurement, usual), (*WIDE, *products))
+    products = (operators.check_products,) * (interface.operator in run.kinds)
+    yield _rows(Trial(interface, measurement, usual), (*WIDE, *products))
     for kind in kinds:
         if kind not in usual:
             others = [other for other in usual if other in ("jvp", "vjp", "hvp", "gradient")]
-            yield _rows(Trial(surface, measurement, [kind, *others]), DENSE)
+            yield _rows(Trial(interface, measurement, [kind, *others]), DENSE)
 
 
-def _specials(surface: Surface, declared: Text, sizes: Mapping[str, int], seed: int) -> Rows:
+def _specials(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> Rows:
     """The rows at special points: of those passed, the one with the largest error."""
     worst: dict[tuple[str, str, str], Row] = {}
     failed: list[Row] = []
-    for point in special.points(surface, declared, sizes, seed):
-        for row in _special(surface, declared, point, seed):
+    for point in special.points(interface, sizes, seed):
+        for row in _special(interface, point, seed):
             key = (row.check, row.function, row.input)
             if not row.passed:
                 failed.append(row)
             elif key not in worst or row.error > worst[key].error:
                 worst[key] = row
-    passed = [_relabelled(row) for row in worst.values()]
+    passed = [replace(row, point=SPECIAL) for row in worst.values()]
     return [*passed, *failed], SPECIAL
 
 
-def _relabelled(row: Row) -> Row:
-    return Row(
-        row.check, row.function, row.input, SPECIAL, row.error, row.tolerance, True, row.note
-    )
-
-
-def _special(surface: Surface, declared: Text, point: Point, seed: int) -> list[Row]:
+def _special(interface: ModuleInterface, point: Point, seed: int) -> list[Row]:
     try:
-        measurement = measure.special(surface, declared, point, seed)
+        measurement = measure.special(interface, point, seed)
     except OutOfDomain:
-        return _undefined(surface, point)
-    unsteady = not measurement.steady or measure.wavers(surface, point, "jvp")
-    kinds: tuple[str, ...] = surface.kinds
-    if "hvp" in kinds and (unsteady or measure.wavers(surface, point, "hvp")):
+        return _undefined(interface, point)
+    unsteady = not measurement.steady or measure.is_sensitive(interface, point, "jvp")
+    kinds: tuple[str, ...] = interface.kinds
+    if "hvp" in kinds and (unsteady or measure.is_sensitive(interface, point, "hvp")):
         kinds = tuple(kind for kind in kinds if kind not in ("hessian", "hvp"))
-    trial = Trial(surface, measurement, kinds, special=True)
+    trial = Trial(interface, measurement, kinds, special=True)
     return _rows(trial, UNSTEADY if unsteady else (*EVERYWHERE, checks.check_slopes))[0]
 
 
-def _undefined(surface: Surface, point: Point) -> list[Row]:
+def _undefined(interface: ModuleInterface, point: Point) -> list[Row]:
     """Where the declaration has no value a function may return what it likes or raise an error of
     the mathematics, and may do nothing else."""
     rows = []
-    for kind in surface.kinds:
+    for kind in interface.kinds:
         try:
-            surface.results(kind, point)
+            interface.results(kind, point)
         except CallError as error:
             if not checks.undefined(error):
                 rows.append(

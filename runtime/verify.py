@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from derivatrix.runtime import simulated, trials
+from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.load import load
 from derivatrix.runtime.reach import Search
-from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
+from derivatrix.runtime.reference import BrokenText, OutOfDomain
 from derivatrix.runtime.report import MODULE, Reach, Report, Row
-from derivatrix.runtime.surface import Surface
 
 ADVICE = (
     'give the inputs a structure or domain where the function is defined ("positive", "spd", '
@@ -51,26 +51,25 @@ def verify(
     simulator, at small sizes; the report says so (`place`).
     Raises LoadError when the module is not a generated one, ShapeError for sizes that it lacks.
     """
-    surface = Surface(module)
+    interface = ModuleInterface(module)
     if simulated.needs_simulation(module):
         return simulated.verify_simulated(module, sizes or {}, seed)
-    place = simulated.PLACE if surface.target == "cuda" and simulated.simulating() else ""
-    rows = [_functions(surface)]
-    reach = Reach(note=trials.UNMARKED if surface.target == "cuda" else "")
+    place = simulated.PLACE if interface.target == "cuda" and simulated.simulating() else ""
+    rows = [_functions(interface)]
+    reach = Reach(note=trials.UNMARKED if interface.target == "cuda" else "")
 
     def add(found: trials.Rows) -> None:
         if progress is not None:
-            progress(f"{surface.name}: {found[1]}")
+            progress(f"{interface.name}: {found[1]}")
         rows.extend(found[0])
 
     with warnings.catch_warnings(), simulated.as_on_device(module), ExitStack() as stack:
         warnings.simplefilter("ignore", RuntimeWarning)
         search = None
-        if not sizes and surface.target == "cpu":
+        if not sizes and interface.target == "cpu":
             search = stack.enter_context(Search(module, seed))
         try:
-            declared = Text(module.DECLARATION)
-            for found in trials.small(surface, declared, sizes or {}, seed, bool(place)):
+            for found in trials.small(interface, sizes or {}, seed, bool(place)):
                 add(found)
             if search is not None and not all(row.passed for row in rows):
                 reach = Reach(note="small sizes fail: larger ones were not tried")
@@ -78,23 +77,23 @@ def verify(
                 survey = search.result()
                 reach = survey.reach
                 for run in survey.runs:
-                    for found in trials.large(surface, declared, run, seed):
+                    for found in trials.large(interface, run, seed):
                         add(found)
         except BrokenText as error:
             rows.append(_failure("declaration", str(error)))
         except OutOfDomain as error:
             note = f"no point was found where the declaration has a value ({error}); {ADVICE}"
             rows.append(_failure("point", note))
-    return Report(surface.name, module.DIGEST, tuple(rows), place, reach)
+    return Report(interface.name, module.DIGEST, tuple(rows), place, reach)
 
 
-def _functions(surface: Surface) -> Row:
+def _functions(interface: ModuleInterface) -> Row:
     """The row that says whether the module has and lists the functions it should."""
-    module, listed = surface.module, tuple(surface.module.FUNCTIONS)
-    absent = [kind for kind in surface.kinds if not callable(getattr(module, kind, None))]
+    module, listed = interface.module, tuple(interface.module.FUNCTIONS)
+    absent = [kind for kind in interface.kinds if not callable(getattr(module, kind, None))]
     note = f"it has no {', '.join(absent)}" if absent else ""
-    if not absent and set(listed) != set(surface.kinds):
-        note = f"FUNCTIONS is {listed}, expected {surface.kinds}"
+    if not absent and set(listed) != set(interface.kinds):
+        note = f"FUNCTIONS is {listed}, expected {interface.kinds}"
     return Row("functions", MODULE, "", "", 0.0, 0.0, not note, note)
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from numba import types
 
 from derivatrix.runtime.errors import BuildError, LoadError
+from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.parallel import Announce, listing
 from derivatrix.runtime.simulated import has_device
 from derivatrix.runtime.support import FOLDER
-from derivatrix.runtime.surface import Surface
 from derivatrix.runtime.workers import Crash, Workers
 
 
@@ -43,18 +43,18 @@ def warm_files(files: Sequence[Path], workers: Workers, announce: Announce) -> N
 def warm_file(path: str) -> None:
     """Compile every kernel of a module for float64 and float32: what a worker does. Those for CUDA
     devices are compiled for the one that is there; without one there is nothing to do."""
-    surface = Surface(_imported(Path(path)))
-    if surface.target == "cuda":
-        _warm_for_device(surface.module)
+    interface = ModuleInterface(_imported(Path(path)))
+    if interface.target == "cuda":
+        _warm_for_device(interface.module)
         return
     for real in (types.float64, types.float32):
-        for kind in surface.kinds:
-            _warm_kernel(surface.module, f"{kind}_kernel", *_types(surface, kind, real))
-        if surface.parts:
-            kind = surface.operator.removesuffix("_operator")
-            given, _ = _types(surface, kind, real)
-            filled = [types.Array(real, rank, "C") for rank in surface.parts]
-            _warm_kernel(surface.module, f"{kind}_parts_kernel", given, filled)
+        for kind in interface.kinds:
+            _warm_kernel(interface.module, f"{kind}_kernel", *_types(interface, kind, real))
+        if interface.parts:
+            kind = interface.operator.removesuffix("_operator")
+            given, _ = _types(interface, kind, real)
+            filled = [types.Array(real, rank, "C") for rank in interface.parts]
+            _warm_kernel(interface.module, f"{kind}_parts_kernel", given, filled)
 
 
 def _warm_kernel(module: Any, name: str, given: Sequence[Any], filled: Sequence[Any]) -> None:
@@ -116,14 +116,14 @@ def _imported(path: Path) -> Any:
     return module
 
 
-def _types(surface: Surface, kind: str, real: Any) -> tuple[list[Any], list[Any]]:
+def _types(interface: ModuleInterface, kind: str, real: Any) -> tuple[list[Any], list[Any]]:
     """Numba's types of a kernel's arguments, and of the arrays that it fills."""
-    sizes = dict.fromkeys(surface.size_names, 1)
-    given = [entry.full(sizes) for entry in surface.inputs]
+    sizes = dict.fromkeys(interface.size_names, 1)
+    given = [entry.full(sizes) for entry in interface.inputs]
     if kind == "vjp":
-        given.append(surface.shape("value", "", sizes))
+        given.append(interface.shape("value", "", sizes))
     if kind in ("jvp", "hvp"):
-        given += [entry.full(sizes) for entry in surface.wrt]
-    filled = [surface.shape(kind, key, sizes) for key in surface.keys(kind)]
+        given += [entry.full(sizes) for entry in interface.wrt]
+    filled = [interface.shape(kind, key, sizes) for key in interface.keys(kind)]
     numbers = [types.Array(real, len(shape), "C") if shape else real for shape in given]
     return numbers, [types.Array(real, len(shape), "C") for shape in filled]

@@ -18,7 +18,7 @@ import numpy as np
 import derivatrix as dx
 from derivatrix import runtime
 from derivatrix.compiler.frontends.function_file import load_functions
-from derivatrix.runtime.surface import Surface
+from derivatrix.runtime.interface import ModuleInterface
 from tests import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -81,13 +81,13 @@ def _of_size(name: str, axis: int, test: Callable[[int], bool]) -> Fault:
     return Fault(_shift, lambda call: test(call.arrays[name].shape[axis]))
 
 
-def faults(surface: Surface) -> Iterator[tuple[str, Fault]]:
+def faults(interface: ModuleInterface) -> Iterator[tuple[str, Fault]]:
     """Every fault for a module, with the class it belongs to."""
     yield from USUAL.items()
-    for name in surface.size_names:
+    for name in interface.size_names:
         axes = [
             (entry.name, axis)
-            for entry in surface.inputs
+            for entry in interface.inputs
             for axis, text in enumerate(("batch",) * entry.batched + entry.shape)
             if text == name
         ]
@@ -95,7 +95,7 @@ def faults(surface: Surface) -> Iterator[tuple[str, Fault]]:
             for least in (16, 32, 64):
                 yield f"size > {least}", _of_size(which, axis, lambda n, k=least: n > k)
             yield "size 1 only", _of_size(which, axis, lambda n: n == 1)
-    for entry in surface.inputs:
+    for entry in interface.inputs:
         if entry.structure == "general" and not entry.domain:
             yield "all zero", _of_input(entry.name, lambda array: not array.any())
             yield "all ones", _of_input(entry.name, lambda array: bool((array == 1).all()))
@@ -112,12 +112,12 @@ def faults(surface: Surface) -> Iterator[tuple[str, Fault]]:
 def planted(module: ModuleType, kind: str, fault: Fault) -> Iterator[None]:
     """The module with a fault in one of its functions."""
     function = getattr(module, kind)
-    surface = Surface(module)
+    interface = ModuleInterface(module)
     calls: dict[bytes, int] = {}
 
     def wrong(*arguments: Any, out: Any = None) -> Any:
         result = function(*arguments, out=out)
-        names = [entry.name for entry in surface.inputs]
+        names = [entry.name for entry in interface.inputs]
         arrays = dict(zip(names, map(np.asarray, arguments), strict=False))
         key = b"".join(array.tobytes() for array in map(np.asarray, arguments))
         call = Call(arrays, out, calls.get(key, 0))
@@ -168,9 +168,9 @@ def table(every: int, seed: int = 0) -> dict[str, tuple[int, int]]:
     number = seed
     for function in functions():
         module = dx.compile(function)
-        surface = Surface(module)
-        for label, fault in faults(surface):
-            for kind in surface.kinds:
+        interface = ModuleInterface(module)
+        for label, fault in faults(interface):
+            for kind in interface.kinds:
                 number += 1
                 if number % every == 0:
                     count = counts.setdefault(label, [0, 0])

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import numpy as np
 
-from derivatrix.compiler.driver.pipeline import interface
+from derivatrix.compiler.driver import pipeline
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
 from derivatrix.compiler.ir.messages import operand_text
@@ -23,8 +23,8 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.runtime import sampling
 from derivatrix.runtime.differences import differentiate
 from derivatrix.runtime.errors import VerificationError
+from derivatrix.runtime.interface import Arrays, ModuleInterface, Point
 from derivatrix.runtime.reference import OutOfDomain, Text
-from derivatrix.runtime.surface import Arrays, Point, Surface
 
 Array = np.ndarray
 
@@ -43,16 +43,16 @@ VALUE_TOLERANCE = 1e-7
 def require_agreement(function: Function) -> None:
     """Raise VerificationError where the declaration's text, or what a derivative comes from, has
     another value than the declared expression."""
-    surface = _surface(function)
+    interface = _interface(function)
     points = []
-    for point, declared, expected in islice(_points(function, surface), SIZE_CHOICES):
+    for point, declared, expected in islice(_points(function, interface), SIZE_CHOICES):
         names = "the text of the declaration", "the interpreter's value"
         _require_close(function, point, names, declared, expected)
         _require_facts(function, point)
         points.append(point)
     before, name = function.origin
     while before is not None:
-        found = [_is_derivative(function, before, name, surface, point) for point in points]
+        found = [_is_derivative(function, before, name, interface, point) for point in points]
         if not any(found):
             raise VerificationError(
                 f"{function.name}: no point was found where differences of {before.name} by {name} "
@@ -95,13 +95,13 @@ RESIDUALS = {
 
 
 def _is_derivative(
-    function: Function, before: Function, name: str, surface: Surface, point: Point
+    function: Function, before: Function, name: str, interface: ModuleInterface, point: Point
 ) -> bool:
     """Whether `function` is the derivative of `before`, by differences at one sample; False where
     these are not accurate. Raises VerificationError where it is not."""
     values = _sample(function, point.values, 0)
     tangent = _sample(function, point.tangents, 0)[name]
-    step = sampling.project(surface.input(name).structure, tangent)
+    step = sampling.project(interface.input(name).structure, tangent)
 
     def line(distance: float) -> tuple[np.ndarray, ...]:
         moved = {**values, name: np.asarray(values[name] + distance * step)}
@@ -139,21 +139,21 @@ def _require_close(
         )
 
 
-def _surface(function: Function) -> Surface:
+def _interface(function: Function) -> ModuleInterface:
     module = ModuleType(function.name)
-    facts = interface(function)
+    facts = pipeline.interface(function)
     vars(module).update(facts, DECLARATION=function.declaration, FORMULAS={}, DIGEST="")
-    return Surface(module)
+    return ModuleInterface(module)
 
 
-def _points(function: Function, surface: Surface) -> Iterator[tuple[Point, Array, Array]]:
+def _points(function: Function, interface: ModuleInterface) -> Iterator[tuple[Point, Array, Array]]:
     """Points in the domain, one at each of some choices of sizes, with the text's value and the
     interpreter's."""
-    for number, sizes in enumerate(sampling.assignments(surface, {})):
+    for number, sizes in enumerate(sampling.assignments(interface, {})):
         random = np.random.default_rng([0, number])
-        for point in islice(sampling.draws(surface, sizes, random), ATTEMPTS):
+        for point in islice(sampling.draws(interface, sizes, random), ATTEMPTS):
             try:
-                declared = _declared_value(surface, Text(function.declaration), point)
+                declared = _declared_value(interface, Text(function.declaration), point)
                 expected = _interpreter_value(function, point.values, point)
             except OutOfDomain:
                 continue
@@ -161,9 +161,9 @@ def _points(function: Function, surface: Surface) -> Iterator[tuple[Point, Array
             break
 
 
-def _declared_value(surface: Surface, text: Text, point: Point) -> Array:
+def _declared_value(interface: ModuleInterface, text: Text, point: Point) -> Array:
     """The text's value at a point; OutOfDomain where rounding errors would be a part of it."""
-    shape = surface.shape("value", "", point.sizes)
+    shape = interface.shape("value", "", point.sizes)
     value = text({**point.sizes, **point.values}, shape)
     moved = {name: np.asarray(array * (1 + PERTURBATION)) for name, array in point.values.items()}
     apart = np.abs(text({**point.sizes, **moved}, shape) - value).max(initial=0.0)

@@ -3,7 +3,6 @@
 Run with NUMBA_ENABLE_CUDASIM=1, as `pytest tests/devices/spectra.py`.
 """
 
-import contextlib
 import types
 
 import numpy as np
@@ -79,7 +78,6 @@ def use_library(monkeypatch):
     monkeypatch.setattr(cuda, "as_cuda_array", lambda array, sync: array, raising=False)
     KERNELS.put("_cupy", fake, monkeypatch.setattr)
     KERNELS.put("by_library", lambda run, what, n: n > 1, monkeypatch.setattr)
-    KERNELS.put("on_stream", contextlib.nullcontext, monkeypatch.setattr)
 
 
 @pytest.fixture(params=["own kernels", "library"])

@@ -3,7 +3,7 @@
 import pytest
 
 import derivatrix as dx
-from derivatrix.runtime.surface import Surface
+from derivatrix.runtime.interface import ModuleInterface
 from tests import faults
 
 SAMPLE = (
@@ -16,6 +16,6 @@ SAMPLE = (
 def test_every_class_of_faults_is_caught(name, kind):
     (function,) = [function for function in faults.functions() if function.name == name]
     module = dx.compile(function)
-    tried = dict(faults.faults(Surface(module)))
+    tried = dict(faults.faults(ModuleInterface(module)))
     missed = [label for label, fault in tried.items() if not faults.caught(module, kind, fault)]
     assert len(tried) > 14 and not missed

@@ -9,10 +9,10 @@ import pytest
 import derivatrix as dx
 from derivatrix import runtime
 from derivatrix.runtime import reach, sampling, special, trials
+from derivatrix.runtime.domains import contains
+from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.marks import MARK, Copy
-from derivatrix.runtime.reference import Text
 from derivatrix.runtime.report import Reach, Report, Row
-from derivatrix.runtime.surface import Surface
 from tests import fakes
 from tests.packages import loaded
 
@@ -66,7 +66,7 @@ def test_lines_that_no_size_reaches_are_listed(square, tmp_path):
 
 def test_a_copy_has_a_mark_for_every_branch_of_a_compiled_function(square):
     copy = Copy(square)
-    point = next(sampling.draws(Surface(square), {"n": 3}, np.random.default_rng(0)))
+    point = next(sampling.draws(ModuleInterface(square), {"n": 3}, np.random.default_rng(0)))
     result = copy.module.jacobian(*point.values.values())
     assert np.array_equal(result, square.jacobian(*point.values.values()))
     made = {copy.places[place] for place in copy.taken()}
@@ -135,13 +135,9 @@ def test_kinks_and_poles_are_no_faults():
         "jumps": dx.sum(dx.sign(x) * y * dx.floor(y)),
     }.items():
         module = dx.compile(dx.function(name, [x, y], expression))
-        surface = Surface(module)
-        rows, _ = reach_specials(surface)
+        interface = ModuleInterface(module)
+        rows, _ = trials._specials(interface, {}, 0)
         assert rows and all(row.passed for row in rows), [row for row in rows if not row.passed]
-
-
-def reach_specials(surface):
-    return trials._specials(surface, Text(surface.module.DECLARATION), {}, 0)
 
 
 @pytest.mark.parametrize(
@@ -155,11 +151,11 @@ def test_special_points_are_inside(structure, domain):
     module = fakes.square()
     (given,) = module.INPUTS
     module.INPUTS = ({**given, "structure": structure, "domain": domain},)
-    surface = Surface(module)
-    found = list(special.points(surface, Text("X @ X"), {}, 0))
+    interface = ModuleInterface(module)
+    found = list(special.points(interface, {}, 0))
     assert {1} < {point.sizes["n"] for point in found}
     for point in found:
-        assert special._inside(surface.inputs[0], point.values["X"])
+        assert contains(structure, point.values["X"]) and contains(domain, point.values["X"])
         assert np.array_equal(sampling.project(structure, point.values["X"]), point.values["X"])
     labels = " ".join(point.label for point in found)
     assert ("zeros" in labels) == (

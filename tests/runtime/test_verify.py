@@ -12,8 +12,9 @@ import pytest
 from derivatrix import runtime
 from derivatrix.runtime import errors, sampling
 from derivatrix.runtime.differences import differentiate
+from derivatrix.runtime.domains import DOMAINS
+from derivatrix.runtime.interface import SCALAR_KINDS, ModuleInterface
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
-from derivatrix.runtime.surface import SCALAR_KINDS, Surface
 from tests import ROOT, fakes
 from tests.fakes import FAKES, entry, fake
 
@@ -22,7 +23,7 @@ SMALL = {"n": 3, "d": 3, "c": 4, "k": 3, "batch": 2}
 
 def small_sizes(module):
     """Sizes for every name of the module, so that no larger point is tried."""
-    return {name: SMALL[name] for name in Surface(module).size_names}
+    return {name: SMALL[name] for name in ModuleInterface(module).size_names}
 
 
 def failed_checks(report):
@@ -487,8 +488,8 @@ def test_a_narrower_place_than_the_domain_is_found():
 
 def test_a_domain_hint_is_followed():
     module = scalar_by_scalar("x * x", lambda x: x * x, lambda x: 2 * x, domain="positive")
-    surface = Surface(module)
-    point = next(sampling.draws(surface, {"n": 5}, np.random.default_rng(0)))
+    interface = ModuleInterface(module)
+    point = next(sampling.draws(interface, {"n": 5}, np.random.default_rng(0)))
     assert (point.values["x"] > 0).all() and "positive" not in point.label
 
 
@@ -590,14 +591,14 @@ def test_a_row_without_a_finite_error_can_be_written():
 # Sampling and differences
 
 
-@pytest.mark.parametrize("structure", sampling.DRAWS)
+@pytest.mark.parametrize("structure", DOMAINS)
 @pytest.mark.parametrize("batched", [False, True])
 def test_points_and_directions_keep_the_structure(structure, batched):
     random = np.random.default_rng(1)
     square = structure not in ("positive", "nonneg", "simplex", "small", "fraction", "above one")
     shape = (4, 4) if square else (3,)
     full = (2, *shape) if batched else shape
-    array = sampling.project(structure, sampling.DRAWS[structure](full, random))
+    array = sampling.project(structure, DOMAINS[structure].draw(full, random))
     assert array.shape == full
     if structure in ("symmetric", "spd"):
         assert np.array_equal(array, np.swapaxes(array, -1, -2))
@@ -632,7 +633,7 @@ def test_sizes_are_distinct_and_so_are_sums_of_them():
         {},
         {},
     )
-    first, second = sampling.assignments(Surface(module), {})[:2]
+    first, second = sampling.assignments(ModuleInterface(module), {})[:2]
     assert first != second
     for sizes in (first, second):
         assert len({*sizes.values(), sizes["n"] + sizes["p"]}) == 4
@@ -640,9 +641,9 @@ def test_sizes_are_distinct_and_so_are_sums_of_them():
 
 def test_sizes_keep_every_axis_positive():
     module = fake("f", [entry("x", "n - 4")], {"shape": (), "batched": False}, "x[0]", {}, {})
-    assert all(sizes["n"] > 4 for sizes in sampling.assignments(Surface(module), {}))
+    assert all(sizes["n"] > 4 for sizes in sampling.assignments(ModuleInterface(module), {}))
     with pytest.raises(errors.ShapeError, match="sizes"):
-        sampling.assignments(Surface(module), {"n": 4})
+        sampling.assignments(ModuleInterface(module), {"n": 4})
 
 
 def test_differences_know_how_good_they_are():

@@ -79,7 +79,7 @@ def test_files_are_copied_as_they_are(built: Path) -> None:
 
 def test_only_what_is_needed_is_there() -> None:
     files = support_of(square)
-    assert {BLAS, "_support/cpu/__init__.py", "_support/common/boundary.py"} < files
+    assert {BLAS, "_support/cpu/__init__.py", "_support/common/arguments.py"} < files
     assert not {"_support/cpu/lu.py", "_support/cuda/base.py"} & files
     assert "_support/cpu/lu.py" in support_of(solved)
     assert not any(name.startswith("_support/cpu/") for name in support_of(square, target="cuda"))

@@ -31,8 +31,8 @@ from derivatrix.compiler.plan.visit import buffers, renamed
 
 
 @dataclass(frozen=True)
-class Powers:
-    """The softmax of rows, or its logarithm's denominator, logsumexp: `target`, of `source`.
+class Softmax:
+    """target = the softmax of the rows of `source`, or their logsumexp.
 
     points: the loops over rows; terms: the one along a row.
     """
@@ -57,7 +57,7 @@ class Powers:
         return (Store(self.target, self.source, accumulate=False),)
 
 
-Phase = Launch | Powers
+Phase = Launch | Softmax
 
 
 def phase(step: Step, fresh: Callable[[], str]) -> Phase | None:
@@ -68,11 +68,11 @@ def phase(step: Step, fresh: Callable[[], str]) -> Phase | None:
             found = launches(step, frozenset(), fresh)
             return found[0] if len(found) == 1 else None
         case Call(comment, "rows.softmax" | "rows.logsumexp", (Operand() as one, Operand() as two)):
-            return _powers(comment, one, two)
+            return _softmax(comment, one, two)
     return None
 
 
-def _powers(comment: str, one: Operand, two: Operand) -> Powers | None:
+def _softmax(comment: str, one: Operand, two: Operand) -> Softmax | None:
     shape, target = one.buffer.shape, two.buffer.shape
     if one.index or two.index or one.shape[-1:] != shape[-1:] or target not in (shape, shape[:-1]):
         return None
@@ -82,7 +82,9 @@ def _powers(comment: str, one: Operand, two: Operand) -> Powers | None:
     )
     indices = tuple(symbol for symbol, _ in loops)
     source = Load(one.buffer, indices)
-    return Powers(comment, loops[:-1], loops[-1:], source, Load(two.buffer, indices[: len(target)]))
+    return Softmax(
+        comment, loops[:-1], loops[-1:], source, Load(two.buffer, indices[: len(target)])
+    )
 
 
 def reduced_rows(found: Phase | None) -> Loops:
@@ -115,7 +117,7 @@ def phases(steps: Sequence[Step], fresh: Callable[[], str]) -> list[Phase]:
     found = [phase(step, fresh) for step in steps]
     over = next(filter(None, map(reduced_rows, found)))
     for each in found:
-        if isinstance(each, Launch):  # names of a nest rather than of `Powers`
+        if isinstance(each, Launch):  # names of a nest rather than of `Softmax`
             over = each.points[: len(over)]
     same = [aligned(each, over) for each in found]
     return [each for each in same if each is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from derivatrix.compiler.emit.cuda.block_cooperative import Phase, Powers
+from derivatrix.compiler.emit.cuda.block_cooperative import Phase, Softmax
 from derivatrix.compiler.emit.cuda.kernel import (
     DeviceStatements,
     KernelText,
@@ -31,8 +31,8 @@ def block_cooperative_text(
     body: list[str] = []
     for phase in named:
         body += ["cuda.syncthreads()"] if body else []
-        if isinstance(phase, Powers):
-            body += _powers(phase, statements)
+        if isinstance(phase, Softmax):
+            body += _softmax(phase, statements)
         elif phase.terms:
             body += _sums(phase, statements)
         else:
@@ -79,30 +79,30 @@ def _sums(launch: Launch, statements: Statements) -> list[str]:
         *(f"{total} = real(0)" for total in launch.sums),
         f"if {active}:",
         *indented([*statements.lines(launch.before), *_shared(launch.terms, body)]),
-        *(f"{total} = lane_sum({total}, lanes, shared)" for total in launch.sums),
+        *(f"{total} = reduced({total}, lanes, shared, SUM)" for total in launch.sums),
         *([f"if {active} and lane == 0:", *indented(after)] if after else []),
     ]
 
 
-def _powers(powers: Powers, statements: Statements) -> list[str]:
+def _softmax(softmax: Softmax, statements: Statements) -> list[str]:
     """Softmax of a row, or its logsumexp."""
-    source, target = statements.load(powers.source), statements.load(powers.target)
+    source, target = statements.load(softmax.source), statements.load(softmax.target)
     summed = f"power = math.exp({source} - largest)"
-    kept = [f"{target} = power"] if powers.normalised else []
-    largest = _shared(powers.terms, [f"largest = larger(largest, {source})"])
-    total = _shared(powers.terms, [summed, *kept, "total += power"])
-    if powers.normalised:
-        last = ["if active:", *indented(_shared(powers.terms, [f"{target} /= total"]))]
+    kept = [f"{target} = power"] if softmax.normalised else []
+    largest = _shared(softmax.terms, [f"largest = real_maximum(largest, {source})"])
+    total = _shared(softmax.terms, [summed, *kept, "total += power"])
+    if softmax.normalised:
+        last = ["if active:", *indented(_shared(softmax.terms, [f"{target} /= total"]))]
     else:
         last = ["if active and lane == 0:", f"    {target} = log_of_sum(largest, total)"]
     return [
         "largest = real(-math.inf)",
         "if active:",
         *indented(largest),
-        "largest = lane_maximum(largest, lanes, shared)",
+        "largest = reduced(largest, lanes, shared, MAXIMUM)",
         "total = real(0)",
         "if active:",
         *indented(total),
-        "total = lane_sum(total, lanes, shared)",
+        "total = reduced(total, lanes, shared, SUM)",
         *last,
     ]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import sympy
 
 from derivatrix.compiler.emit.cuda.block_cooperative import Phase, phases, reduced_rows
 from derivatrix.compiler.emit.cuda.block_cooperative_text import block_cooperative_text
 from derivatrix.compiler.emit.cuda.kernel import KernelText, check, count, finish_text, kernel_text
-from derivatrix.compiler.emit.cuda.launches import Launch, defined, launches, read, renamed
+from derivatrix.compiler.emit.cuda.launches import Launch, defined, launches, renamed
 from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.stacks import in_one_order
 from derivatrix.compiler.emit.cuda.tiles import tiled
@@ -31,19 +32,16 @@ from derivatrix.compiler.plan.steps import (
     Choose,
     Fill,
     Gemm,
-    Guard,
-    Loop,
     LoopNest,
     Newton,
     Operand,
     Plan,
     Require,
     Reuse,
-    Statement,
     Step,
     Store,
 )
-from derivatrix.compiler.plan.visit import buffers
+from derivatrix.compiler.plan.visit import buffers, names_read, walk
 from derivatrix.runtime.errors import UnsupportedError
 
 SCHUR = "sylvester.schur"
@@ -51,7 +49,7 @@ SCHUR = "sylvester.schur"
 
 
 @dataclass
-class DriverText:
+class HostFunction:
     """The host function of a plan: its name, parameters after `run`, and lines."""
 
     name: str
@@ -66,41 +64,36 @@ class Device:
     helper functions called, each "file.function"."""
 
     kernels: list[KernelText] = field(default_factory=list)
-    drivers: list[DriverText] = field(default_factory=list)
+    host_functions: list[HostFunction] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
     helpers: dict[str, None] = field(default_factory=dict)
 
     def add(self, plan: Plan) -> None:
         """Add a plan, after those that it calls."""
-        for variant in plan.variants:
-            self.add(variant)
-        for equation in plan.equations:
-            for inner in (equation.residual, equation.jacobian):
-                if driver_name(inner) not in {driver.name for driver in self.drivers}:
-                    self.add(inner)
-        self.drivers.append(_Driver(plan, self).text())
+        for inner in inner_plans(plan):
+            if host_name(inner) not in {each.name for each in self.host_functions}:
+                self.add(inner)
+        self.host_functions.append(_HostWriter(plan, self).text())
 
 
-def driver_name(plan: Plan) -> str:
+def host_name(plan: Plan) -> str:
     """The name of a plan's host function."""
     return f"_{plan.name}"
 
 
+def inner_plans(plan: Plan) -> tuple[Plan, ...]:
+    """The plans that a plan calls: those that it chooses from, and those of its equations."""
+    inner = (part for each in plan.equations for part in (each.residual, each.jacobian))
+    return (*plan.variants, *inner)
+
+
 def can_fail(plan: Plan) -> bool:
     """Whether a plan has checks."""
-    inner = [part for each in plan.equations for part in (each.residual, each.jacobian)]
-    return any(_fails(step) for step in plan.steps) or any(map(can_fail, (*plan.variants, *inner)))
+    return any(map(_fails, walk(plan.steps))) or any(map(can_fail, inner_plans(plan)))
 
 
-def _fails(part: Step | Statement) -> bool:
-    match part:
-        case Call() | Newton():
-            return bool(part.failure)
-        case LoopNest() | Loop() | Guard():
-            return any(map(_fails, part.body))
-        case BlockCooperative():
-            return any(map(_fails, part.steps))
-    return isinstance(part, Require)
+def _fails(part: Any) -> bool:
+    return isinstance(part, Require) or (isinstance(part, Call | Newton) and bool(part.failure))
 
 
 def counterpart(kernel: Kernel) -> str:
@@ -111,7 +104,7 @@ def counterpart(kernel: Kernel) -> str:
     return kernel
 
 
-class _Driver:
+class _HostWriter:
     """Writes the host function of one plan."""
 
     def __init__(self, plan: Plan, device: Device) -> None:
@@ -122,12 +115,8 @@ class _Driver:
         self._names = Names([*taken, *re.findall(r"\w+", str(plan))])
         self._constants = {name for name, _ in plan.constants}
         self._kept: set[str] = set()
-        self._allocated = {
-            buffer
-            for step in plan.steps
-            if isinstance(step, Allocate | Reuse)
-            for buffer in buffers(step)
-        }
+        made = [step for step in plan.steps if isinstance(step, Allocate | Reuse)]
+        self._allocated = set(buffers(made))
         self._complex = {
             found.buffer
             for step in plan.steps
@@ -136,25 +125,22 @@ class _Driver:
             if isinstance(found, Operand)
         }
         self._number = 0
-        inner = [
-            each for step in plan.steps if isinstance(step, BlockCooperative) for each in step.steps
-        ]
-        nests = [step for step in (*plan.steps, *inner) if isinstance(step, LoopNest)]
+        nests = [step for step in walk(plan.steps) if isinstance(step, LoopNest)]
         self._escaping = frozenset(
             name
             for nest in nests
             for name in defined(nest)
-            if any(name in set(read(other)) for other in nests if other is not nest)
+            if any(name in set(names_read(other)) for other in nests if other is not nest)
         )
 
-    def text(self) -> DriverText:
+    def text(self) -> HostFunction:
         plan = self._plan
         body = [line for step in plan.steps for line in self._step(step)]
         outputs = [buffer.name for _, buffer in plan.outputs]
         names = [*(argument.local for argument in plan.arguments), *outputs]
         made = ", ".join(f"`{name}`" for name, _ in plan.outputs)
-        return DriverText(
-            driver_name(plan),
+        return HostFunction(
+            host_name(plan),
             f"Launch the kernels that fill {made}.",
             ", ".join(["run", *names]),
             [*self._sizes(body), *body] or ["pass"],
@@ -197,7 +183,7 @@ class _Driver:
                     texts.append(str(check(self._device.checks, failure)))
                 yield f"{kernel_name(path)}({', '.join(['run', *texts])})"
             case BlockCooperative(steps):
-                yield from self._team(steps)
+                yield from self._block_cooperative(steps)
             case Choose(variants):
                 yield from self._choose(variants)
             case Newton():
@@ -218,7 +204,8 @@ class _Driver:
 
     def _reading(self, nest: LoopNest) -> LoopNest:
         """A nest that reads scalars where kernels before have kept them."""
-        return replace(nest, body=renamed(nest.body, self._kept))
+        result: LoopNest = renamed(nest, self._kept)
+        return result
 
     def _fresh(self) -> str:
         return self._names.numbered("s")
@@ -266,7 +253,7 @@ class _Driver:
         ]
         return ", ".join(arguments)
 
-    def _team(self, steps: Sequence[Step]) -> Iterator[str]:
+    def _block_cooperative(self, steps: Sequence[Step]) -> Iterator[str]:
         """One kernel row by row, or, where rows are few and long, one kernel a step."""
         alone = [line for step in steps for line in self._step(step)]
         self._number += 1
@@ -323,8 +310,8 @@ class _Driver:
         operands = ", ".join(_operand(operand) for operand in step.arguments)
         texts = [
             "run",
-            driver_name(step.residual),
-            driver_name(step.jacobian),
+            host_name(step.residual),
+            host_name(step.jacobian),
             str(step.iterations),
             f"({operands},)",
             _operand(step.target),
@@ -341,7 +328,7 @@ def _host_number(value: sympy.Expr) -> str:
 def _called(plan: Plan) -> str:
     names = [argument.local for argument in plan.arguments]
     names += [buffer.name for _, buffer in plan.outputs]
-    return f"{driver_name(plan)}({', '.join(['run', *names])})"
+    return f"{host_name(plan)}({', '.join(['run', *names])})"
 
 
 def _empty(buffer: Buffer) -> str:

@@ -17,55 +17,27 @@ from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.tiles import Tile, Tiled
 from derivatrix.compiler.emit.statements import Statements
 from derivatrix.compiler.ir import python_text
+from derivatrix.compiler.plan import visit
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.nominal_sizes import product
-from derivatrix.compiler.plan.steps import (
-    Buffer,
-    Guard,
-    Let,
-    Load,
-    Loop,
-    Name,
-    Number,
-    Operate,
-    Statement,
-    Test,
-)
-from derivatrix.compiler.plan.visit import accesses, names_made, names_read
+from derivatrix.compiler.plan.steps import Let, Load, Name, Number, Scalar, Statement, Test
+from derivatrix.compiler.plan.visit import accesses, names_made, names_read, rebuilt, walk
 from derivatrix.compiler.targets import cuda
 
-SHARES = (("lanes", "int64"), ("splits", "int64"), ("partial", "real[::1]"))
+SHARES = (("splits", "int64"), ("partial", "real[::1]"), ("lanes", "int64"))
 """What a kernel of sums takes besides, with Numba's types."""
 RESERVED = frozenset(
-    {
-        *("run", "cuda", "real", "point", "item", "items", "first", "active", "term", "groups"),
-        *(
-            "thread",
-            "filled",
-            "entry",
-            "lane",
-            "shared",
-            "failures",
-            "THREADS",
-            "KERNELS",
-            "lane_sum",
-            "quotient",
-            "remainder",
-            "sample",
-            "place",
-            "newton",
-            "largest",
-            "total",
-            "power",
-            "larger",
-            "lane_maximum",
-            "log_of_sum",
-        ),
-        *("each", "each_tile", "sums", "each_row", "row_by_row", "clear"),
+    [
+        *("run", "cuda", "real", "shared", "failures", "THREADS", "KERNELS"),
+        *("point", "item", "items", "first", "active", "term", "groups", "thread", "filled"),
+        *("entry", "lane", "sample", "place"),
+        *("largest", "total", "power", "reduced", "SUM", "MAXIMUM", "log_of_sum"),
+        *("quotient", "remainder"),
+        *("newton", "each", "each_tile", "sums", "each_row", "row_by_row", "clear"),
         *(name for name, _ in SHARES),
         *(f"{stem}_{number}" for stem in ("at", "rest", "row", "entry") for number in range(16)),
         *(name.split(".")[0] for name in cuda.SPELLED.values()),
-    }
+    ]
 )
 """What no array, size or scalar may be called, of a kernel or of the host function around it."""
 
@@ -200,49 +172,34 @@ def named_factors(phases: Sequence[AnyPhase]) -> tuple[list[Let], list[AnyPhase]
     if not loops:
         return [], list(phases)
     whole = [statement for phase in phases for statement in phase.statements]
-    inside = {symbol for symbol, _ in loops}.union(*map(_loop_indices, whole))
+    inside = {symbol for symbol, _ in loops} | {loop.index for loop in visit.loops(whole)}
     names = Names([*RESERVED, *re.findall(r"\w+", f"{phases} {list(map(str, whole))}")])
     named: dict[Number, Name] = {}
 
     def replaced(part: Any) -> Any:
-        if isinstance(part, Number):
-            symbols = part.value.free_symbols
-            if part.value.is_integer or not symbols or symbols & inside:
-                return part
-            if part not in named:
-                named[part] = Name(names.numbered("c"))
-            return named[part]
-        if isinstance(part, tuple):
-            return tuple(map(replaced, part))
-        if dataclasses.is_dataclass(part) and not isinstance(part, Buffer):
-            fields = {f.name: replaced(getattr(part, f.name)) for f in dataclasses.fields(part)}
-            return dataclasses.replace(part, **fields)  # type: ignore[type-var]
-        return part
+        if not isinstance(part, Number):
+            return None
+        symbols = part.value.free_symbols
+        if part.value.is_integer or not symbols or symbols & inside:
+            return None
+        if part not in named:
+            named[part] = Name(names.numbered("c"))
+        return named[part]
 
-    changed = [replaced(phase) for phase in phases]
+    changed = list(rebuilt(tuple(phases), replaced))
     return [Let(name.name, number) for number, name in named.items()], changed
 
 
-def _loop_indices(statement: Statement) -> set[sympy.Symbol]:
-    """The indices of the loops in a statement."""
-    match statement:
-        case Loop(index_, _, _, body):
-            return {index_}.union(*map(_loop_indices, body))
-        case Guard(_, body):
-            return set().union(*map(_loop_indices, body))
-    return set()
-
-
-def _symbols(part: Any) -> Iterator[sympy.Basic]:
+def _symbols(scalar: Scalar) -> set[sympy.Basic]:
     """The sizes and indices in a scalar."""
-    match part:
-        case Number(value) | Test(value):
-            yield from value.free_symbols
-        case Load(_, indices):
-            yield from sympy.Tuple(*indices).free_symbols
-        case Operate(_, operands):
-            for operand in operands:
-                yield from _symbols(operand)
+    found: set[sympy.Basic] = set()
+    for part in walk(scalar):
+        match part:
+            case Number(value) | Test(value):
+                found |= value.free_symbols
+            case Load(_, indices):
+                found |= sympy.Tuple(*indices).free_symbols
+    return found
 
 
 def _tiled(tiled: Tiled, statements: Statements) -> list[str]:
@@ -328,7 +285,7 @@ def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: b
                 f"active = item < {'items' if first else points}",
                 "if active:",
                 *inside,
-                *(f"{total} = lane_sum({total}, lanes, shared)" for total in launch.sums),
+                *(f"{total} = reduced({total}, lanes, shared, SUM)" for total in launch.sums),
                 "if active and lane == 0:",
                 *indented(after or ["pass"]),
             ]

@@ -23,13 +23,12 @@ from derivatrix.compiler.plan.steps import (
     Loop,
     LoopNest,
     Name,
-    Operate,
     Require,
     Start,
     Statement,
     Store,
 )
-from derivatrix.compiler.plan.visit import names_read
+from derivatrix.compiler.plan.visit import names_added, names_read, rebuilt
 
 SERIAL = 32
 """Sums of no more terms than this, a number known when the kernel is made, are not shared."""
@@ -123,7 +122,7 @@ def _spread(comment: str, loop: Loop, started: list[str], fresh: Callable[[], st
     if flat.terms and flat.points and size.is_Integer and size <= SERIAL:
         return Launch(comment, tuple(flat.points), tuple(_serial(flat)))
     if not flat.terms:
-        sums = tuple(name for name in started if name in set(accumulated(loop)))
+        sums = tuple(name for name in started if name in set(names_added(loop)))
         return Launch(comment, points, (*map(Start, sums), *body), sums=sums)
     return Launch(
         comment,
@@ -162,15 +161,6 @@ def chain(statements: tuple[Statement, ...]) -> tuple[Loops, tuple[Statement, ..
             points, body = chain(last.body)
             return points, (*lets, Guard(last.condition, body))
     return (), statements
-
-
-def accumulated(part: Any) -> Iterator[str]:
-    """The sums that statements add to."""
-    if isinstance(part, Accumulate):
-        yield part.name
-    elif isinstance(part, Loop | Guard):
-        for statement in part.body:
-            yield from accumulated(statement)
 
 
 class Irregular(Exception):
@@ -270,13 +260,7 @@ def _placed(launch: Launch, needed: list[Let], foreign: set[str]) -> Launch:
         late = {*launch.sums, *(each.name for each in later)}
         (own if late.isdisjoint(names_read(let)) else later).append(let)
     moved = replace(launch, before=(*own, *launch.before), after=(*later, *launch.after))
-    renames = {name: kept(name) for name in foreign}
-    return replace(
-        moved,
-        before=_renamed(moved.before, renames),
-        inner=_renamed(moved.inner, renames),
-        after=_renamed(moved.after, renames),
-    )
+    return renamed(moved, foreign)
 
 
 def _closure(launch: Launch, lets: dict[str, Let]) -> list[Let]:
@@ -291,11 +275,6 @@ def _closure(launch: Launch, lets: dict[str, Let]) -> list[Let]:
     return [let for name, let in lets.items() if name in needed]
 
 
-def read(nest: LoopNest) -> Iterator[str]:
-    """The names of the scalars that a nest reads."""
-    return names_read(nest.body)
-
-
 def defined(nest: LoopNest) -> Iterator[str]:
     """The names of the scalars that a nest computes for those that come later."""
     for statement in nest.body:
@@ -303,25 +282,7 @@ def defined(nest: LoopNest) -> Iterator[str]:
             yield statement.name
 
 
-def _renamed(part: Any, renames: dict[str, Load]) -> Any:
-    """Statements with scalars read from elsewhere."""
-    match part:
-        case Name(name):
-            return renames.get(name, part)
-        case Operate(_, operands):
-            return replace(part, operands=_renamed(operands, renames))
-        case Loop() | Guard():
-            return replace(part, body=_renamed(part.body, renames))
-        case Let() | Accumulate() | Store():
-            return replace(part, value=_renamed(part.value, renames))
-        case Require():
-            return replace(part, condition=_renamed(part.condition, renames))
-        case tuple():
-            return tuple(_renamed(item, renames) for item in part)
-    return part
-
-
-def renamed(statements: Iterable[Statement], names: Iterable[str]) -> tuple[Statement, ...]:
-    """Statements in which scalars that are kept are read from there."""
-    result: tuple[Statement, ...] = _renamed(tuple(statements), {n: kept(n) for n in names})
-    return result
+def renamed(part: Any, names: Iterable[str]) -> Any:
+    """Statements, or what has some, in which scalars that are kept are read from there."""
+    places = {name: kept(name) for name in names}
+    return rebuilt(part, lambda each: places.get(each.name) if isinstance(each, Name) else None)

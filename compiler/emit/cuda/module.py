@@ -8,7 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from derivatrix.compiler.emit.cuda.host import Device, DriverText, can_fail, driver_name
+from derivatrix.compiler.emit.cuda.host import (
+    Device,
+    HostFunction,
+    can_fail,
+    host_name,
+    inner_plans,
+)
 from derivatrix.compiler.emit.cuda.kernel import KernelText
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
@@ -20,8 +26,7 @@ from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.targets import cuda
 
 FUNCTIONS = (
-    *(f"shares.{name}" for name in ("lane_sum", "lane_maximum", "quotient", "remainder")),
-    "blocks.larger",
+    *(f"shares.{name}" for name in ("reduced", "SUM", "MAXIMUM", "quotient", "remainder")),
     "rows.log_of_sum",
     "base.THREADS",
 )
@@ -48,7 +53,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         constants,
         tuples=named.items(),
         kernels=kernels,
-        drivers=[_shared(driver, same) for driver in device.drivers],
+        host_functions=[_shared(each, same) for each in device.host_functions],
         failures=literal(tuple(device.checks)) if device.checks else "",
         functions=[
             call_lines(f"{function.name} = generated.function", _public(function))
@@ -62,7 +67,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
 def _public(function: FunctionDescription) -> list[str]:
     """The arguments of `generated.function` for a public function."""
     first, *named = signature(function.plan)
-    found = [f'"{function.name}"', first, driver_name(function.plan)]
+    found = [f'"{function.name}"', first, host_name(function.plan)]
     if not isinstance(function.result, str):
         found.append(f'returns="{returns_text(function)}"')
     return [*found, *(["failures=FAILURES"] if can_fail(function.plan) else []), *named]
@@ -80,17 +85,18 @@ def _distinct(kernels: Iterable[KernelText]) -> tuple[list[KernelText], dict[str
     return list(kept.values()), {name: first for name, first in same.items() if name != first}
 
 
-def _shared(driver: DriverText, same: Mapping[str, str]) -> DriverText:
+def _shared(function: HostFunction, same: Mapping[str, str]) -> HostFunction:
     """A host function that launches those of equal kernels that are kept."""
-    lines = [re.sub(r"\w+", lambda word: same.get(word[0], word[0]), line) for line in driver.lines]
-    return replace(driver, lines=lines)
+    lines = [
+        re.sub(r"\w+", lambda word: same.get(word[0], word[0]), line) for line in function.lines
+    ]
+    return replace(function, lines=lines)
 
 
 def _constants(plan: Plan) -> dict[str, np.ndarray]:
     """The constant arrays of a plan and of those it calls."""
     found = dict(plan.constants)
-    inner = [part for each in plan.equations for part in (each.residual, each.jacobian)]
-    for other in (*plan.variants, *inner):
+    for other in inner_plans(plan):
         found |= _constants(other)
     return found
 

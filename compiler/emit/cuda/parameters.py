@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sympy
 from sympy.core.function import AppliedUndef
@@ -26,6 +25,7 @@ from derivatrix.compiler.plan.steps import (
     Store,
     Test,
 )
+from derivatrix.compiler.plan.visit import walk
 from derivatrix.compiler.targets import cuda
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -57,79 +57,52 @@ class Parameters:
 
 
 def parameters(phases: Sequence[Phase]) -> Parameters:
-    """What a kernel takes that does one phase after the other."""
-    found = _Found()
-    for each in phases:
-        found.visit(each.points)
-        found.visit(each.conditions)
-        found.visit(each.terms)
-        found.visit(each.inner_conditions)
-        found.visit(each.statements)
-        found.defined.update(each.sums)
+    """What a kernel takes that does one phase after the other. Raises UnsupportedError for an
+    operator without a function for devices."""
+    buffers: dict[Buffer, None] = {}
+    tables: dict[str, None] = {}
+    symbols: dict[str, None] = {}
+    names: dict[str, None] = {}
+    indices = {symbol.name for phase in phases for symbol, _ in (*phase.points, *phase.terms)}
+    made = {name for phase in phases for name in phase.sums}
+    failures = False
+
+    def mention(*expressions: sympy.Basic) -> None:
+        for expression in expressions:
+            for applied in sorted(expression.atoms(AppliedUndef), key=str):
+                tables[applied.func.__name__] = None
+            symbols.update(dict.fromkeys(sorted(map(str, expression.free_symbols))))
+
+    for phase in phases:
+        mention(*(extent for _, extent in (*phase.points, *phase.terms)))
+        mention(*phase.conditions, *phase.inner_conditions)
+        for part in walk(phase.statements):
+            match part:
+                case Buffer():
+                    buffers[part] = None
+                case Load(_, places) | Store(Load(_, places)):
+                    mention(*places)
+                case Number(value) | Test(value):
+                    mention(value)
+                case Name(name):
+                    names[name] = None
+                case Operate(operator):
+                    if operator not in SIGNS and operator not in cuda.SPELLED:
+                        text = f"there is no function for CUDA devices of {operator}"
+                        raise UnsupportedError(text)
+                case Let(name) | Start(name) | Accumulate(name):
+                    made.add(name)
+                case Require():
+                    failures = True
+                case Loop(index, extent):
+                    mention(extent)
+                    indices.add(index.name)
+                case Guard(condition):
+                    mention(condition)
     return Parameters(
-        tuple(found.buffers),
-        tuple(found.tables),
-        tuple(name for name in found.symbols if name not in found.indices),
-        tuple(name for name in found.names if name not in found.defined),
-        found.failures,
+        tuple(buffers),
+        tuple(tables),
+        tuple(name for name in symbols if name not in indices),
+        tuple(name for name in names if name not in made),
+        failures,
     )
-
-
-class _Found:
-    """What statements mention, in order."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[Buffer, None] = {}
-        self.tables: dict[str, None] = {}
-        self.symbols: dict[str, None] = {}
-        self.indices: set[str] = set()
-        self.names: dict[str, None] = {}
-        self.defined: set[str] = set()
-        self.failures = False
-
-    def visit(self, part: Any) -> None:
-        match part:
-            case sympy.Symbol():
-                self.symbols[part.name] = None
-            case sympy.Basic():
-                self._arithmetic(part)
-            case tuple():
-                for item in part:
-                    self.visit(item)
-                if len(part) == 2 and isinstance(part[0], sympy.Symbol):
-                    self.indices.add(part[0].name)
-            case Name(name):
-                self.names[name] = None
-            case Number(value) | Test(value):
-                self.visit(value)
-            case Load(buffer, indices):
-                self.buffers[buffer] = None
-                self.visit(indices)
-            case Operate(operator, operands):
-                if operator not in SIGNS and operator not in cuda.SPELLED:
-                    raise UnsupportedError(f"there is no function for CUDA devices of {operator}")
-                self.visit(operands)
-            case Start(name):
-                self.defined.add(name)
-            case Let(name, value) | Accumulate(name, value):
-                self.visit(value)
-                self.defined.add(name)
-            case Store(target, value, _):
-                self.visit(target)
-                self.visit(value)
-            case Require(condition, _):
-                self.visit(condition)
-                self.failures = True
-            case Loop(symbol, extent, _, body):
-                self.visit(extent)
-                self.indices.add(symbol.name)
-                self.visit(body)
-            case Guard(condition, body):
-                self.visit(condition)
-                self.visit(body)
-
-    def _arithmetic(self, part: sympy.Basic) -> None:
-        for applied in sorted(part.atoms(AppliedUndef), key=str):
-            self.tables[applied.func.__name__] = None
-        for symbol in sorted(part.free_symbols, key=str):
-            self.symbols[str(symbol)] = None

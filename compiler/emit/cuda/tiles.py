@@ -9,25 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
 
 from derivatrix.compiler.emit.cuda.launches import Launch
-from derivatrix.compiler.plan.steps import (
-    Accumulate,
-    Buffer,
-    Guard,
-    Let,
-    Load,
-    Loop,
-    Operate,
-    Require,
-    Statement,
-    Store,
-)
-from derivatrix.compiler.plan.visit import accesses
+from derivatrix.compiler.plan.steps import Buffer, Load, Statement, Store
+from derivatrix.compiler.plan.visit import accesses, rebuilt
 
 SHARED = 48 * 1024
 """The shared memory of a block, in bytes."""
@@ -110,10 +99,13 @@ def _fitting(launch: Launch, found: list[Tile]) -> Tiled | None:
         return None
     threads = next(number for number in THREADS if _bytes(entries, number) <= SHARED)
     places = {tile.buffer: tile for tile in kept}
-    moved = replace(
-        launch, before=_moved(launch.before, places), after=_moved(launch.after, places)
-    )
-    return Tiled(moved, tuple(kept), threads)
+
+    def moved(part: Any) -> Load | None:
+        if isinstance(part, Load) and part.buffer in places:
+            return places[part.buffer].entry(part.indices[1:])
+        return None
+
+    return Tiled(rebuilt(launch, moved), tuple(kept), threads)
 
 
 def _bytes(entries: int, threads: int) -> int:
@@ -142,23 +134,3 @@ def _complete(tile: Tile, statements: Sequence[Statement]) -> bool:
         return False
     places = {store.target.indices for store in stores if not store.accumulate}
     return not any(store.accumulate for store in stores) and len(places) == tile.entries > 1
-
-
-def _moved(part: Any, tiles: dict[Buffer, Tile]) -> Any:
-    """Statements that work at tiles."""
-    match part:
-        case Load(buffer, indices):
-            return tiles[buffer].entry(indices[1:]) if buffer in tiles else part
-        case Operate():
-            return replace(part, operands=_moved(part.operands, tiles))
-        case Loop() | Guard():
-            return replace(part, body=_moved(part.body, tiles))
-        case Store(target, value, _):
-            return replace(part, target=_moved(target, tiles), value=_moved(value, tiles))
-        case Let() | Accumulate():
-            return replace(part, value=_moved(part.value, tiles))
-        case Require():
-            return replace(part, condition=_moved(part.condition, tiles))
-        case tuple():
-            return tuple(_moved(item, tiles) for item in part)
-    return part

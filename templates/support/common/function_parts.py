@@ -15,14 +15,15 @@ class _Parts:
 
     def __init__(self, signature, returned):
         self.signature, self.returned = signature, returned
-        self._names = {size: f"_size_{size}" for size in signature.sizes}
-        self._names |= {each: signature.names.get(each, each) for each in signature.inputs}
-        self.parameters = [signature.names.get(each, each) for each in signature.inputs]
+        public = {each: signature.names.get(each, each) for each in signature.inputs}
+        self._names = {size: f"_size_{size}" for size in signature.sizes} | public
+        self.parameters = list(public.values())
         shapes = zip(self.parameters, signature.inputs.values(), strict=True)
         self.arrays = [name for name, shape in shapes if shape]
         self.filled = [f"_array_{each}" for each in signature.outputs]
         self.shapes = [tuple_text(map(self.sized, s)) for s in signature.outputs.values()]
         self.passed = ", ".join([*self.parameters, *self.filled])
+        self.dtype = f"{self.arrays[0]}.dtype" if self.arrays else f"_real({self.parameters[0]})"
         self.out = "out"
         while self.out in self.parameters:
             self.out += "_"
@@ -56,23 +57,20 @@ class _Parts:
     def start(self, requirements):
         """Lines that bring the arguments to what kernels take, or refuse them."""
         inputs, wrong = tuple_text(self.parameters), self.wrong(requirements)
-        dtype = f"{self.arrays[0]}.dtype" if self.arrays else f"_real({self.parameters[0]})"
         refusing = [f"if {wrong}:", f"    _refuse(_owner, _expected, {inputs})"]
         return [
             f"{inputs} = _coerced(_owner, _expected, {inputs})",
-            f"_dtype = {dtype}",
+            f"_dtype = {self.dtype}",
             *self.all_sizes,
             *(refusing if wrong else []),
         ]
 
     def empty(self):
         """Lines that make arrays for the results."""
-        dtype = f"{self.arrays[0]}.dtype" if self.arrays else f"_real({self.parameters[0]})"
+        dtype = self.dtype if len(self.filled) == 1 else "_dtype"
         pairs = zip(self.filled, self.shapes, strict=True)
-        if len(self.filled) == 1:
-            return [f"{name} = _empty({shape}, {dtype})" for name, shape in pairs]
-        made = [f"{name} = _empty({shape}, _dtype)" for name, shape in pairs]
-        return [f"_dtype = {dtype}", *made] if made else []
+        made = [f"{name} = _empty({shape}, {dtype})" for name, shape in pairs]
+        return [f"_dtype = {self.dtype}", *made] if len(made) > 1 else made
 
 
 def defined(module, name, lines, parts, scope):

@@ -15,21 +15,11 @@ import math
 
 import numpy as np
 
-from .boundary import _number_array, _shape_text
-from .linear_map_products import (
-    _COLUMN,
-    _reader,
-    _steps,
-    _strides,
-    _Walk,
-    _whole,
-    _work,
-    _writer,
-)
+from .arguments import _number_array, _shape_text
+from .linear_map_products import _COLUMN, _reader, _steps, _strides, _Walk, _whole, _work, _writer
 from .linear_map_solving import _solution
 
 _tri = np.tri
-
 _packed = np.tril_indices
 _PRODUCTS = 4
 """How many products an operator is taken to be made for, once there is a first."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from numba import njit
 
-from ..common.boundary import (
+from ..common.arguments import (
     _UNREADY,
     _coerced,
     _delivered,

@@ -134,6 +134,12 @@ class _Run:
             return cuda.device_array(shape, kind, stream=self.stream)
         return cuda.as_cuda_array(_cupy.empty(shape, kind), sync=False)
 
+    def fetched(self, array):
+        """An array of the device as one of the host, which waits for it."""
+        copy = array.copy_to_host(stream=self.stream)
+        self.stream.synchronize()
+        return copy
+
     def part(self, array, *index):
         """array[index]; an array without entries has parts of its own, as Numba refuses to cut it
         or gives them a wrong shape."""

@@ -18,8 +18,8 @@ MOST_TERMS = 100000
 
 
 @device
-def half_turns(x):
-    """cos(pi x) and sin(pi x), exact where they are simple."""
+def cos_sin_pi(x):
+    """cos(pi x) and sin(pi x), exact where they are 0."""
     rest = x - 2.0 * math.floor(x / 2.0 + 0.5)
     cosine = 0.0 if abs(rest) == 0.5 else math.cos(math.pi * rest)
     sine = 0.0 if abs(rest) == 1.0 else math.sin(math.pi * rest)
@@ -45,8 +45,8 @@ def bessel_series(order, x, sign):
 
 @device
 def hankel_sums(order, x, sign):
-    """The sums of the terms of Hankel's expansion of even and of odd number, where the sign of a
-    term and of that two before are the same or, for the sign -1, opposite."""
+    """The sums of the even and of the odd terms of Hankel's expansion. sign: 1 where all terms of a
+    sum have the same sign, -1 where the signs alternate."""
     term, even, odd = 1.0, 1.0, 0.0
     k = 0.0
     number = 1
@@ -66,15 +66,15 @@ def hankel_sums(order, x, sign):
 
 
 @device
-def far(order, x):
-    """Whether asymptotic expansions are near enough."""
+def is_asymptotic(order, x):
+    """Whether asymptotic expansions are accurate for this order and argument."""
     return x > FAR and x > order * order
 
 
 @device
 def positive_i(order, x):
     """I of order >= 0 and x >= 0."""
-    if far(order, x):
+    if is_asymptotic(order, x):
         even, odd = hankel_sums(order, x, 1.0)
         half = math.exp(x / 2.0)
         return half * ((even - odd) / math.sqrt(2.0 * math.pi * x)) * half
@@ -85,7 +85,7 @@ def positive_i(order, x):
 def positive_k(order, x):
     """K of order >= 0 and x > 0: the integral of exp(-x cosh t) cosh(order t), by the trapezoidal
     rule."""
-    if far(order, x):
+    if is_asymptotic(order, x):
         even, odd = hankel_sums(order, x, 1.0)
         return math.sqrt(math.pi / (2.0 * x)) * math.exp(-x) * (even + odd)
     step = min(0.1, 0.5 / math.sqrt(math.hypot(x, order)))
@@ -112,7 +112,7 @@ def parity(order):
 @device
 def bessel_i(order, x):
     """The modified Bessel function of the first kind; nan at negative numbers if the order is
-    broken."""
+    not an integer."""
     order = float(order)
     x = float(x)
     sign = parity(order)
@@ -120,7 +120,7 @@ def bessel_i(order, x):
         return math.nan
     result = positive_i(abs(order), abs(x))
     if order < 0 and sign == 0:
-        _, sine = half_turns(-order)
+        _, sine = cos_sin_pi(-order)
         result += 2.0 / math.pi * sine * positive_k(-order, x)
     return result * sign if x < 0 else result
 
@@ -180,19 +180,19 @@ def low_order(order, x):
     if x > FAR:
         even, odd = hankel_sums(order, x, -1.0)
         # the phase x - (order / 2 + 1 / 4) pi in two parts, lest digits of x are lost
-        c, s = half_turns(order / 2.0 + 0.25)
+        c, s = cos_sin_pi(order / 2.0 + 0.25)
         cos, sin = math.cos(x), math.sin(x)
         cosine, sine = cos * c + sin * s, sin * c - cos * s
         size = math.sqrt(2.0 / (math.pi * x))
         return size * (even * cosine - odd * sine), size * (even * sine + odd * cosine)
     cosines, sines = oscillating_integrals(order, x)
     falling, rising = decaying_integrals(order, x)
-    c, s = half_turns(order)
+    c, s = cos_sin_pi(order)
     return (cosines - s * falling) / math.pi, (sines - rising - c * falling) / math.pi
 
 
 @device
-def climbed(first, second, low, steps, x):
+def upward_recurrence(first, second, low, steps, x):
     """A solution of the recurrence of Bessel functions `steps` orders up, from those of orders
     `low` and `low` + 1; an infinite one stays so."""
     for _ in range(int(min(steps, MOST_TERMS))):
@@ -204,7 +204,7 @@ def climbed(first, second, low, steps, x):
 
 
 @device
-def descended(first, second, low, steps, x):
+def downward_recurrence(first, second, low, steps, x):
     """J `steps` orders up from `low`, by recurrence downwards (Miller's algorithm), from J of the
     orders `low` and `low` + 1."""
     place = math.ceil(steps + 30.0 + 10.0 * math.sqrt(low + steps))
@@ -223,7 +223,7 @@ def descended(first, second, low, steps, x):
 
 
 @device
-def positive_pair(order, x):
+def positive_jy(order, x):
     """J and Y of order >= 0 and x > 0, by recurrence from low orders."""
     low = order - math.floor(order)
     steps = order - low
@@ -231,19 +231,20 @@ def positive_pair(order, x):
     for part in range(2):
         first_j, first_y = j, y
         j, y = low_order(low + part, x)
-    y = climbed(first_y, y, low, steps, x)
+    y = upward_recurrence(first_y, y, low, steps, x)
     if x * x <= 4.0 * (order + 1.0):
         j = bessel_series(order, x, -1.0)
     elif order <= x:
-        j = climbed(first_j, j, low, steps, x)
+        j = upward_recurrence(first_j, j, low, steps, x)
     else:
-        j = descended(first_j, j, low, steps, x)
+        j = downward_recurrence(first_j, j, low, steps, x)
     return j, y
 
 
 @device
 def bessel_j(order, x):
-    """The Bessel function of the first kind; nan at negative numbers if the order is broken."""
+    """The Bessel function of the first kind; nan at negative numbers if the order is no
+    integer."""
     order = float(order)
     x = float(x)
     size = abs(x)
@@ -252,9 +253,9 @@ def bessel_j(order, x):
         return 0.0 if x == math.inf else math.nan
     if size == 0:
         return 1.0 if order == 0 else (0.0 if order > 0 or sign != 0 else math.nan)
-    j, y = positive_pair(abs(order), size)
+    j, y = positive_jy(abs(order), size)
     if order < 0 and sign == 0:
-        cosine, sine = half_turns(-order)
+        cosine, sine = cos_sin_pi(-order)
         j = cosine * j - sine * y
     return j * sign if sign != 0 and (x < 0) != (order < 0) else j
 
@@ -266,9 +267,9 @@ def bessel_y(order, x):
     x = float(x)
     if not 0 < x < math.inf:
         return -math.inf if x == 0 else (0.0 if x > 0 else math.nan)
-    j, y = positive_pair(abs(order), x)
+    j, y = positive_jy(abs(order), x)
     if order < 0:
-        cosine, sine = half_turns(-order)
+        cosine, sine = cos_sin_pi(-order)
         y = cosine * y if sine == 0 else sine * j + cosine * y
     return y
 
@@ -297,49 +298,21 @@ def low_y(order, x):
     return y
 
 
-@device
-def bessel_j0(x):
-    """Bessel's function J of order 0."""
-    return low_j(0.0, x)
+def of_order(function, order):
+    """A Bessel function of one order."""
+
+    @device
+    def fixed(x):
+        return function(order, x)
+
+    return fixed
 
 
-@device
-def bessel_j1(x):
-    """Bessel's function J of order 1."""
-    return low_j(1.0, x)
-
-
-@device
-def bessel_y0(x):
-    """Bessel's function Y of order 0."""
-    return low_y(0.0, x)
-
-
-@device
-def bessel_y1(x):
-    """Bessel's function Y of order 1."""
-    return low_y(1.0, x)
-
-
-@device
-def bessel_i0(x):
-    """Bessel's function I of order 0."""
-    return positive_i(0.0, abs(float(x)))
-
-
-@device
-def bessel_i1(x):
-    """Bessel's function I of order 1."""
-    return math.copysign(positive_i(1.0, abs(float(x))), float(x))
-
-
-@device
-def bessel_k0(x):
-    """Bessel's function K of order 0."""
-    return bessel_k(0.0, x)
-
-
-@device
-def bessel_k1(x):
-    """Bessel's function K of order 1."""
-    return bessel_k(1.0, x)
+bessel_j0 = of_order(low_j, 0.0)
+bessel_j1 = of_order(low_j, 1.0)
+bessel_y0 = of_order(low_y, 0.0)
+bessel_y1 = of_order(low_y, 1.0)
+bessel_i0 = of_order(bessel_i, 0.0)
+bessel_i1 = of_order(bessel_i, 1.0)
+bessel_k0 = of_order(bessel_k, 0.0)
+bessel_k1 = of_order(bessel_k, 1.0)

@@ -5,7 +5,7 @@
 from numba import cuda
 
 from .base import kernel
-from .blocks import entries
+from .blocks import entries, position
 from .libraries import _cublas, gemm_by_library, matrix_shape
 
 FEW = 4096
@@ -20,7 +20,6 @@ def gemm(run, alpha, left, left_transposed, right, right_transposed, beta, targe
     """
     rows, columns = matrix_shape(target)
     inner = matrix_shape(left)[0 if left_transposed else 1]
-    stack = target.shape[0] if target.ndim == 3 else 1
     if target.size == 0:
         return
     if rows * columns * inner > FEW and _cublas is not None:
@@ -28,12 +27,10 @@ def gemm(run, alpha, left, left_transposed, right, right_transposed, beta, targe
         return
     flags = int(bool(left_transposed)), int(bool(right_transposed))
     operands = as_stack(left), as_stack(right), as_stack(target), *flags, float(alpha), float(beta)
-    run.launch(gemm_entries, *entries(stack * rows * columns), *operands)
+    run.launch(gemm_entries, *entries(target.size), *operands)
 
 
-def symmetric_gemm(run, alpha, left, left_transposed, right, right_transposed, beta, target):
-    """`gemm` where the result is symmetric."""
-    gemm(run, alpha, left, left_transposed, right, right_transposed, beta, target)
+symmetric_gemm = gemm  # for results that are symmetric: nothing is left out
 
 
 def as_stack(array):
@@ -44,13 +41,10 @@ def as_stack(array):
 @kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], int64, int64, real, real")
 def gemm_entries(left, right, target, left_transposed, right_transposed, alpha, beta):
     """`gemm` of stacks, every entry by one thread."""
-    stack, rows, columns = target.shape
     inner = left.shape[1] if left_transposed else left.shape[2]
     zero = target.dtype.type(0)
-    for entry in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        j = entry % columns
-        i = entry // columns % rows
-        s = entry // columns // rows
+    for number in range(cuda.grid(1), target.size, cuda.gridsize(1)):
+        s, i, j = position(number, target.shape)
         a = s if left.shape[0] > 1 else 0
         b = s if right.shape[0] > 1 else 0
         total = zero

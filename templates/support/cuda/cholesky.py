@@ -49,12 +49,12 @@ def cholesky_inverse(run, lower, out):
 
 def cholesky_det(run, lower, out):
     """out (stack,) = the determinant of each factored matrix."""
-    determinants(run, lower, out, DET, True)
+    determinants(run, lower, out, DET, squared=True)
 
 
 def cholesky_logdet(run, lower, out):
     """out (stack,) = log of the determinant of each factored matrix."""
-    determinants(run, lower, out, LOGABSDET, True)
+    determinants(run, lower, out, LOGABSDET, squared=True)
 
 
 @kernel("real[:, :, ::1], int32[::1], int64")

@@ -5,12 +5,19 @@
 from numba import cuda
 
 from .base import kernel
-from .blocks import entries
+from .blocks import entries, position
 
 
 def copy_stack(run, source, target):
     """target = source, of one shape (stack, m, n)."""
     run.launch(copy_entries, *entries(source.size), source, target)
+
+
+def copied(run, source):
+    """A new array of the same numbers, of the type of the run."""
+    target = run.empty(source.shape)
+    copy_stack(run, source, target)
+    return target
 
 
 def transpose(run, source, target):
@@ -39,30 +46,22 @@ def set_identity(run, out):
 @kernel("real[:, :, ::1], real[:, :, ::1]")
 def copy_entries(source, target):
     """target = source, entry by entry."""
-    stack, rows, columns = source.shape
-    for entry in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        j = entry % columns
-        i = entry // columns % rows
-        s = entry // columns // rows
+    for number in range(cuda.grid(1), target.size, cuda.gridsize(1)):
+        s, i, j = position(number, target.shape)
         target[s, i, j] = source[s, i, j]
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1]")
 def transpose_entries(source, target):
     """target (stack, n, m) = source (stack, m, n) transposed, entry by entry."""
-    stack, rows, columns = target.shape
-    for entry in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        j = entry % columns
-        i = entry // columns % rows
-        s = entry // columns // rows
+    for number in range(cuda.grid(1), target.size, cuda.gridsize(1)):
+        s, i, j = position(number, target.shape)
         target[s, i, j] = source[s, j, i]
 
 
 @kernel("real[:, :, ::1]")
 def fill_identity(out):
     """out (stack, n, n) = identity matrices."""
-    stack, n, _ = out.shape
-    for entry in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        j = entry % n
-        i = entry // n % n
-        out[entry // n // n, i, j] = i == j
+    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        s, i, j = position(number, out.shape)
+        out[s, i, j] = i == j

@@ -12,12 +12,13 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries, larger, matrices
-from .copies import copy_stack
+from .blocks import entries, matrices
+from .copies import copied
+from .elementary import real_maximum
 from .libraries import by_library
 from .lu import lu_factor, lu_inverse
 from .norms import largest_column, leading_sign, precision_of
-from .singular import singular_by_jacobi
+from .singular import given, singular_by_jacobi
 from .spectral import eigen_by_library
 from .sylvester import complex_product, schur_of
 
@@ -36,7 +37,7 @@ def shift_symmetric(a, shifted, shifts):
                 nothing = a[s, i, j] - a[s, i, j]  # nan for what is not finite
                 shifted[s, i, j] = a[s, max(i, j), min(i, j)] + nothing
                 total += abs(shifted[s, i, j])
-            norm = larger(total, norm)
+            norm = real_maximum(total, norm)
         shifts[s] = norm + norm
         for i in range(n):
             shifted[s, i, i] += norm + norm
@@ -55,34 +56,29 @@ def shift_back(shifted, u, shifts, values, vectors, wanted):
             vectors[s, i, n - 1 - j] = u[s, i, j]
 
 
-def symmetric_by_jacobi(run, a, values, vectors, wanted, failure):
-    """Eigenvalues as the singular values of a positive definite matrix."""
+def symmetric_by_jacobi(run, a, values, vectors, failure):
+    """`symmetric_eigen`, from the singular values of a positive definite matrix."""
     stack, n = values.shape
+    wanted = int(vectors is not None)
     shifted, shifts, found = run.empty(a.shape), run.empty((stack,)), run.empty((stack, n))
-    u = run.empty(a.shape if wanted else (1, 1, 1))
-    v = run.empty(u.shape)
+    u, v = (run.empty(a.shape) if wanted else None for _ in range(2))
     run.launch(shift_symmetric, *entries(stack), a, shifted, shifts)
-    singular_by_jacobi(run, shifted, u, found, v, wanted, failure)
+    singular_by_jacobi(run, shifted, u, found, v, failure)
+    u, vectors = given(run, u), given(run, vectors)
     run.launch(shift_back, *entries(stack * n), found, u, shifts, values, vectors, wanted)
 
 
 def symmetric_eigen(run, a, values, vectors, failure):
     """values (stack, n), vectors (stack, n, n): A = V diag(values) V' for symmetric matrices, of
-    which the lower triangle is read. It fails where an entry is not finite, or the iteration does
-    not converge."""
-    if by_library(run, "an eigenvalue decomposition", values.shape[1]):
-        eigen_by_library(run, a, values, vectors, failure)
-    else:
-        symmetric_by_jacobi(run, a, values, vectors, 1, failure)
+    which the lower triangle is read; only values where `vectors` is None. It fails where an entry
+    is not finite, or the iteration does not converge."""
+    library = by_library(run, "an eigenvalue decomposition", values.shape[1])
+    (eigen_by_library if library else symmetric_by_jacobi)(run, a, values, vectors, failure)
 
 
 def symmetric_eigenvalues(run, a, values, failure):
-    """values (stack, n) of symmetric matrices, of which the lower triangle is read. It fails where
-    an entry is not finite, or the iteration does not converge."""
-    if by_library(run, "an eigenvalue decomposition", values.shape[1]):
-        eigen_by_library(run, a, values, None, failure)
-    else:
-        symmetric_by_jacobi(run, a, values, run.empty((1, 1, 1)), 0, failure)
+    """values (stack, n) of symmetric matrices. It reads and fails as `symmetric_eigen`."""
+    symmetric_eigen(run, a, values, None, failure)
 
 
 # Those of other matrices
@@ -91,8 +87,8 @@ def symmetric_eigenvalues(run, a, values, failure):
 @device
 def eigenvector(a, k, x, least):
     """x = an eigenvector of an upper triangular matrix to its diagonal entry k, by substitution,
-    with no entry of a size above 1; differences of eigenvalues that are nothing are taken for the
-    least that is not."""
+    with no entry of a size above 1; a difference of eigenvalues smaller than `least` is replaced by
+    it."""
     for i in range(x.shape[0]):
         x[i] = 1.0 if i == k else 0.0
     for step in range(k):
@@ -138,8 +134,8 @@ def diagonal_place(form, row):
 )
 def real_pairs(form, columns, values, vectors, precision, failures, failure):
     """values (stack, n) and vectors (stack, n, n) = the eigenvalues in the diagonals of `form`,
-    ascending, and the vectors in `columns`, of length 1. It fails where a vector is not real but
-    for a factor, up to rounding, as then the value is not either."""
+    ascending, and the vectors in `columns`, of length 1. It fails where a vector is no multiple
+    of a real one, up to rounding: its eigenvalue is not real either."""
     stack, n = values.shape
     for task in range(cuda.grid(1), stack * n, cuda.gridsize(1)):
         s, j = task // n, task % n
@@ -154,7 +150,7 @@ def real_pairs(form, columns, values, vectors, precision, failures, failure):
         for i in range(n):
             entry = columns[s, i, j] / scale
             total += entry.real * entry.real
-            beside = larger(abs(entry.imag), beside)
+            beside = real_maximum(abs(entry.imag), beside)
             vectors[s, i, place] = entry.real
         if not beside <= precision:
             failures[failure] = 1
@@ -197,9 +193,8 @@ def real_eigenvectors(run, a, values, vectors, failure):
     not real, V is singular up to rounding, or an entry not finite."""
     stack, n = values.shape
     real_eigen(run, a, values, vectors, failure)
-    factored, inverse = run.empty(a.shape), run.empty(a.shape)
+    factored, inverse = copied(run, vectors), run.empty(a.shape)
     sums, pivots = run.empty((stack, n)), run.empty((stack, n), np.int32)
-    copy_stack(run, vectors, factored)
     lu_factor(run, factored, pivots)
     lu_inverse(run, factored, pivots, inverse)
     last = sums, 10 * n * precision_of(vectors.dtype), run.failures, failure

@@ -12,16 +12,8 @@ from numba import cuda
 
 from .base import THREADS, device, kernel, power_of_two
 from .blas import gemm
-from .blocks import entries
-from .jets import (
-    empty_jet,
-    jet_combine,
-    jet_divide,
-    jet_multiply,
-    jet_scaled,
-    jets,
-    last_entries,
-)
+from .blocks import entries, position
+from .jets import empty_jet, jet_combine, jet_divide, jet_multiply, jet_scaled, jets, last_entries
 from .norms import largest_column, largest_size
 
 PADE_BOUND = 4.74
@@ -101,11 +93,10 @@ def spare_halvings(a, fourth, sixth, eighth, tenth, work, halvings, spared):
 @kernel("float64[:, :, ::1], int32[::1], int64, float64[:, :, ::1]")
 def keep_where_more(a, times, done, out):
     """out[s] = a[s] where times[s] is more than `done`."""
-    stack, n, _ = out.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
+    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        s, i, j = position(number, out.shape)
         if times[s] > done:
-            out[s, entry // n, entry % n] = a[s, entry // n, entry % n]
+            out[s, i, j] = a[s, i, j]
 
 
 def keep_jet(run, jet, times, done, out):
@@ -114,18 +105,11 @@ def keep_jet(run, jet, times, done, out):
         run.launch(keep_where_more, *entries(entry.size), entry, times, done, target)
 
 
-def fetched(run, array):
-    """An array of the device as NumPy's; the host waits for it."""
-    result = array.copy_to_host(stream=run.stream)
-    run.stream.synchronize()
-    return result
-
-
 def jet_squarings(run, x, times):
     """Square a jet in place, each matrix as often as `times` says; for that the host has to know
     how often at most."""
     square = empty_jet(run, x)
-    for done in range(int(fetched(run, times).max(initial=0))):
+    for done in range(int(run.fetched(times).max(initial=0))):
         jet_multiply(run, x, x, square)
         keep_jet(run, square, times, done, x)
 
@@ -185,4 +169,4 @@ def expm(run, *arrays):
     """out (stack, n, n) = the k-th derivative of the exponential at A, for arrays A, E_1, ...
     E_k, out."""
     double = run.in_double()
-    last_entries(double, jet_expm(double, jets(double, arrays[:-1])), 0, 0, arrays[-1])
+    last_entries(double, jet_expm(double, jets(double, arrays[:-1])), arrays[-1])

@@ -7,56 +7,56 @@ import math
 from numba import cuda
 
 from .base import THREADS, device, kernel
-from .blocks import block_maximum, block_sum, larger, rows_of
+from .elementary import real_maximum
+from .shares import MAXIMUM, SUM, each_row, reduced
 
 
 def row_maxima(run, x, out):
     """out[s] = max(x[s, :]); nan if there is one; x (stack, n)."""
-    run.launch(largest_of_rows, *rows_of(*x.shape), x, out)
+    each_row(run, largest_of_rows, *x.shape, x, out)
 
 
 def shares_of_maximum(run, x, out):
     """out[s, i] = 1/k if x[s, i] is one of the k largest entries of x[s, :], 0 if it is not; nan
     where an entry is nan."""
-    blocks, threads = rows_of(*x.shape)
-    run.launch(shares_in_rows, blocks if x.size else 0, threads, x, out)
+    each_row(run, shares_in_rows, *x.shape, x, out)
 
 
 @device
-def largest_of_row(x, s, shared):
-    """The largest entry of x[s, :], by a row of threads; nan if there is one."""
-    largest = x.dtype.type(-math.inf)
-    for i in range(cuda.threadIdx.x, x.shape[1], cuda.blockDim.x):
-        largest = larger(largest, x[s, i])
-    return block_maximum(largest, shared)
+def largest_of_row(row, lane, lanes, shared):
+    """The largest entry of a row, by a group of threads; nan if there is one."""
+    largest = row.dtype.type(-math.inf)
+    for i in range(lane, len(row), lanes):
+        largest = real_maximum(largest, row[i])
+    return reduced(largest, lanes, shared, MAXIMUM)
 
 
-@kernel("real[:, ::1], real[::1]")
-def largest_of_rows(x, out):
+@kernel("real[:, ::1], real[::1], int64")
+def largest_of_rows(x, out, lanes):
     """out[s] = the largest entry of x[s, :]."""
     stack, _ = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
-    step = cuda.gridDim.x * cuda.blockDim.y
-    for first in range(cuda.blockIdx.x * cuda.blockDim.y, stack, step):
-        s = min(first + cuda.threadIdx.y, stack - 1)
-        largest = largest_of_row(x, s, shared)
-        if cuda.threadIdx.x == 0:
+    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
+        largest = largest_of_row(x[s], lane, lanes, shared)
+        if lane == 0:
             out[s] = largest
 
 
-@kernel("real[:, ::1], real[:, ::1]")
-def shares_in_rows(x, out):
+@kernel("real[:, ::1], real[:, ::1], int64")
+def shares_in_rows(x, out, lanes):
     """out[s, i] = 1/k for the k largest entries of x[s, :]."""
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
     zero, one = x.dtype.type(0), x.dtype.type(1)
-    step = cuda.gridDim.x * cuda.blockDim.y
-    for first in range(cuda.blockIdx.x * cuda.blockDim.y, stack, step):
-        s = min(first + cuda.threadIdx.y, stack - 1)
-        largest = largest_of_row(x, s, shared)
+    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
+        largest = largest_of_row(x[s], lane, lanes, shared)
         total = zero
-        for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+        for i in range(lane, n, lanes):
             total += one if x[s, i] == largest else zero
-        total = block_sum(total, shared)
-        for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+        total = reduced(total, lanes, shared, SUM)
+        for i in range(lane, n, lanes):
             out[s, i] = (one if x[s, i] == largest else zero) / total

@@ -8,7 +8,7 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries, matrices
+from .blocks import entries, matrices, position
 from .cholesky import cholesky_factor
 from .copies import copy_stack, transpose
 from .libraries import by_library, fail, qr_by_library
@@ -86,11 +86,8 @@ def qr_of_columns(run, columns, basis, r, failure):
 @kernel("real[:, :, ::1], real[:, :, ::1], real")
 def copy_lower(a, out, share):
     """out (stack, n, n) = the lower triangle of A with a share of the diagonal, zero above."""
-    stack, n, _ = a.shape
-    for entry in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        j = entry % n
-        i = entry // n % n
-        s = entry // n // n
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
         if j < i:
             out[s, i, j] = a[s, i, j]
         elif i == j:

@@ -7,7 +7,7 @@ from ..common.function_parts import _Parts, defined
 from ..common.module import _Module
 from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, tuple_text
-from .boundary import _Call
+from .arguments import _Call
 
 _SCOPE = {"_Call": _Call, "_named": tuple.__new__}
 """What the texts of public functions refer to."""

@@ -8,7 +8,7 @@ import numpy as np
 from numba import cuda
 
 from .base import THREADS, device, kernel
-from .blocks import block_maximum, rows_of
+from .shares import MAXIMUM, each_row, reduced
 
 
 def reciprocal_gaps(run, x, out):
@@ -25,34 +25,32 @@ def reciprocal_sums(run, x, out):
 def reciprocals(run, x, out, sign):
     """out (stack, n, n) = 1 / (x[j] + sign x[i])."""
     stack, n = x.shape
-    blocks, threads = rows_of(stack, n, 1)
     small = 10 * n * float(np.finfo(x.dtype).eps)
-    numbers = x.dtype.type(sign), x.dtype.type(small)
-    run.launch(reciprocals_of_pairs, blocks if n else 0, threads, x, out, *numbers)
+    each_row(run, reciprocals_of_pairs, stack, n, x, out, sign, small)
 
 
 @device
-def row_level(x, s, small, shared):
-    """The size below which a difference or sum of entries of x[s, :] may be all rounding."""
-    largest = x.dtype.type(0)
-    for i in range(cuda.threadIdx.x, x.shape[1], cuda.blockDim.x):
-        if abs(x[s, i]) > largest:
-            largest = abs(x[s, i])
-    return small * block_maximum(largest, shared)
+def row_level(row, small, lane, lanes, shared):
+    """The size below which a difference or sum of entries of a row may be all rounding."""
+    largest = row.dtype.type(0)
+    for i in range(lane, len(row), lanes):
+        if abs(row[i]) > largest:
+            largest = abs(row[i])
+    return small * reduced(largest, lanes, shared, MAXIMUM)
 
 
-@kernel("real[:, ::1], real[:, :, ::1], real, real")
-def reciprocals_of_pairs(x, out, sign, small):
-    """out[s, i, j] = 1 / (x[s, j] + sign x[s, i]), by a row of threads."""
+@kernel("real[:, ::1], real[:, :, ::1], real, real, int64")
+def reciprocals_of_pairs(x, out, sign, small, lanes):
+    """out[s, i, j] = 1 / (x[s, j] + sign x[s, i]), each row by a group of threads."""
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
     one, missing = x.dtype.type(1), x.dtype.type(math.nan)
-    step = cuda.gridDim.x * cuda.blockDim.y
-    for first in range(cuda.blockIdx.x * cuda.blockDim.y, stack, step):
-        s = min(first + cuda.threadIdx.y, stack - 1)
-        least = row_level(x, s, small, shared)
+    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
+        least = row_level(x[s], small, lane, lanes, shared)
         for i in range(n):
-            for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+            for j in range(lane, n, lanes):
                 total = x[s, j] + sign * x[s, i]
                 out[s, i, j] = one / total if abs(total) > least else missing
                 if i == j and sign < 0:

@@ -16,27 +16,24 @@ from numba import cuda
 
 from .base import kernel
 from .blas import gemm
-from .blocks import entries
+from .blocks import entries, position
 from .lu import lu_factor, lu_invertible, lu_solve_rows
 
 
 @kernel("real[:, :, ::1], float64[:, :, ::1]")
 def widen(a, out):
     """out = a, in double precision."""
-    stack, rows, columns = a.shape
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, entry = place // (rows * columns), place % (rows * columns)
-        out[s, entry // columns, entry % columns] = a[s, entry // columns, entry % columns]
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        out[s, i, j] = a[s, i, j]
 
 
-@kernel("float64[:, :, ::1], int64, int64, real[:, :, ::1]")
-def part_of(a, top, left, out):
-    """out = what is from row `top` and column `left` on in each matrix."""
-    stack, rows, columns = out.shape
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, entry = place // (rows * columns), place % (rows * columns)
-        i, j = entry // columns, entry % columns
-        out[s, i, j] = a[s, top + i, left + j]
+@kernel("float64[:, :, ::1], int64, real[:, :, ::1]")
+def part_of(a, top, out):
+    """out = what is from row `top` on in the first columns of each matrix."""
+    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        s, i, j = position(number, out.shape)
+        out[s, i, j] = a[s, top + i, j]
 
 
 @kernel(
@@ -45,10 +42,8 @@ def part_of(a, top, left, out):
 )
 def combine_four(diagonal, p, a, q, b, r, c, t, d, out):
     """out = diagonal I + p a + q b + r c + t d, less what has the weight zero."""
-    stack, n, _ = out.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
-        i, j = entry // n, entry % n
+    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        s, i, j = position(number, out.shape)
         total = diagonal if i == j else 0.0
         if p != 0:
             total += p * a[s, i, j]
@@ -64,10 +59,8 @@ def combine_four(diagonal, p, a, q, b, r, c, t, d, out):
 @kernel("float64[:, :, ::1], int32[::1], int64, float64[:, :, ::1]")
 def scale_by_powers(a, exponents, multiple, out):
     """out[s] = a[s] 2**(multiple * exponents[s])."""
-    stack, n, _ = out.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
-        i, j = entry // n, entry % n
+    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        s, i, j = position(number, out.shape)
         out[s, i, j] = math.ldexp(a[s, i, j], multiple * exponents[s])
 
 
@@ -78,22 +71,6 @@ def widened(run, a):
     wide = run.empty(a.shape, np.float64)
     run.launch(widen, *entries(a.size), a, wide)
     return wide
-
-
-@kernel("float64[:, :, ::1]")
-def set_zero(out):
-    """out = 0."""
-    stack, rows, columns = out.shape
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, entry = place // (rows * columns), place % (rows * columns)
-        out[s, entry // columns, entry % columns] = 0.0
-
-
-def zeros(run, shape):
-    """An array of zeros, its shape (stack, rows, columns)."""
-    result = run.empty(shape)
-    run.launch(set_zero, *entries(result.size), result)
-    return result
 
 
 def jets(run, arrays):
@@ -177,6 +154,6 @@ def jet_divide(run, y, x, failure=None):
         lu_solve_rows(run, x[0], pivots, y[mask], True)
 
 
-def last_entries(run, jet, top, left, out):
-    """out (stack, n, n) = what is from row `top` and column `left` on in the last entry."""
-    run.launch(part_of, *entries(out.size), jet[-1], top, left, out)
+def last_entries(run, jet, out, top=0):
+    """out (stack, n, n) = what is from row `top` on in the first columns of the last entry."""
+    run.launch(part_of, *entries(out.size), jet[-1], top, out)

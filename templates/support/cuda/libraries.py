@@ -1,6 +1,7 @@
 """cuBLAS and cuSOLVER through CuPy: each routine once, for stacks of row-major matrices.
 
-They have columns where we have rows, so they see every matrix transposed.
+They have columns where we have rows, so they see every matrix transposed. CuPy's current stream is
+that of the run.
 """
 
 # mypy: allow-untyped-defs
@@ -29,11 +30,6 @@ def by_library(run, what, n):
     return n > SMALL
 
 
-def on_stream(run):
-    """CuPy's context in which work goes to the stream of a run."""
-    return _cupy.cuda.Stream.from_external(run.stream)
-
-
 def matrix_shape(array):
     """Rows and columns of a matrix, or of each of a stack."""
     return tuple(array.shape)[-2:]
@@ -51,9 +47,20 @@ def addresses(array):
     return _cupy.arange(start, start + step * array.shape[0], step, dtype=np.uintp)
 
 
-def routine_of(library, run, name):
-    """The routine for the precision of a run."""
-    return getattr(library, ("s" if run.dtype == np.float32 else "d") + name)
+def cublas(run, name, *arguments):
+    """Call a routine of cuBLAS in the precision of a run."""
+    handle = _cupy.cuda.device.get_cublas_handle()
+    getattr(_cublas, _typed(run, name))(handle, *arguments)
+
+
+def cusolver(run, name, *arguments):
+    """Call a routine of cuSOLVER in the precision of a run; what it returns."""
+    handle = _cupy.cuda.device.get_cusolver_handle()
+    return getattr(_cusolver, _typed(run, name))(handle, *arguments)
+
+
+def _typed(run, name):
+    return ("s" if run.dtype == np.float32 else "d") + name
 
 
 def gemm_by_library(run, alpha, left, left_transposed, right, right_transposed, beta, target):
@@ -62,30 +69,20 @@ def gemm_by_library(run, alpha, left, left_transposed, right, right_transposed, 
     inner = matrix_shape(left)[0 if left_transposed else 1]
     stack = target.shape[0] if target.ndim == 3 else 1
     numbers = np.array([alpha, beta], run.dtype)
-    alpha_at = numbers.ctypes.data
-    steps = [array.shape[1] * array.shape[2] if array.ndim == 3 else 0 for array in (left, right)]
-    multiply = routine_of(_cublas, run, "gemmStridedBatched")
-    with on_stream(run):
-        multiply(
-            _cupy.cuda.device.get_cublas_handle(),
-            int(right_transposed),
-            int(left_transposed),
-            columns,
-            rows,
-            inner,
-            alpha_at,
-            address(right),
-            matrix_shape(right)[1],
-            steps[1],
-            address(left),
-            matrix_shape(left)[1],
-            steps[0],
-            alpha_at + numbers.itemsize,
-            address(target),
-            columns,
-            rows * columns,
-            stack,
-        )
+    factors = [
+        (address(a), matrix_shape(a)[1], a.shape[1] * a.shape[2] if a.ndim == 3 else 0)
+        for a in (right, left)
+    ]
+    cublas(
+        run,
+        "gemmStridedBatched",
+        *(int(right_transposed), int(left_transposed), columns, rows, inner),
+        numbers.ctypes.data,
+        *factors[0],
+        *factors[1],
+        numbers.ctypes.data + numbers.itemsize,
+        *(address(target), columns, rows * columns, stack),
+    )
 
 
 def triangular_by_library(run, a, b, lower, transposed):
@@ -98,15 +95,11 @@ def triangular_by_library(run, a, b, lower, transposed):
     fill = _cublas.CUBLAS_FILL_MODE_UPPER if lower else _cublas.CUBLAS_FILL_MODE_LOWER
     form = _cublas.CUBLAS_SIDE_LEFT, fill, int(not transposed), _cublas.CUBLAS_DIAG_NON_UNIT
     settings = (*form, n, rows, one.ctypes.data)
-    with on_stream(run):
-        handle = _cupy.cuda.device.get_cublas_handle()
-        if stack == 1:
-            solve = routine_of(_cublas, run, "trsm")
-            solve(handle, *settings, address(a), n, address(b), n)
-        else:
-            solve = routine_of(_cublas, run, "trsmBatched")
-            matrices, sides = addresses(a), addresses(b)
-            solve(handle, *settings, matrices.data.ptr, n, sides.data.ptr, n, stack)
+    if stack == 1:
+        cublas(run, "trsm", *settings, address(a), n, address(b), n)
+    else:
+        matrices, sides = addresses(a), addresses(b)
+        cublas(run, "trsmBatched", *settings, matrices.data.ptr, n, sides.data.ptr, n, stack)
 
 
 def lu_by_library(run, lu, pivots):
@@ -114,23 +107,18 @@ def lu_by_library(run, lu, pivots):
     stack, n = pivots.shape
     if stack == 0:
         return
-    with on_stream(run):
-        info = _cupy.empty(stack, np.int32)
-        if stack > 1 and n <= BATCHED:
-            factor = routine_of(_cublas, run, "getrfBatched")
-            matrices = addresses(lu)
-            handle = _cupy.cuda.device.get_cublas_handle()
-            factor(handle, n, matrices.data.ptr, n, address(pivots), info.data.ptr, stack)
-            return
-        handle = _cupy.cuda.device.get_cusolver_handle()
-        place, step = address(lu), n * n * lu.dtype.itemsize
-        work = _cupy.empty(
-            routine_of(_cusolver, run, "getrf_bufferSize")(handle, n, n, place, n), run.dtype
-        )
-        factor = routine_of(_cusolver, run, "getrf")
-        for s in range(stack):
-            exchanges = address(pivots) + s * n * pivots.dtype.itemsize
-            factor(handle, n, n, place + s * step, n, work.data.ptr, exchanges, info.data.ptr)
+    info = _cupy.empty(stack, np.int32)
+    if stack > 1 and n <= BATCHED:
+        matrices = addresses(lu)
+        told = info.data.ptr
+        cublas(run, "getrfBatched", n, matrices.data.ptr, n, address(pivots), told, stack)
+        return
+    place, step = address(lu), n * n * lu.dtype.itemsize
+    work = _cupy.empty(cusolver(run, "getrf_bufferSize", n, n, place, n), run.dtype)
+    for s in range(stack):
+        exchanges = address(pivots) + s * n * pivots.dtype.itemsize
+        rest = work.data.ptr, exchanges, info.data.ptr
+        cusolver(run, "getrf", n, n, place + s * step, n, *rest)
 
 
 def lu_rows_by_library(run, lu, pivots, b, transposed):
@@ -138,21 +126,16 @@ def lu_rows_by_library(run, lu, pivots, b, transposed):
     stack, rows, n = b.shape
     if b.size == 0:
         return
-    turned = int(not transposed)
-    with on_stream(run):
-        if stack == 1:
-            info = _cupy.empty(1, np.int32)
-            solve = routine_of(_cusolver, run, "getrs")
-            handle = _cupy.cuda.device.get_cusolver_handle()
-            factors = address(lu), n, address(pivots)
-            solve(handle, turned, n, rows, *factors, address(b), n, info.data.ptr)
-        else:
-            told = np.empty(1, np.int32)
-            solve = routine_of(_cublas, run, "getrsBatched")
-            handle = _cupy.cuda.device.get_cublas_handle()
-            matrices, sides = addresses(lu), addresses(b)
-            factors = matrices.data.ptr, n, address(pivots)
-            solve(handle, turned, n, rows, *factors, sides.data.ptr, n, told.ctypes.data, stack)
+    form = int(not transposed), n, rows
+    if stack == 1:
+        info = _cupy.empty(1, np.int32)
+        factors = address(lu), n, address(pivots)
+        cusolver(run, "getrs", *form, *factors, address(b), n, info.data.ptr)
+    else:
+        told = np.empty(1, np.int32)
+        matrices, sides = addresses(lu), addresses(b)
+        factors = matrices.data.ptr, n, address(pivots)
+        cublas(run, "getrsBatched", *form, *factors, sides.data.ptr, n, told.ctypes.data, stack)
 
 
 def cholesky_by_library(run, lower, failure):
@@ -162,20 +145,16 @@ def cholesky_by_library(run, lower, failure):
         return
     fill = _cublas.CUBLAS_FILL_MODE_UPPER
     info = run.empty((stack,), np.int32)
-    with on_stream(run):
-        handle = _cupy.cuda.device.get_cusolver_handle()
-        if stack > 1 and n <= BATCHED:
-            factor = routine_of(_cusolver, run, "potrfBatched")
-            matrices = addresses(lower)
-            factor(handle, fill, n, matrices.data.ptr, n, address(info), stack)
-        else:
-            place, step = address(lower), n * n * lower.dtype.itemsize
-            size = routine_of(_cusolver, run, "potrf_bufferSize")(handle, fill, n, place, n)
-            work = _cupy.empty(size, run.dtype)
-            factor = routine_of(_cusolver, run, "potrf")
-            for s in range(stack):
-                told = address(info) + s * info.dtype.itemsize
-                factor(handle, fill, n, place + s * step, n, work.data.ptr, size, told)
+    if stack > 1 and n <= BATCHED:
+        matrices = addresses(lower)
+        cusolver(run, "potrfBatched", fill, n, matrices.data.ptr, n, address(info), stack)
+    else:
+        place, step = address(lower), n * n * lower.dtype.itemsize
+        size = cusolver(run, "potrf_bufferSize", fill, n, place, n)
+        work = _cupy.empty(size, run.dtype)
+        for s in range(stack):
+            told = address(info) + s * info.dtype.itemsize
+            cusolver(run, "potrf", fill, n, place + s * step, n, work.data.ptr, size, told)
     run.launch(note_failures, *entries(stack), info, run.failures, failure)
 
 
@@ -187,24 +166,20 @@ def qr_by_library(run, columns, basis):
         return
     places = address(columns), address(basis)
     step = k * p * columns.dtype.itemsize
-    with on_stream(run):
-        handle = _cupy.cuda.device.get_cusolver_handle()
-        info = _cupy.empty(1, np.int32)
-        factors = _cupy.empty((stack, k), run.dtype)
-        at, each = factors.data.ptr, k * factors.dtype.itemsize
-        sizes = (
-            routine_of(_cusolver, run, "geqrf_bufferSize")(handle, p, k, places[0], p),
-            routine_of(_cusolver, run, "orgqr_bufferSize")(handle, p, k, k, places[1], p, at),
-        )
-        work = _cupy.empty(max(sizes), run.dtype)
-        rest = work.data.ptr, max(sizes), info.data.ptr
-        factor = routine_of(_cusolver, run, "geqrf")
-        for s in range(stack):
-            factor(handle, p, k, places[0] + s * step, p, at + s * each, *rest)
-        copy_stack(run, columns, basis)
-        form = routine_of(_cusolver, run, "orgqr")
-        for s in range(stack):
-            form(handle, p, k, k, places[1] + s * step, p, at + s * each, *rest)
+    info = _cupy.empty(1, np.int32)
+    factors = _cupy.empty((stack, k), run.dtype)
+    at, each = factors.data.ptr, k * factors.dtype.itemsize
+    size = max(
+        cusolver(run, "geqrf_bufferSize", p, k, places[0], p),
+        cusolver(run, "orgqr_bufferSize", p, k, k, places[1], p, at),
+    )
+    work = _cupy.empty(size, run.dtype)
+    rest = work.data.ptr, size, info.data.ptr
+    for s in range(stack):
+        cusolver(run, "geqrf", p, k, places[0] + s * step, p, at + s * each, *rest)
+    copy_stack(run, columns, basis)
+    for s in range(stack):
+        cusolver(run, "orgqr", p, k, k, places[1] + s * step, p, at + s * each, *rest)
 
 
 def fail(run, failure):

@@ -5,9 +5,10 @@
 
 import numpy as np
 
-from .jets import empty_jet, jet_combine, jet_divide, jet_scaled, jets, last_entries, zeros
+from .jets import empty_jet, jet_combine, jet_divide, jet_scaled, jets, last_entries
 from .norms import precision_of
 from .roots import jet_roots, principal_schur
+from .shares import clear
 from .sylvester import from_basis, in_basis_of
 
 NODES = np.polynomial.legendre.leggauss(8)[0] / 2 + 0.5
@@ -41,11 +42,13 @@ def logm(run, *arrays):
     form, *inner = [run.part(block, number) for number in range(len(x))]
     vectors = principal_schur(run, x[0], form, precision_of(out.dtype), failure)
     for given, part in zip(x[1:], inner, strict=True):
-        given = zeros(run, form.shape) if given is None else given
+        if given is None:
+            given = run.empty(form.shape)
+            clear(run, given)
         in_basis_of(run, vectors, given, vectors, part)
     roots = jet_roots(run, block, 0, MOST_ROOTS, failure)
     root = empty_jet(run, x)
     for part, target in zip((form, *inner), root, strict=True):
         from_basis(run, vectors, part, vectors, target)
     result = integrated(run, jet_combine(run, -1.0, [(1.0, root)]))
-    last_entries(run, jet_scaled(run, result, roots, 1), 0, 0, out)
+    last_entries(run, jet_scaled(run, result, roots, 1), out)

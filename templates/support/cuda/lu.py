@@ -12,7 +12,7 @@ from numba import cuda
 from .base import device, kernel
 from .blocks import entries, matrices
 from .copies import in_rows, set_identity
-from .determinants import DET, LOGABSDET, LOGDET, pivoted_diagonals
+from .determinants import DET, LOGABSDET, LOGDET, determinants
 from .libraries import by_library, lu_by_library, lu_rows_by_library
 from .triangular import substitute, triangular_invertible
 
@@ -54,17 +54,17 @@ def lu_inverse(run, lu, pivots, out):
 
 def lu_det(run, lu, pivots, out):
     """out (stack,) = the determinant of each factored matrix."""
-    run.launch(pivoted_diagonals, *entries(len(out)), lu, pivots, out, DET)
+    determinants(run, lu, out, DET, pivots=pivots)
 
 
 def lu_logabsdet(run, lu, pivots, out):
     """out (stack,) = log of the absolute value of the determinant."""
-    run.launch(pivoted_diagonals, *entries(len(out)), lu, pivots, out, LOGABSDET)
+    determinants(run, lu, out, LOGABSDET, pivots=pivots)
 
 
 def lu_logdet(run, lu, pivots, out):
     """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
-    run.launch(pivoted_diagonals, *entries(len(out)), lu, pivots, out, LOGDET)
+    determinants(run, lu, out, LOGDET, pivots=pivots)
 
 
 @kernel("real[:, :, ::1], int32[:, ::1]")

@@ -29,9 +29,7 @@ def newton(run, residual, jacobian, iterations, arguments, target, failure):
 
 def one_root(run, residual, jacobian, iterations, given, target):
     """The root for one index of the stacks. Whether it was found."""
-    shape = given[0].shape
-    start = given[0].copy_to_host(stream=run.stream) if shape else given[0]
-    run.stream.synchronize()
+    start = run.fetched(given[0]) if given[0].shape else given[0]
     unknown = np.array(start, run.dtype).reshape(-1)
     size = first = largest_residual(run, residual, given, unknown)
     solved = size == 0
@@ -63,24 +61,17 @@ def one_root(run, residual, jacobian, iterations, given, target):
     return bool(solved)
 
 
-def on_device(run, array):
-    """A vector of the host on the device."""
-    return cuda.to_device(array, stream=run.stream)
-
-
 def largest_residual(run, residual, given, unknown):
     """The largest entry of the residual; nan if there is one."""
     value = run.empty(unknown.shape)
-    residual(run, *given, on_device(run, unknown), value)
-    found = value.copy_to_host(stream=run.stream)
-    run.stream.synchronize()
-    return np.abs(found).max(initial=0)
+    residual(run, *given, cuda.to_device(unknown, stream=run.stream), value)
+    return np.abs(run.fetched(value)).max(initial=0)
 
 
 def newton_step(run, residual, jacobian, given, unknown):
     """The solution of Jacobian times step = residual; not finite where there is none."""
     count = unknown.size
-    point = on_device(run, unknown)
+    point = cuda.to_device(unknown, stream=run.stream)
     matrix = run.empty((1, count, count))
     pivots = run.empty((1, count), np.int32)
     step = run.empty((1, 1, count))
@@ -88,6 +79,4 @@ def newton_step(run, residual, jacobian, given, unknown):
     jacobian(run, *given, point, matrix.reshape((count, count)))
     lu_factor(run, matrix, pivots)
     lu_solve_rows(run, matrix, pivots, step, False)
-    found = step.copy_to_host(stream=run.stream).reshape(count)
-    run.stream.synchronize()
-    return found
+    return run.fetched(step).reshape(count)

@@ -9,7 +9,7 @@ from numba import cuda
 
 from ..common.limits import LEADING
 from .base import device
-from .blocks import larger
+from .elementary import real_maximum
 
 
 def precision_of(kind):
@@ -45,7 +45,7 @@ def largest_entry(a):
     largest = abs(a.dtype.type(0))
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
-            largest = larger(abs(a[i, j]), largest)
+            largest = real_maximum(abs(a[i, j]), largest)
     return largest
 
 
@@ -54,7 +54,7 @@ def largest_size(sizes, count):
     """The largest of the first sizes; nan if one is."""
     largest = sizes.dtype.type(0)
     for i in range(count):
-        largest = larger(sizes[i], largest)
+        largest = real_maximum(sizes[i], largest)
     return largest
 
 

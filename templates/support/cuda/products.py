@@ -5,58 +5,56 @@
 from numba import cuda
 
 from .base import THREADS, kernel
-from .blocks import block_product, rows_of
+from .shares import PRODUCT, each_row, reduced
 
 
 def row_products(run, x, out):
     """out[s] = the product of x[s, :]; x (stack, n)."""
-    run.launch(products_of_rows, *rows_of(*x.shape), x, out)
+    each_row(run, products_of_rows, *x.shape, x, out)
 
 
 def products_of_others(run, x, out):
     """out[s, i] = the product of x[s, :] without x[s, i]: of what is before it and after it."""
-    blocks, threads = rows_of(*x.shape)
-    run.launch(products_without, blocks if x.size else 0, threads, x, out)
+    each_row(run, products_without, *x.shape, x, out)
 
 
-@kernel("real[:, ::1], real[::1]")
-def products_of_rows(x, out):
+@kernel("real[:, ::1], real[::1], int64")
+def products_of_rows(x, out, lanes):
     """out[s] = the product of x[s, :]."""
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
-    step = cuda.gridDim.x * cuda.blockDim.y
-    for first in range(cuda.blockIdx.x * cuda.blockDim.y, stack, step):
-        s = min(first + cuda.threadIdx.y, stack - 1)
+    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
         total = x.dtype.type(1)
-        for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+        for i in range(lane, n, lanes):
             total *= x[s, i]
-        total = block_product(total, shared)
-        if cuda.threadIdx.x == 0:
+        total = reduced(total, lanes, shared, PRODUCT)
+        if lane == 0:
             out[s] = total
 
 
-@kernel("real[:, ::1], real[:, ::1]")
-def products_without(x, out):
+@kernel("real[:, ::1], real[:, ::1], int64")
+def products_without(x, out, lanes):
     """Products of the others, each thread for some neighbouring entries."""
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
-    t, width = cuda.threadIdx.x, cuda.blockDim.x
-    left = cuda.threadIdx.y * width
-    length = (n + width - 1) // width
-    begin, end = min(t * length, n), min(t * length + length, n)
-    step = cuda.gridDim.x * cuda.blockDim.y
-    for first in range(cuda.blockIdx.x * cuda.blockDim.y, stack, step):
-        s = min(first + cuda.threadIdx.y, stack - 1)
+    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    left = cuda.threadIdx.x - lane
+    length = (n + lanes - 1) // lanes
+    begin, end = min(lane * length, n), min(lane * length + length, n)
+    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
         own = x.dtype.type(1)
         for i in range(begin, end):
             own *= x[s, i]
-        shared[left + t] = own
+        shared[left + lane] = own
         cuda.syncthreads()
         before = x.dtype.type(1)
-        for other in range(t):
+        for other in range(lane):
             before *= shared[left + other]
         after = x.dtype.type(1)
-        for other in range(t + 1, width):
+        for other in range(lane + 1, lanes):
             after *= shared[left + other]
         for i in range(begin, end):
             out[s, i] = before

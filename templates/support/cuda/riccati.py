@@ -15,8 +15,8 @@ from numba import cuda
 
 from .base import kernel
 from .blas import gemm
-from .blocks import entries, matrices
-from .copies import copy_stack, transpose
+from .blocks import entries, matrices, position
+from .copies import copied, copy_stack, transpose
 from .factors import full_rank_pinv
 from .jets import jet_combine, part_of, widened
 from .lu import lu_factor, lu_inverse, lu_logabsdet, lu_solve_columns, lu_solve_rows
@@ -24,20 +24,18 @@ from .norms import largest_column, precision_of
 from .stein import cayley, lyapunov
 
 SIGN_STEPS = 20
-"""Steps to the sign of a matrix; from 10 on they change nothing unless it has nearly none."""
+"""Steps to the sign of a matrix. It converges in ten unless an eigenvalue is nearly imaginary."""
 SINGULAR = 1e-15
-"""A pivot of this size, relative to the matrix, is none."""
+"""Matrices with a pivot that is not larger, relative to their 1-norm, count as singular."""
 CONVERGED = 1e-6
-"""The size of the last step of Newton's method, relative to the solution, that is small enough."""
+"""The largest last step of Newton's method, relative to the solution, that is accepted."""
 
 
 @kernel("float64[:, :, ::1], real[:, :, ::1]")
 def symmetric_parts(a, out):
     """out = the symmetric parts."""
-    stack, n, _ = a.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
-        i, j = entry // n, entry % n
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
         out[s, i, j] = (a[s, i, j] + a[s, j, i]) / 2.0
 
 
@@ -64,10 +62,9 @@ def require_pivots(lu, sizes, least, failures, failure):
 @kernel("float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1]")
 def hamiltonian(a, g, q, w):
     """w (stack, 2 n, 2 n) = [[A, -G], [-Q, -A']]."""
-    stack, n, _ = a.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
-        i, j = entry // n, entry % n
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        n = a.shape[1]
         w[s, i, j] = a[s, i, j]
         w[s, i, n + j] = -g[s, i, j]
         w[s, n + i, j] = -q[s, i, j]
@@ -81,11 +78,9 @@ def hamiltonian(a, g, q, w):
 def pencil_parts(a, b, q, r, total, difference):
     """N + M and N - M, of 2 n + m rows, for M z' = N z with z = (x, p, u): x' = A x + B u,
     A' p' = p - Q x and -B' p' = R u."""
-    stack, n, m = b.shape
-    size = 2 * n + m
-    for place in range(cuda.grid(1), stack * size * size, cuda.gridsize(1)):
-        s, entry = place // (size * size), place % (size * size)
-        i, j = entry // size, entry % size
+    n = a.shape[1]
+    for number in range(cuda.grid(1), total.size, cuda.gridsize(1)):
+        s, i, j = position(number, total.shape)
         right, left = 0.0, 0.0
         if i < n:
             left = 1.0 if i == j else 0.0
@@ -110,11 +105,9 @@ def pencil_parts(a, b, q, r, total, difference):
 @kernel("float64[:, :, ::1], float64[:, :, ::1], float64[::1]")
 def step_to_sign(a, inverse, logarithms):
     """a = (c a + inverse / c) / 2, c a scale from the logarithm of the size of the determinant."""
-    stack, n, _ = a.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
-        i, j = entry // n, entry % n
-        scale = math.exp(-logarithms[s] / n)
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        scale = math.exp(-logarithms[s] / a.shape[1])
         a[s, i, j] = (scale * a[s, i, j] + inverse[s, i, j] / scale) / 2.0
 
 
@@ -132,23 +125,12 @@ def require_stable(form, failures, failure):
 @kernel("float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], int64, float64[:, :, ::1]")
 def add_costs(half, q, x, discrete, residual):
     """Add Q - X to the residual if `discrete`; else it becomes half + half' + Q."""
-    stack, n, _ = x.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
-        i, j = entry // n, entry % n
+    for number in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        s, i, j = position(number, x.shape)
         if discrete:
             residual[s, i, j] += q[s, i, j] - x[s, i, j]
         else:
             residual[s, i, j] = half[s, i, j] + half[s, j, i] + q[s, i, j]
-
-
-@kernel("float64, float64[:, :, ::1], float64[:, :, ::1]")
-def add_multiple(factor, step, x):
-    """x += factor step."""
-    stack, n, _ = x.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
-        x[s, entry // n, entry % n] += factor * step[s, entry // n, entry % n]
 
 
 @kernel("float64[::1], float64[::1], float64, int32[::1], int64")
@@ -183,13 +165,6 @@ def divided_rows(run, matrix, rows, failure):
     by their factors. It fails where one is singular to working precision."""
     pivots = factored(run, matrix, failure)
     lu_solve_rows(run, matrix, pivots, rows, False)
-
-
-def copied(run, a):
-    """A new array of the same numbers."""
-    result = run.empty(a.shape)
-    copy_stack(run, a, result)
-    return result
 
 
 def symmetric_copy(run, a):
@@ -243,7 +218,7 @@ def riccati_start(run, a, b, q, r, discrete, failure):
     (projector,) = jet_combine(run, -1.0, [(1.0, [matrix])])
     rows, below = (run.empty((stack, n, matrix.shape[1])) for _ in range(2))
     for part, top in ((rows, 0), (below, n)):
-        run.launch(part_of, *entries(part.size), projector, top, 0, part)
+        run.launch(part_of, *entries(part.size), projector, top, part)
     inverse, x = run.empty((stack, matrix.shape[1], n)), run.empty(a.shape)
     full_rank_pinv(run, rows, inverse, failure)
     gemm(run, 1.0, below, False, inverse, False, 0.0, x)
@@ -293,8 +268,7 @@ def riccati(run, a, b, q, r, discrete, out, failure):
     for _ in range(2):
         x = symmetric_copy(run, x)
         step = riccati_step(run, a, b, q, r, discrete, x, failure)
-        sign = 1.0 if discrete else -1.0
-        run.launch(add_multiple, *entries(x.size), sign, step, x)
+        (x,) = jet_combine(run, 0.0, [(1.0, [x]), (1.0 if discrete else -1.0, [step])])
     sizes = column_sizes(run, step), column_sizes(run, x)
     layout = entries(x.shape[0])
     run.launch(require_close, *layout, *sizes, CONVERGED, run.failures, failure)

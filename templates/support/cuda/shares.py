@@ -1,4 +1,4 @@
-"""How many threads work at a kernel, and what those do together that share a sum."""
+"""How many threads work at a kernel, and sums, products and maxima that they compute together."""
 
 # mypy: allow-untyped-defs
 
@@ -25,27 +25,16 @@ def remainder(number, quotient, divisor):
     return np.int64(np.uint32(number - quotient * divisor))
 
 
-@device
-def lane_sum(value, lanes, shared):
-    """The sum of `value` over each group of `lanes` threads, for all of them. Called by all threads
-    of a block; `shared`: an array of as many entries."""
-    thread = cuda.threadIdx.x
-    shared[thread] = value
-    cuda.syncthreads()
-    step = lanes // 2
-    while step > 0:
-        if thread % lanes < step:
-            shared[thread] += shared[thread + step]
-        cuda.syncthreads()
-        step //= 2
-    total = shared[thread - thread % lanes]
-    cuda.syncthreads()
-    return total
+SUM = 0
+PRODUCT = 1
+MAXIMUM = 2
 
 
 @device
-def lane_maximum(value, lanes, shared):
-    """The largest `value` of each group of `lanes` threads, nan if one is; as `lane_sum`."""
+def reduced(value, lanes, shared, operation):
+    """The SUM, PRODUCT or MAXIMUM (nan if one is) of `value` over each group of `lanes` threads, a
+    power of two, for all of them. Called by all threads of a block; `shared`: an array of as many
+    entries in shared memory."""
     thread = cuda.threadIdx.x
     shared[thread] = value
     cuda.syncthreads()
@@ -53,13 +42,17 @@ def lane_maximum(value, lanes, shared):
     while step > 0:
         if thread % lanes < step:
             other = shared[thread + step]
-            if other > shared[thread] or other != other:
+            if operation == SUM:
+                shared[thread] += other
+            elif operation == PRODUCT:
+                shared[thread] *= other
+            elif other > shared[thread] or other != other:
                 shared[thread] = other
         cuda.syncthreads()
         step //= 2
-    largest = shared[thread - thread % lanes]
+    result = shared[thread - thread % lanes]
     cuda.syncthreads()
-    return largest
+    return result
 
 
 @kernel("real[::1]")
@@ -117,16 +110,18 @@ def sums(run, kernel, finish, points, terms, along, count, *arguments):
     require_number(terms)
     lanes, splits = shares(points, terms, along)
     partial = run.empty((points * splits * count if splits > 1 else 0,))
-    _sums(run, kernel, points * splits, lanes, *arguments, lanes, splits, partial)
+    by_groups(run, kernel, points * splits, lanes, *arguments, splits, partial)
     if splits > 1:
         lanes = power_of_two(splits, THREADS)
-        _sums(run, finish, points, lanes, *arguments, lanes, splits, partial)
+        by_groups(run, finish, points, lanes, *arguments, splits, partial)
 
 
-def _sums(run, kernel, items, lanes, *arguments):
+def by_groups(run, kernel, items, lanes, *arguments):
+    """Launch a kernel with a group of `lanes` threads of a block, a power of two, for each item;
+    their number is its last argument."""
     threads = max(lanes, power_of_two(items * lanes, THREADS))
     blocks = -(-items * lanes // threads)
-    run.launch(kernel, min(blocks, 1 << 20), threads, *arguments)
+    run.launch(kernel, min(blocks, 1 << 20), threads, *arguments, lanes)
 
 
 def row_by_row(points, terms):
@@ -141,4 +136,4 @@ def each_row(run, kernel, points, terms, *arguments):
     require_number(points)
     require_number(terms)
     lanes = max(power_of_two(terms, 32), power_of_two((terms + 3) // 4, THREADS))
-    _sums(run, kernel, points, lanes, *arguments, lanes)
+    by_groups(run, kernel, points, lanes, *arguments)

@@ -7,8 +7,8 @@ import math
 from numba import cuda
 
 from .base import _cupy, kernel
-from .blocks import entries
-from .libraries import BATCHED, on_stream
+from .blocks import entries, position
+from .libraries import BATCHED
 from .norms import leading_sign
 
 
@@ -16,14 +16,13 @@ from .norms import leading_sign
 def keep_finite(a, out, failures, failure):
     """out = a; it fails where an entry is not finite, and is zero there: cuSOLVER may never return
     from such matrices."""
-    stack, rows, columns = a.shape
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, entry = place // (rows * columns), place % (rows * columns)
-        value = a[s, entry // columns, entry % columns]
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        value = a[s, i, j]
         if not abs(value) < math.inf:
             failures[failure] = 1
             value = a.dtype.type(0)
-        out[s, entry // columns, entry % columns] = value
+        out[s, i, j] = value
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], int64, int32[::1], int64")
@@ -55,15 +54,14 @@ def eigen_by_library(run, a, values, vectors, failure):
     stack, n = values.shape
     if stack == 0:
         return
-    with on_stream(run):
-        matrices = finite_copy(run, a, failure)
-        each = range(stack) if stack == 1 or n > BATCHED else [slice(None)]
-        for s in each:
-            if vectors is None:
-                _cupy.asarray(values)[s] = _cupy.linalg.eigvalsh(matrices[s])
-            else:
-                found = _cupy.linalg.eigh(matrices[s])
-                _cupy.asarray(values)[s], _cupy.asarray(vectors)[s] = found
+    matrices = finite_copy(run, a, failure)
+    each = range(stack) if stack == 1 or n > BATCHED else [slice(None)]
+    for s in each:
+        if vectors is None:
+            _cupy.asarray(values)[s] = _cupy.linalg.eigvalsh(matrices[s])
+        else:
+            found = _cupy.linalg.eigh(matrices[s])
+            _cupy.asarray(values)[s], _cupy.asarray(vectors)[s] = found
     if vectors is not None:
         last = vectors, vectors, 0, run.failures, failure
         run.launch(sign_pairs, *entries(stack * n), *last)
@@ -73,12 +71,11 @@ def singular_by_library(run, a, u, s, v, failure):
     """`singular_vectors`; only values where u and v are None."""
     if s.size == 0:
         return
-    with on_stream(run):
-        matrices = finite_copy(run, a, failure)
-        if u is None:
-            _cupy.asarray(s)[...] = _cupy.linalg.svd(matrices, compute_uv=False)
-            return
-        found = _cupy.linalg.svd(matrices, full_matrices=False)
-        _cupy.asarray(u)[...], _cupy.asarray(s)[...] = found[:2]
-        _cupy.asarray(v)[...] = found[2].swapaxes(1, 2)
+    matrices = finite_copy(run, a, failure)
+    if u is None:
+        _cupy.asarray(s)[...] = _cupy.linalg.svd(matrices, compute_uv=False)
+        return
+    found = _cupy.linalg.svd(matrices, full_matrices=False)
+    _cupy.asarray(u)[...], _cupy.asarray(s)[...] = found[:2]
+    _cupy.asarray(v)[...] = found[2].swapaxes(1, 2)
     run.launch(sign_pairs, *entries(s.size), u, v, 1, run.failures, failure)

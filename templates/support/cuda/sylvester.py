@@ -3,8 +3,8 @@
 A Schur form, T = V* A V upper triangular for a unitary V, is complex for real A too, so that no
 diagonal block has two rows. It is found by reduction to Hessenberg form and QR steps with
 Wilkinson's shift (Golub and Van Loan, Matrix Computations, 7.4 and 7.5), all by rotations. The
-threads of a block share the rows and columns that one changes; what it is, each finds for itself,
-the same as the others.
+threads of a block share the rows and columns that a rotation changes; each thread computes the
+rotation itself.
 """
 
 # mypy: allow-untyped-defs
@@ -16,7 +16,7 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries, matrices
+from .blocks import entries, matrices, position
 from .norms import largest_entry, power_below, precision_of
 
 
@@ -68,7 +68,8 @@ def wilkinson_shift(a, b, c, d):
 
 @device
 def separate(h, k, precision):
-    """Whether the entry left of the diagonal in row k is nothing, as seen from its neighbours."""
+    """Whether the entry left of the diagonal in row k is negligible, relative to the entries of the
+    diagonal beside it."""
     around = abs(h[k - 1, k - 1]) + abs(h[k, k])
     return abs(h[k, k - 1]) <= precision * (around if around > 0 else 1.0)
 
@@ -157,28 +158,25 @@ def schur_of(run, a, failure):
 @kernel("real[:, :, ::1], complex128[:, :, ::1]")
 def make_complex(a, out):
     """out = a."""
-    stack, rows, columns = a.shape
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, entry = place // (rows * columns), place % (rows * columns)
-        out[s, entry // columns, entry % columns] = a[s, entry // columns, entry % columns]
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        out[s, i, j] = a[s, i, j]
 
 
 @kernel("complex128[:, :, ::1], real[:, :, ::1]")
 def real_parts(a, out):
     """out = the real part of a."""
-    stack, rows, columns = a.shape
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, entry = place // (rows * columns), place % (rows * columns)
-        out[s, entry // columns, entry % columns] = a[s, entry // columns, entry % columns].real
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        out[s, i, j] = a[s, i, j].real
 
 
 @kernel("complex128[:, :, ::1], complex128[:, :, ::1], complex128[:, :, ::1], int64, int64")
 def complex_products(left, right, out, left_turned, right_turned):
     """out = left right, or with the conjugate transpose of one that is turned."""
-    stack, rows, columns = out.shape
     inner = left.shape[1] if left_turned else left.shape[2]
-    for place in range(cuda.grid(1), stack * rows * columns, cuda.gridsize(1)):
-        s, i, j = place // (rows * columns), place // columns % rows, place % columns
+    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+        s, i, j = position(number, out.shape)
         total = 0j
         for k in range(inner):
             x = left[s, k, i].conjugate() if left_turned else left[s, i, k]
@@ -260,8 +258,8 @@ def substitute_stack(a, b, y, a_turned, b_turned, precision, failures, failure):
 
 
 def solve_triangular_sylvester(run, a, b, y, a_turned, b_turned, precision, failure):
-    """Launch `substitute_sylvester`. It fails where a pivot is nothing, relative to the entries of
-    A and B, to numbers of this precision."""
+    """Launch `substitute_sylvester`. It fails where a pivot is negligible, relative to the
+    entries of A and B, in numbers of this precision."""
     stack, n, m = y.shape
     flags = int(bool(a_turned)), int(bool(b_turned)), precision, run.failures, failure
     run.launch(substitute_stack, *matrices(stack, min(n, m), n), a, b, y, *flags)

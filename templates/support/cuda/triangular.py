@@ -42,17 +42,17 @@ def triangular_inverse(run, a, out, lower):
 
 def triangular_det(run, a, out):
     """out (stack,) = the determinant of each triangular matrix of `a`."""
-    determinants(run, a, out, DET, False)
+    determinants(run, a, out, DET)
 
 
 def triangular_logabsdet(run, a, out):
     """out (stack,) = log of the absolute value of the determinant."""
-    determinants(run, a, out, LOGABSDET, False)
+    determinants(run, a, out, LOGABSDET)
 
 
 def triangular_logdet(run, a, out):
     """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
-    determinants(run, a, out, LOGDET, False)
+    determinants(run, a, out, LOGDET)
 
 
 @kernel("real[:, :, ::1], int32[::1], int64")

@@ -6,21 +6,9 @@ import numpy as np
 from numba import cuda
 
 from .base import THREADS, kernel, power_of_two
-from .blocks import entries
-from .exponential import (
-    count_halvings,
-    fetched,
-    jet_expm,
-    keep_jet,
-)
-from .jets import (
-    jet_combine,
-    jet_divide,
-    jet_multiply,
-    jet_scaled,
-    jets,
-    last_entries,
-)
+from .blocks import entries, position
+from .exponential import count_halvings, jet_expm, keep_jet
+from .jets import jet_combine, jet_divide, jet_multiply, jet_scaled, jets, last_entries
 from .norms import largest_column
 
 TANGENT_BOUND = 32.0
@@ -30,10 +18,9 @@ TANGENT_BOUND = 32.0
 @kernel("float64[:, :, ::1], float64[:, :, ::1]")
 def rotation_argument(a, wide):
     """wide (stack, 2 n, 2 n) = [[0, -A], [A, 0]]."""
-    stack, n, _ = a.shape
-    for place in range(cuda.grid(1), stack * n * n, cuda.gridsize(1)):
-        s, entry = place // (n * n), place % (n * n)
-        i, j = entry // n, entry % n
+    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+        s, i, j = position(number, a.shape)
+        n = a.shape[1]
         wide[s, i, j] = 0.0
         wide[s, n + i, n + j] = 0.0
         wide[s, i, n + j] = -a[s, i, j]
@@ -58,7 +45,7 @@ def cosm(run, *arrays):
     """out (stack, n, n) = the k-th derivative of the cosine at A, for arrays A, E_1, ... E_k,
     out."""
     double = run.in_double()
-    last_entries(double, rotations(double, jets(double, arrays[:-1])), 0, 0, arrays[-1])
+    last_entries(double, rotations(double, jets(double, arrays[:-1])), arrays[-1])
 
 
 def sinm(run, *arrays):
@@ -66,11 +53,11 @@ def sinm(run, *arrays):
     out."""
     double = run.in_double()
     n = arrays[0].shape[1]
-    last_entries(double, rotations(double, jets(double, arrays[:-1])), n, 0, arrays[-1])
+    last_entries(double, rotations(double, jets(double, arrays[:-1])), arrays[-1], n)
 
 
-NOTHING = 4000
-"""So many halvings leave nothing of a number."""
+VANISHING = 4000
+"""So many halvings make any number zero."""
 
 
 @kernel(
@@ -86,8 +73,8 @@ def sort_doublings(a, sums, doublings, done, close, again, doubled):
             more = doublings[s] > done
             far = norm > TANGENT_BOUND
             close[s] = 1 if more and far else 0
-            again[s] = doublings[s] - done - 1 if more and far else NOTHING
-            doubled[s] = 0 if more and not far else NOTHING
+            again[s] = doublings[s] - done - 1 if more and far else VANISHING
+            doubled[s] = 0 if more and not far else VANISHING
 
 
 def jet_ratio(run, y, failure):
@@ -112,7 +99,7 @@ def jet_tanhm(run, x, failure):
     doublings, close, again, doubled = (run.empty((stack,), np.int32) for _ in range(4))
     run.launch(count_halvings, stack, threads, x[0], sums, 1.0, doublings)
     out = jet_ratio(run, jet_scaled(run, x, doublings, -1), failure)
-    for done in range(int(fetched(run, doublings).max(initial=0))):
+    for done in range(int(run.fetched(doublings).max(initial=0))):
         sorted_out = close, again, doubled
         run.launch(sort_doublings, stack, threads, out[0], sums, doublings, done, *sorted_out)
         part = jet_scaled(run, out, doubled, -1)
@@ -120,7 +107,7 @@ def jet_tanhm(run, x, failure):
         double = jet_combine(run, 0.0, [(2.0, part)])
         jet_divide(run, double, square, failure)
         keep_jet(run, double, doublings, done, out)
-        if fetched(run, close).any():
+        if run.fetched(close).any():
             ratio = jet_ratio(run, jet_scaled(run, x, again, -1), failure)
             keep_jet(run, ratio, close, 0, out)
     return out
@@ -131,4 +118,4 @@ def tanhm(run, *arrays):
     ... E_k, out, and last the failure: where A has an eigenvalue (j + 1/2) pi i, at a pole."""
     *operands, out, failure = arrays
     double = run.in_double()
-    last_entries(double, jet_tanhm(double, jets(double, operands), failure), 0, 0, out)
+    last_entries(double, jet_tanhm(double, jets(double, operands), failure), out)

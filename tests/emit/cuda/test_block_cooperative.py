@@ -70,7 +70,7 @@ def test_softmax_and_logsumexp_of_one_matrix() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["row_by_row", "each_row", "sums", "each", "clear", "lane_maximum"]
+    "name", ["row_by_row", "each_row", "sums", "each", "clear", "reduced", "MAXIMUM"]
 )
 @simulated
 def test_inputs_called_as_what_kernels_and_their_hosts_use(name: str) -> None:

@@ -265,7 +265,7 @@ def made() -> Iterator[ModuleType]:
 
 def stream_of(found: ModuleType, *arguments: Any) -> int:
     """The stream of a call."""
-    run = support_file(found, "cuda.boundary")._Call
+    run = support_file(found, "cuda.arguments")._Call
     with run("product", found.value.__globals__["_expected"], arguments, ()) as call:
         return int(call.stream)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from derivatrix.runtime.errors import LoadError
 from derivatrix.runtime.load import require_generated
+from derivatrix.runtime.reference import Text
 
 Sizes = Mapping[str, int]
 Arrays = dict[str, np.ndarray]
@@ -60,8 +61,17 @@ class Point:
     tangents: Arrays
     cotangent: np.ndarray
 
+    def mapped(self, change: Callable[[np.ndarray], np.ndarray]) -> Point:
+        """The point with all arrays changed."""
+        return replace(
+            self,
+            values={name: change(array) for name, array in self.values.items()},
+            tangents={name: change(array) for name, array in self.tangents.items()},
+            cotangent=change(self.cotangent),
+        )
 
-class Surface:
+
+class ModuleInterface:
     """The public functions of a generated module, called by kind ("value", "vjp", ...).
 
     The arrays of a result are told apart by the keys that FORMULAS uses too: "" for the value
@@ -135,6 +145,16 @@ class Surface:
 
     def input(self, name: str) -> Input:
         return next(entry for entry in self.inputs if entry.name == name)
+
+    @cached_property
+    def _declaration(self) -> Text:
+        return Text(self.module.DECLARATION)
+
+    def declared_value(self, point: Point) -> np.ndarray:
+        """The value of the declaration's NumPy text at a point. Raises OutOfDomain where it has
+        none, BrokenText where the text cannot be evaluated."""
+        shape = self.shape("value", "", point.sizes)
+        return self._declaration({**point.sizes, **point.values}, shape)
 
     def extras(self, kind: str, point: Point) -> Arrays:
         """The arguments that a function takes after the inputs, by name."""
@@ -230,7 +250,7 @@ def attempt(function: Callable[[], Any]) -> Any:
     """What a function of a generated module returns; raises CallError for what it raises."""
     try:
         return function()
-    except _failures() as error:
+    except Exception as error:  # wrong modules raise anything, and so does Numba
         raise CallError(f"raises {type(error).__name__}: {error}") from error
 
 
@@ -268,24 +288,3 @@ def _check(array: Any, shape: tuple[int, ...], dtypes: tuple[type[np.floating], 
     if array.dtype not in dtypes:
         expected = " or ".join(dtype.__name__ for dtype in dtypes)
         raise CallError(f"returns an array of {array.dtype}, expected {expected}")
-
-
-@cache
-def _failures() -> tuple[type[Exception], ...]:
-    """What a generated function raises when it is wrong, or when Numba cannot compile it."""
-    from numba import NumbaError  # slow to import
-
-    return (
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        ImportError,
-        LookupError,
-        MemoryError,
-        NameError,
-        NumbaError,
-        OSError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    )

@@ -133,6 +133,16 @@ def _flat(out):
     return [out]
 
 
+def _given_arrays(function, names, out):
+    """The arrays of `out`. Raises ValueError where there is not one for each result."""
+    arrays = _flat(out)
+    if len(arrays) != len(names):
+        raise ValueError(
+            f"{function}: out has {len(arrays)} arrays; expected {len(names)}: {', '.join(names)}"
+        )
+    return arrays
+
+
 def _destinations(function, expected, out, shapes, real, arguments):
     """For each result the array of `out` that the kernel can write to, else a new one."""
     if out is None:
@@ -141,11 +151,7 @@ def _destinations(function, expected, out, shapes, real, arguments):
             _empty(entries, real)
         return [_empty(shape, real) for shape in shapes]
     *_, names = expected
-    arrays = _flat(out)
-    if len(arrays) != len(shapes):
-        raise ValueError(
-            f"{function}: out has {len(arrays)} arrays; expected {len(shapes)}: {', '.join(names)}"
-        )
+    arrays = _given_arrays(function, names, out)
     results: list = []
     for name, array, shape in zip(names, arrays, shapes, strict=True):
         _require_destination(function, name, array, shape, real)

@@ -7,15 +7,16 @@ Names start with an underscore so that no input's name hides one.
 
 import sys
 from contextlib import ExitStack
+from itertools import combinations
 
 import numpy as np
 from numba import cuda
 
-from ..common.boundary import (
+from ..common.arguments import (
     _FLOAT32,
     _FLOAT64,
     _described,
-    _flat,
+    _given_arrays,
     _number_array,
     _refuse,
     _require_destination,
@@ -211,30 +212,17 @@ class _Call(_Run):
         self.shaped = shapes
         *_, names = self.expected
         if out is None:
-            self.owners = [self._fresh(shape) for shape in shapes]
-            return [
-                _entries(owner, shape) for owner, shape in zip(self.owners, shapes, strict=True)
-            ]
-        self.owners = _flat(out)
-        if len(self.owners) != len(shapes):
-            raise ValueError(
-                f"{self.function}: out has {len(self.owners)} arrays; expected {len(shapes)}: "
-                f"{', '.join(names)}"
-            )
-        arrays = [
-            self._destination(name, owner, shape)
-            for name, owner, shape in zip(names, self.owners, shapes, strict=True)
-        ]
+            self.owners = list(map(self._fresh, shapes))
+            return list(map(_entries, self.owners, shapes))
+        self.owners = _given_arrays(self.function, names, out)
+        arrays = list(map(self._destination, names, self.owners, shapes))
         places = [
             owner if isinstance(owner, np.ndarray) else array
             for owner, array in zip(self.owners, arrays, strict=True)
         ]
-        for number, place in enumerate(places):
-            for other in range(number):
-                if _overlap(places[other], place):
-                    raise ValueError(
-                        f"{self.function}: {names[other]} and {names[number]} share memory"
-                    )
+        for (name, place), (other, its_place) in combinations(zip(names, places, strict=True), 2):
+            if _overlap(place, its_place):
+                raise ValueError(f"{self.function}: {name} and {other} share memory")
         return arrays
 
     def _fresh(self, shape):
@@ -272,35 +260,24 @@ class _Call(_Run):
     def delivered(self, results):
         """The results, in the caller's arrays or in new ones of the caller's package."""
         if self.texts:
-            failed = self.failures.copy_to_host(stream=self.stream)
-            self.stream.synchronize()
-            for text, code in zip(self.texts, failed, strict=True):
+            for text, code in zip(self.texts, self.fetched(self.failures), strict=True):
                 if code:
                     raise np.linalg.LinAlgError(f"{self.function}: {text}")
         if self.foreign:
             self.stream.synchronize()
-        return [
-            self._delivered(owner, result, shape)
-            for owner, result, shape in zip(self.owners, results, self.shaped, strict=True)
-        ]
+        return list(map(self._delivered, self.owners, results, self.shaped))
 
     def _delivered(self, owner, result, shape):
         if self.out is not None:
             if not _library(owner):
-                owner[...] = self._host(result).reshape(owner.shape)
+                owner[...] = self.fetched(result).reshape(owner.shape)
             return owner
         if self.library == "":
-            copy = self._host(result)
+            copy = self.fetched(result)
             return copy if shape else copy[0]
         if self.library == "numba" and not shape:
             return owner.reshape(())
         return sys.modules["jax"].dlpack.from_dlpack(owner) if self.library == "jax" else owner
-
-    def _host(self, array):
-        """A copy in the host's memory."""
-        copy = array.copy_to_host(stream=self.stream)
-        self.stream.synchronize()
-        return copy
 
 
 def _entries(owner, shape):
