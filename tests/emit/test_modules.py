@@ -237,6 +237,23 @@ def test_arguments_that_fit_are_passed_on_as_they_are(monkeypatch: pytest.Monkey
     assert (x == np.eye(3)).all() and (v == 1).all()
 
 
+def test_kernels_of_more_than_thirty_arguments() -> None:
+    """CPython passes so many as one tuple, and Numba inlines no function that is called so."""
+    weights = [dx.vector(f"w{number}", "m") for number in range(16)]
+    inputs = [dx.matrix("D", "N", "m"), *weights]
+    total = sum(dx.sum(dx.tanh(inputs[0] @ each)) + each @ each for each in weights)
+    module = dx.compile(dx.function("many", inputs, total, wrt=weights))
+    random = np.random.default_rng(0)
+    data, *values = random.normal(size=(5, 3)), *random.normal(size=(16, 3))
+    value, gradient = module.value_and_gradient(data, *values)
+    np.testing.assert_allclose(
+        value, sum(np.tanh(data @ each).sum() + each @ each for each in values)
+    )
+    for found, each in zip(gradient, values, strict=True):
+        expected = data.T @ (1 - np.tanh(data @ each) ** 2) + 2 * each
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_kernels_refuse_wrong_shapes() -> None:
     """What they would read or write beyond an array's end."""
     module = dx.compile(dx.function("pair", [X, y], y @ X @ y))

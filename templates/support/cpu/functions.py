@@ -67,7 +67,8 @@ class Module(_Module):
             name = body.__name__
             scope = {"_require_arrays": require_arrays, "_require_shapes": require_shapes}
             text = self._checking(f"check_{name}", found)
-            self.names[f"check_{name}"] = njit(inline="always")(self._defined(text, scope))
+            check = self._defined(text, scope)
+            self.names[f"check_{name}"] = njit(inline=_inlined(check))(check)
             if part is not None:
                 made = self._joined(name, found, body, part.sums, options)
             elif not rows:
@@ -88,7 +89,7 @@ class Module(_Module):
         """A kernel that makes sums over a part of the samples (see `parallel._Sums`)."""
 
         def decorate(body):
-            made = compiled(inline="always", **options)(body)
+            made = compiled(inline=_inlined(body), **options)(body)
             made.sums = _Sums(made, cut, sums, whole, divided, options)
             return made
 
@@ -98,7 +99,7 @@ class Module(_Module):
         """The kernel that makes sums, then does what a body does."""
         if body.__code__.co_argcount:
             body.__name__ = f"{name}_rest"
-            sums.rest = compiled(inline="always", **options)(body)
+            sums.rest = compiled(inline=_inlined(body), **options)(body)
         given = ", ".join(signature.arrays)
         lines = [f"check_{name}({given})", *sums.whole_lines(signature)]
         text = "\n".join([f"def {name}({given}):", *indented(lines)])
@@ -242,6 +243,12 @@ class Module(_Module):
 def _passed(kernel, parts):
     """What a kernel is given; one whose body does a share of the rows, all of them."""
     return f"{parts.passed}, 0, 1" if hasattr(kernel, "share") else parts.passed
+
+
+def _inlined(function):
+    """Whether Numba compiles a function with what calls it. It cannot where there are more than 30
+    arguments: CPython passes those as one tuple."""
+    return "always" if function.__code__.co_argcount <= 30 else "never"
 
 
 def _few(signature, blas):
