@@ -139,9 +139,8 @@ def module_text(function: Function, plans: Sequence[Plan]) -> str:
         if plan.name in kinds
     ]
     operator = _operator(function.derivatives) if len(functions) < len(plans) else None
-    facts = dict.fromkeys((*REQUIRED, "REQUIREMENTS"), ())
-    requirements = function.requirements
-    description = ModuleDescription(function.name, "", facts, functions, requirements, operator)
+    facts = dict.fromkeys(REQUIRED, ()) | {"REQUIREMENTS": function.requirements}
+    description = ModuleDescription(function.name, "", facts, functions, operator)
     text, _ = emit(description)
     return text
 
@@ -220,6 +219,10 @@ class Check:
             return
         if any(length < 0 for shape in every_shape(kernel.plan, sizes) for length in shape):
             return  # there are no such arrays
+        if not hasattr(self.module, f"check_{kernel.plan.name}") and not all(
+            eval(requirement, {}, dict(sizes)) for requirement in self.module.REQUIREMENTS
+        ):
+            return  # public functions refuse these before they call it
         inputs, shapes = arrays(kernel.plan, values, sizes)
         count = sum(each.size for each in inputs) + sum(int(np.prod(shape)) for shape in shapes)
         if count > LARGEST:

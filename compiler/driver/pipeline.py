@@ -110,7 +110,6 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
         formulas=_formulas(derivatives),
         functions=functions,
         operator=operator,
-        requirements=function.requirements,
     )
 
 

@@ -37,16 +37,14 @@ class ModuleDescription:
     """A generated module.
 
     name: the declared function's name, for messages. docstring: the module's. facts: the
-    public constants (INPUTS, OUTPUT, ...), literals of Python. requirements: conditions on the
-    sizes, such as "n >= 2". functions: in the order to be written, `operator` after them.
-    formulas: kind -> inputs -> style -> text.
+    public constants (INPUTS, OUTPUT, ...), literals of Python. functions: in the order to be
+    written, `operator` after them. formulas: kind -> inputs -> style -> text.
     """
 
     name: str
     docstring: str
     facts: Mapping[str, object]
     functions: Sequence[FunctionDescription]
-    requirements: Sequence[str] = ()
     operator: OperatorDescription | None = None
     formulas: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
 

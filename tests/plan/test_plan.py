@@ -191,10 +191,12 @@ def test_random_graphs_compiled(seed: int, tmp_path: Path) -> None:
             assert output.dtype == real
 
 
-def load(folder: Path, name: str, functions: list[FunctionDescription], **more) -> ModuleType:
+def load(
+    folder: Path, name: str, functions: list[FunctionDescription], requirements=()
+) -> ModuleType:
     """The module with these functions, written and imported."""
-    facts = {"REQUIREMENTS": more.get("requirements", ())}
-    text, _ = emit(ModuleDescription(name, "A test.", facts, functions, **more))
+    facts = {"REQUIREMENTS": requirements}
+    text, _ = emit(ModuleDescription(name, "A test.", facts, functions))
     path = write_files(folder, texts_of(name, text)) / f"{name}.py"
     package = package_for(path.resolve(), support_digest())
     specification = importlib.util.spec_from_file_location(f"{package}.{name}", path)
