@@ -72,12 +72,22 @@ gamma = _named("gamma")
 gammaln = _named("gammaln")
 loggamma = _named("loggamma", "log(abs(gamma(x))), entry by entry, as gammaln.")
 digamma = _named("digamma")
-polygamma = _named("polygamma", "polygamma(n, x): digamma's derivative number n.", count=2)
-zeta = _named("zeta", "zeta(s, q): Hurwitz's function of a number s > 1.", count=2)
-besselj = _named("besselj", "besselj(order, x); SciPy's jv of a numeric order.", count=2)
-bessely = _named("bessely", "bessely(order, x); SciPy's yv of a numeric order.", count=2)
-besseli = _named("besseli", "besseli(order, x); SciPy's iv of a numeric order.", count=2)
-besselk = _named("besselk", "besselk(order, x); SciPy's kv of a numeric order.", count=2)
+polygamma = _named(
+    "polygamma", "polygamma(n, x), entry by entry: digamma's derivative number n.", count=2
+)
+zeta = _named("zeta", "zeta(s, q), entry by entry: Hurwitz's function of a number s > 1.", count=2)
+besselj = _named(
+    "besselj", "besselj(order, x), entry by entry; SciPy's jv of a numeric order.", count=2
+)
+bessely = _named(
+    "bessely", "bessely(order, x), entry by entry; SciPy's yv of a numeric order.", count=2
+)
+besseli = _named(
+    "besseli", "besseli(order, x), entry by entry; SciPy's iv of a numeric order.", count=2
+)
+besselk = _named(
+    "besselk", "besselk(order, x), entry by entry; SciPy's kv of a numeric order.", count=2
+)
 erfinv = _named("erfinv")
 
 
