@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -69,7 +70,9 @@ def test_the_checkout_and_the_installed_package_agree():
     mapping = SETTINGS["tool"]["setuptools"]["package-dir"]
     for folder in FOLDERS:
         assert mapping[f"derivatrix.{folder}"] == folder
-        assert (ROOT / "derivatrix" / folder).resolve() == ROOT / folder
+        link = ROOT / "derivatrix" / folder
+        written = link.readlink() if link.is_symlink() else Path(link.read_text())
+        assert written == Path("..", folder)  # a file that says so where git makes no links
 
 
 def test_the_runtime_works_without_the_compiler():

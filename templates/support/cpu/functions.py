@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from numba import njit
+from numpy.linalg import LinAlgError
 
 from ..common.arguments import (
     _UNREADY,
@@ -29,6 +30,7 @@ from .parallel import SHARING_NAMES, Planned, _Sums
 from .thread_pool import _THREAD_POOL
 
 _FUNCTION_NAMES = {
+    "_LinAlgError": LinAlgError,
     "_UNREADY": _UNREADY,
     "_coerced": _coerced,
     "_thread_pool": _THREAD_POOL,
@@ -190,7 +192,9 @@ class Module(_Module):
             f"        if not {''.join(_plain(parts.filled))}:",
             "            raise TypeError",
             *indented(indented([*run, f"return {returned.delivered}"])),
-            "except _UNREADY:",
+            "except _LinAlgError:",
+            "    raise",
+            "except _UNREADY:  # arguments of other types, or errors to be said in full",
             "    pass",
             *parts.start(self.requirements),
             f"{filled} = _destinations(_owner, _expected, {out}, {shapes}, _dtype, {inputs})",
