@@ -408,8 +408,8 @@ def merged(make: Maker, shape: Shape, depth: int) -> Tree | None:
         return None
     count, *axes = shape
     if count == packed(axes[0]) and axes[0] == axes[1]:
-        return kinds.Merged(*axes, True)
-    return kinds.Merged(*axes, False) if count == sympy.expand(axes[0] * axes[1]) else None
+        return kinds.Reshaped(*axes, True)
+    return kinds.Reshaped(*axes, False) if count == sympy.expand(axes[0] * axes[1]) else None
 
 
 def packed(size: sympy.Expr) -> sympy.Expr:
@@ -423,10 +423,12 @@ def merging(make: Maker, axes: Shape) -> Shape:
     return packed(axes[0]) if alike else sympy.expand(axes[0] * axes[1]), *axes
 
 
-def picked(make: Maker, shape: Shape, depth: int) -> Tree | None:
+def gathered(make: Maker, shape: Shape, depth: int) -> Tree | None:
     if len(shape) != 2 or shape[0] != FOUR:
         return None
-    return kinds.Picked(tuple(make.random.randrange(length(shape[1])) for _ in range(4)), shape[1])
+    return kinds.Gathered(
+        tuple(make.random.randrange(length(shape[1])) for _ in range(4)), shape[1]
+    )
 
 
 def rows(make: Maker, shape: Shape, depth: int) -> Tree | None:
@@ -481,8 +483,8 @@ MAKERS: dict[type[Tree], Make] = {
     kinds.Ones: lambda make, shape, depth: kinds.Ones(*shape) if len(shape) == 1 else None,
     kinds.Unit: unit,
     kinds.Mask: mask,
-    kinds.Merged: merged,
-    kinds.Picked: picked,
+    kinds.Reshaped: merged,
+    kinds.Gathered: gathered,
     kinds.Rows: rows,
     kinds.Part: part,
     kinds.Padded: padded,

@@ -149,10 +149,10 @@ class Reader:
     def of_rows(self, tree: kinds.Rows, at: Mapping[str, int]) -> Any:
         return np.eye(self.size(tree.size))[self.places((tree.start, tree.count, tree.step, 0))]
 
-    def of_picked(self, tree: kinds.Picked, at: Mapping[str, int]) -> Any:
+    def of_gathered(self, tree: kinds.Gathered, at: Mapping[str, int]) -> Any:
         return np.eye(self.size(tree.size))[list(tree.table)]
 
-    def of_merged(self, tree: kinds.Merged, at: Mapping[str, int]) -> Any:
+    def of_reshaped(self, tree: kinds.Reshaped, at: Mapping[str, int]) -> Any:
         outer, inner = self.size(tree.outer), self.size(tree.inner)
         whole = np.eye(outer * inner).reshape(-1, outer, inner)
         return whole[np.tri(outer).ravel() > 0] if tree.packed else whole

@@ -350,16 +350,16 @@ def matrix(node: ir.Structural) -> Tree:
     match node:
         case ir.Delta():
             return kinds.Identity(node.shape[0])
-        case ir.Select():
+        case ir.Slice():
             count, size = node.shape
             return kinds.Rows(count, size, node.start, node.step)
         case ir.Triangle():
             rows, columns = node.shape
             return kinds.Mask(rows, columns, node.offset)
-        case ir.Merge() | ir.Pack():
-            return kinds.Merged(node.shape[1], node.shape[2], isinstance(node, ir.Pack))
-        case ir.Pick():
-            return kinds.Picked(node.table, node.shape[1])
+        case ir.Reshape() | ir.Vech():
+            return kinds.Reshaped(node.shape[1], node.shape[2], isinstance(node, ir.Vech))
+        case ir.Gather():
+            return kinds.Gathered(node.table, node.shape[1])
     raise TypeError(f"no formula for {node!r}")
 
 

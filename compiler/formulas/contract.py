@@ -18,8 +18,8 @@ from derivatrix.compiler.formulas.tree import (
     Identity,
     Kronecker,
     Mask,
-    Merged,
     Ones,
+    Reshaped,
     Transpose,
     Tree,
     Unvectorised,
@@ -70,7 +70,7 @@ def contract(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None
         return _on_triangle(mask, [item for item in items if item is not mask], output, sizes)
     graph = Graph([item for item in items if item[1]], output, sizes, scalars)
     large = [tree for tree, labels in graph.items if len(labels) > 2]
-    if not all(isinstance(tree, Merged) for tree in large) or len(output) > 2:
+    if not all(isinstance(tree, Reshaped) for tree in large) or len(output) > 2:
         return None
     while any(rule(graph) for rule in RULES):
         pass
@@ -212,7 +212,7 @@ def _weighted(graph: Graph) -> bool:
 
 def _private(graph: Graph, label: int) -> Item | None:
     """The one other item that has a summed label which two items have."""
-    items = [item for item in graph.having(label) if not isinstance(item[0], Merged)]
+    items = [item for item in graph.having(label) if not isinstance(item[0], Reshaped)]
     alone = label not in graph.output and len(graph.having(label)) == 2
     return items[0] if alone and len(items) == 1 else None
 
@@ -221,7 +221,7 @@ def _vectorised(graph: Graph) -> bool:
     """A matrix both of whose axes are merged: vec; a vector that is split: its inverse."""
     for item in graph.items:
         merge, labels = item
-        if not isinstance(merge, Merged) or len(set(labels)) < 3:
+        if not isinstance(merge, Reshaped) or len(set(labels)) < 3:
             continue
         merged, first, second = labels
         whole = _private(graph, first)
@@ -241,7 +241,7 @@ def _vectorised(graph: Graph) -> bool:
 
 def _kronecker(graph: Graph) -> bool:
     """Two pairs of axes merged, of two matrices, or one pair of two vectors."""
-    merges = [item for item in graph.items if isinstance(item[0], Merged) and not item[0].packed]
+    merges = [item for item in graph.items if isinstance(item[0], Reshaped) and not item[0].packed]
     for one in merges:
         left, right = (_private(graph, label) for label in one[1][1:])
         if left is None or right is None or left is right:

@@ -89,7 +89,7 @@ def letters_summed(tree: Tree) -> set[str]:
 
 def is_merged(label: int, factors: Sequence[Factor]) -> bool:
     """Whether a label stands for two axes merged into one."""
-    return any(isinstance(node, ir.Merge | ir.Pack) and own[0] == label for node, own in factors)
+    return any(isinstance(node, ir.Reshape | ir.Vech) and own[0] == label for node, own in factors)
 
 
 def solved(
@@ -102,12 +102,12 @@ def solved(
         progress = False
         for factor in left:
             node, own = factor
-            target = own[1] if isinstance(node, ir.Select) else own[0] if own else -1
+            target = own[1] if isinstance(node, ir.Slice) else own[0] if own else -1
             if target in known or target in parts.output:
                 continue
-            if isinstance(node, ir.Select) and own[0] in known:
+            if isinstance(node, ir.Slice) and own[0] in known:
                 known[target] = node.start + node.step * known[own[0]]
-            elif isinstance(node, ir.Merge) and own[1] in known and own[2] in known:
+            elif isinstance(node, ir.Reshape) and own[1] in known and own[2] in known:
                 known[target] = node.shape[2] * known[own[1]] + known[own[2]]
             else:
                 continue
@@ -125,7 +125,7 @@ def split_merge(
     for factor in factors:
         node, own = factor
         free = [i for i in own[1:] if i not in fixed]
-        if not isinstance(node, ir.Merge) or own[0] not in fixed or own[1] == own[2]:
+        if not isinstance(node, ir.Reshape) or own[0] not in fixed or own[1] == own[2]:
             continue
         if not free or any(i in parts.output for i in free):
             continue
@@ -183,16 +183,16 @@ def bracket(node: ir.Structural, indices: Sequence[sympy.Expr]) -> Tree:
     """An entry of an array of zeros and ones: a condition on its indices."""
     *first, row, column = indices
     match node:
-        case ir.Merge():
+        case ir.Reshape():
             return kinds.Bracket(first[0], "==", node.shape[2] * row + column)
-        case ir.Pack():
+        case ir.Vech():
             place = kinds.Bracket(first[0], "==", row * (row + 1) / 2 + column)
             return algebra.scale(sympy.S.One, [place, kinds.Bracket(row, ">=", column)], None)
-        case ir.Pick():
-            return kinds.Bracket(column, "==", sympy.Function(f"pick{list(node.table)}")(row))
+        case ir.Gather():
+            return kinds.Bracket(column, "==", sympy.Function(f"gather{list(node.table)}")(row))
         case ir.Delta():
             return kinds.Bracket(row, "δ", column)
-        case ir.Select():
+        case ir.Slice():
             return kinds.Bracket(column, "==", node.start + node.step * row)
         case ir.Triangle():
             return kinds.Bracket(row, ">=", column + node.offset)

@@ -232,7 +232,7 @@ class Notation(Builder):
             return bracket(node, given)
         if isinstance(node, ir.Delta):
             return Unit(node.shape[0], given[0])
-        if isinstance(node, ir.Select) and indices[0] is not None:
+        if isinstance(node, ir.Slice) and indices[0] is not None:
             return Unit(node.shape[1], node.start + node.step * indices[0])
         raise NoMatrixNotation
 
@@ -291,7 +291,7 @@ class Notation(Builder):
         inside = {i: index for i, index in fixed.items() if parts.sizes[i] == BATCH}
         items: list[Item] = []
         for node, labels in factors:
-            given = inside if node.ndim < 3 or isinstance(node, ir.Merge | ir.Pack) else fixed
+            given = inside if node.ndim < 3 or isinstance(node, ir.Reshape | ir.Vech) else fixed
             try:
                 items.append(self._single((node, labels), given, scope))
             except NoMatrixNotation:

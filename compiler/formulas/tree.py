@@ -225,7 +225,7 @@ class Mask(Matrix):
 
 
 @kind
-class Merged(Tree):
+class Reshaped(Tree):
     """Ones where k == inner i + j: shape (outer inner, outer, inner); `packed`: where j <= i, k
     counting the lower triangle of an outer x outer matrix row by row."""
 
@@ -239,7 +239,7 @@ class Merged(Tree):
 
 
 @kind
-class Picked(Matrix):
+class Gathered(Matrix):
     """Rows of the identity of this size, by a table: shape (len(table), size)."""
 
     table: tuple[int, ...]

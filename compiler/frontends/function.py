@@ -16,7 +16,7 @@ from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH, Shape, shape_text
 from derivatrix.compiler.ir.identifiers import require_name, require_variable
-from derivatrix.compiler.ir.nodes import Apply, Einsum, Leaf, Map, Node, Select, full, topological
+from derivatrix.compiler.ir.nodes import Apply, Einsum, Leaf, Map, Node, Slice, full, topological
 from derivatrix.compiler.ir.nodes import leaves as leaves_below
 from derivatrix.compiler.ir.requirements import requirements
 from derivatrix.compiler.ir.scalar_values import require_kernel
@@ -299,7 +299,7 @@ def _used(leaves: Sequence[Leaf], expression: Node) -> set[sympy.Basic]:
             used |= _symbols((node.coefficient, *node.sizes))
         if isinstance(node, Apply):
             used |= _symbols(node.stack)
-        if isinstance(node, Select):
+        if isinstance(node, Slice):
             used |= _symbols((node.start,))
     return used
 

@@ -26,8 +26,8 @@ def diag(array: Any, k: int = 0) -> Array:
         return Array(ir.einsum([(operand.node, "i"), (delta, "ij")], "ij"))
     row, column = _start(k)
     count = operand.node.shape[0]
-    rows = ir.Select(count, count + abs(k), row, 1)
-    columns = ir.Select(count, count + abs(k), column, 1)
+    rows = ir.Slice(count, count + abs(k), row, 1)
+    columns = ir.Slice(count, count + abs(k), column, 1)
     return Array(ir.einsum([(operand.node, "d"), (rows, "di"), (columns, "dj")], "ij"))
 
 
@@ -173,7 +173,7 @@ def concatenate(parts: Sequence[Any], axis: int = 0) -> Array:
         count = part.node.shape[position]
         labels: list[Any] = list(range(rank))
         labels[position] = "part"
-        place = (ir.Select(count, total, start, 1), ("part", position))
+        place = (ir.Slice(count, total, start, 1), ("part", position))
         placed.append(ir.einsum([(part.node, labels), place], range(rank)))
         start = sympy.expand(start + count)
     return Array(ir.Sum(tuple(placed), placed[0].shape))

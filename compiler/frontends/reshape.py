@@ -12,7 +12,7 @@ from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import normalise_axis
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
-from derivatrix.compiler.ir.nodes import Delta, Factor, Merge, Pack, Pick, einsum
+from derivatrix.compiler.ir.nodes import Delta, Factor, Gather, Reshape, Vech, einsum
 from derivatrix.runtime.errors import ShapeError
 
 Label = tuple[str, int]
@@ -90,7 +90,7 @@ def _merged(axes: Sequence[tuple[Any, Dimension]], flat: Any, name: tuple[str, i
         rest = sympy.expand(sympy.Mul(*(other for _, other in axes[position + 1 :])))
         last = position == len(axes) - 2
         inner = axes[-1][0] if last else (*name, position)
-        factors.append((Merge(size, rest), (label, axis, inner)))
+        factors.append((Reshape(size, rest), (label, axis, inner)))
         label = inner
     return factors
 
@@ -104,7 +104,7 @@ def vec(array: Any) -> Array:
     """The columns of a matrix (m, n) one below the other: shape (m*n,)."""
     operand = _matrix("vec", array)
     rows, columns = operand.node.shape
-    merge = (Merge(columns, rows), ("k", "j", "i"))
+    merge = (Reshape(columns, rows), ("k", "j", "i"))
     return Array(einsum([(operand.node, ("i", "j")), merge], ("k",)))
 
 
@@ -119,7 +119,7 @@ def vech(array: Any) -> Array:
     rows, columns = operand.node.shape
     if rows != columns:
         raise ShapeError(f"vech needs a square matrix, not shape {shape_text(operand.node.shape)}")
-    pack = (Pack(rows), ("k", "i", "j"))
+    pack = (Vech(rows), ("k", "i", "j"))
     return Array(einsum([(operand.node, ("i", "j")), pack], ("k",)))
 
 
@@ -127,7 +127,7 @@ def unvech(array: Any, size: Any) -> Array:
     """The symmetric matrix (size, size) whose `vech` a vector is."""
     operand = asarray(array)
     count = dimensions.dimension(size, "size")
-    pack = Pack(count)
+    pack = Vech(count)
     if operand.node.shape != pack.shape[:1]:
         raise ShapeError(
             f"unvech to {count} rows needs a vector of shape {shape_text(pack.shape[:1])}, "
@@ -161,7 +161,7 @@ def kron(left: Any, right: Any) -> Array:
         if own["a"] < 0 or own["b"] < 0:
             labels["b" if own["a"] < 0 else "a"].append(output[axis])
             continue
-        merge = Merge(first.node.shape[own["a"]], second.node.shape[own["b"]])
+        merge = Reshape(first.node.shape[own["a"]], second.node.shape[own["b"]])
         factors.append((merge, (output[axis], ("a", axis), ("b", axis))))
         labels["a"].append(("a", axis))
         labels["b"].append(("b", axis))
@@ -180,7 +180,7 @@ def take(array: Any, indices: Any, axis: int | None = None) -> Array:
     flat = [_position(int(index), size) for index in table.ravel()]
     labels: list[Any] = list(range(operand.ndim))
     labels[place] = "taken"
-    factor: Factor = (Pick(tuple(flat), size), ("picked", "taken"))  # type: ignore[assignment]
+    factor: Factor = (Gather(tuple(flat), size), ("picked", "taken"))  # type: ignore[assignment]
     output = [*range(place), "picked", *range(place + 1, operand.ndim)]
     taken = Array(einsum([(operand.node, labels), factor], output))
     shape = taken.node.shape

@@ -486,7 +486,7 @@ def _is_indicator(node: ir.Node) -> bool:
     if isinstance(node, ir.Map) and isinstance(node.expression, sympy.Piecewise):
         return bool(node.expression == _indicator(node.expression.args[0].args[1]))
     if isinstance(node, ir.Einsum):
-        single = {b for f, own in node.factors if isinstance(f, (ir.Select, ir.Delta)) for b in own}
+        single = {b for f, own in node.factors if isinstance(f, (ir.Slice, ir.Delta)) for b in own}
         plain = node.coefficient == 1 and set(node.contracted) <= single
         return plain and all(_is_indicator(factor) for factor, _ in node.factors)
     return isinstance(node, ir.Structural)
@@ -550,7 +550,7 @@ def stack(arrays: Sequence[Array]) -> Array:
     count = sympy.Integer(len(arrays))
     terms = []
     for position, array in enumerate(arrays):
-        place = ir.Select(sympy.S.One, count, sympy.Integer(position), 1)
+        place = ir.Slice(sympy.S.One, count, sympy.Integer(position), 1)
         factors = [(array.node, range(len(shape))), (place, ("one", "stack"))]
         terms.append(ir.einsum(factors, ("stack", *range(len(shape)))))
     return Array(ir.Sum(tuple(terms), (count, *shape)))

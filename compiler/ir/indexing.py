@@ -11,7 +11,7 @@ import sympy
 
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.dimensions import Dimension, shape_text
-from derivatrix.compiler.ir.nodes import Node, Pick, Select, einsum
+from derivatrix.compiler.ir.nodes import Gather, Node, Slice, einsum
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 
@@ -38,14 +38,14 @@ def take(node: Node, index: object) -> Node:
             if (start, count, stride) == (0, size, 1):
                 output.append(label)
                 continue
-            factors.append((Select(count, size, start, stride), (selected, label)))
+            factors.append((Slice(count, size, start, stride), (selected, label)))
             output.append(selected)
         elif isinstance(part, (list, np.ndarray)):
-            factors.append((Pick(_table(part, size), size), (selected, label)))
+            factors.append((Gather(_table(part, size), size), (selected, label)))
             output.append(selected)
         else:
             position = _position(part, size)
-            factors.append((Select(sympy.S.One, size, position, 1), (selected, label)))
+            factors.append((Slice(sympy.S.One, size, position, 1), (selected, label)))
     return einsum([(node, labels), *factors], output, sizes=sizes)
 
 

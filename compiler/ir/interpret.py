@@ -40,19 +40,19 @@ def _evaluate(
             return node.array
         case ir.Delta():
             return np.eye(shape[0])
-        case ir.Select():
+        case ir.Slice():
             start = int(dimensions.evaluate(node.start, sizes))
             rows, columns = np.indices(shape)
             return (columns == start + node.step * rows).astype(np.float64)
         case ir.Triangle():
             rows, columns = np.indices(shape)
             return (rows >= columns + node.offset).astype(np.float64)
-        case ir.Pick():
+        case ir.Gather():
             return np.eye(shape[1])[list(node.table)]
-        case ir.Merge():
+        case ir.Reshape():
             merged, outer, inner = np.indices(shape)
             return (merged == shape[2] * outer + inner).astype(np.float64)
-        case ir.Pack():
+        case ir.Vech():
             packed, rows, columns = np.indices(shape)
             inside = (columns <= rows) & (packed == rows * (rows + 1) // 2 + columns)
             return inside.astype(np.float64)

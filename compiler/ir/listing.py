@@ -38,14 +38,14 @@ def _describe(node: ir.Node, names: Mapping[ir.Node, str]) -> str:
             return f"constant {node.array.tolist()}"
         case ir.Delta():
             return "delta"
-        case ir.Select():
-            return f"select {node.start} + {node.step} i"
-        case ir.Pick():
-            return f"pick {list(node.table)}"
-        case ir.Merge():
-            return f"merge {node.shape[1]} x {node.shape[2]}"
-        case ir.Pack():
-            return f"pack the lower triangle of {node.shape[1]} rows"
+        case ir.Slice():
+            return f"slice {node.start} + {node.step} i"
+        case ir.Gather():
+            return f"gather {list(node.table)}"
+        case ir.Reshape():
+            return f"reshape {node.shape[1]} x {node.shape[2]}"
+        case ir.Vech():
+            return f"vech of the lower triangle of {node.shape[1]} rows"
         case ir.Triangle():
             return f"triangle i >= j + {node.offset}"
         case ir.Einsum():

@@ -8,7 +8,7 @@ Constructors check shapes and nothing else; all folding lives in `simplify`.
 Node kinds
 - `Leaf`: an input, cotangent or tangent;
 - `Constant`: a literal array;
-- `Delta`, `Select`, `Pick`, `Triangle`, `Merge`, `Pack` (each `Structural`): arrays of zeros and
+- `Delta`, `Slice`, `Gather`, `Triangle`, `Reshape`, `Vech` (each `Structural`): arrays of zeros and
   ones given by a rule, never stored;
 - `Einsum`: coefficient times a product of labelled factors, contracted;
 - `Sum`: a sum of nodes of one shape (none: zeros);
@@ -152,7 +152,7 @@ class Delta(Structural):
         return cls._interned((size,), (size, size), prefix="0")
 
 
-class Select(Structural):
+class Slice(Structural):
     """1 where j == start + step*i; shape (count, size). Contracting j takes a slice,
     contracting i puts one back into zeros."""
 
@@ -160,7 +160,7 @@ class Select(Structural):
     start: Dimension
     step: int
 
-    def __new__(cls, count: Dimension, size: Dimension, start: Dimension, step: int) -> Select:
+    def __new__(cls, count: Dimension, size: Dimension, start: Dimension, step: int) -> Slice:
         fields = (count, size, start, step)
         return cls._interned(fields, (count, size), prefix="0", start=start, step=step)
 
@@ -176,36 +176,36 @@ class Triangle(Structural):
         return cls._interned(fields, (rows, columns), prefix="0", offset=offset)
 
 
-class Pick(Structural):
+class Gather(Structural):
     """1 where j == table[i]; shape (len(table), size). Contracting j gathers entries,
     contracting i adds them back."""
 
     __slots__ = ("table",)
     table: tuple[int, ...]
 
-    def __new__(cls, table: tuple[int, ...], size: Dimension) -> Pick:
+    def __new__(cls, table: tuple[int, ...], size: Dimension) -> Gather:
         shape = (sympy.Integer(len(table)), size)
         return cls._interned((table, size), shape, prefix="0", table=table)
 
 
-class Merge(Structural):
+class Reshape(Structural):
     """1 where k == inner*i + j; shape (outer*inner, outer, inner): two axes as one, in C order.
     Contracting i and j merges them, contracting k splits it."""
 
     __slots__ = ()
 
-    def __new__(cls, outer: Dimension, inner: Dimension) -> Merge:
+    def __new__(cls, outer: Dimension, inner: Dimension) -> Reshape:
         shape = (sympy.expand(outer * inner), outer, inner)
         return cls._interned((outer, inner), shape, prefix="0")
 
 
-class Pack(Structural):
+class Vech(Structural):
     """1 where k == i*(i+1)/2 + j and j <= i; shape (size*(size+1)/2, size, size): the lower
     triangle of a matrix as a vector, row by row."""
 
     __slots__ = ()
 
-    def __new__(cls, size: Dimension) -> Pack:
+    def __new__(cls, size: Dimension) -> Vech:
         count = sympy.expand(size * (size + 1) / 2)
         return cls._interned((size,), (count, size, size), prefix="0")
 

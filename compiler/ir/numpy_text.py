@@ -146,21 +146,21 @@ class _Writer:
         match node:
             case ir.Delta():
                 return f"np.eye({sizes[0]})"
-            case ir.Select():
+            case ir.Slice():
                 return f"np.eye({sizes[1]})[{self.places(node)}]"
             case ir.Triangle():
                 offset = f", {-node.offset}" if node.offset else ""
                 return f"np.tri({sizes[0]}, {sizes[1]}{offset})"
-            case ir.Pick():
+            case ir.Gather():
                 return f"np.eye({sizes[1]})[{list(node.table)}]"
-            case ir.Merge() | ir.Pack():
+            case ir.Reshape() | ir.Vech():
                 count = self.size(node.shape[1] * node.shape[2])
                 text = f"np.eye({count}).reshape({count}, {sizes[1]}, {sizes[2]})"
                 packed = f"[np.tri({sizes[1]}).ravel() > 0]"
-                return text + packed if isinstance(node, ir.Pack) else text
+                return text + packed if isinstance(node, ir.Vech) else text
         raise TypeError(f"no text for {node!r}")
 
-    def places(self, node: ir.Select) -> str:
+    def places(self, node: ir.Slice) -> str:
         """The places that are selected, as an index."""
         start, count = self.size(node.start), node.shape[0]
         if node.step == 1:
@@ -296,12 +296,12 @@ class _Writer:
                 for other in others
             ]
             return moved, {last} - {kept}
-        if not isinstance(node, (ir.Select, ir.Pick, ir.Merge, ir.Pack)) or len(set(labels)) < len(
-            labels
-        ):
+        if not isinstance(node, (ir.Slice, ir.Gather, ir.Reshape, ir.Vech)):
+            return None
+        if len(set(labels)) < len(labels):
             return None
         first, *inner = labels
-        for taken in [inner] if isinstance(node, (ir.Select, ir.Pick)) else [[first], inner]:
+        for taken in [inner] if isinstance(node, (ir.Slice, ir.Gather)) else [[first], inner]:
             holders = [other for other in others if set(taken) & set(other.labels)]
             once = len(holders) == 1 and sorted(
                 label for label in holders[0].labels if label in taken
@@ -312,10 +312,10 @@ class _Writer:
                 return [*rest, self.indexed(node, holders[0], tuple(taken), left)], set(taken)
         return None
 
-    def part(self, node: ir.Select | ir.Pick, factor: Factor, taken: int, left: int) -> Factor:
+    def part(self, node: ir.Slice | ir.Gather, factor: Factor, taken: int, left: int) -> Factor:
         """A factor with some places of the axis `taken` alone."""
         axis = factor.labels.index(taken)
-        places = self.places(node) if isinstance(node, ir.Select) else str(list(node.table))
+        places = self.places(node) if isinstance(node, ir.Slice) else str(list(node.table))
         text = held(self.spread(factor.written, factor.shape), ATOM)
         labels = (*factor.labels[:axis], left, *factor.labels[axis + 1 :])
         shape = (*factor.shape[:axis], node.shape[0], *factor.shape[axis + 1 :])
@@ -326,7 +326,7 @@ class _Writer:
     ) -> Factor:
         """A factor with its axes `taken` replaced by the axes `left` of an array of zeros and ones,
         which are last then where there are several of either."""
-        if isinstance(node, (ir.Select, ir.Pick)):
+        if isinstance(node, (ir.Slice, ir.Gather)):
             return self.part(node, factor, taken[0], left[0])
         kept = tuple(label for label in factor.labels if label not in taken)
         order = [factor.labels.index(label) for label in (*kept, *taken)]
@@ -337,11 +337,11 @@ class _Writer:
         size = self.size(node.shape[-1])
         before = "..., " if kept else ""
         match node:
-            case ir.Merge():
+            case ir.Reshape():
                 text = f"{text}.reshape({self.shape(shape)})"
-            case ir.Pack() if len(left) == 1:
+            case ir.Vech() if len(left) == 1:
                 text = f"{text}[{before}np.tril_indices({size})[0], np.tril_indices({size})[1]]"
-            case ir.Pack():
+            case ir.Vech():
                 row = f"np.arange({size})[:, None]"
                 places = f"{row} * ({row} + 1) // 2 + np.arange({size})"
                 text = f"{text}[{before}{places}] * np.tri({size})"

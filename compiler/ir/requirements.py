@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import sympy
 
 from derivatrix.compiler.ir.dimensions import Wrapped
-from derivatrix.compiler.ir.nodes import Apply, Einsum, Node, Pick, Select, topological
+from derivatrix.compiler.ir.nodes import Apply, Einsum, Gather, Node, Slice, topological
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.runtime.errors import DeclarationError
 
@@ -33,12 +33,12 @@ def requirements(expression: Node) -> tuple[str, ...]:
 def _bounds(root: Node) -> Iterator[sympy.Expr]:
     """Polynomials in sizes that must not be negative, for the nodes below `root`."""
     for node in topological([root]):
-        if isinstance(node, Select):
+        if isinstance(node, Slice):
             first, count = node.start, node.shape[0]
             last = first + node.step * (count - 1)
             low, high = (first, last) if node.step > 0 else (last, first)
             yield from (low, node.shape[1] - 1 - high, count)
-        elif isinstance(node, Pick) and node.table:
+        elif isinstance(node, Gather) and node.table:
             yield node.shape[1] - 1 - max(node.table)
         elif isinstance(node, Einsum):
             yield from _divisors(node.coefficient)

@@ -246,16 +246,16 @@ class _OpenProduct:
 
 def _moves(node: ir.Node) -> bool:
     """Whether a structural factor reshapes or gathers."""
-    return isinstance(node, ir.Merge | ir.Pack | ir.Pick)
+    return isinstance(node, ir.Reshape | ir.Vech | ir.Gather)
 
 
 def _sides(node: ir.Structural, labels: ir.Labels) -> list[set[int]]:
     """The labels of a structural factor that, contracted with one array, leave the others as
     its axes; for a mask, all of them."""
     match node:
-        case ir.Select() | ir.Pick():
+        case ir.Slice() | ir.Gather():
             return [{labels[1]}]
-        case ir.Merge() | ir.Pack():
+        case ir.Reshape() | ir.Vech():
             return [{labels[0]}, {labels[1], labels[2]}]
         case ir.Triangle():
             return [set(labels)]

@@ -107,7 +107,7 @@ def _forward(binding: Binding, constraint: Constraint) -> bool:
     if any(labels[axis] not in indices for axis in sources):
         return False
     found = _image(node, [indices[labels[axis]] for axis in sources])
-    if isinstance(node, ir.Pack):
+    if isinstance(node, ir.Vech):
         row, column = (indices[labels[axis]] for axis in sources)
         binding.conditions.append(sympy.Ge(row - column, 0))
     _agree(binding, labels[target], found)
@@ -116,32 +116,33 @@ def _forward(binding: Binding, constraint: Constraint) -> bool:
 
 def image_axes(node: ir.Structural) -> tuple[int, tuple[int, ...]]:
     """The axis whose index follows from those of the other axes, and these."""
-    return (0, (1, 2)) if isinstance(node, ir.Merge | ir.Pack) else (1, (0,))
+    return (0, (1, 2)) if isinstance(node, ir.Reshape | ir.Vech) else (1, (0,))
 
 
 def _image_label(constraint: Constraint) -> int | None:
     """The label that is better computed from the others than these from it."""
     node, labels = constraint
-    return labels[image_axes(node)[0]] if isinstance(node, ir.Pick | ir.Merge | ir.Pack) else None
+    computed = isinstance(node, ir.Gather | ir.Reshape | ir.Vech)
+    return labels[image_axes(node)[0]] if computed else None
 
 
 def _image(node: ir.Structural, sources: Sequence[sympy.Expr]) -> sympy.Expr:
     """The index that a structural factor determines."""
     match node:
-        case ir.Select():
+        case ir.Slice():
             return sympy.expand(node.start + node.step * sources[0])
-        case ir.Pick():
-            return picked(node)(sources[0])
-        case ir.Merge():
+        case ir.Gather():
+            return gathered(node)(sources[0])
+        case ir.Reshape():
             return sympy.expand(node.shape[2] * sources[0] + sources[1])
-        case ir.Pack():
+        case ir.Vech():
             row, column = sources
             return sympy.expand(row * (row + 1) / 2 + column)
     return sources[0]
 
 
-def picked(node: ir.Pick) -> sympy.FunctionClass:
-    """The table of a `Pick`, as a function of an index."""
+def gathered(node: ir.Gather) -> sympy.FunctionClass:
+    """The table of a `Gather`, as a function of an index."""
     return sympy.Function(f"table_{node.key[1:]}", integer=True, nonnegative=True)
 
 
@@ -159,7 +160,7 @@ def _backward(binding: Binding, pending: list[Constraint], sizes: Shape) -> list
     """Invert one factor whose image is known."""
     for position, (node, labels) in enumerate(pending):
         rest = pending[:position] + pending[position + 1 :]
-        if isinstance(node, ir.Select) and labels[1] in binding.indices:
+        if isinstance(node, ir.Slice) and labels[1] in binding.indices:
             distance = sympy.expand(binding.indices[labels[1]] - node.start)
             index = sympy.floor(distance / node.step)
             if abs(node.step) != 1:
@@ -169,13 +170,13 @@ def _backward(binding: Binding, pending: list[Constraint], sizes: Shape) -> list
             binding.indices[labels[0]] = index
             binding.scattered = True
             return rest
-        if isinstance(node, ir.Merge) and labels[0] in binding.indices:
+        if isinstance(node, ir.Reshape) and labels[0] in binding.indices:
             merged, inner = binding.indices[labels[0]], node.shape[2]
             _agree(binding, labels[1], sympy.floor(merged / inner))
             _agree(binding, labels[2], sympy.Mod(merged, inner))
             binding.divided = True
             return rest
-        if isinstance(node, ir.Pack) and {labels[0], labels[1]} <= binding.indices.keys():
+        if isinstance(node, ir.Vech) and {labels[0], labels[1]} <= binding.indices.keys():
             row = binding.indices[labels[1]]
             column = sympy.expand(binding.indices[labels[0]] - row * (row + 1) / 2)
             binding.conditions += [sympy.Ge(column, 0), sympy.Ge(row - column, 0)]

@@ -159,7 +159,7 @@ class MatrixSteps(Workspace):
         if is_elementwise(node) and (isinstance(node, ir.Einsum) or self._uses[node] < 2):
             self._stored.discard(node)  # it is computed where it is packed
         kept = (*labels[:-2], pair)
-        return ir.einsum([(ir.Pack(node.shape[-1]), (pair, *pair)), factor], kept), kept
+        return ir.einsum([(ir.Vech(node.shape[-1]), (pair, *pair)), factor], kept), kept
 
     def _triangle(self, factor: ir.Factor, batch: ir.Labels, rows: ir.Labels) -> str:
         """What is known of a factor as a stack of matrices with these rows."""

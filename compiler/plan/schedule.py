@@ -180,7 +180,7 @@ class Scheduler(MatrixSteps, OperationSteps):
             return
         if not accumulate and not view.local and (not complete or nest.scattered):
             self.steps.append(Fill(view.buffer))
-            meeting = any(isinstance(c, ir.Pick) and own[1] < node.ndim for c, own in constraints)
+            meeting = any(isinstance(c, ir.Gather) and own[1] < node.ndim for c, own in constraints)
             accumulate = nest.scattered or meeting
         self.steps.append(nest.build(accumulate))
 
@@ -188,11 +188,11 @@ class Scheduler(MatrixSteps, OperationSteps):
 def _covered(node: ir.Einsum, constraints: Sequence[Constraint], binding: Binding) -> bool:
     """Whether the loops reach every entry: each output axis is a loop, or made of two, of its
     own."""
-    made = {own[0]: own[1:] for c, own in constraints if isinstance(c, ir.Merge | ir.Pack)}
+    made = {own[0]: own[1:] for c, own in constraints if isinstance(c, ir.Reshape | ir.Vech)}
     triangles = {
         sympy.Ge(index_symbol(own[1]) - index_symbol(own[2]), 0)
         for c, own in constraints
-        if isinstance(c, ir.Pack)
+        if isinstance(c, ir.Vech)
     }
     sources = [
         label

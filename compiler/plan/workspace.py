@@ -14,7 +14,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import references
 from derivatrix.compiler.ir.operation import Kernel
-from derivatrix.compiler.plan.index_arithmetic import index_symbol, picked
+from derivatrix.compiler.plan.index_arithmetic import gathered, index_symbol
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import Builder, View
 from derivatrix.compiler.plan.nominal_sizes import product
@@ -53,8 +53,8 @@ class Workspace(ABC):
         self._stored = stored(setting.roots)
         self._nodes = ir.topological(setting.roots)
         for node in self._nodes:
-            if isinstance(node, ir.Pick):
-                self.constants[picked(node).__name__] = np.array(node.table)
+            if isinstance(node, ir.Gather):
+                self.constants[gathered(node).__name__] = np.array(node.table)
         read = [child for node in self._nodes for child in references(node)]
         self._uses = Counter([*read, *setting.roots])
         self._read_orders = read_orders(self._nodes)

@@ -17,16 +17,16 @@ from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,
     Einsum,
+    Gather,
     Labels,
     Leaf,
     Map,
-    Merge,
     Node,
-    Pack,
-    Pick,
-    Select,
+    Reshape,
+    Slice,
     Structural,
     Triangle,
+    Vech,
     einsum,
     is_zero,
     slot,
@@ -107,9 +107,9 @@ def eliminate_delta(product: Product) -> Product | None:
 
 def merge_selects(product: Product) -> Product | None:
     """Equal selections of one axis make a delta; a selection of a selection is one."""
-    for one, two in _pairs(product, Select):
+    for one, two in _pairs(product, Slice):
         (left, (i, j)), (right, (k, m)) = product.factors[one], product.factors[two]
-        assert isinstance(left, Select) and isinstance(right, Select)
+        assert isinstance(left, Slice) and isinstance(right, Slice)
         if left is right and j == m:
             rest = product.without(two)
             return rest if i == k else rest.times((Delta(left.shape[0]), (i, k)))
@@ -118,14 +118,14 @@ def merge_selects(product: Product) -> Product | None:
         if j == k and product.private(j, 2):
             start = sympy.expand(right.start + right.step * left.start)
             step = left.step * right.step
-            merged = Select(left.shape[0], right.shape[1], start, step)
+            merged = Slice(left.shape[0], right.shape[1], start, step)
             return product.without(one, two, summed=j).times((merged, (i, m)))
         if j == m and _disjoint(left, right):
             return product.scaled(sympy.S.Zero)
     return None
 
 
-def _disjoint(left: Select, right: Select) -> bool:
+def _disjoint(left: Slice, right: Slice) -> bool:
     """Whether two selections provably have no index in common."""
     if left.step != 1 or right.step != 1:
         return False
@@ -137,7 +137,7 @@ def _disjoint(left: Select, right: Select) -> bool:
 
 def drop_select(product: Product) -> Product | None:
     """Σ_j [j = s + t i] = 1; a selection of everything is a delta."""
-    for position, node, labels in _each(product, Select):
+    for position, node, labels in _each(product, Slice):
         if product.private(labels[1], 1):
             return product.without(position, summed=labels[1])
         if node.shape[0] == node.shape[1] and node.start == 0 and node.step == 1:
@@ -148,17 +148,17 @@ def drop_select(product: Product) -> Product | None:
 def merge_merges(product: Product) -> Product | None:
     """Equal factors that share the merged axis, or the two merged ones, make deltas; two axes
     merged and then a third are the first and a merge of the others."""
-    for one, two in _pairs(product, Merge | Pack):
+    for one, two in _pairs(product, Reshape | Vech):
         (left, (k, i, j)), (right, (n, a, b)) = product.factors[one], product.factors[two]
         if left is right and k == n:
             deltas = ((Delta(left.shape[1]), (i, a)), (Delta(left.shape[2]), (j, b)))
             return product.without(two).times(*deltas)
         if left is right and (i, j) == (a, b):
             return product.without(two).times((Delta(left.shape[0]), (k, n)))
-        nested = isinstance(left, Merge) and isinstance(right, Merge) and i == n
+        nested = isinstance(left, Reshape) and isinstance(right, Reshape) and i == n
         if nested and product.private(i, 2):
-            inner = Merge(right.shape[2], left.shape[2])
-            outer = Merge(right.shape[1], inner.shape[0])
+            inner = Reshape(right.shape[2], left.shape[2])
+            outer = Reshape(right.shape[1], inner.shape[0])
             label = product.fresh()
             rest = product.without(one, two, summed=i)
             return rest.times((outer, (k, a, label)), (inner, (label, b, j)))
@@ -169,17 +169,17 @@ def drop_merge(product: Product) -> Product | None:
     """Summed over the merged axis, or over both others, a merge is 1; axes of length 1 merge
     away; a packed triangle summed over is a mask."""
     for position, (node, labels) in enumerate(product.factors):
-        if not isinstance(node, Merge | Pack) or len(set(labels)) < 3:
+        if not isinstance(node, Reshape | Vech) or len(set(labels)) < 3:
             continue
         merged, outer, inner = labels
         if product.private(merged, 1):
             rest = product.without(position, summed=merged)
             mask = Triangle(*node.shape[1:])
-            return rest.times((mask, (outer, inner))) if isinstance(node, Pack) else rest
+            return rest.times((mask, (outer, inner))) if isinstance(node, Vech) else rest
         if product.private(outer, 1) and product.private(inner, 1):
             return product.without(position, summed=outer).without(summed=inner)
         for single, other in ((1, inner), (2, outer)):
-            if isinstance(node, Merge) and node.shape[single] == 1:
+            if isinstance(node, Reshape) and node.shape[single] == 1:
                 delta = Delta(node.shape[0])
                 return product.without(position).times((delta, (merged, other)))
     return None
@@ -187,7 +187,7 @@ def drop_merge(product: Product) -> Product | None:
 
 def merge_picks(product: Product) -> Product | None:
     """Σ_j [j = t_i] = 1; the same pick twice at one i is a delta on j."""
-    for one, node, labels in _each(product, Pick):
+    for one, node, labels in _each(product, Gather):
         if product.private(labels[1], 1):
             return product.without(one, summed=labels[1])
         for two in range(one + 1, len(product.factors)):

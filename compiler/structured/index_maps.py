@@ -14,7 +14,7 @@ from derivatrix.compiler.ir import nodes as ir
 @dataclass(frozen=True)
 class IndexMap:
     """The index on an axis: `offset` plus each step times its label; or, where there is a table,
-    the table's entry at the one label. `table`: the tuple of a `Pick`; of a `Pack`, its size and
+    the table's entry at the one label. `table`: the tuple of a `Gather`; of a `Vech`, its size and
     which coordinate ("rows" or "columns") of the lower triangle's entry. `whole`: the axis is the
     label, from its first index to its last."""
 
@@ -84,15 +84,15 @@ class IndexMaps:
         if len(set(labels)) < len(labels):
             return False
         match node:
-            case ir.Select():
+            case ir.Slice():
                 source = IndexMap(node.start, ((labels[0], sympy.Integer(node.step)),))
                 found = {labels[1]: source}
-            case ir.Merge():
+            case ir.Reshape():
                 steps = ((labels[1], node.shape[2]), (labels[2], sympy.S.One))
                 found = {labels[0]: IndexMap(sympy.S.Zero, steps)}
-            case ir.Pick():
+            case ir.Gather():
                 found = {labels[1]: IndexMap(sympy.S.Zero, ((labels[0], sympy.S.One),), node.table)}
-            case ir.Pack():
+            case ir.Vech():
                 packed = ((labels[0], sympy.S.One),)
                 found = {
                     label: IndexMap(sympy.S.Zero, packed, (node.shape[1], side))

@@ -28,15 +28,15 @@ from derivatrix.compiler.ir.nodes import (
     Apply,
     Constant,
     Delta,
+    Gather,
     Leaf,
     Map,
-    Merge,
     Node,
-    Pack,
-    Pick,
-    Select,
+    Reshape,
+    Slice,
     Sum,
     Triangle,
+    Vech,
     einsum,
     full,
     leaves,
@@ -88,11 +88,11 @@ P, Q = Leaf("P", (HALF,)), Leaf("Q", (n * m,))
 B, V = Leaf("B", (k, n, n)), Leaf("V", (k, n))
 s = Leaf("s", ())
 HOLDING = Constant(np.arange(6.0).reshape(2, 3) / 7)
-SELECTED = Select(n - 1, n, sympy.S.One, 1)
-TURNED = Select(n, n, n - 1, -1)
-THIRD = Select(sympy.Integer(2), n, sympy.S.Zero, 2)
-PICKED = Pick((2, 0, 0, 1), n)
-MERGED, PACKED = Merge(n, m), Pack(n)
+SLICED = Slice(n - 1, n, sympy.S.One, 1)
+TURNED = Slice(n, n, n - 1, -1)
+THIRD = Slice(sympy.Integer(2), n, sympy.S.Zero, 2)
+GATHERED = Gather((2, 0, 0, 1), n)
+MERGED, PACKED = Reshape(n, m), Vech(n)
 INVERSE, SOFTMAX = OPERATIONS["inv"], OPERATIONS["softmax"]
 
 NODES: dict[str, Node] = {
@@ -109,32 +109,32 @@ NODES: dict[str, Node] = {
         for number, node in enumerate(
             (
                 Delta(n),
-                SELECTED,
+                SLICED,
                 TURNED,
                 THIRD,
                 Triangle(n, m),
                 Triangle(n, m, 2),
-                PICKED,
+                GATHERED,
                 MERGED,
                 PACKED,
             )
         )
     },
-    "taken": einsum([(X, "ij"), (SELECTED, "ki"), (TURNED, "lj")], "lk"),
+    "taken": einsum([(X, "ij"), (SLICED, "ki"), (TURNED, "lj")], "lk"),
     "taken twice": einsum([(X, "ij"), (THIRD, "ki"), (THIRD, "kj")], "k"),
     "taken and put back": einsum([(x, "j"), (THIRD, "ij"), (THIRD, "ik")], "k"),
-    "put into zeros": einsum([(Leaf("z", (n - 1,)), "i"), (SELECTED, "ij")], "j"),
-    "selected of a diagonal": einsum([(X, "jj"), (SELECTED, "ij")], "i"),
-    "selected by two": einsum([(x, "j"), (y, "j"), (SELECTED, "ij")], "i"),
-    "gathered": einsum([(R, "ja"), (PICKED, "ij")], "ai"),
-    "added back": einsum([(Leaf("z", (sympy.Integer(4),)), "i"), (PICKED, "ij")], "j"),
-    "selections alone": einsum([(SELECTED, "ij"), (TURNED, "jk"), (PICKED, "lk")], "il"),
+    "put into zeros": einsum([(Leaf("z", (n - 1,)), "i"), (SLICED, "ij")], "j"),
+    "selected of a diagonal": einsum([(X, "jj"), (SLICED, "ij")], "i"),
+    "selected by two": einsum([(x, "j"), (y, "j"), (SLICED, "ij")], "i"),
+    "gathered": einsum([(R, "ja"), (GATHERED, "ij")], "ai"),
+    "added back": einsum([(Leaf("z", (sympy.Integer(4),)), "i"), (GATHERED, "ij")], "j"),
+    "selections alone": einsum([(SLICED, "ij"), (TURNED, "jk"), (GATHERED, "lk")], "il"),
     "merged": einsum([(MERGED, "kij"), (R, "ij")], "k"),
-    "merged in the middle": einsum([(Merge(m, k), "qjk"), (C, "ijk")], "qi"),
-    "merged by another order": einsum([(Merge(k, n), "qki"), (C, "ijk")], "jq"),
+    "merged in the middle": einsum([(Reshape(m, k), "qjk"), (C, "ijk")], "qi"),
+    "merged by another order": einsum([(Reshape(k, n), "qki"), (C, "ijk")], "jq"),
     "split": einsum([(MERGED, "kij"), (Q, "k")], "ji"),
     "merged of two": einsum([(MERGED, "kij"), (x, "i"), (Leaf("u", (m,)), "j")], "k"),
-    "merged diagonal": einsum([(Merge(n, n), "kii")], "k"),
+    "merged diagonal": einsum([(Reshape(n, n), "kii")], "k"),
     "packed": einsum([(PACKED, "kij"), (X, "ij")], "k"),
     "packed of a stack": einsum([(PACKED, "kij"), (B, "bji")], "bk"),
     "unpacked": einsum([(PACKED, "kij"), (P, "k")], "ij"),

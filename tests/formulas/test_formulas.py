@@ -27,7 +27,7 @@ from derivatrix.compiler.ir.nodes import (
     Leaf,
     Map,
     Node,
-    Select,
+    Slice,
     Sum,
     Triangle,
     einsum,
@@ -488,7 +488,7 @@ def structural(draw):
     if kind == 1:
         return Triangle(size, other, draw(st.integers(-1, 1)))
     count, size, start, step = draw(st.sampled_from(SELECTIONS))
-    return Select(*map(sympy.sympify, (count, size, start)), step)
+    return Slice(*map(sympy.sympify, (count, size, start)), step)
 
 
 @st.composite

@@ -145,7 +145,7 @@ class Graphs:
         if kind == "delta" or not starts:
             return None
         start, step = self.choose.choice(starts)
-        return ir.Select(sizes[first], sizes[second], sympy.Integer(start), step), (first, second)
+        return ir.Slice(sizes[first], sizes[second], sympy.Integer(start), step), (first, second)
 
 
 def sample(leaves: list[ir.Leaf], seed: int = 0) -> dict[str, np.ndarray]:

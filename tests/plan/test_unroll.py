@@ -228,7 +228,7 @@ def test_large_arrays_are_left_to_loops_and_blas() -> None:
 def test_a_constant_that_each_sample_has_an_entry_of() -> None:
     size = dx.dims("m")
     x = ir.Leaf("x", (size,))
-    taken = ir.Select(size, sympy.Integer(2), sympy.Integer(0), 1)
+    taken = ir.Slice(size, sympy.Integer(2), sympy.Integer(0), 1)
     node = ir.einsum([(taken, "mj"), (ir.Constant([3.0, 5.0]), "j"), (x, "m")], "m")
     made, out = plan("kernel", [x], [("out", node)]), np.full(2, np.nan)
     run_plain(made, {"x": np.array([2.0, 7.0])}, [out])

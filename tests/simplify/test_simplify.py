@@ -17,14 +17,14 @@ from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import (
     Delta,
     Einsum,
+    Gather,
     Leaf,
     Map,
-    Merge,
     Node,
-    Pack,
-    Pick,
-    Select,
+    Reshape,
+    Slice,
     Triangle,
+    Vech,
     einsum,
     full,
     slot,
@@ -49,8 +49,8 @@ def node_of(product: Product) -> Node:
     return einsum(product.factors, product.output, product.coefficient, dict(product.sizes))
 
 
-def select(count: int, start: int, step: int = 1) -> Select:
-    return Select(sympy.Integer(count), SIZE, sympy.Integer(start), step)
+def select(count: int, start: int, step: int = 1) -> Slice:
+    return Slice(sympy.Integer(count), SIZE, sympy.Integer(start), step)
 
 
 def below(coefficient: int, *factors: tuple[Array, str], power: int = -1) -> Node:
@@ -61,7 +61,7 @@ def below(coefficient: int, *factors: tuple[Array, str], power: int = -1) -> Nod
 
 delta = Delta(SIZE)
 triangle = Triangle(SIZE, SIZE)
-merge, pack, pick = Merge(SIZE, SIZE), Pack(SIZE), Pick((0, 2, 2), SIZE)
+merge, pack, pick = Reshape(SIZE, SIZE), Vech(SIZE), Gather((0, 2, 2), SIZE)
 exponential = dx.exp(M).node
 
 thin, vectors = dx.qr(M[:, :2]).Q, dx.eigh(H).eigenvectors
@@ -86,12 +86,12 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.merge_merges, einsum([(pack, "kij"), (pack, "kab"), (M.node, "ij")], "kab")),
     (
         products.merge_merges,
-        einsum([(Merge(SIZE**2, SIZE), "kij"), (merge, "iab"), (v.node, "a")], "kbj"),
+        einsum([(Reshape(SIZE**2, SIZE), "kij"), (merge, "iab"), (v.node, "a")], "kbj"),
     ),
     (products.drop_merge, einsum([(merge, "kij"), (M.node, "ij")], "")),
     (products.drop_merge, einsum([(pack, "kij"), (M.node, "ij")], "ij")),
     (products.drop_merge, einsum([(pack, "kij"), (w.node, "n")], "kn")),
-    (products.drop_merge, einsum([(Merge(sympy.S.One, SIZE), "kij"), (w.node, "j")], "ki")),
+    (products.drop_merge, einsum([(Reshape(sympy.S.One, SIZE), "kij"), (w.node, "j")], "ki")),
     (products.merge_picks, einsum([(pick, "ij"), (w.node, "n")], "in")),
     (products.merge_picks, einsum([(pick, "ij"), (pick, "in"), (M.node, "jn")], "i")),
     (products.merge_powers, einsum([(v.node, "i"), ((v**-1).node, "i"), (w.node, "i")], "i")),

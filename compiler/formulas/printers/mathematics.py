@@ -100,12 +100,12 @@ class MathPrinter(Spelling):
         name = "tril" if tree.lower else "triu"
         return self.call(name, [self.text(tree.body), *self._offset(tree.offset)]), ATOM
 
-    def show_merged(self, tree: kinds.Merged) -> Text:
+    def show_reshaped(self, tree: kinds.Reshaped) -> Text:
         sizes = [self.dimension(tree.outer), self.dimension(tree.inner)]
-        return self.call("pack" if tree.packed else "merge", sizes), ATOM
+        return self.call("vech" if tree.packed else "reshape", sizes), ATOM
 
-    def show_picked(self, tree: kinds.Picked) -> Text:
-        return self.call("pick", [str(entry) for entry in tree.table]), ATOM
+    def show_gathered(self, tree: kinds.Gathered) -> Text:
+        return self.call("gather", [str(entry) for entry in tree.table]), ATOM
 
     def show_rows(self, tree: kinds.Rows) -> Text:
         return f"{self.identity}[{self.range(tree.taken)}, :]", ATOM

@@ -160,13 +160,13 @@ class NumPy(Printer):
         offset = f", {-tree.offset}" if tree.offset else ""
         return f"np.tri({sizes}{offset})", ATOM
 
-    def show_merged(self, tree: kinds.Merged) -> Text:
+    def show_reshaped(self, tree: kinds.Reshaped) -> Text:
         outer, inner = (f"({self.dimension(size)})" for size in (tree.outer, tree.inner))
         count = f"{outer} * {inner}"
         text = f"np.eye({count}).reshape({count}, {outer}, {inner})"
         return (f"{text}[np.tri{outer}.ravel() > 0]" if tree.packed else text), ATOM
 
-    def show_picked(self, tree: kinds.Picked) -> Text:
+    def show_gathered(self, tree: kinds.Gathered) -> Text:
         return f"np.eye({self.dimension(tree.size)})[{list(tree.table)}]", ATOM
 
     def show_rows(self, tree: kinds.Rows) -> Text:
@@ -311,8 +311,8 @@ class NumPy(Printer):
         rows, columns = self.dimension(tree.rows), self.dimension(tree.columns)
         if not tree.packed:
             return f"{self.text(tree.body, ATOM)}.reshape({columns}, {rows}).T", ATOM
-        merged, _ = self.show_merged(kinds.Merged(tree.rows, tree.columns, True))
-        return f"np.tensordot({self.text(tree.body)}, {merged}, 1)", ATOM
+        reshaped, _ = self.show_reshaped(kinds.Reshaped(tree.rows, tree.columns, True))
+        return f"np.tensordot({self.text(tree.body)}, {reshaped}, 1)", ATOM
 
     def show_positive(self, tree: kinds.Positive) -> Text:
         return f"np.heaviside({self.loose(tree.body)}, 0.5)", ATOM
