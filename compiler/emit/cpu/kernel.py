@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
 
 from derivatrix.compiler.emit.statements import Statements, number
-from derivatrix.compiler.emit.texts import call_lines
+from derivatrix.compiler.emit.texts import call_lines, names_in
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.ir.python_text import index, tuple_text
@@ -106,9 +105,9 @@ def kernel_text(
     steps = _steps(plan, owner)
     texts = [line for step in steps for line in step.lines]
     shares = [f"{name} = {index(bound)}" for bound, name in (bounds or {}).items()]
-    words = {word for line in (*texts, *shares) for word in re.findall(r"\w+", line)}
-    sizes = _sizes(plan, words)
-    real = [f"real = {plan.outputs[0][1].name}.dtype.type"] if "real" in words else []
+    names = names_in([*texts, *shares])
+    sizes = _sizes(plan, names)
+    real = [f"real = {plan.outputs[0][1].name}.dtype.type"] if "real" in names else []
     options = compile_options(chosen_by or plan, inline=chosen_by is not None)
     decorated = "@compiled" if checked is None else "@generated.kernel"
     return KernelText(
@@ -136,15 +135,15 @@ def joined_text(
     return KernelText(decorator, plan.name, summary, "", "", (), ())
 
 
-def _sizes(plan: Plan, words: set[str]) -> list[str]:
-    """Lines that read the sizes which others need, by their words: all of one array's at once,
-    others together unless they need each other."""
+def _sizes(plan: Plan, names: set[str]) -> list[str]:
+    """Lines that read the sizes among the names in others: all of one array's at once, others
+    together unless they need each other."""
     wanted: list[Size] = []
     for size in reversed(plan.sizes):
-        if size.local in words:
+        if size.local in names:
             wanted.insert(0, size)
-            words.update(map(str, size.value.free_symbols))
-    shapes, names, values = [], [], []
+            names.update(map(str, size.value.free_symbols))
+    shapes, lengths, values = [], [], []
     computed = []
     while wanted:
         argument = wanted[0].argument
@@ -155,12 +154,12 @@ def _sizes(plan: Plan, words: set[str]) -> list[str]:
             axes = wanted[:1]
             value = index(axes[0].value.xreplace({LENGTH: _axis(argument.local, axes[0].axis)}))
             if axes[0].value == LENGTH:
-                names.append(axes[0].local)
+                lengths.append(axes[0].local)
                 values.append(value)
             else:
                 computed.append(f"{axes[0].local} = {value}")
         wanted = [size for size in wanted if size not in axes]
-    lengths = [f"{', '.join(names)} = {', '.join(values)}"] if names else []
+    lengths = [f"{', '.join(lengths)} = {', '.join(values)}"] if lengths else []
     return [*shapes, *lengths, *computed]
 
 

@@ -6,7 +6,6 @@ no date, no path, no hash order.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +20,6 @@ from derivatrix.compiler.emit.cpu.public_functions import (
     function_arguments,
     one_body,
     operator_arguments,
-    parallel_arguments,
     part_arguments,
 )
 from derivatrix.compiler.emit.cpu.rows import rows_texts, share_text
@@ -29,30 +27,25 @@ from derivatrix.compiler.emit.description import FunctionDescription, ModuleDesc
 from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import signature, tuples
 from derivatrix.compiler.emit.skeleton import check_names, rendered
-from derivatrix.compiler.emit.texts import call_lines
+from derivatrix.compiler.emit.texts import call_lines, names_in
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Sums
 from derivatrix.compiler.targets import cpu
 
-OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
-"""What functions that return operators refer to."""
-USED = {
-    "compiled": "internals.functions.compiled",
-    "shaped": "internals.memory.shaped",
-    "stream": "internals.memory.stream",
-    "border": "cpu.parts.border",
-    **{name: f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")},
-    **{name: f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")},
-}
-"""Words of a module's lines -> what they stand for."""
+USED = (
+    *("internals.functions.compiled", "internals.memory.shaped", "internals.memory.stream"),
+    *("internals.memory.work_arrays", "internals.memory.give_back", "cpu.parts.border"),
+    *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
+    *(f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")),
+    *(f"common.linear_map.{name}" for name in ("_Operator", "_tri", "_packed", "_ratio")),
+)
+"""What a module's text may refer to, apart from kernels and functions of numbers."""
 SHORT = 90
 """How long a formula may be to be shown beside the kernel that computes it."""
 NEWTON = (
-    "lu.lu_factor",
-    "lu.lu_invertible",
-    "lu.lu_solve_each_row",
-    "newton.largest",
-    "newton.close",
+    *(f"cpu.lu.{name}" for name in ("lu_factor", "lu_invertible", "lu_solve_each_row")),
+    *("cpu.newton.largest", "cpu.newton.close"),
+    *("internals.memory.work_arrays", "internals.memory.give_back"),
 )
 """What solves an equation."""
 
@@ -70,24 +63,22 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         for equation in equations
         for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
     ]
-    lines = [line for kernel in (*inner, *kernels) for step in kernel.steps for line in step.lines]
-    lines += [line for kernel in (*inner, *kernels) for line in (*kernel.decorator, *kernel.head)]
-    shared = [line for f in module.everything for line in parallel_arguments(f.plan)]
-    imports = _imports(plans, [*lines, *shared])
+    public = [
+        call_lines(f"{f.name} = generated.function", function_arguments(f))
+        for f in module.functions
+    ]
+    operator = _operator(module)
+    texts = [*map(_lines, (*inner, *kernels)), *public]
+    texts += [["(", *operator.lines, ")"], operator.call] if operator else []
+    imports = _imports(plans, set().union(*map(names_in, texts)))
     if equations:
         for helper in NEWTON:
-            imports.add(f"cpu.{helper}")
-        _add_work_arrays(imports)
+            imports.add(helper)
     if constants or equations:
         imports.require("numpy", alias="np")
     named = tuples(module.everything)
     if named:
         imports.require("collections", "namedtuple")
-    public = [
-        call_lines(f"{f.name} = generated.function", function_arguments(f))
-        for f in module.functions
-    ]
-    operator = _operator(module, imports)
     written = rendered(
         "module.py.jinja",
         module,
@@ -116,16 +107,13 @@ class OperatorText:
     call: list[str]
 
 
-def _operator(module: ModuleDescription, imports: Imports) -> OperatorText | None:
+def _operator(module: ModuleDescription) -> OperatorText | None:
     if module.operator is None:
         return None
     given, lines = operator_arguments(module.operator, module.name)
-    words = {word for line in lines for word in re.findall(r"\w+", line)}
-    for name in OPERATOR:
-        if name in words:
-            imports.add(f"common.linear_map.{name}")
+    names = names_in(["(", *lines, ")"])
     name = module.operator.function.name
-    sizes = [size.local for size in module.operator.function.plan.sizes if size.local in words]
+    sizes = [size.local for size in module.operator.function.plan.sizes if size.local in names]
     call = call_lines(f"{name} = generated.operators", given)
     return OperatorText(f"_{name}", ", ".join(["_parts", "_dtype", *sizes]), lines, call)
 
@@ -141,9 +129,15 @@ def _equations(plans: Iterable[Plan]) -> list[Newton]:
     return list(found.values())
 
 
-def _imports(plans: Sequence[Plan], lines: Iterable[str]) -> Imports:
-    """The helpers that a module needs for its plans, and for lines of its kernels, and its
-    imports."""
+def _lines(kernel: KernelText) -> list[str]:
+    """A kernel as a function of Python, without what only describes it."""
+    steps = [line for step in kernel.steps for line in step.lines]
+    body = [f"    {line}" for line in (*kernel.head, *steps, *kernel.tail, "pass")]
+    return [*kernel.decorator, "def kernel():", *body]
+
+
+def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
+    """The helpers that a module needs for its plans and for names in its text, and its imports."""
     imports = Imports()
     imports.add("cpu.functions.Module")
     for plan in plans:
@@ -152,24 +146,13 @@ def _imports(plans: Sequence[Plan], lines: Iterable[str]) -> Imports:
         for step in plan.steps:
             if isinstance(step, Gemm):
                 imports.add(f"cpu.blas.{step.routine}")
-    words = {word for line in lines for word in re.findall(r"\w+", line)}
-    for name in ("math", "np"):
-        if name in words:
-            imports.require({"np": "numpy"}.get(name, name), alias=name)
-    for word, path in USED.items():
-        if word in words:
-            imports.add(path)
-    if "work_arrays" in words:
-        _add_work_arrays(imports)
-    for path in cpu.SCALARS.values():
-        if kernel_name(path) in words:
+    for package, alias in {"math": "math", "numpy": "np"}.items():
+        if alias in names:
+            imports.require(package, alias=alias)
+    for path in (*USED, *cpu.SCALARS.values()):
+        if kernel_name(path) in names:
             imports.add(path)
     return imports
-
-
-def _add_work_arrays(imports: Imports) -> None:
-    imports.add("internals.memory.work_arrays")
-    imports.add("internals.memory.give_back")
 
 
 def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[str, str]]]:

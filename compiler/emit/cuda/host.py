@@ -19,6 +19,7 @@ from derivatrix.compiler.emit.cuda.stacks import in_one_order
 from derivatrix.compiler.emit.cuda.tiles import tiled
 from derivatrix.compiler.emit.imports import is_defined
 from derivatrix.compiler.emit.statements import coefficient
+from derivatrix.compiler.emit.texts import names_in
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
 from derivatrix.compiler.ir.python_text import index
@@ -148,13 +149,13 @@ class _HostWriter:
 
     def _sizes(self, body: Iterable[str]) -> list[str]:
         """The sizes that lines mention, from the arguments' shapes."""
-        words = {word for line in body for word in re.findall(r"\w+", line)}
+        names = names_in(body)
         lines: list[str] = []
         for size in reversed(self._plan.sizes):
-            if size.local in words:
+            if size.local in names:
                 axis = sympy.Symbol(f"{size.argument.local}.shape[{size.axis}]", integer=True)
                 lines.append(f"{size.local} = {index(size.value.xreplace({LENGTH: axis}))}")
-                words.update(re.findall(r"\w+", lines[-1]))
+                names |= names_in(lines[-1:])
         return lines[::-1]
 
     def _step(self, step: Step) -> Iterator[str]:

@@ -16,6 +16,7 @@ from derivatrix.compiler.emit.cuda.launches import Launch, Loops
 from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.tiles import Tile, Tiled
 from derivatrix.compiler.emit.statements import Statements
+from derivatrix.compiler.emit.texts import names_in
 from derivatrix.compiler.ir import python_text
 from derivatrix.compiler.plan import visit
 from derivatrix.compiler.plan.local_names import Names
@@ -106,8 +107,8 @@ def finish_text(name: str, launch: Launch, checks: list[str]) -> KernelText:
 
 def used(factors: Sequence[Let], lines: Sequence[str], statements: Statements) -> list[str]:
     """The lines of those factors that other lines read."""
-    words = {word for line in lines for word in re.findall(r"\w+", line)}
-    return statements.lines([factor for factor in factors if factor.name in words])
+    names = names_in(lines)
+    return statements.lines([factor for factor in factors if factor.name in names])
 
 
 def kernel(

@@ -20,7 +20,7 @@ from derivatrix.compiler.emit.description import FunctionDescription, ModuleDesc
 from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import returns_text, signature, tuples
 from derivatrix.compiler.emit.skeleton import check_names, rendered
-from derivatrix.compiler.emit.texts import call_lines, literal
+from derivatrix.compiler.emit.texts import call_lines, literal, names_in
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan.steps import Plan
 from derivatrix.compiler.targets import cuda
@@ -41,7 +41,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     for function in module.functions:
         device.add(function.plan)
     kernels, same = _distinct(device.kernels)
-    imports = _imports(device, [line for kernel in kernels for line in kernel.lines])
+    imports = _imports(device, names_in(line for kernel in kernels for line in kernel.lines))
     named = tuples(module.functions)
     if named:
         imports.require("collections", "namedtuple")
@@ -101,19 +101,18 @@ def _constants(plan: Plan) -> dict[str, np.ndarray]:
     return found
 
 
-def _imports(device: Device, lines: Iterable[str]) -> Imports:
-    """The helpers that a module needs, and its imports."""
+def _imports(device: Device, names: set[str]) -> Imports:
+    """The helpers that a module needs for its names, and its imports."""
     imports = Imports()
     imports.add("cuda.base.kernel")
     imports.add("cuda.base.all_kernels")
     imports.add("cuda.functions.Module")
-    words = {word for line in lines for word in re.findall(r"\w+", line)}
     for path in (*FUNCTIONS, *cuda.SCALARS.values()):
-        if kernel_name(path) in words:
+        if kernel_name(path) in names:
             imports.add(f"cuda.{path}")
     for path in device.helpers:
         imports.add(f"cuda.{path}")
-    if "math" in words:
+    if "math" in names:
         imports.require("math")
     imports.require("numba", "cuda")
     imports.require("numpy", alias="np")
