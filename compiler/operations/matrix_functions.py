@@ -253,7 +253,7 @@ LOGM: Operation = _record(
 COSM: Operation = _record(
     name="cosm",
     value=lambda matrix: scipy.linalg.cosm(matrix),
-    kernel="trigonometric.cosm",
+    kernel="matrix_trigonometry.cosm",
     slope=lambda matrix: -apply(SINM, matrix),
     description="The cosine of a square matrix, I - A²/2 + A⁴/24 - ...",
 )
@@ -261,7 +261,7 @@ COSM: Operation = _record(
 SINM: Operation = _record(
     name="sinm",
     value=lambda matrix: scipy.linalg.sinm(matrix),
-    kernel="trigonometric.sinm",
+    kernel="matrix_trigonometry.sinm",
     slope=lambda matrix: apply(COSM, matrix),
     description="The sine of a square matrix, A - A³/6 + A⁵/120 - ...",
 )
@@ -269,7 +269,7 @@ SINM: Operation = _record(
 TANHM: Operation = _record(
     name="tanhm",
     value=lambda matrix: scipy.linalg.tanhm(matrix),
-    kernel="trigonometric.tanhm",
+    kernel="matrix_trigonometry.tanhm",
     failure="an eigenvalue is a pole of tanh",
     slope=_slope_of_tanhm,
     description=(

@@ -1,7 +1,7 @@
 """The CPU: which functions of `templates/support` compute what, as "folder.file.function"."""
 
 VECTORISED = {
-    **{name: f"cpu.circular.fast_{name}" for name in ("sin", "cos", "tan")},
+    **{name: f"cpu.trigonometric.fast_{name}" for name in ("sin", "cos", "tan")},
     **{name: f"cpu.elementary.fast_{name}" for name in ("exp", "expm1", "log", "log1p")},
     **{name: f"cpu.elementary.fast_{name}" for name in ("sinh", "cosh", "tanh")},
     **{name: f"cpu.normal.fast_{name}" for name in ("erf", "erfc")},

@@ -14,10 +14,10 @@ import pytest
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.targets.cpu import VECTORISED
-from derivatrix.templates.support.cpu import circular, elementary, normal
+from derivatrix.templates.support.cpu import elementary, normal, trigonometric
 from tests.packages import loaded
 
-MODULES = {"circular": circular, "elementary": elementary, "normal": normal}
+MODULES = {"elementary": elementary, "normal": normal, "trigonometric": trigonometric}
 FUNCTIONS = {
     operator: getattr(MODULES[file], name)
     for operator, path in VECTORISED.items()
@@ -143,7 +143,7 @@ def vectors(kernel: numba.core.dispatcher.Dispatcher) -> list[set[str]]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_loops_are_vectorised(name: str, real: type) -> None:
-    single = real is np.float32 and not VECTORISED[name].startswith("cpu.circular.")
+    single = real is np.float32 and not VECTORISED[name].startswith("cpu.trigonometric.")
     assert vectors(looped(name, real)) == [{"float" if single else "double"}]
 
 

@@ -664,7 +664,7 @@ def test_any_helpers_may_be_in_one_module() -> None:
         for statement in ast.parse(inspect.getsource(module)).body:
             for name in _defined(statement):
                 imports.add(f"cpu.{found.name}.{name}")
-    assert {"lu_factor", "cholesky_factor", "triangular_inverse", "jet_combine"} <= imports.names
+    assert {"lu_factor", "cholesky_factor", "triangular_inverse", "combine_blocks"} <= imports.names
 
 
 def test_factorisations_of_both_kinds_in_one_module() -> None:

@@ -1,4 +1,5 @@
-"""The exponential of jets, by scaling and squaring with a Padé approximant (Higham 2005)."""
+"""The exponential of Fréchet blocks, by scaling and squaring with a Padé approximant (Higham
+2005)."""
 
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
@@ -7,14 +8,14 @@ import numpy as np
 from ..internals.functions import compiled
 from ..internals.memory import give_back, work_arrays
 from .blas import gemm
-from .jets import (
-    jet_combine,
-    jet_divide,
-    jet_multiply,
-    jet_scale,
-    jets,
+from .frechet import (
+    combine_blocks,
+    divide_blocks,
+    frechet_blocks,
     largest_column,
     last_entries,
+    multiply_blocks,
+    scale_blocks,
 )
 
 
@@ -22,8 +23,8 @@ from .jets import (
 def spared_halvings(terms, halvings, sums, product):
     """How many of its halvings a matrix can do without, for the approximant of degree 13.
 
-    terms: jets of the powers 0, 2, 4, 6 of the halved matrix, one to write to, and that matrix;
-    sums, product: vectors to write to.
+    terms: Fréchet blocks of the powers 0, 2, 4, 6 of the halved matrix, some to write to, and that
+    matrix; sums, product: vectors to write to.
     What counts is how its powers grow, which is less than its norm says for a matrix far from
     normal (Al-Mohy and Higham 2009, algorithm 6.1).
     """
@@ -81,8 +82,8 @@ def spared_at_most(a, sums, product):
 
 
 @compiled(inline="always")
-def jet_expm(x, out, first=0):
-    """out = the exponential of a jet, from the entry `first` on.
+def expm_blocks(x, out, first=0):
+    """out = the exponential of Fréchet blocks, from the entry `first` on.
 
     The degree of the approximant follows from the norm, up to which it has to suffice for
     derivatives too (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix
@@ -98,16 +99,16 @@ def jet_expm(x, out, first=0):
     terms[0] = pade[:] = weights[:] = 0.0
     for i in range(n):
         terms[0, 0, i, i] = 1.0
-    jet_scale(0.5**squarings, x, terms[5])
-    jet_multiply(terms[5], terms[5], terms[1])
+    scale_blocks(0.5**squarings, x, terms[5])
+    multiply_blocks(terms[5], terms[5], terms[1])
     for i in range(2, min(degree // 2, 3) + 1):
-        jet_multiply(terms[i - 1], terms[1], terms[i])
+        multiply_blocks(terms[i - 1], terms[1], terms[i])
     if squarings > 0:
         spared = spared_halvings(terms, squarings, sums, product)
         squarings -= spared
-        jet_scale(2.0**spared, terms[5], terms[5])
+        scale_blocks(2.0**spared, terms[5], terms[5])
         for i in range(1, 4):
-            jet_scale(4.0 ** (i * spared), terms[i], terms[i])
+            scale_blocks(4.0 ** (i * spared), terms[i], terms[i])
     pade[0] = 1.0
     for j in range(1, degree + 1):
         pade[j] = pade[j - 1] * (degree + 1 - j) / (j * (2 * degree + 1 - j))
@@ -116,26 +117,26 @@ def jet_expm(x, out, first=0):
             for i in range(1, 4):
                 weights[i] = pade[6 + odd + 2 * i]
             weights[0] = weights[4] = 0.0
-            jet_combine(weights, terms, terms[6 + odd])
-            jet_multiply(terms[3], terms[6 + odd], terms[4])
+            combine_blocks(weights, terms, terms[6 + odd])
+            multiply_blocks(terms[3], terms[6 + odd], terms[4])
             weights[4] = 1.0
         for i in range(4):
             weights[i] = pade[odd + 2 * i]
-        jet_combine(weights, terms, terms[6 + odd])
-    jet_multiply(terms[5], terms[7], terms[4])
+        combine_blocks(weights, terms, terms[6 + odd])
+    multiply_blocks(terms[5], terms[7], terms[4])
     weights[:4] = 0.0
     weights[4] = 1.0
     weights[6] = 1.0
-    jet_combine(weights, terms, out)
+    combine_blocks(weights, terms, out)
     weights[4] = -1.0
-    jet_combine(weights, terms, terms[7])
-    jet_divide(out, terms[7])
+    combine_blocks(weights, terms, terms[7])
+    divide_blocks(out, terms[7])
     power, square = out, terms[4]
     for left in range(squarings, 0, -1):
-        jet_multiply(power, power, square, 0 if left > 1 else first)
+        multiply_blocks(power, power, square, 0 if left > 1 else first)
         power, square = square, power
     if squarings % 2 == 1:
-        jet_scale(1.0, power[first:], out[first:])
+        scale_blocks(1.0, power[first:], out[first:])
     give_back(memory)
 
 
@@ -143,8 +144,8 @@ def jet_expm(x, out, first=0):
 def expm(*arrays):
     """out (stack, n, n) = the k-th derivative of the exponential at A, for arrays A, E_1, ...
     E_k, out."""
-    x = jets(arrays)
+    x = frechet_blocks(arrays)
     y = np.empty_like(x)
     for s in range(x.shape[0]):
-        jet_expm(x[s], y[s], x.shape[1] - 1)
+        expm_blocks(x[s], y[s], x.shape[1] - 1)
     last_entries(y, 0, 0, arrays[-1])

@@ -1,5 +1,5 @@
-"""The logarithm of jets: square roots until Gauss-Legendre quadrature of an integral suffices
-(inverse scaling and squaring; Higham, Functions of Matrices, 2008, section 11.5)."""
+"""The logarithm of Fréchet blocks: square roots until Gauss-Legendre quadrature of an integral
+suffices (inverse scaling and squaring; Higham, Functions of Matrices, 2008, section 11.5)."""
 
 # mypy: allow-untyped-defs
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from ..internals.functions import compiled
 from .blas import gemm
-from .jets import jet_combine, jet_divide, jet_scale, jets, last_entries
+from .frechet import combine_blocks, divide_blocks, frechet_blocks, last_entries, scale_blocks
 from .roots import lower_root, lower_sylvester, principal_schur
 
 LEGENDRE_NODES = np.polynomial.legendre.leggauss(8)[0] / 2 + 0.5
@@ -15,14 +15,14 @@ LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(8)[1] / 2
 
 
 @compiled()
-def jet_root(x, out):
-    """out = the square root of a jet whose first entry is lower quasi-triangular. False where
-    this is singular to working precision."""
+def root_of_blocks(x, out):
+    """out = the square root of Fréchet blocks, the first of which is lower quasi-triangular. False
+    where this is singular to working precision."""
     n = x.shape[1]
     if not lower_root(x[0], out[0]):
         return False
     for s in range(1, x.shape[0]):
-        jet_scale(1.0, x[s : s + 1], out[s : s + 1])
+        scale_blocks(1.0, x[s : s + 1], out[s : s + 1])
         t = (s - 1) & s
         while t > 0:
             gemm(-1.0, out[t], False, out[s ^ t], False, 1.0, out[s])
@@ -46,8 +46,8 @@ def far_from_identity(a):
 
 
 @compiled(counted=True)
-def jet_logm(x, out):
-    """out = the logarithm of a jet whose first entry is lower quasi-triangular; x is
+def logm_blocks(x, out):
+    """out = the logarithm of Fréchet blocks, the first of which is lower quasi-triangular; x is
     overwritten. False where this is singular to working precision.
 
     log(I + Z) is the integral of Z inv(I + t Z) over t from 0 to 1; for norms of Z up to 1/4
@@ -56,25 +56,25 @@ def jet_logm(x, out):
     n = x.shape[1]
     roots = 0
     while far_from_identity(x[0]):
-        if roots == 1000 or not jet_root(x, out):
+        if roots == 1000 or not root_of_blocks(x, out):
             return False
-        jet_scale(1.0, out, x)
+        scale_blocks(1.0, out, x)
         roots += 1
     terms = np.zeros((4, *x.shape))  # the identity, Z, I + t Z, Z inv(I + t Z)
     for i in range(n):
         terms[0, 0, i, i] = 1.0
         x[0, i, i] -= 1.0
-    jet_scale(1.0, x, terms[1])
-    jet_scale(0.0, x, out)
+    scale_blocks(1.0, x, terms[1])
+    scale_blocks(0.0, x, out)
     weights = np.ones(2)
     for node in range(len(LEGENDRE_NODES)):
         weights[1] = LEGENDRE_NODES[node]
-        jet_combine(weights, terms, terms[2])
-        jet_scale(LEGENDRE_WEIGHTS[node], x, terms[3])
-        if not jet_divide(terms[3], terms[2]):
+        combine_blocks(weights, terms, terms[2])
+        scale_blocks(LEGENDRE_WEIGHTS[node], x, terms[3])
+        if not divide_blocks(terms[3], terms[2]):
             return False
         out += terms[3]
-    jet_scale(2.0**roots, out, out)
+    scale_blocks(2.0**roots, out, out)
     return True
 
 
@@ -86,7 +86,7 @@ def logm(*arrays):
     False where an eigenvalue of A lies on the closed negative real axis.
     """
     out = arrays[-1]
-    x = jets(arrays)
+    x = frechet_blocks(arrays)
     stack, count, n, _ = x.shape
     form = np.empty((stack, n, n))
     vectors = np.empty((stack, n, n))
@@ -98,8 +98,8 @@ def logm(*arrays):
         for entry in range(count):
             gemm(1.0, vectors[s], False, x[s, entry], False, 0.0, half)
             gemm(1.0, half, False, vectors[s], True, 0.0, x[s, entry])
-        jet_scale(1.0, form[s : s + 1], x[s])
-        if not jet_logm(x[s], y[s]):
+        scale_blocks(1.0, form[s : s + 1], x[s])
+        if not logm_blocks(x[s], y[s]):
             return False
         gemm(1.0, vectors[s], True, y[s, -1], False, 0.0, half)
         gemm(1.0, half, False, vectors[s], False, 0.0, y[s, -1])

@@ -11,7 +11,7 @@ import numpy as np
 from ..internals.functions import compiled
 from .base import NO, VECTORS
 from .blas import gemm
-from .jets import largest_column
+from .frechet import largest_column
 from .lapack import lapack_gges, lapack_tgsen
 from .lu import lu_factor, lu_solve_few_rows
 from .stein import stein

@@ -1,4 +1,4 @@
-"""The exponential of jets, by scaling and squaring with a Padé approximant (Higham 2005).
+"""The exponential of Fréchet blocks, by scaling and squaring with a Padé approximant (Higham 2005).
 
 How often each matrix of a stack is halved is found on the device.
 """
@@ -13,7 +13,15 @@ from numba import cuda
 from .base import THREADS, device, kernel, power_of_two
 from .blas import gemm
 from .blocks import entries, position
-from .jets import empty_jet, jet_combine, jet_divide, jet_multiply, jet_scaled, jets, last_entries
+from .frechet import (
+    combine_blocks,
+    divide_blocks,
+    empty_blocks,
+    frechet_blocks,
+    last_entries,
+    multiply_blocks,
+    scaled_blocks,
+)
 from .norms import largest_column, largest_size
 
 PADE_BOUND = 4.74
@@ -99,41 +107,41 @@ def keep_where_more(a, times, done, out):
             out[s, i, j] = a[s, i, j]
 
 
-def keep_jet(run, jet, times, done, out):
-    """Replace those matrices of `out` whose `times` are more than `done` by those of `jet`."""
-    for entry, target in zip(jet, out, strict=True):
+def keep_blocks(run, blocks, times, done, out):
+    """Replace those matrices of `out` whose `times` are more than `done` by those of `blocks`."""
+    for entry, target in zip(blocks, out, strict=True):
         run.launch(keep_where_more, *entries(entry.size), entry, times, done, target)
 
 
-def jet_squarings(run, x, times):
-    """Square a jet in place, each matrix as often as `times` says; for that the host has to know
-    how often at most."""
-    square = empty_jet(run, x)
+def square_blocks(run, x, times):
+    """Square Fréchet blocks in place, each matrix as often as `times` says; for that the host has
+    to know how often at most."""
+    square = empty_blocks(run, x)
     for done in range(int(run.fetched(times).max(initial=0))):
-        jet_multiply(run, x, x, square)
-        keep_jet(run, square, times, done, x)
+        multiply_blocks(run, x, x, square)
+        keep_blocks(run, square, times, done, x)
 
 
 def halved(run, x):
-    """A jet halved so often that the approximant suffices, its powers 2, 4 and 6, and how often
-    each matrix was."""
+    """Fréchet blocks halved so often that the approximant suffices, its powers 2, 4 and 6, and how
+    often each matrix was."""
     stack, n, _ = x[0].shape
     halvings, spared = run.empty((stack,), np.int32), run.empty((stack,), np.int32)
     work = run.empty((stack, 2, n), np.float64)
     threads = power_of_two(n, THREADS)
     sums = run.empty((stack, n), np.float64)
     run.launch(count_halvings, stack, threads, x[0], sums, PADE_BOUND, halvings)
-    small = jet_scaled(run, x, halvings, -1)
-    second = jet_multiply(run, small, small)
-    fourth = jet_multiply(run, second, second)
-    sixth = jet_multiply(run, fourth, second)
+    small = scaled_blocks(run, x, halvings, -1)
+    second = multiply_blocks(run, small, small)
+    fourth = multiply_blocks(run, second, second)
+    sixth = multiply_blocks(run, fourth, second)
     eighth, tenth = run.empty(x[0].shape, np.float64), run.empty(x[0].shape, np.float64)
     gemm(run, 1.0, fourth[0], False, fourth[0], False, 0.0, eighth)
     gemm(run, 1.0, fourth[0], False, sixth[0], False, 0.0, tenth)
     powers = small[0], fourth[0], sixth[0], eighth, tenth
     run.launch(spare_halvings, stack, threads, *powers, work, halvings, spared)
     parts = (small, 1), (second, 2), (fourth, 4), (sixth, 6)
-    return [jet_scaled(run, part, spared, power) for part, power in parts], halvings
+    return [scaled_blocks(run, part, spared, power) for part, power in parts], halvings
 
 
 def pade_weights():
@@ -144,24 +152,24 @@ def pade_weights():
     return weights
 
 
-def jet_expm(run, x):
-    """The exponential of a jet."""
+def expm_blocks(run, x):
+    """The exponential of Fréchet blocks."""
     (small, second, fourth, sixth), halvings = halved(run, x)
     weights = pade_weights()
     sums = []
     for odd in range(2):
         w = weights[odd::2]
-        high = jet_combine(run, 0.0, [(w[4], second), (w[5], fourth), (w[6], sixth)])
-        product = jet_multiply(run, sixth, high)
+        high = combine_blocks(run, 0.0, [(w[4], second), (w[5], fourth), (w[6], sixth)])
+        product = multiply_blocks(run, sixth, high)
         low = [(w[1], second), (w[2], fourth), (w[3], sixth), (1.0, product)]
-        sums.append(jet_combine(run, w[0], low))
+        sums.append(combine_blocks(run, w[0], low))
     even, odd = sums
-    uneven = jet_multiply(run, small, odd)
-    result = empty_jet(run, x)
-    jet_combine(run, 0.0, [(1.0, even), (1.0, uneven)], result)
-    below = jet_combine(run, 0.0, [(1.0, even), (-1.0, uneven)])
-    jet_divide(run, result, below)
-    jet_squarings(run, result, halvings)
+    uneven = multiply_blocks(run, small, odd)
+    result = empty_blocks(run, x)
+    combine_blocks(run, 0.0, [(1.0, even), (1.0, uneven)], result)
+    below = combine_blocks(run, 0.0, [(1.0, even), (-1.0, uneven)])
+    divide_blocks(run, result, below)
+    square_blocks(run, result, halvings)
     return result
 
 
@@ -169,4 +177,4 @@ def expm(run, *arrays):
     """out (stack, n, n) = the k-th derivative of the exponential at A, for arrays A, E_1, ...
     E_k, out."""
     double = run.in_double()
-    last_entries(double, jet_expm(double, jets(double, arrays[:-1])), arrays[-1])
+    last_entries(double, expm_blocks(double, frechet_blocks(double, arrays[:-1])), arrays[-1])

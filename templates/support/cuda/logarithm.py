@@ -1,13 +1,20 @@
-"""The logarithm of jets: square roots until Gauss-Legendre quadrature of an integral suffices
-(inverse scaling and squaring; Higham, Functions of Matrices, 2008, section 11.5)."""
+"""The logarithm of Fréchet blocks: square roots until Gauss-Legendre quadrature of an integral
+suffices (inverse scaling and squaring; Higham, Functions of Matrices, 2008, section 11.5)."""
 
 # mypy: allow-untyped-defs
 
 import numpy as np
 
-from .jets import empty_jet, jet_combine, jet_divide, jet_scaled, jets, last_entries
+from .frechet import (
+    combine_blocks,
+    divide_blocks,
+    empty_blocks,
+    frechet_blocks,
+    last_entries,
+    scaled_blocks,
+)
 from .norms import precision_of
-from .roots import jet_roots, principal_schur
+from .roots import principal_schur, roots_of_blocks
 from .shares import clear
 from .sylvester import from_basis, in_basis_of
 
@@ -17,16 +24,16 @@ MOST_ROOTS = 1000
 
 
 def integrated(run, z):
-    """The logarithm of a jet I + Z: the integral of Z inv(I + t Z) over t from 0 to 1; for norms
-    of Z up to 1/4 eight nodes make an error below 1e-17."""
+    """The logarithm of Fréchet blocks I + Z: the integral of Z inv(I + t Z) over t from 0 to 1; for
+    norms of Z up to 1/4 eight nodes make an error below 1e-17."""
     total = None
     for node, weight in zip(NODES, WEIGHTS, strict=True):
-        part = jet_combine(run, 0.0, [(float(weight), z)])
-        jet_divide(run, part, jet_combine(run, 1.0, [(float(node), z)]))
+        part = combine_blocks(run, 0.0, [(float(weight), z)])
+        divide_blocks(run, part, combine_blocks(run, 1.0, [(float(node), z)]))
         if total is None:
             total = part
         else:
-            jet_combine(run, 0.0, [(1.0, total), (1.0, part)], total)
+            combine_blocks(run, 0.0, [(1.0, total), (1.0, part)], total)
     return total
 
 
@@ -36,7 +43,7 @@ def logm(run, *arrays):
     real axis."""
     *operands, out, failure = arrays
     run = run.in_double()
-    x = jets(run, operands)
+    x = frechet_blocks(run, operands)
     stack, n, _ = out.shape
     block = run.empty((len(x), stack, n, n), np.complex128)
     form, *inner = [run.part(block, number) for number in range(len(x))]
@@ -46,9 +53,9 @@ def logm(run, *arrays):
             given = run.empty(form.shape)
             clear(run, given)
         in_basis_of(run, vectors, given, vectors, part)
-    roots = jet_roots(run, block, 0, MOST_ROOTS, failure)
-    root = empty_jet(run, x)
+    roots = roots_of_blocks(run, block, 0, MOST_ROOTS, failure)
+    root = empty_blocks(run, x)
     for part, target in zip((form, *inner), root, strict=True):
         from_basis(run, vectors, part, vectors, target)
-    result = integrated(run, jet_combine(run, -1.0, [(1.0, root)]))
-    last_entries(run, jet_scaled(run, result, roots, 1), out)
+    result = integrated(run, combine_blocks(run, -1.0, [(1.0, root)]))
+    last_entries(run, scaled_blocks(run, result, roots, 1), out)

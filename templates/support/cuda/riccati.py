@@ -18,7 +18,7 @@ from .blas import gemm
 from .blocks import entries, matrices, position
 from .copies import copied, copy_stack, transpose
 from .factors import full_rank_pinv
-from .jets import jet_combine, part_of, widened
+from .frechet import combine_blocks, part_of, widened
 from .lu import lu_factor, lu_inverse, lu_logabsdet, lu_solve_columns, lu_solve_rows
 from .norms import largest_column, precision_of
 from .stein import cayley, lyapunov
@@ -215,7 +215,7 @@ def riccati_start(run, a, b, q, r, discrete, failure):
     stack, n, _ = b.shape
     matrix = riccati_matrix(run, a, b, q, r, discrete, failure)
     sign_of(run, matrix)
-    (projector,) = jet_combine(run, -1.0, [(1.0, [matrix])])
+    (projector,) = combine_blocks(run, -1.0, [(1.0, [matrix])])
     rows, below = (run.empty((stack, n, matrix.shape[1])) for _ in range(2))
     for part, top in ((rows, 0), (below, n)):
         run.launch(part_of, *entries(part.size), projector, top, part)
@@ -268,7 +268,7 @@ def riccati(run, a, b, q, r, discrete, out, failure):
     for _ in range(2):
         x = symmetric_copy(run, x)
         step = riccati_step(run, a, b, q, r, discrete, x, failure)
-        (x,) = jet_combine(run, 0.0, [(1.0, [x]), (1.0 if discrete else -1.0, [step])])
+        (x,) = combine_blocks(run, 0.0, [(1.0, [x]), (1.0 if discrete else -1.0, [step])])
     sizes = column_sizes(run, step), column_sizes(run, x)
     layout = entries(x.shape[0])
     run.launch(require_close, *layout, *sizes, CONVERGED, run.failures, failure)

@@ -9,7 +9,7 @@ from numba import cuda
 
 from .base import device, kernel
 from .blocks import matrices
-from .jets import widened
+from .frechet import widened
 from .norms import largest_entry, precision_of
 from .sylvester import from_basis, schur, substitute_sylvester
 
@@ -56,8 +56,8 @@ def root_of_triangle(x):
 
 @device
 def subtract_products(x, s, mask):
-    """Take off entry `mask` of the jets x (2**k, stack, n, n), in matrix s, all products of two
-    other entries that are of this one."""
+    """Take off entry `mask` of the Fréchet blocks x (2**k, stack, n, n), in matrix s, all products
+    of two other entries that are of this one."""
     n = x.shape[2]
     for task in range(cuda.threadIdx.x, n * n, cuda.blockDim.x):
         i, j = task // n, task % n
@@ -72,9 +72,9 @@ def subtract_products(x, s, mask):
 
 
 @device
-def root_of_jet(x, s):
-    """Replace a jet whose first entry is upper triangular by its principal square root, by the
-    threads of a block. Whether nothing this thread has solved for is singular.
+def replace_by_root(x, s):
+    """Replace Fréchet blocks, the first of which is upper triangular, by the principal square root,
+    by the threads of a block. Whether nothing this thread has solved for is singular.
 
     With R the root of the first entry, Y that of another, R Y + Y R is known.
     """
@@ -101,8 +101,8 @@ def far_from_identity(a):
 
 @kernel("complex128[:, :, :, ::1], int64, int64, int32[::1], int32[::1], int64")
 def take_roots(x, fewest, most, roots, failures, failure):
-    """Take square roots of jets x (2**k, stack, n, n), whose first entries are upper triangular, at
-    least `fewest`, and more until they are close to the identity, but no more than `most`;
+    """Take square roots of Fréchet blocks x (2**k, stack, n, n), whose first are upper triangular,
+    at least `fewest`, and more until they are close to the identity, but no more than `most`;
     roots[s] = how often. It fails where one is singular, or none is close."""
     for s in range(cuda.blockIdx.x, x.shape[1], cuda.gridDim.x):
         count = 0
@@ -110,7 +110,7 @@ def take_roots(x, fewest, most, roots, failures, failure):
         far = far_from_identity(x[0, s])
         while count < fewest or (far and count < most):
             cuda.syncthreads()
-            fine &= root_of_jet(x, s)
+            fine &= replace_by_root(x, s)
             count += 1
             far = far_from_identity(x[0, s])
         if not fine or (far and count > fewest):
@@ -119,7 +119,7 @@ def take_roots(x, fewest, most, roots, failures, failure):
             roots[s] = count
 
 
-def jet_roots(run, x, fewest, most, failure):
+def roots_of_blocks(run, x, fewest, most, failure):
     """Launch `take_roots`: how often roots were taken."""
     _, stack, n, _ = x.shape
     roots = run.empty((stack,), np.int32)
@@ -136,5 +136,5 @@ def sqrtm(run, a, out, failure):
     block = run.empty((1, stack, n, n), np.complex128)
     form = run.part(block, 0)
     vectors = principal_schur(run, widened(run, a), form, precision_of(out.dtype), failure)
-    jet_roots(run, block, 1, 1, failure)
+    roots_of_blocks(run, block, 1, 1, failure)
     from_basis(run, vectors, form, vectors, out)

@@ -1,4 +1,4 @@
-"""The sine, cosine and hyperbolic tangent of jets, through the exponential."""
+"""The sine, cosine and hyperbolic tangent of Fréchet blocks, through the exponential."""
 
 # mypy: allow-untyped-defs
 
@@ -7,8 +7,15 @@ from numba import cuda
 
 from .base import THREADS, kernel, power_of_two
 from .blocks import entries, position
-from .exponential import count_halvings, jet_expm, keep_jet
-from .jets import jet_combine, jet_divide, jet_multiply, jet_scaled, jets, last_entries
+from .exponential import count_halvings, expm_blocks, keep_blocks
+from .frechet import (
+    combine_blocks,
+    divide_blocks,
+    frechet_blocks,
+    last_entries,
+    multiply_blocks,
+    scaled_blocks,
+)
 from .norms import largest_column
 
 TANGENT_BOUND = 32.0
@@ -28,7 +35,7 @@ def rotation_argument(a, wide):
 
 
 def rotations(run, x):
-    """The exponentials of the jets [[0, -A], [A, 0]], which are [[cos A, -sin A],
+    """The exponentials of the Fréchet blocks [[0, -A], [A, 0]], which are [[cos A, -sin A],
     [sin A, cos A]]."""
     stack, n, _ = x[0].shape
     wide = []
@@ -38,14 +45,14 @@ def rotations(run, x):
             run.launch(rotation_argument, *entries(entry.size), entry, argument)
             entry = argument
         wide.append(entry)
-    return jet_expm(run, wide)
+    return expm_blocks(run, wide)
 
 
 def cosm(run, *arrays):
     """out (stack, n, n) = the k-th derivative of the cosine at A, for arrays A, E_1, ... E_k,
     out."""
     double = run.in_double()
-    last_entries(double, rotations(double, jets(double, arrays[:-1])), arrays[-1])
+    last_entries(double, rotations(double, frechet_blocks(double, arrays[:-1])), arrays[-1])
 
 
 def sinm(run, *arrays):
@@ -53,7 +60,7 @@ def sinm(run, *arrays):
     out."""
     double = run.in_double()
     n = arrays[0].shape[1]
-    last_entries(double, rotations(double, jets(double, arrays[:-1])), arrays[-1], n)
+    last_entries(double, rotations(double, frechet_blocks(double, arrays[:-1])), arrays[-1], n)
 
 
 VANISHING = 4000
@@ -77,16 +84,16 @@ def sort_doublings(a, sums, doublings, done, close, again, doubled):
             doubled[s] = 0 if more and not far else VANISHING
 
 
-def jet_ratio(run, y, failure):
+def ratio_of_blocks(run, y, failure):
     """(exp(2 y) - I) inv(exp(2 y) + I). It fails where that has a pole."""
-    power = jet_expm(run, jet_combine(run, 0.0, [(2.0, y)]))
-    ratio = jet_combine(run, -1.0, [(1.0, power)])
-    jet_divide(run, ratio, jet_combine(run, 1.0, [(1.0, power)]), failure)
+    power = expm_blocks(run, combine_blocks(run, 0.0, [(2.0, y)]))
+    ratio = combine_blocks(run, -1.0, [(1.0, power)])
+    divide_blocks(run, ratio, combine_blocks(run, 1.0, [(1.0, power)]), failure)
     return ratio
 
 
-def jet_tanhm(run, x, failure):
-    """The hyperbolic tangent of a jet. It fails where that has a pole.
+def tanhm_blocks(run, x, failure):
+    """The hyperbolic tangent of Fréchet blocks. It fails where that has a pole.
 
     From a fraction of the argument on by tanh(2 y) = 2 tanh(y) / (1 + tanh(y)**2), which loses
     nothing where exponentials are large and small at once; close to a pole of tanh(y), which
@@ -98,18 +105,18 @@ def jet_tanhm(run, x, failure):
     sums = run.empty((stack, n))
     doublings, close, again, doubled = (run.empty((stack,), np.int32) for _ in range(4))
     run.launch(count_halvings, stack, threads, x[0], sums, 1.0, doublings)
-    out = jet_ratio(run, jet_scaled(run, x, doublings, -1), failure)
+    out = ratio_of_blocks(run, scaled_blocks(run, x, doublings, -1), failure)
     for done in range(int(run.fetched(doublings).max(initial=0))):
         sorted_out = close, again, doubled
         run.launch(sort_doublings, stack, threads, out[0], sums, doublings, done, *sorted_out)
-        part = jet_scaled(run, out, doubled, -1)
-        square = jet_combine(run, 1.0, [(1.0, jet_multiply(run, part, part))])
-        double = jet_combine(run, 0.0, [(2.0, part)])
-        jet_divide(run, double, square, failure)
-        keep_jet(run, double, doublings, done, out)
+        part = scaled_blocks(run, out, doubled, -1)
+        square = combine_blocks(run, 1.0, [(1.0, multiply_blocks(run, part, part))])
+        double = combine_blocks(run, 0.0, [(2.0, part)])
+        divide_blocks(run, double, square, failure)
+        keep_blocks(run, double, doublings, done, out)
         if run.fetched(close).any():
-            ratio = jet_ratio(run, jet_scaled(run, x, again, -1), failure)
-            keep_jet(run, ratio, close, 0, out)
+            ratio = ratio_of_blocks(run, scaled_blocks(run, x, again, -1), failure)
+            keep_blocks(run, ratio, close, 0, out)
     return out
 
 
@@ -118,4 +125,4 @@ def tanhm(run, *arrays):
     ... E_k, out, and last the failure: where A has an eigenvalue (j + 1/2) pi i, at a pole."""
     *operands, out, failure = arrays
     double = run.in_double()
-    last_entries(double, jet_tanhm(double, jets(double, operands), failure), out)
+    last_entries(double, tanhm_blocks(double, frechet_blocks(double, operands), failure), out)

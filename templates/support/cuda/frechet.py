@@ -1,10 +1,10 @@
-"""Functions of a matrix together with their Fréchet derivatives, by arithmetic on jets.
+"""Functions of a matrix together with their Fréchet derivatives, by arithmetic on Fréchet blocks.
 
-A jet of a stack of matrices is a list of 2**k arrays (stack, n, n) or None for zero: entry number
-S, a bit mask, is the coefficient of the product of the e_i with i in S, where e_i e_i = 0. For f of
-the jet A + e_1 E_1 + ... + e_k E_k the last entry is the k-th Fréchet derivative of f at A in the
-directions E_1 ... E_k (Mathias 1996, Higham and Relton 2014). Jets are float64, and so is the
-`run` that works on them.
+Fréchet blocks of a stack of matrices are a list of 2**k arrays (stack, n, n) or None for zero:
+entry number S, a bit mask, is the coefficient of the product of the e_i with i in S, where e_i e_i
+= 0. For f of the blocks A + e_1 E_1 + ... + e_k E_k the last entry is the k-th Fréchet derivative
+of f at A in the directions E_1 ... E_k (Mathias 1996, Higham and Relton 2014). They are float64,
+and so is the `run` that works on them.
 """
 
 # mypy: allow-untyped-defs
@@ -73,25 +73,25 @@ def widened(run, a):
     return wide
 
 
-def jets(run, arrays):
-    """The jet of A, E_1, ... E_k, all (stack, n, n)."""
-    jet = [widened(run, arrays[0])]
+def frechet_blocks(run, arrays):
+    """The Fréchet blocks of A, E_1, ... E_k, all (stack, n, n)."""
+    blocks = [widened(run, arrays[0])]
     for array in arrays[1:]:
-        jet = [*jet, widened(run, array), *([None] * (len(jet) - 1))]
-    return jet
+        blocks = [*blocks, widened(run, array), *([None] * (len(blocks) - 1))]
+    return blocks
 
 
-def empty_jet(run, jet):
-    """Arrays for the entries of a jet like this one."""
-    return [run.empty(jet[0].shape, np.float64) for _ in jet]
+def empty_blocks(run, blocks):
+    """Arrays for the entries of Fréchet blocks like these."""
+    return [run.empty(blocks[0].shape, np.float64) for _ in blocks]
 
 
-def jet_combine(run, diagonal, terms, out=None):
-    """diagonal I + the sum of weight * jet for at most four pairs (weight, jet), in new arrays or
-    those of the jet `out`."""
+def combine_blocks(run, diagonal, terms, out=None):
+    """diagonal I + the sum of weight * blocks for at most four pairs (weight, blocks), in new
+    arrays or those of the blocks `out`."""
     result: list = []
     for entry, _ in enumerate(terms[0][1]):
-        present = [(weight, jet[entry]) for weight, jet in terms if jet[entry] is not None]
+        present = [(weight, blocks[entry]) for weight, blocks in terms if blocks[entry] is not None]
         if not present:
             result.append(None)
             continue
@@ -104,7 +104,7 @@ def jet_combine(run, diagonal, terms, out=None):
     return result
 
 
-def jet_scaled(run, x, exponents, multiple):
+def scaled_blocks(run, x, exponents, multiple):
     """x 2**(multiple * exponents), exponents (stack,) int32, in new arrays."""
     result = []
     for entry in x:
@@ -125,8 +125,8 @@ def subsets(mask):
     yield 0
 
 
-def jet_multiply(run, x, y, out=None):
-    """The product of two jets, in new arrays or those of the jet `out`."""
+def multiply_blocks(run, x, y, out=None):
+    """The product of Fréchet blocks, in new arrays or those of the blocks `out`."""
     result = []
     for mask in range(len(x)):
         pairs = [(x[part], y[mask ^ part]) for part in subsets(mask)]
@@ -140,7 +140,7 @@ def jet_multiply(run, x, y, out=None):
     return result
 
 
-def jet_divide(run, y, x, failure=None):
+def divide_blocks(run, y, x, failure=None):
     """Replace y by y inv(x), and x[0] by its factors; y has all its entries. It fails where x has
     no inverse, if that is looked at."""
     pivots = run.empty(x[0].shape[:2], np.int32)
@@ -154,6 +154,6 @@ def jet_divide(run, y, x, failure=None):
         lu_solve_rows(run, x[0], pivots, y[mask], True)
 
 
-def last_entries(run, jet, out, top=0):
+def last_entries(run, blocks, out, top=0):
     """out (stack, n, n) = what is from row `top` on in the first columns of the last entry."""
-    run.launch(part_of, *entries(out.size), jet[-1], top, out)
+    run.launch(part_of, *entries(out.size), blocks[-1], top, out)

@@ -1,10 +1,10 @@
-"""Functions of a matrix together with their Fréchet derivatives, by arithmetic on jets.
+"""Functions of a matrix together with their Fréchet derivatives, by arithmetic on Fréchet blocks.
 
-A jet is an array (2**k, n, n), read as a polynomial in e_1 ... e_k with e_i e_i = 0: entry number
-S, a bit mask, is the coefficient of the product of the e_i with i in S. For f of the jet
-A + e_1 E_1 + ... + e_k E_k the last entry is the k-th Fréchet derivative of f at A in the
+Fréchet blocks are an array (2**k, n, n), read as a polynomial in e_1 ... e_k with e_i e_i = 0:
+entry number S, a bit mask, is the coefficient of the product of the e_i with i in S. For f of the
+blocks A + e_1 E_1 + ... + e_k E_k the last entry is the k-th Fréchet derivative of f at A in the
 directions E_1 ... E_k: it is the top right block of f of the block triangular matrix of Mathias
-(1996) and of Higham and Relton (2014), whose blocks are the jet's entries. Jets are float64.
+(1996) and of Higham and Relton (2014), whose blocks are these entries. They are float64.
 """
 
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
@@ -22,9 +22,9 @@ NEAR = 1024
 
 
 @compiled(counted=True)
-def jets(arrays):
-    """The jets (stack, 2**k, n, n) of A, E_1, ... E_k, all (stack, n, n); the last of `arrays`,
-    where the result goes, is left out."""
+def frechet_blocks(arrays):
+    """The Fréchet blocks (stack, 2**k, n, n) of A, E_1, ... E_k, all (stack, n, n); the last of
+    `arrays`, where the result goes, is left out."""
     stack, n, _ = arrays[0].shape
     result = np.zeros((stack, 1 << (len(arrays) - 2), n, n))
     place = 0
@@ -40,7 +40,7 @@ def jets(arrays):
 
 @compiled()
 def last_entries(results, row, column, out):
-    """out (stack, n, n) = what is from `row` and `column` on in the last entries of jets."""
+    """out (stack, n, n) = what is from `row` and `column` on in the last Fréchet blocks."""
     stack, n, _ = out.shape
     for s in range(stack):
         for i in range(n):
@@ -49,8 +49,8 @@ def last_entries(results, row, column, out):
 
 
 @compiled()
-def jet_multiply(x, y, out, first=0):
-    """out = the product of two jets, from the entry `first` on."""
+def multiply_blocks(x, y, out, first=0):
+    """out = the product of Fréchet blocks, from the entry `first` on."""
     kept_apart()
     for s in range(first, x.shape[0]):
         t = s
@@ -62,7 +62,7 @@ def jet_multiply(x, y, out, first=0):
 
 
 @compiled()
-def jet_divide(y, x):
+def divide_blocks(y, x):
     """Replace y by y inv(x), and x[0] by its factors. False where x has no inverse.
 
     Two products with the inverse take less than two solutions: LAPACK's solver is slow for many
@@ -79,14 +79,14 @@ def jet_divide(y, x):
         while t > 0:
             gemm(-1.0, y[s ^ t], False, x[t], False, 1.0, y[s])
             t = (t - 1) & s
-        jet_scale(1.0, y[s : s + 1], rest)
+        scale_blocks(1.0, y[s : s + 1], rest)
         gemm(1.0, rest[0], False, inverse[0], False, 0.0, y[s])
     give_back(memory)
     return True
 
 
 @compiled()
-def jet_combine(weights, terms, out):
+def combine_blocks(weights, terms, out):
     """out = the sum of weights[i] * terms[i] over the first len(weights) terms, of which those of
     weight zero are not read."""
     kept_apart()
@@ -102,7 +102,7 @@ def jet_combine(weights, terms, out):
 
 
 @compiled()
-def jet_scale(factor, x, out):
+def scale_blocks(factor, x, out):
     """out = factor * x, from its first entry on if x has fewer."""
     kept_apart()
     flat, entries = out.reshape(out.size), x.reshape(x.size)
