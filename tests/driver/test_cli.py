@@ -22,8 +22,6 @@ from tests.driver.test_build import snapshot, spoil
 from tests.driver.test_packaging import WITHOUT
 from tests.packages import package_of, support_of
 
-pytestmark = pytest.mark.xdist_group("cli")
-
 FUNCTIONS = """
 import derivatrix as dx
 
