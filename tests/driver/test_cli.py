@@ -423,13 +423,18 @@ def test_workers_end_with_the_build(run, tmp_path, number):
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == -number
-    deadline = time.monotonic() + 20
-    while any(map(lives, others)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for_the_end(others)
     if number == signal.SIGINT:
         assert errors == "\nderivatrix: interrupted\n"
         assert {path.name for path in tmp_path.iterdir()} == {"functions.py"}
+
+
+def wait_for_the_end(processes):
+    """Of processes that end by themselves once the one that started them has."""
+    deadline = time.monotonic() + 20
+    while any(map(lives, processes)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def lives(process):
@@ -512,7 +517,7 @@ def test_the_process_of_a_command_ends_with_it(tmp_path, number):
     _, errors = process.communicate(timeout=120)
     assert process.returncode == -number
     assert errors == "\nderivatrix: interrupted\n"
-    assert not lives(other)
+    wait_for_the_end([other])
 
 
 def test_only_what_changed_is_verified_again(run, tmp_path, monkeypatch):
