@@ -50,8 +50,8 @@ class Measurement:
     second: for each pair "X, Y" the differences of the gradient by X along the turned directions
     of Y.
     second_along: for each `wrt` input X, those of the gradient by X along the tangents.
-    The last two are empty where there is no gradient that can be called; second lacks an input of
-    which no direction is tangential.
+    The last two are empty at special points and where there is no gradient that can be called;
+    second lacks an input of which no direction is tangential.
     single: whether the declaration has nearly that value in float32 too.
     sensitivity: the change of the declared value where the inputs change by a little more than
     rounding; infinite where it stops being defined. Known at special points and at large sizes.
@@ -257,7 +257,8 @@ def _measure(
     most: int = len(STEPS),
 ) -> Measurement:
     """The differences along the directions of `stacks`, if there are some, and along the tangents.
-    kinks, most: see `_along`."""
+    kinks, most: see `_along`. Where there may be kinks second derivatives have no differences: on
+    lines through 0 the gradient of |x|² is smooth; its derivative is not 0."""
     along_steps = partial(_along, kinks=kinks, most=most)
     turned = {
         name: _turned(interface.input(name), point.values[name], stack)
@@ -278,7 +279,7 @@ def _measure(
     (along,) = along_steps(values, (value,), point, tangents)
     second: dict[str, Estimate] = {}
     second_along: dict[str, Estimate] = {}
-    gradient = _gradient(interface, point)
+    gradient = None if kinks else _gradient(interface, point)
     if gradient is not None:
         slopes = partial(_slopes, interface)
         for name, stack in turned.items():
