@@ -74,6 +74,15 @@ def cache_directory(tmp_path_factory):
     del os.environ["DERIVATRIX_CACHE"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def process_of_searches():
+    """One for all modules that are verified, as where a package is built."""
+    from derivatrix.runtime.reach import PROCESSES
+
+    with PROCESSES.kept():
+        yield
+
+
 @pytest.fixture(scope="session")
 def simulator():
     """Runs tests in a process in which Numba simulates a device (`simulation.simulated`)."""

@@ -8,7 +8,7 @@ import pytest
 
 import derivatrix as dx
 from derivatrix import runtime
-from derivatrix.runtime import reach, sampling, special, trials
+from derivatrix.runtime import reach, sampling, special, trials, workers
 from derivatrix.runtime.domains import contains
 from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.marks import MARK, Copy
@@ -53,6 +53,29 @@ def test_a_right_module_passes_and_says_what_was_reached(square):
     named = {name for name, _ in report.reach.missed}
     assert not {name for name in named if name.endswith("_kernel")}
     assert f"reached {report.reach.reached} of {report.reach.total} branches" in str(report)
+
+
+def test_searches_share_a_process_where_it_is_kept(monkeypatch):
+    """It makes the same surveys; it is not used again in the midst of one."""
+    monkeypatch.setattr(reach, "PROCESSES", reach._Processes())
+    monkeypatch.setattr(reach, "_KNOWN", {})
+    monkeypatch.setattr(workers, "_living", set())
+    functions = [dx.function(f"power{k}", [X], dx.matrix_power(X, k)) for k in (1, 2)]
+    modules = [dx.compile(function) for function in functions]
+    alone = [runtime.verify(module).reach for module in modules]
+    assert not workers._living and len(set(map(str, alone))) == 2
+    reach._KNOWN.clear()
+    with reach.PROCESSES.kept():
+        assert [runtime.verify(module).reach for module in modules] == alone
+        (process,) = workers._living
+        assert process.poll() is None
+        with reach.Search(modules[0], seed=1):
+            assert process.poll() is None
+        assert process.poll() is not None and not workers._living
+        reach._KNOWN.clear()
+        assert runtime.verify(modules[1]).reach == alone[1]
+        assert len(workers._living) == 1
+    assert not workers._living
 
 
 def test_lines_that_no_size_reaches_are_listed(square, tmp_path):
