@@ -1,5 +1,5 @@
-"""Shared by all tests: one cache directory of compiled modules for each process, and which tests
-go to the same one."""
+"""Shared by all tests: one cache directory of compiled modules for the whole session, whichever
+process runs a test, and one process for the searches of verification."""
 
 import os
 from functools import partial
@@ -64,12 +64,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache_directory(tmp_path_factory):
+def cache_directory(tmp_path_factory, request):
     """Where `derivatrix.compile` writes, unless DERIVATRIX_CACHE says so already."""
     if "DERIVATRIX_CACHE" in os.environ:
         yield os.environ["DERIVATRIX_CACHE"]
         return
-    os.environ["DERIVATRIX_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    own = tmp_path_factory.getbasetemp()
+    root = own.parent if hasattr(request.config, "workerinput") else own
+    os.environ["DERIVATRIX_CACHE"] = str(root / "cache")
     yield os.environ["DERIVATRIX_CACHE"]
     del os.environ["DERIVATRIX_CACHE"]
 
