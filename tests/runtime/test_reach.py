@@ -55,6 +55,13 @@ def test_a_right_module_passes_and_says_what_was_reached(square):
     assert f"reached {report.reach.reached} of {report.reach.total} branches" in str(report)
 
 
+def survey(module):
+    """How many branches there are, and which of the module's own are not reached; of its support
+    it depends on the moment which threads come first."""
+    found = runtime.verify(module).reach
+    return found.total, [entry for entry in found.missed if entry[0].isidentifier()]
+
+
 def test_searches_share_a_process_where_it_is_kept(monkeypatch):
     """It makes the same surveys; it is not used again in the midst of one."""
     monkeypatch.setattr(reach, "PROCESSES", reach._Processes())
@@ -62,18 +69,18 @@ def test_searches_share_a_process_where_it_is_kept(monkeypatch):
     monkeypatch.setattr(workers, "_living", set())
     functions = [dx.function(f"power{k}", [X], dx.matrix_power(X, k)) for k in (1, 2)]
     modules = [dx.compile(function) for function in functions]
-    alone = [runtime.verify(module).reach for module in modules]
-    assert not workers._living and len(set(map(str, alone))) == 2
+    alone = [survey(module) for module in modules]
+    assert not workers._living and alone[0] != alone[1]
     reach._KNOWN.clear()
     with reach.PROCESSES.kept():
-        assert [runtime.verify(module).reach for module in modules] == alone
+        assert [survey(module) for module in modules] == alone
         (process,) = workers._living
         assert process.poll() is None
         with reach.Search(modules[0], seed=1):
             assert process.poll() is None
         assert process.poll() is not None and not workers._living
         reach._KNOWN.clear()
-        assert runtime.verify(modules[1]).reach == alone[1]
+        assert survey(modules[1]) == alone[1]
         assert len(workers._living) == 1
     assert not workers._living
 
