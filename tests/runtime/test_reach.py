@@ -12,6 +12,7 @@ from derivatrix.runtime import reach, sampling, special, trials, workers
 from derivatrix.runtime.domains import contains
 from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.marks import MARK, Copy
+from derivatrix.runtime.reach import Run
 from derivatrix.runtime.report import Reach, Report, Row
 from tests import fakes
 from tests.packages import loaded
@@ -67,8 +68,8 @@ def test_searches_share_a_process_where_it_is_kept(monkeypatch):
     monkeypatch.setattr(reach, "PROCESSES", reach._Processes())
     monkeypatch.setattr(reach, "_KNOWN", {})
     monkeypatch.setattr(workers, "_living", set())
-    functions = [dx.function(f"power{k}", [X], dx.matrix_power(X, k)) for k in (1, 2)]
-    modules = [dx.compile(function) for function in functions]
+    x = dx.vector("x", n)
+    modules = [dx.compile(dx.function("cubes", [x], each)) for each in (x**3, dx.sum(x**3))]
     alone = [survey(module) for module in modules]
     assert not workers._living and alone[0] != alone[1]
     reach._KNOWN.clear()
@@ -153,6 +154,29 @@ def test_a_function_wrong_in_special_cases_alone_fails(name, kind):
     failures = {row.function for row in report.failures}
     assert failures <= {kind, "jvp"} if kind == "vjp" else kind in failures
     assert not report.passed
+
+
+def test_at_large_sizes_only_what_is_checked_is_called():
+    """Where second derivatives are not, the gradient is not for their differences."""
+    module = fakes.energy()
+    called = []
+    right = module.gradient
+
+    def noted(*arguments, out=None):
+        called.append(len(arguments[0]))
+        return right(*arguments, out=out)
+
+    module.gradient = noted
+    interface = ModuleInterface(module)
+    for kinds in (("value", "jvp"), ("value", "jvp", "hvp")):
+        rows = [
+            row for found, _ in trials.large(interface, Run({"n": 65}, kinds), 0) for row in found
+        ]
+        assert {row.function for row in rows} == {*kinds} and all(row.passed for row in rows)
+        assert ("hvp" in kinds) == (
+            ("differences", "hvp") in [(row.check, row.function) for row in rows]
+        )
+        assert bool(called) == ("hvp" in kinds)
 
 
 def test_kinks_and_poles_are_no_faults():
