@@ -180,8 +180,6 @@ def check_slopes(trial: Trial) -> None:
     """Derivatives against differences as far as these are accurate, which need not be so at
     special points and at large sizes."""
     for pair in _pairs(trial):
-        if trial.special and pair.kind in ("hessian", "hvp"):
-            continue  # on lines through 0 the gradient of |x|² is smooth; its derivative is not 0
         size = magnitude(pair.expected, pair.error, trial.floor)
         error = pair.error + pair.error.mean()
         if largest(error) <= TRUSTED * size:

@@ -50,8 +50,8 @@ class Measurement:
     second: for each pair "X, Y" the differences of the gradient by X along the turned directions
     of Y.
     second_along: for each `wrt` input X, those of the gradient by X along the tangents.
-    The last two are empty where there is no gradient that can be called; second lacks an input of
-    which no direction is tangential.
+    The last two are empty where nothing is compared with them, and where there is no gradient that
+    can be called; second lacks an input of which no direction is tangential.
     single: whether the declaration has nearly that value in float32 too.
     sensitivity: the change of the declared value where the inputs change by a little more than
     rounding; infinite where it stops being defined. Known at special points and at large sizes.
@@ -167,14 +167,16 @@ def large(interface: ModuleInterface, seed: int) -> list[Measurement]:
     return [_numbered(measurement, 3)] if measurement.first_error <= ACCURATE else []
 
 
-def wide(interface: ModuleInterface, sizes: Sizes, seed: int) -> Measurement:
-    """A point with these sizes, large ones, with differences along the tangents alone.
+def wide(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[str]) -> Measurement:
+    """A point with these sizes, large ones, with differences along the tangents alone; those of
+    the gradient, which may be the largest by far, only where second derivatives are among `kinds`.
 
     Raises OutOfDomain when there is no point with a finite real value."""
     random = np.random.default_rng([seed, *sizes.values()])
+    second = "hvp" in kinds or "hessian" in kinds
     measured: list[Measurement] = []
     for point, value in _defined(interface, sizes, random):
-        found = _measure(interface, point, value, {}, most=FEW)
+        found = _measure(interface, point, value, {}, most=FEW, second=second)
         measured.append(replace(found, sensitivity=_sensitivity(interface, point, value)))
         best = min(measured, key=lambda each: each.first_error)
         if (best.first_error <= STEADY and best.steady) or len(measured) == ENOUGH:
@@ -201,11 +203,13 @@ def _defined(
 
 def special(interface: ModuleInterface, point: Point, seed: int) -> Measurement:
     """The same at a special point. The errors of its differences are large where there is a kink.
+    There are none of the gradient: on lines through 0 that of |x|² is smooth; its derivative is not
+    0.
 
     Raises OutOfDomain where the declaration has no finite real value."""
     value = interface.declared_value(point)
     stacks = _directions(interface, point, 0, np.random.default_rng([seed, 3]))
-    found = _measure(interface, point, value, stacks, kinks=True)
+    found = _measure(interface, point, value, stacks, kinks=True, second=False)
     return replace(found, sensitivity=_sensitivity(interface, point, value))
 
 
@@ -255,9 +259,10 @@ def _measure(
     stacks: Arrays,
     kinks: bool = False,
     most: int = len(STEPS),
+    second: bool = True,
 ) -> Measurement:
     """The differences along the directions of `stacks`, if there are some, and along the tangents.
-    kinks, most: see `_along`."""
+    kinks, most: see `_along`; second: whether there are to be some of the gradient, too."""
     along_steps = partial(_along, kinks=kinks, most=most)
     turned = {
         name: _turned(interface.input(name), point.values[name], stack)
@@ -276,20 +281,20 @@ def _measure(
         for name, stack in stacks.items()
     }
     (along,) = along_steps(values, (value,), point, tangents)
-    second: dict[str, Estimate] = {}
+    seconds: dict[str, Estimate] = {}
     second_along: dict[str, Estimate] = {}
-    gradient = _gradient(interface, point)
+    gradient = _gradient(interface, point) if second else None
     if gradient is not None:
         slopes = partial(_slopes, interface)
         for name, stack in turned.items():
             columns = [along_steps(slopes, gradient, point, {name: step}) for step in stack]
             for position, entry in enumerate(interface.wrt if columns else ()):
                 own = [column[position] for column in columns]
-                second[f"{entry.name}, {name}"] = _stacked(own)
+                seconds[f"{entry.name}, {name}"] = _stacked(own)
         parts = along_steps(slopes, gradient, point, tangents)
         second_along = {entry.name: part for entry, part in zip(interface.wrt, parts, strict=True)}
     single = _single(interface, point, value)
-    return Measurement(point, value, stacks, turned, first, along, second, second_along, single)
+    return Measurement(point, value, stacks, turned, first, along, seconds, second_along, single)
 
 
 def _directions(

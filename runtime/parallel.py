@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from derivatrix.runtime.load import load
+from derivatrix.runtime.reach import PROCESSES
 from derivatrix.runtime.report import Report, reported
 from derivatrix.runtime.verify import verify
 from derivatrix.runtime.workers import Workers
@@ -24,7 +25,8 @@ def verify_files(files: Sequence[Path], workers: Workers, announce: Announce) ->
     breaks off, as by a crash of the process.
     """
     if min(len(files), workers.jobs) < 2:
-        return [_verified_here(path, done, announce) for done, path in enumerate(files)]
+        with PROCESSES.kept():
+            return [_verified_here(path, done, announce) for done, path in enumerate(files)]
     order = sorted(files, key=lambda path: (-path.stat().st_size, path))  # the longest work first
 
     def changed(at_work: list[int], done: int) -> None:
@@ -37,6 +39,7 @@ def verify_files(files: Sequence[Path], workers: Workers, announce: Announce) ->
 
 def verified_file(path: str) -> dict[str, Any]:
     """The report of the module in a file as plain data: what a worker does."""
+    PROCESSES.keep()
     return verify(load(Path(path))).to_dict()
 
 

@@ -11,8 +11,9 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -68,6 +69,48 @@ class Survey:
     reach: Reach
 
 
+SURVEYS = 20
+"""The most surveys that one process makes: it keeps all that it compiles."""
+
+
+class _Processes:
+    """The processes that make surveys. Starting one takes as long as many a survey: where several
+    modules are verified it is kept for the next one."""
+
+    def __init__(self) -> None:
+        self._keepers = 0
+        self._idle: list[tuple[Workers, int]] = []
+
+    def take(self) -> tuple[Workers, int]:
+        """A process, and how many surveys it may make yet."""
+        with suppress(IndexError):
+            return self._idle.pop()
+        return Workers(1, ENVIRONMENT), SURVEYS
+
+    def give(self, workers: Workers, left: int) -> None:
+        """A process that has nothing to do."""
+        if self._keepers and left:
+            self._idle.append((workers, left))
+        else:
+            workers.end()
+
+    def keep(self) -> None:
+        """From now on, until this process ends."""
+        self._keepers += 1
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        self.keep()
+        try:
+            yield
+        finally:
+            self._keepers -= 1
+            while self._idle and not self._keepers:
+                self._idle.pop()[0].end()
+
+
+PROCESSES = _Processes()
+
 _KNOWN: dict[tuple[str, bytes, int], Survey] = {}
 """The surveys made by this process, by the module's name, its contents and the seed."""
 
@@ -78,7 +121,7 @@ class Search:
     def __init__(self, module: ModuleType, seed: int) -> None:
         path = getattr(module, "__file__", None)
         self._interface = ModuleInterface(module)
-        self._workers = Workers(1, ENVIRONMENT)
+        self._workers, self._left = PROCESSES.take()
         self._thread = ThreadPoolExecutor(1)
         self._answer: Future[list[Any]] | None = None
         self._key: tuple[str, bytes, int] | None = None
@@ -95,7 +138,12 @@ class Search:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._workers.end()
+        if self._answer is None:
+            PROCESSES.give(self._workers, self._left)
+        elif self._answer.done():
+            PROCESSES.give(self._workers, self._left - 1)
+        else:
+            self._workers.end()
         self._thread.shutdown()
 
     def result(self) -> Survey:

@@ -66,13 +66,13 @@ def _rows(trial: Trial, wanted: Iterable[Check]) -> Rows:
 
 def large(interface: ModuleInterface, run: Run, seed: int) -> Iterator[Rows]:
     """The rows at sizes that a search has chosen; none where the declaration has no value."""
-    try:
-        measurement = measure.wide(interface, run.sizes, seed)
-    except OutOfDomain:
-        return
     kinds = [kind for kind in run.kinds if kind != interface.operator]
     most = {kind: reach.entries(interface, kind, run.sizes) for kind in kinds}
     usual = [kind for kind in kinds if most[kind] <= reach.ENTRIES]
+    try:
+        measurement = measure.wide(interface, run.sizes, seed, usual)
+    except OutOfDomain:
+        return
     products = (operators.check_products,) * (interface.operator in run.kinds)
     yield _rows(Trial(interface, measurement, usual), (*WIDE, *products))
     for kind in kinds:

@@ -1,4 +1,5 @@
-"""Shared by all tests: one cache directory of compiled modules for the whole session."""
+"""Shared by all tests: one cache directory of compiled modules for the whole session, whichever
+process runs a test, and one process for the searches of verification."""
 
 import os
 from functools import partial
@@ -6,6 +7,10 @@ from functools import partial
 import pytest
 
 from tests import ROOT
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+"""Two processes with two threads each on two cores wait for each other longer than they work. It
+is read where NumPy is first imported; a test that needs threads of OpenBLAS says so itself."""
 
 LATE = {"thorough": "takes long", "peers": "needs JAX and PyTorch"}
 """The markers of tests that run only when they are asked for."""
@@ -23,6 +28,13 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "device: needs a CUDA device; runs where there is one")
     if not hasattr(config, "workerinput"):
         remove_stale_kernels(ROOT / "templates" / "support" / "cpu")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from tests.schedule import Together
+
+    return Together(config, log)
 
 
 def has_device():
@@ -52,14 +64,25 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache_directory(tmp_path_factory):
+def cache_directory(tmp_path_factory, request):
     """Where `derivatrix.compile` writes, unless DERIVATRIX_CACHE says so already."""
     if "DERIVATRIX_CACHE" in os.environ:
         yield os.environ["DERIVATRIX_CACHE"]
         return
-    os.environ["DERIVATRIX_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    own = tmp_path_factory.getbasetemp()
+    root = own.parent if hasattr(request.config, "workerinput") else own
+    os.environ["DERIVATRIX_CACHE"] = str(root / "cache")
     yield os.environ["DERIVATRIX_CACHE"]
     del os.environ["DERIVATRIX_CACHE"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def process_of_searches():
+    """One for all modules that are verified, as where a package is built."""
+    from derivatrix.runtime.reach import PROCESSES
+
+    with PROCESSES.kept():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -29,8 +29,6 @@ from tests import ROOT
 from tests.driver.test_packaging import WITHOUT
 from tests.packages import package_of, support_of
 
-pytestmark = pytest.mark.xdist_group("build")
-
 n = dx.dims("n")
 a = dx.vector("a", n)
 double = dx.function("double", [a], 2 * a)

@@ -176,12 +176,12 @@ def kept(tmp_path_factory):
     return folder
 
 
-def called(folder: Path, file: str = "kept.py") -> int:
+def called(folder: Path, file: str = "kept.py", argument: float = 3) -> float:
     """What the outer function makes of 3, in a module of its own."""
     spec = importlib.util.spec_from_file_location("kept", folder / file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return int(module.outer(3))
+    return module.outer(argument)
 
 
 def files(folder: Path, ending: str) -> list[Path]:
@@ -218,6 +218,15 @@ def test_code_of_another_function_is_not_run(kept, tmp_path):
     shutil.copy(inner, outer)
     with pytest.warns(UserWarning, match="outer.* is damaged"):
         assert called(folder) == 7
+
+
+def test_code_for_arguments_of_other_types_is_not_run(kept, tmp_path):
+    folder = copied(kept, tmp_path)
+    assert called(folder, argument=3.5) == 8
+    first, second = (path for path in files(folder, "nbc") if "outer" in path.name)
+    shutil.copy(first, second)
+    with pytest.warns(UserWarning, match="outer.* is damaged .*arguments of other types"):
+        assert called(folder, argument=3.5) == 8
 
 
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])

@@ -22,8 +22,6 @@ from tests.driver.test_build import snapshot, spoil
 from tests.driver.test_packaging import WITHOUT
 from tests.packages import package_of, support_of
 
-pytestmark = pytest.mark.xdist_group("cli")
-
 FUNCTIONS = """
 import derivatrix as dx
 
@@ -425,13 +423,18 @@ def test_workers_end_with_the_build(run, tmp_path, number):
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == -number
-    deadline = time.monotonic() + 20
-    while any(map(lives, others)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for_the_end(others)
     if number == signal.SIGINT:
         assert errors == "\nderivatrix: interrupted\n"
         assert {path.name for path in tmp_path.iterdir()} == {"functions.py"}
+
+
+def wait_for_the_end(processes):
+    """Of processes that end by themselves once the one that started them has."""
+    deadline = time.monotonic() + 20
+    while any(map(lives, processes)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def lives(process):
@@ -514,7 +517,7 @@ def test_the_process_of_a_command_ends_with_it(tmp_path, number):
     _, errors = process.communicate(timeout=120)
     assert process.returncode == -number
     assert errors == "\nderivatrix: interrupted\n"
-    assert not lives(other)
+    wait_for_the_end([other])
 
 
 def test_only_what_changed_is_verified_again(run, tmp_path, monkeypatch):

@@ -11,8 +11,6 @@ from derivatrix.compiler.frontends.function_file import load_functions
 from tests import ROOT
 from tests.points import leaves
 
-pytestmark = pytest.mark.xdist_group("examples")
-
 EXAMPLES = ("square", "elementwise_product", "classifier", "equation", "digits")
 FUNCTIONS = {
     function.name: function

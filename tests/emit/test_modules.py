@@ -3,6 +3,7 @@ structures, float32, awkward arguments; and its text the same in every process."
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -22,6 +23,7 @@ from derivatrix.runtime import verify
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from tests import ROOT
 from tests.cases import CASES, EVALUATED, STAGE_LINES
+from tests.driver.test_examples import FUNCTIONS as EXAMPLES
 from tests.packages import set_everywhere
 from tests.plain import run_plain
 from tests.points import SIZES, draw_all, numbers
@@ -32,12 +34,18 @@ LATE = {
     *("inverse", "logistic", "logsumexp", "order", "skew", "slices", "sympy"),
 }
 """Cases that are compiled in thorough tests only."""
+ALIKE = {
+    *("classifier", "energy", "square"),
+    *("cube", "hadamard", "outer", "sandwich", "seventh", "softmax", "solve"),
+}
+"""More of them, the first of which the examples have too: what others that are compiled have in
+their texts is all that these have."""
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, marks=[pytest.mark.thorough] if case.name in LATE else [])
+        pytest.param(case, marks=[pytest.mark.thorough] if case.name in LATE | ALIKE else [])
         for case in [*CASES, *EVALUATED]
     ],
     ids=lambda case: case.name,
@@ -47,6 +55,26 @@ def test_module(case: Function) -> None:
     report = verify(module)
     assert report.passed, str(report)
     compare_with_the_interpreter(case, module)
+
+
+def called(function: Function) -> set[str]:
+    """The kinds of steps in the plans of a function's kernels, and the names that its module calls:
+    helper kernels, functions of numbers, and what shares the work of a kernel."""
+    plans = [kernel_plan(function.derivatives, kind) for kind in function.kinds]
+    steps = {
+        type(step).__name__
+        for plan in plans
+        for each in (plan, *plan.variants)
+        for step in each.steps
+    }
+    return steps | set(re.findall(r"\b[a-z]\w*(?=\()", generate(function).text)) - {function.name}
+
+
+def test_what_is_compiled_late_is_compiled_elsewhere() -> None:
+    compiled = [case for case in CASES if case.name not in LATE | ALIKE]
+    there = set().union(*map(called, [*compiled, *EXAMPLES.values()]))
+    names = {case.name for case in CASES if case.name in ALIKE and not called(case) <= there}
+    assert not names and {case.name for case in CASES} >= ALIKE
 
 
 def compare_with_the_interpreter(case: Function, module: ModuleType) -> None:

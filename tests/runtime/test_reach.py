@@ -8,10 +8,11 @@ import pytest
 
 import derivatrix as dx
 from derivatrix import runtime
-from derivatrix.runtime import reach, sampling, special, trials
+from derivatrix.runtime import reach, sampling, special, trials, workers
 from derivatrix.runtime.domains import contains
 from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.marks import MARK, Copy
+from derivatrix.runtime.reach import Run
 from derivatrix.runtime.report import Reach, Report, Row
 from tests import fakes
 from tests.packages import loaded
@@ -53,6 +54,36 @@ def test_a_right_module_passes_and_says_what_was_reached(square):
     named = {name for name, _ in report.reach.missed}
     assert not {name for name in named if name.endswith("_kernel")}
     assert f"reached {report.reach.reached} of {report.reach.total} branches" in str(report)
+
+
+def survey(module):
+    """How many branches there are, and which of the module's own are not reached; of its support
+    it depends on the moment which threads come first."""
+    found = runtime.verify(module).reach
+    return found.total, [entry for entry in found.missed if entry[0].isidentifier()]
+
+
+def test_searches_share_a_process_where_it_is_kept(monkeypatch):
+    """It makes the same surveys; it is not used again in the midst of one."""
+    monkeypatch.setattr(reach, "PROCESSES", reach._Processes())
+    monkeypatch.setattr(reach, "_KNOWN", {})
+    monkeypatch.setattr(workers, "_living", set())
+    x = dx.vector("x", n)
+    modules = [dx.compile(dx.function("cubes", [x], each)) for each in (x**3, dx.sum(x**3))]
+    alone = [survey(module) for module in modules]
+    assert not workers._living and alone[0] != alone[1]
+    reach._KNOWN.clear()
+    with reach.PROCESSES.kept():
+        assert [survey(module) for module in modules] == alone
+        (process,) = workers._living
+        assert process.poll() is None
+        with reach.Search(modules[0], seed=1):
+            assert process.poll() is None
+        assert process.poll() is not None and not workers._living
+        reach._KNOWN.clear()
+        assert survey(modules[1]) == alone[1]
+        assert len(workers._living) == 1
+    assert not workers._living
 
 
 def test_lines_that_no_size_reaches_are_listed(square, tmp_path):
@@ -123,6 +154,29 @@ def test_a_function_wrong_in_special_cases_alone_fails(name, kind):
     failures = {row.function for row in report.failures}
     assert failures <= {kind, "jvp"} if kind == "vjp" else kind in failures
     assert not report.passed
+
+
+def test_at_large_sizes_only_what_is_checked_is_called():
+    """Where second derivatives are not, the gradient is not for their differences."""
+    module = fakes.energy()
+    called = []
+    right = module.gradient
+
+    def noted(*arguments, out=None):
+        called.append(len(arguments[0]))
+        return right(*arguments, out=out)
+
+    module.gradient = noted
+    interface = ModuleInterface(module)
+    for kinds in (("value", "jvp"), ("value", "jvp", "hvp")):
+        rows = [
+            row for found, _ in trials.large(interface, Run({"n": 65}, kinds), 0) for row in found
+        ]
+        assert {row.function for row in rows} == {*kinds} and all(row.passed for row in rows)
+        assert ("hvp" in kinds) == (
+            ("differences", "hvp") in [(row.check, row.function) for row in rows]
+        )
+        assert bool(called) == ("hvp" in kinds)
 
 
 def test_kinks_and_poles_are_no_faults():

@@ -14,10 +14,7 @@ from derivatrix.templates.support.cpu import base
 from tests.bounds import TYPES, Task, check, environment
 
 KERNELS = Path(base.__file__).parent
-pytestmark = [
-    pytest.mark.xdist_group("bounds"),
-    pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded on Linux only"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded on Linux only")
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,6 @@ from derivatrix.runtime.support import assigned, file_digest
 from tests.driver.test_build import snapshot
 from tests.packages import package_of, support_file, support_of
 
-pytestmark = pytest.mark.xdist_group("support")
-
 n = dx.dims("n")
 X, a = dx.matrix("X", n, n), dx.vector("a", n)
 square = dx.function("square", [X], X @ X)

@@ -45,7 +45,11 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig, target_context):
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
+            if found is None or found.signature.args == tuple(getattr(sig, "args", sig)):
+                return found
+            # two processes that write at once may choose one file for the code of both
+            raise ValueError("its code is for arguments of other types")
         except Exception as error:  # a damaged pickle may raise anything
             self._say(f"is damaged ({type(error).__name__}: {error}) and is written again")
         try:

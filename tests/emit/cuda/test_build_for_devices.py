@@ -18,8 +18,6 @@ from derivatrix.runtime import certificate, parallel, simulated
 from tests.driver.test_build import imported, snapshot
 from tests.packages import package_of
 
-pytestmark = pytest.mark.xdist_group("cuda_build")
-
 TARGETS = ("cpu", "cuda")
 FUNCTIONS = """
 import derivatrix as dx

@@ -20,7 +20,7 @@ from tests.emit.cuda.test_simulated import LARGER, norms, problems, rows, small_
 from tests.identities import IDENTITIES, Identity
 from tests.points import draw_all, leaves
 
-pytestmark = [pytest.mark.device, pytest.mark.xdist_group("device")]
+pytestmark = pytest.mark.device
 
 every = pytest.mark.parametrize(
     "identity", IDENTITIES, ids=[f"{row.text} by {row.wrt}" for row in IDENTITIES]
