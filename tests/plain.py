@@ -98,10 +98,9 @@ def plain_kernel(
 
 
 def steps_of(function: Function, kind: str) -> list[Step]:
-    """The steps of a kernel, after those of the sums that it makes before."""
+    """The steps of a kernel."""
     made = kernel_plan(function.derivatives, kind)
-    part = made.sums.part.steps if made.sums is not None and made.sums.joined else ()
-    return [*part, *made.steps]
+    return [*(made.sums.part.every_step if made.sums is not None and made.sums.own else made.steps)]
 
 
 def check_plain(
@@ -126,9 +125,9 @@ def run_plain(
     given = [np.array(values[argument.name], float, order="C") for argument in made.arguments]
     inputs = [array if array.ndim else array[()] for array in given]
     with np.errstate(all="ignore"):
-        if made.sums is not None and made.sums.joined:
+        if made.sums is not None and made.sums.own:
             length = len(inputs[made.sums.sliced.index(True)])
-            _run_sums(made, values, inputs, outputs, called, [(0, length)])
+            _run_sums(made, inputs, outputs, called, [(0, length)])
         else:
             kernel = plain_kernel(made, called)
             kernel(*inputs, *outputs)
@@ -145,7 +144,7 @@ def run_plain(
             _run_rows(made, values, inputs, again, called)
         elif made.sums is not None and len(inputs[made.sums.sliced.index(True)]):
             parts = _parts(len(inputs[made.sums.sliced.index(True)]))
-            _run_sums(made, values, inputs, again, called, parts)
+            _run_sums(made, inputs, again, called, parts)
         else:
             return called
         for one, other in zip(outputs, again, strict=True):
@@ -193,33 +192,27 @@ def _run_rows(
 
 def _run_sums(
     made: Plan,
-    values: Mapping[str, np.ndarray],
     inputs: Sequence,
     outputs: Sequence[np.ndarray],
     called: list[str],
     parts: Sequence[tuple[int, int]],
 ) -> None:
     """Fill the outputs part by part."""
-    sums, known = made.sums, _known(made, values)
+    sums = made.sums
     assert sums is not None
-    results = {name: array for (name, _), array in zip(made.outputs, outputs, strict=True)}
-    by_sample = list(itertools.compress(outputs, sums.divided))
-    totals = {
-        name: np.zeros([int(size.xreplace(known)) for size in buffer.shape])
-        for name, buffer in sums.added
-    }
-    part, whole = plain_kernel(sums.part, called), [inputs[position] for position in sums.whole]
+    part, length = plain_kernel(sums.part, called), len(inputs[sums.sliced.index(True)])
+    kinds = list(zip(outputs, sums.divided, sums.alone, strict=True))
+    for array, is_cut, is_alone in kinds:
+        array[...] = np.nan if is_cut or is_alone else 0
     for begin, end in parts:
-        more = [np.full_like(total, np.nan) for total in totals.values()]
-        cut = _cut(inputs, sums.sliced, begin, end)
-        part(*cut, *whole, *(array[begin:end] for array in by_sample), *more)
-        for total, array in zip(totals.values(), more, strict=True):
-            total += array
-    for name in results.keys() & totals:
-        results[name][...] = totals.pop(name)
-    if sums.rest is not None:
-        left = [results[name] for name, _ in sums.rest.outputs]
-        plain_kernel(sums.rest, called)(*inputs, *totals.values(), *left)
+        made_here = [
+            array[begin:end] if is_cut else array if is_alone else np.full_like(array, np.nan)
+            for array, is_cut, is_alone in kinds
+        ]
+        part(*_cut(inputs, sums.sliced, begin, end), *made_here, length, begin == 0)
+        for own, (array, is_cut, is_alone) in zip(made_here, kinds, strict=True):
+            if not is_cut and not is_alone:
+                array += own
 
 
 def _parts(length: int) -> list[tuple[int, int]]:

@@ -25,7 +25,7 @@ from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.shared_functions import share_functions
 from derivatrix.compiler.plan.simd import simd_blocked
 from derivatrix.compiler.plan.solvers import kernel_names
-from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Plan, Size, Step
+from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, First, Plan, Size, Step
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.compiler.plan.visit import renamed
@@ -38,6 +38,18 @@ Join = Callable[[Sequence[Step]], Sequence[Step]]
 """What makes fewer steps of many: `fuse`, or a target's own way."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What a kernel of a part of the samples takes and does besides.
+
+    length: the number of all samples, which it is given; first: what the first part adds to
+    outputs, or, where an output is nothing else, fills it with.
+    """
+
+    length: sympy.Symbol
+    first: tuple[tuple[str, ir.Node], ...]
+
+
 def plan(
     name: str,
     arguments: Sequence[ir.Leaf],
@@ -45,17 +57,16 @@ def plan(
     taken: Iterable[str] = (),
     join: Join = fuse,
     samples: sympy.Symbol | None = None,
-    onto: Collection[str] = (),
+    part: Part | None = None,
 ) -> Plan:
     """The kernel `name` that computes `outputs` from `arguments`.
 
     No local name is one of `taken`; `join` makes fewer steps of many; an axis of the size `samples`
-    comes last in memory; outputs of the names in `onto` are added to what is there. Raises
-    DeclarationError where a size does not follow from the arguments' shapes, UnsupportedError for
-    what no kernel computes.
+    comes last in memory; part: for a kernel of a part of the samples. Raises DeclarationError where
+    a size does not follow from the arguments' shapes, UnsupportedError for what no kernel computes.
     """
-    found = variants(_prepared(outputs))
-    return _planned(name, arguments, outputs, found, taken, join, samples, onto)
+    found = variants(_prepared([*outputs, *(part.first if part else ())]))
+    return _planned(name, arguments, outputs, found, taken, join, samples, part)
 
 
 def threaded_plan(
@@ -69,12 +80,23 @@ def threaded_plan(
     if shared := parts(nodes, arguments, columns):
         return dataclasses.replace(made, parts=shared)
     named = [(name, node) for (name, _), node in zip(outputs, nodes, strict=True)]
-    if added := sums(name, named, arguments, plan):
-        left = added.rest if added.joined else made
-        steps, constants = (left.steps, left.constants) if left else ((), ())
-        return dataclasses.replace(made, steps=steps, constants=constants, sums=added)
+    if added := sums(name, named, arguments, _part_plan):
+        made = dataclasses.replace(made, sums=added)
+        return dataclasses.replace(made, steps=(), constants=()) if added.own else made
     unfused = partial(_planned, name, arguments, outputs, found, join=list)
     return dataclasses.replace(made, rows=rows(made, unfused))
+
+
+def _part_plan(
+    name: str,
+    arguments: Sequence[ir.Leaf],
+    outputs: Sequence[tuple[str, ir.Node]],
+    length: sympy.Symbol,
+    first: Sequence[tuple[str, ir.Node]],
+    samples: sympy.Symbol | None,
+) -> Plan:
+    """The kernel of a part of the samples."""
+    return plan(name, arguments, outputs, samples=samples, part=Part(length, tuple(first)))
 
 
 def _planned(
@@ -85,17 +107,17 @@ def _planned(
     taken: Iterable[str] = (),
     join: Join = fuse,
     samples: sympy.Symbol | None = None,
-    onto: Collection[str] = (),
+    part: Part | None = None,
 ) -> Plan:
     """The kernel of one order of multiplication, or that which chooses among several."""
     if len(found) == 1:
-        return _single(name, arguments, outputs, found[0], taken, join, samples, onto)
-    frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))])
+        return _single(name, arguments, outputs, found[0], taken, join, samples, part)
+    frame = _Frame(arguments, outputs, [*taken, *(f"{name}_{n}" for n in range(len(found)))], part)
     chosen = tuple(
         (
             frame.names.numbered("cost"),
             frame.renamed(variant.polynomial),
-            _single(f"{name}_{number}", arguments, outputs, variant, taken, join, samples, onto),
+            _single(f"{name}_{number}", arguments, outputs, variant, taken, join, samples, part),
         )
         for number, variant in enumerate(found)
     )
@@ -115,16 +137,18 @@ def _single(
     taken: Iterable[str],
     join: Join,
     samples: sympy.Symbol | None = None,
-    onto: Collection[str] = (),
+    part: Part | None = None,
 ) -> Plan:
     """The kernel that multiplies in one order."""
-    frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)])
+    frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)], part)
+    nodes, later = variant.nodes[: len(outputs)], variant.nodes[len(outputs) :]
+    buffers = dict(frame.outputs)
     places = [
         (node, View(buffer, tuple(range(node.ndim))))
-        for node, (_, buffer) in zip(variant.nodes, frame.outputs, strict=True)
+        for node, buffer in zip(nodes, buffers.values(), strict=True)
     ]
     known = partial(_facts, variant.facts)
-    nest = unroll(places, frame.views, frame.names, known) if not onto else None
+    nest = None if later else unroll(places, frame.views, frame.names, known)
     if nest is not None:
         if join is fuse:  # on a device every thread has a sample
             nest = simd_blocked(nest, frame.names)
@@ -133,9 +157,17 @@ def _single(
     on_processor = join in (fuse, list)
     setting = Setting(frame.names, frame.views, variant.nodes, known, inner, samples, on_processor)
     scheduler = Scheduler(setting)
-    for (node, view), (output, _) in zip(places, frame.outputs, strict=True):
-        scheduler.output(node, view, output in onto)
-    return frame.plan(name, join(scheduler.steps), scheduler.constants)
+    for node, view in places:
+        if node not in later:
+            scheduler.output(node, view)
+    steps = [*join(scheduler.steps)]
+    if part and later:
+        scheduler.steps = []
+        for (output, _), node in zip(part.first, later, strict=True):
+            view = View(buffers[output], tuple(range(node.ndim)))
+            scheduler.output(node, view, node not in nodes)
+        steps.append(First(tuple(join(scheduler.steps))))
+    return frame.plan(name, steps, scheduler.constants)
 
 
 def _usual(
@@ -158,6 +190,7 @@ class _Frame:
         arguments: Sequence[ir.Leaf],
         outputs: Sequence[tuple[str, ir.Node]],
         taken: Iterable[str],
+        part: Part | None = None,
     ) -> None:
         self.names = Names(taken)
         self.parameters = tuple(
@@ -167,7 +200,10 @@ class _Frame:
             (output, Buffer(self.names.exact(output), node.shape, "output"))
             for output, node in outputs
         )
-        self.sizes = _sizes(self.parameters, [node for _, node in outputs], self.names)
+        lengths = [part.length] if part else []
+        self.given = tuple(self.names.exact(length.name) for length in lengths)
+        nodes = [node for _, node in outputs]
+        self.sizes = _sizes(self.parameters, nodes, self.names, lengths)
         self.views: dict[ir.Node, View] = {
             leaf: View(
                 Buffer(parameter.local, leaf.shape, "argument"),
@@ -178,6 +214,9 @@ class _Frame:
         }
         self._renames = {
             symbol(size.name): symbol(size.local) for size in self.sizes if size.name != size.local
+        }
+        self._renames |= {
+            length: symbol(local) for length, local in zip(lengths, self.given, strict=True)
         }
 
     def renamed(self, part: Any) -> Any:
@@ -192,6 +231,7 @@ class _Frame:
             self.sizes,
             tuple(sorted(constants.items())),
             self.renamed(tuple(allocated(steps))),
+            (*self.given, "first") if self.given else (),
         )
 
 
@@ -201,14 +241,17 @@ def _facts(structure: Mapping[ir.Node, frozenset[str]], node: ir.Node) -> frozen
 
 
 def _sizes(
-    arguments: Sequence[Argument], nodes: Sequence[ir.Node], names: Names
+    arguments: Sequence[Argument],
+    nodes: Sequence[ir.Node],
+    names: Names,
+    given: Collection[sympy.Symbol],
 ) -> tuple[Size, ...]:
-    """All named sizes, read off the arguments' axes."""
+    """All named sizes but those given, read off the arguments' axes."""
     found = readings([argument.shape for argument in arguments])
     for node in ir.topological(nodes):
         sizes = node.sizes if isinstance(node, ir.Einsum) else node.shape
         for size in sorted(sympy.Tuple(*sizes).free_symbols, key=str):
-            if size not in found:
+            if size not in found and size not in given:
                 raise DeclarationError(
                     f"the size {size} follows from no input's shape; "
                     f"give some input an axis of length {size}"

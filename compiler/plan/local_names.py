@@ -14,7 +14,7 @@ RESERVED = frozenset(
     {
         *helper_names(),
         *("np", "math", "real", "range", "abs", "int", "float"),
-        *("part", "parts", "row", "other"),
+        *("part", "parts", "row", "other", "first"),
         *("words", "addresses", "length", "given", "failed", "step", "precision", "work"),
         *("memory", "shaped"),
         *keyword.kwlist,

@@ -43,6 +43,9 @@ BARRIER = 100_000
 WRITTEN = 2
 """The weight of an operation whose result goes to memory, against those of `Parts`."""
 
+SHARE = ("part", "parts")
+"""What kernels for a share of the rows are given: which share, and of how many."""
+
 
 def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
     """The kernels for shares of the rows, or for large results; None where nothing is gained.
@@ -50,7 +53,8 @@ def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
     large = non_temporal_outputs(plan.steps)
     if (found := _shares(plan)) is not None:
         steps, gain = found
-        return Rows(None, (_renamed(plan, "rows", _streaming(steps, large)),), (), gain, _SHARED)
+        shared = _renamed(plan, "rows", _streaming(steps, large))
+        return Rows(None, (dataclasses.replace(shared, given=SHARE),), (), gain, _SHARED)
     past_caches = at_large(entries_of(large)) >= ENTRIES
     if (several := _phases(plan, unfused)) is not None:
         phases, work_arrays, gain = several
@@ -93,6 +97,7 @@ def _phases(
             plan,
             name=f"{plan.name}_rows{f'_{number}' * (len(found.steps) > 1)}",
             outputs=(*plan.outputs, *taken),
+            given=SHARE,
             steps=_streaming(each, large),
         )
         for number, each in enumerate(found.steps)

@@ -311,6 +311,16 @@ class BlockCooperative:
 
 
 @dataclass(frozen=True)
+class First:
+    """Steps that are done with the first part of the samples alone."""
+
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(["with the first part", *(indent(str(step), "  ") for step in self.steps)])
+
+
+@dataclass(frozen=True)
 class Newton:
     """Solve an equation by Newton's method, once for each index of the stacks.
 
@@ -346,7 +356,7 @@ class Choose:
         return "\n".join(["choose the cheapest", *parts])
 
 
-Step = Allocate | Reuse | Fill | LoopNest | Gemm | Call | BlockCooperative | Newton | Choose
+Step = Allocate | Reuse | Fill | LoopNest | Gemm | Call | BlockCooperative | First | Newton | Choose
 
 
 @dataclass(frozen=True)
@@ -430,15 +440,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Sums:
-    """What is made of sums over samples.
+    """How results are made of sums over samples.
 
-    part: computes, of a part of the samples, the outputs that come sample by sample, then the sums.
-    A sum by the name of an output is what that is, but for what `rest` adds to it.
-    rest: does what is left to do, from the arguments and the other sums over all samples; None
-    where that is nothing. joined: whether the kernel itself calls `part` for all samples, so that
-    its own steps are those of `rest`.
-    sliced: which arguments `part` gets cut along their first axis; whole: the positions of those
-    that it gets whole besides, behind the others. divided: which outputs come sample by sample.
+    part: adds up a part of the samples. It takes the kernel's parameters, the number of all
+    samples, and whether this is the first part, which brings all that is no sum over samples.
+    own: whether the kernel does what `part` does with all samples, so that it needs no steps.
+    sliced: which arguments are cut along their first axis. divided: which outputs come sample by
+    sample, and are cut, too; alone: which ones have no sums, and come with the first part.
     work: about how many operations a sample takes, by the sizes; entries: how many numbers it
     takes in memory; fixed: how many operations each part takes besides.
     least: the least number of samples for which `part` is worth calling; 1 where it takes several
@@ -447,21 +455,15 @@ class Sums:
     """
 
     part: Plan
-    rest: Plan | None
-    joined: bool
+    own: bool
     sliced: tuple[bool, ...]
-    whole: tuple[int, ...]
     divided: tuple[bool, ...]
+    alone: tuple[bool, ...]
     work: sympy.Expr
     entries: sympy.Expr
     fixed: sympy.Expr
     least: int
     products: bool
-
-    @property
-    def added(self) -> tuple[tuple[str, Buffer], ...]:
-        """The sums: outputs of the kernel by their names, others by their own."""
-        return self.part.outputs[sum(self.divided) :]
 
 
 @dataclass(frozen=True)
@@ -470,6 +472,7 @@ class Plan:
 
     outputs: their public names, and their buffers.
     sizes: where each comes from.
+    given: names of numbers that say which part of the work it does: parameters besides.
     parts, rows, sums: how threads share the work, at most one of them.
     """
 
@@ -479,6 +482,7 @@ class Plan:
     sizes: tuple[Size, ...]
     constants: tuple[tuple[str, np.ndarray], ...]
     steps: tuple[Step, ...]
+    given: tuple[str, ...] = ()
     parts: Parts | None = None
     rows: Rows | None = None
     sums: Sums | None = None
@@ -494,8 +498,6 @@ class Plan:
         """The plans of the kernels that belong to this one: those that it chooses from, and those
         for parts of the samples."""
         added = [self.sums.part] if self.sums else []
-        if self.sums and self.sums.rest and not self.sums.joined:
-            added.append(self.sums.rest)
         if self.parts and self.parts.columns:
             added.append(self.parts.columns.kernel)
         return (*self.variants, *(each for plan in added for each in (*plan.variants, plan)))
@@ -510,18 +512,24 @@ class Plan:
         return self.parts is not None and not self.parts.fixed and held
 
     @property
+    def every_step(self) -> tuple[Step, ...]:
+        """The steps, those that the first part alone has to do, too."""
+        pairs = ((step, *step.steps) if isinstance(step, First) else (step,) for step in self.steps)
+        return tuple(step for pair in pairs for step in pair)
+
+    @property
     def equations(self) -> tuple[Newton, ...]:
         """The steps that solve equations."""
-        return tuple(step for step in self.steps if isinstance(step, Newton))
+        return tuple(step for step in self.every_step if isinstance(step, Newton))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The helper kernels called, each once."""
-        calls = (step.kernel for step in self.steps if isinstance(step, Call))
+        calls = (step.kernel for step in self.every_step if isinstance(step, Call))
         return tuple(dict.fromkeys(calls))
 
     def __str__(self) -> str:
         inputs = ", ".join(argument.name for argument in self.arguments)
         outputs = ", ".join(str(buffer) for _, buffer in self.outputs)
-        parts = [indent(str(self.sums.part), "  ")] if self.sums and self.sums.joined else []
+        parts = [indent(str(self.sums.part), "  ")] if self.sums and self.sums.own else []
         return "\n".join([f"{self.name}: {inputs} -> {outputs}", *parts, *map(str, self.steps)])

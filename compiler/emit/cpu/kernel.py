@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import sympy
 
@@ -20,6 +20,7 @@ from derivatrix.compiler.plan.steps import (
     Call,
     Choose,
     Fill,
+    First,
     Gemm,
     Guard,
     Loop,
@@ -32,7 +33,6 @@ from derivatrix.compiler.plan.steps import (
     Statement,
     Step,
     Store,
-    Sums,
 )
 from derivatrix.compiler.plan.visit import operations
 from derivatrix.compiler.targets import cpu
@@ -114,25 +114,12 @@ def kernel_text(
         tuple(call_lines(decorated, [*(checked or []), *options])),
         plan.name,
         summary,
-        passed(plan) + (", part, parts" if bounds is not None else ""),
-        passed(plan) if checked is not None else "",
+        passed(plan),
+        arrays(plan) if checked is not None else "",
         (*sizes, *real, *shares),
         steps,
         _leaving(plan),
     )
-
-
-def joined_text(
-    plan: Plan, sums: Sums, owner: str, summary: str, signature: Sequence[str]
-) -> KernelText:
-    """The kernel of a plan that calls another one for sums first: what it does after that, which
-    has the sums as parameters, too; none where that is nothing."""
-    checked = [*signature, f"part={sums.part.name}"]
-    if sums.rest is not None:
-        text = kernel_text(replace(sums.rest, name=plan.name), owner, summary, checked=checked)
-        return replace(text, checked="")
-    decorator = tuple(call_lines("@generated.kernel", checked))
-    return KernelText(decorator, plan.name, summary, "", "", (), ())
 
 
 def _sizes(plan: Plan, names: set[str]) -> list[str]:
@@ -219,7 +206,7 @@ def _axis(name: str, axis: int) -> sympy.Symbol:
 
 def compile_options(plan: Plan, inline: bool = False) -> list[str]:
     """How a kernel, or one that it chooses, is compiled."""
-    steps = [step for each in (plan, *plan.variants) for step in each.steps]
+    steps = [step for each in (plan, *plan.variants) for step in each.every_step]
     allowed = _allowed([step for step in steps if isinstance(step, LoopNest)])
     counted = "counted=True" if any(map(_counted, steps)) else ""
     return [*filter(None, [counted, 'inline="always"' if inline else "", allowed])]
@@ -281,11 +268,19 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
         case BlockCooperative(steps):
             texts = [line for each in steps for line in _step(each, output, failing).lines]
             return StepText("for each row", tuple(texts))
+        case First(steps):
+            inner = [_step(each, output, failing) for each in steps]
+            texts = [line for each in inner for line in (*_remark(each), *each.lines)]
+            return StepText("", ("if first:", *(f"    {line}" for line in texts)))
         case Choose(variants):
             return StepText("the cheapest order of multiplication", tuple(_choice(variants)))
         case Newton():
             texts = [_operand(operand) for operand in (*step.arguments, step.target)]
             return StepText(step.comment, _guarded(step.name, texts, step.failure, failing))
+
+
+def _remark(text: StepText) -> list[str]:
+    return [f"# {text.comment}"] if text.comment else []
 
 
 def _allocation(buffers: tuple[Buffer, ...], output: str) -> Iterator[str]:
@@ -317,6 +312,11 @@ def _kernel_call(plan: Plan) -> str:
 
 def passed(plan: Plan) -> str:
     """The parameters of a kernel."""
+    return ", ".join([arrays(plan), *plan.given])
+
+
+def arrays(plan: Plan) -> str:
+    """The parameters but those that say which part of the work it does."""
     arguments = [argument.local for argument in plan.arguments]
     return ", ".join([*arguments, *(buffer.name for _, buffer in plan.outputs)])
 

@@ -11,25 +11,23 @@ from dataclasses import dataclass, replace
 
 from derivatrix.compiler.emit.cpu.kernel import (
     KernelText,
-    compile_options,
-    joined_text,
     kernel_text,
     newton_text,
 )
 from derivatrix.compiler.emit.cpu.public_functions import (
     function_arguments,
+    kernel_arguments,
     one_body,
     operator_arguments,
-    part_arguments,
 )
 from derivatrix.compiler.emit.cpu.rows import rows_texts, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
-from derivatrix.compiler.emit.signatures import signature, tuples
+from derivatrix.compiler.emit.signatures import tuples
 from derivatrix.compiler.emit.skeleton import check_names, rendered
 from derivatrix.compiler.emit.texts import call_lines, names_in
 from derivatrix.compiler.ir.operation import kernel_name
-from derivatrix.compiler.plan.steps import Gemm, Newton, Plan, Sums
+from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.targets import cpu
 
 USED = (
@@ -63,13 +61,8 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         for equation in equations
         for word, plan in (("residual", equation.residual), ("Jacobian", equation.jacobian))
     ]
-    public = [
-        call_lines(f"{f.name} = generated.function", function_arguments(f))
-        for f in module.functions
-    ]
     operator = _operator(module)
-    texts = [*map(_lines, (*inner, *kernels)), *public]
-    texts += [["(", *operator.lines, ")"], operator.call] if operator else []
+    texts = [*map(_lines, (*inner, *kernels)), *([["(", *operator.lines, ")"]] if operator else [])]
     imports = _imports(plans, set().union(*map(names_in, texts)))
     if equations:
         for helper in NEWTON:
@@ -89,7 +82,10 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         equations=[newton_text(equation) for equation in equations],
         kernels=kernels,
         aliases=aliases,
-        functions=public,
+        functions=[
+            call_lines(f"{f.name} = generated.function", function_arguments(f))
+            for f in module.functions
+        ],
         operator=operator,
     )
     check_names(module, written, imports.names)
@@ -143,7 +139,7 @@ def _imports(plans: Sequence[Plan], names: set[str]) -> Imports:
     for plan in plans:
         for kernel in plan.kernels:
             imports.add_kernel(kernel)
-        for step in plan.steps:
+        for step in plan.every_step:
             if isinstance(step, Gemm):
                 imports.add(f"cpu.blas.{step.routine}")
     for package, alias in {"math": "math", "numpy": "np"}.items():
@@ -171,46 +167,35 @@ def _kernels(module: ModuleDescription) -> tuple[list[KernelText], list[tuple[st
             first = names.setdefault(work, plan.name)
             if first == plan.name:
                 kernels += texts
-            elif plan.sums and plan.sums.joined:
-                aliases.append((plan.name, first))
             else:
-                others = texts[len(variants) :]
-                aliases += [(t.name, first + t.name.removeprefix(plan.name)) for t in others]
+                aliases.append((plan.name, first))
     return kernels, aliases
 
 
 def _unnamed(text: KernelText, kernel: str) -> KernelText:
     """The text of a kernel, or of one that belongs to it, without its name."""
-    decorator = tuple(line.replace(kernel, "") for line in text.decorator)
-    return replace(text, decorator=decorator, name=text.name.removeprefix(kernel), summary="")
+    decorator = " ".join(line.strip() for line in text.decorator).replace(kernel, "")
+    return replace(text, decorator=(decorator,), name=text.name.removeprefix(kernel), summary="")
 
 
 def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> list[KernelText]:
-    """The texts of a plan's kernels: variants, itself, and those for large results and shares."""
+    """The texts of a plan's kernels: variants, those for large results and shares, and itself."""
     order = f"One order of multiplication for `{kind}`."
-    texts = [kernel_text(each, owner, order, plan) for each in plan.variants]
-    checked = signature(plan) if public else None
-    sums = plan.sums
+    checked = kernel_arguments(plan) if public else None
+    sums, before = plan.sums, []
+    if sums is not None and sums.own:
+        before = [kernel_text(each, owner, order, sums.part) for each in sums.part.variants]
+        own = kernel_text(sums.part, owner, summary, checked=checked)
+        return [*before, replace(own, checked="")]
     if sums is not None:
-        part = _part_texts(plan, sums, owner, kind)
-        if sums.joined:
-            return [*texts, *part, joined_text(plan, sums, owner, summary, signature(plan))]
-        summary_of_rest = f"The results of `{kind}` from sums."
-        rest = [] if sums.rest is None else _texts(sums.rest, False, owner, kind, summary_of_rest)
-        return [*texts, kernel_text(plan, owner, summary, checked=checked), *part, *rest]
+        part = f"What a part of the samples adds to the results of `{kind}`."
+        before = _texts(sums.part, False, owner, kind, part)
+    before += [kernel_text(each, owner, order, plan) for each in plan.variants]
     if one_body(plan):
         (phase,) = plan.rows.phases  # type: ignore[union-attr]
-        phase = replace(phase, name=plan.name)
-        return [*texts, share_text(phase, owner, summary, [*(checked or []), "rows=True"])]
-    return [*texts, kernel_text(plan, owner, summary, checked=checked), *rows_texts(plan, owner)]
-
-
-def _part_texts(plan: Plan, sums: Sums, owner: str, kind: str) -> list[KernelText]:
-    """The texts of the kernel for a part of the samples."""
-    summary = f"Sums over a part of the samples for `{kind}`."
-    *others, own = _texts(sums.part, False, owner, kind, summary)
-    given = [*part_arguments(plan, sums), *compile_options(sums.part)]
-    return [*others, replace(own, decorator=tuple(call_lines("@generated.part", given)))]
+        return [*before, share_text(replace(phase, name=plan.name), owner, summary, checked)]
+    before += rows_texts(plan, owner)
+    return [*before, kernel_text(plan, owner, summary, checked=checked)]
 
 
 def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
@@ -218,7 +203,7 @@ def _summaries(function: FunctionDescription) -> Iterator[tuple[Plan, str]]:
     formula = "; ".join(" ".join(each.split()) for each in function.formulas)
     filled = " and ".join(f"`{name}`" for name, _ in function.plan.outputs)
     short = formula and len(formula) < SHORT
-    yield function.plan, formula if short else f"The kernel of `{function.name}`: fills {filled}."
     if function.plan.parts is not None and function.plan.parts.columns is not None:
         columns = function.plan.parts.columns.kernel
         yield columns, f"`{function.name}` for many samples, which come last in memory."
+    yield function.plan, formula if short else f"The kernel of `{function.name}`: fills {filled}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from functools import cache
 
@@ -29,18 +30,18 @@ from derivatrix.compiler.structured.operator_text import operator_lines
 
 def function_arguments(function: FunctionDescription) -> list[str]:
     """The arguments of `generated.function` for a public function, its parts where one is long."""
-    plan = function.plan
-    found = [f'"{function.name}"', plan.name]
+    found = [f'"{function.name}"', function.plan.name]
     if not isinstance(function.result, str):
         found.append(f'returns="{returns_text(function)}"')
-    if calls_blas(plan):
-        found.append("blas=True")
-    return [*found, *_parallel(plan)]
+    return found
 
 
-def _parallel(plan: Plan) -> list[str]:
-    parallel = parallel_arguments(plan)
-    return [f"parallel={parallel[0]}", *parallel[1:]] if parallel else []
+def kernel_arguments(plan: Plan) -> list[str]:
+    """The arguments of `generated.kernel` but those that say how it is compiled, its parts where
+    one is long."""
+    first, *named = signature(plan)
+    blas = ["blas=True"] if calls_blas(plan) else []
+    return [first, *parallel_arguments(plan), *blas, *named]
 
 
 def size_text(plan: Plan, polynomial: sympy.Expr) -> str:
@@ -51,7 +52,7 @@ def size_text(plan: Plan, polynomial: sympy.Expr) -> str:
 def calls_blas(plan: Plan) -> bool:
     """Whether a kernel calls BLAS or LAPACK."""
     plans = (plan, *plan.inner)
-    steps = [step for each in plans for step in each.steps]
+    steps = [step for each in plans for step in each.every_step]
     return any(isinstance(step, Gemm | Newton) for step in steps) or any(
         _registers(kernel) for each in plans for kernel in each.kernels
     )
@@ -119,25 +120,16 @@ def _columns(plan: Plan, columns: Columns) -> list[str]:
 
 
 def _sums(plan: Plan, sums: Sums) -> list[str]:
+    outputs = [buffer.name for _, buffer in plan.outputs]
+    divided = " ".join(itertools.compress(outputs, sums.divided))
+    alone = " ".join(itertools.compress(outputs, sums.alone))
     costs = (sums.entries, sums.work, sums.fixed)
-    given = [f'"{size_text(plan, cost)}"' for cost in costs]
+    given = [f'"{" ".join(filter(None, [_cut(plan, sums.sliced), divided]))}"']
+    given += [f'"{size_text(plan, cost)}"' for cost in costs]
     given += [f"least={sums.least}"] if sums.least != 1 else []
     given += ["products=True"] if sums.products else []
-    if not sums.joined:
-        given += [f"part={sums.part.name}", *([f"rest={sums.rest.name}"] if sums.rest else [])]
-    return given
-
-
-def part_arguments(plan: Plan, sums: Sums) -> list[str]:
-    """The arguments of `generated.part`."""
-    outputs = {name: buffer.name for name, buffer in plan.outputs}
-    made = [Buffer(outputs.get(name, each.name), each.shape) for name, each in sums.added]
-    names = zip(outputs.values(), sums.divided, strict=True)
-    divided = " ".join(name for name, flag in names if flag)
-    whole = " ".join(plan.arguments[position].local for position in sums.whole)
-    given = [f'"{_cut(plan, sums.sliced)}"', f'"{_arrays(plan, made)}"']
-    given += [f'whole="{whole}"'] if whole else []
-    return [*given, *([f'divided="{divided}"'] if divided else [])]
+    given += [f'alone="{alone}"'] if alone else []
+    return given if sums.own else [*given, f"part={sums.part.name}"]
 
 
 def _arrays(plan: Plan, buffers: Iterable[Buffer]) -> str:
@@ -178,8 +170,6 @@ def operator_arguments(operator: OperatorDescription, owner: str) -> tuple[list[
         f"_{function.name}",
         f'"{returned}"',
         *([f"kernel={plan.name}"] if plan.outputs else []),
-        *(["blas=True"] if calls_blas(plan) else []),
-        *_parallel(plan),
         *named,
     ]
     return given, lines

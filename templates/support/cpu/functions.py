@@ -26,7 +26,7 @@ from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
-from .parallel import SHARING_NAMES, Planned, _Sums
+from .parallel import Planned, _Sharing, inlined
 from .thread_pool import _THREAD_POOL
 
 _FUNCTION_NAMES = {
@@ -53,65 +53,27 @@ class Module(_Module):
 
     def __init__(self, owner, names):
         super().__init__(owner, names)
-        self.signatures: dict = {}
+        self.kernels: dict = {}
         self.shared: dict = {}
 
-    def kernel(self, signature, sizes=(), names=None, rows=False, part=None, **options):
-        """A kernel, and the function `check_` + its name, which it calls first. For `signature`,
-        `sizes` and `names` see `_Signature`, for `options` see `compiled`. rows: whether the body
-        does a share of the rows, and takes its number and how many there are besides; it is the
-        `share` of the kernel, which does all of them. part: makes
-        sums, of all samples, before; the body does what is left to do, which is nothing if it has
-        no parameters."""
+    def kernel(self, signature, parallel=None, blas=False, sizes=(), names=None, **options):
+        """A kernel, and the function `check_` + its name, which it calls first.
+
+        parallel: how threads share its work (see `parallel`), whose number of a share the body then
+        takes, too; blas: whether it calls BLAS. For `signature`, `sizes` and `names` see
+        `_Signature`, for `options` see `compiled`."""
         found = _Signature(signature, sizes, names)
 
         def decorate(body):
             name = body.__name__
             scope = {"_require_arrays": require_arrays, "_require_shapes": require_shapes}
-            text = self._checking(f"check_{name}", found)
-            check = self._defined(text, scope)
-            self.names[f"check_{name}"] = njit(inline=_inlined(check))(check)
-            if part is not None:
-                made = self._joined(name, found, body, part.sums, options)
-            elif not rows:
-                made = compiled(**options)(body)
-            else:
-                body.__name__ = f"{name}_share"
-                share = compiled(**options)(body)
-                given = ", ".join(found.arrays)
-                text = f"def {name}({given}):\n    _share({given}, 0, 1)\n"
-                made = self.compiled(text, {"_share": share})
-                made.share = share
-            self.signatures[made] = found
+            check = self._defined(self._checking(f"check_{name}", found), scope)
+            self.names[f"check_{name}"] = njit(inline=inlined(check))(check)
+            made = (parallel or _Sharing()).whole(self, name, found, body, options)
+            self.kernels[made] = found, parallel, blas
             return made
 
         return decorate
-
-    def part(self, cut, sums, whole="", divided="", **options):
-        """A kernel that makes sums over a part of the samples (see `parallel._Sums`)."""
-
-        def decorate(body):
-            made = compiled(inline=_inlined(body), **options)(body)
-            made.sums = _Sums(made, cut, sums, whole, divided, options)
-            return made
-
-        return decorate
-
-    def _joined(self, name, signature, body, sums, options):
-        """The kernel that makes sums, then does what a body does."""
-        if body.__code__.co_argcount:
-            body.__name__ = f"{name}_rest"
-            sums.rest = compiled(inline=_inlined(body), **options)(body)
-        given = ", ".join(signature.arrays)
-        lines = [f"check_{name}({given})", *sums.whole_lines(signature)]
-        text = "\n".join([f"def {name}({given}):", *indented(lines)])
-        check = self.names[f"check_{name}"]
-        scope = SHARING_NAMES | sums.scope | {check.__name__: check}
-        fast = [each.get("fastmath", set()) for each in (sums.options, options)]
-        both = {**sums.options, **options, "fastmath": set().union(*fast)}
-        made = self.compiled(text, scope, **both)
-        made.sums = sums
-        return made
 
     def _checking(self, name, signature):
         """The text of a function that checks what a kernel is given."""
@@ -147,14 +109,12 @@ class Module(_Module):
             self.shared[sharing.kernel.__name__] = sharing.made(self)
         return self.shared[sharing.kernel.__name__]
 
-    def function(self, name, kernel, returns="", blas=False, parallel=None):
-        """A public function that has arrays for the results of a kernel filled.
-
-        returns: see `_Returned`; blas: whether the kernel calls BLAS; parallel: how threads share
-        its work (see `parallel`)."""
-        signature = self.signatures[kernel]
+    def function(self, name, kernel, returns=""):
+        """A public function that has arrays for the results of a kernel filled; returns: see
+        `_Returned`."""
+        signature, _, blas = self.kernels[kernel]
         parts = _Parts(signature, _Returned(returns, signature.outputs))
-        planned = self._planned(kernel, parts, blas, parallel)
+        planned = self._planned(kernel, parts)
         conditions = [*_plain(parts.arrays), *map(parts.sized, _few(signature, blas))]
         conditions += [planned.few] if planned.few else []
         scope = planned.scope | {"_kernel_ready": ready(planned.scope["_kernel"])}
@@ -165,8 +125,9 @@ class Module(_Module):
         heading = f"def {name}({', '.join([*parts.parameters, '*', f'{out}=None'])}):"
         return defined(self, name, [heading, *indented(lines)], parts, _FUNCTION_NAMES | scope)
 
-    def _planned(self, kernel, parts, blas, parallel):
+    def _planned(self, kernel, parts):
         """How a kernel is called."""
+        _, parallel, blas = self.kernels[kernel]
         given = _passed(kernel, parts)
         alone = f"_thread_pool.run(_kernel, {given})" if blas else f"_kernel({given})"
         scope = {"_kernel": getattr(kernel, "share", kernel)}
@@ -214,8 +175,6 @@ class Module(_Module):
         made,
         returns,
         kernel=None,
-        blas=False,
-        parallel=None,
         **named,
     ):
         """A public function that returns Jacobians or Hessians as operators.
@@ -232,7 +191,7 @@ class Module(_Module):
         scope = _FUNCTION_NAMES | {"_made": made}
         call: list = []
         if kernel is not None:
-            planned = self._planned(kernel, texts, blas, parallel)
+            planned = self._planned(kernel, texts)
             call, scope = planned.call, scope | planned.scope
         lines = [
             f"def {name}({', '.join(texts.parameters)}):",
@@ -247,12 +206,6 @@ class Module(_Module):
 def _passed(kernel, parts):
     """What a kernel is given; one whose body does a share of the rows, all of them."""
     return f"{parts.passed}, 0, 1" if hasattr(kernel, "share") else parts.passed
-
-
-def _inlined(function):
-    """Whether Numba compiles a function with what calls it. It cannot where there are more than 30
-    arguments: CPython passes those as one tuple."""
-    return "always" if function.__code__.co_argcount <= 30 else "never"
 
 
 def _few(signature, blas):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..common.limits import _SHARED
 from ..common.signature import _Signature, indented, tuple_text
-from ..internals.functions import ready
+from ..internals.functions import compiled, ready
 from ..internals.memory import give_back, part_of, work_arrays
 from .parts import _by_rows, _by_sums, _in_columns, _in_parts, add_onto
 from .shared_work import _Shared, submit
@@ -44,26 +44,52 @@ class Planned:
     scope: dict = field(default_factory=dict)
 
 
-def _samples(parts, cut):
-    """The number of samples, in a public function's own names: the first size of what is cut."""
-    return parts.sized(parts.signature.inputs[cut[0]][0])
+def _shapes(text):
+    """Name -> shape, from a text such as "t0[n, n], t1[n]"."""
+    return _Signature(f"-> {text}").outputs if text else {}
+
+
+def inlined(function):
+    """Whether Numba compiles a function with what calls it. It cannot where there are more than 30
+    arguments: CPython passes those as one tuple."""
+    return "always" if function.__code__.co_argcount <= 30 else "never"
 
 
 def _choice(condition, one, other):
     return [f"if {condition}:", *indented(one), "else:", *indented(other)]
 
 
-class by_rows:
+class _Sharing:
+    """How threads share the work of a kernel."""
+
+    def whole(self, module, name, signature, body, options):
+        """The kernel by the name, which does all of the work, made of a body."""
+        return compiled(**options)(body)
+
+
+class by_rows(_Sharing):
     """A share of the rows of the results by each of a few threads.
 
     cost: about how many operations a second thread takes over; `least` are worth it. phases:
-    kernels that do a share each, one after the other (the kernel's own body if there are none),
-    with the arrays of `work` and `integers` ("t0[n, n]"), which one phase makes for others. large:
-    a kernel for large results; without phases it is called instead of them."""
+    kernels that do a share each, one after the other, with the arrays of `work` and `integers`
+    ("t0[n, n]"), which one phase makes for others; if there are none, the kernel's own body, which
+    takes the number of the share and how many there are besides. large: a kernel for large
+    results; without phases it is called instead of them."""
 
     def __init__(self, cost, least, phases=(), work="", integers="", large=None):
         self.cost, self.least, self.phases = cost, least, phases
         self.work, self.integers, self.large = work, integers, large
+
+    def whole(self, module, name, signature, body, options):
+        if self.phases or self.large is not None:
+            return compiled(**options)(body)
+        body.__name__ = f"{name}_share"
+        share = compiled(**options)(body)
+        given = ", ".join(signature.arrays)
+        text = f"def {name}({given}):\n    _share({given}, 0, 1)\n"
+        made = module.compiled(text, {"_share": share})
+        made.share = share
+        return made
 
     def planned(self, module, kernel, parts, alone):
         cost = parts.sized(self.cost)
@@ -73,10 +99,10 @@ class by_rows:
             call = _choice(few, alone, [line.replace("_kernel", "_large")])
             return Planned(few, call, "", {"_large": self.large})
         signature, phases = parts.signature, self.phases or (kernel.share,)
-        work = _Work(signature, self.work, self.integers)
+        work = _Work(signature, _shapes(self.work), _shapes(self.integers))
         given = [*signature.arrays, *work.names]
         shared = module.share(
-            _Sharing(
+            Shared(
                 kernel,
                 signature,
                 phases,
@@ -90,7 +116,7 @@ class by_rows:
         return Planned(few, call, "", {"_in_parts": _by_rows(self.large or kernel, shared)})
 
 
-class by_samples:
+class by_samples(_Sharing):
     """A part of the samples by each thread.
 
     cost: about how many operations they take; cut: the inputs that are cut along their first
@@ -111,7 +137,8 @@ class by_samples:
         if self.columns is None:
             return Planned(few, call, "", scope)
         found = self.columns
-        samples, entries = _samples(parts, self.cut), parts.sized(found.entries)
+        samples = parts.sized(parts.signature.inputs[self.cut[0]][0])
+        entries = parts.sized(found.entries)
         most = f"min({found.each}*{samples}, {found.most})"
         unsuited = f"({samples} < {found.least} or {entries} > {most})"
         shared = self._shared(module, found.kernel, parts, "S")
@@ -125,7 +152,7 @@ class by_samples:
         codes = "".join(cut if name in self.cut else "w" for name in signature.inputs)
         codes += cut * len(signature.outputs)
         given = signature.arrays
-        sharing = _Sharing(kernel, signature, (kernel,), signature.kinds(), codes, given)
+        sharing = Shared(kernel, signature, (kernel,), signature.kinds(), codes, given)
         return module.share(sharing)
 
 
@@ -141,83 +168,45 @@ class columns:
     most: int
 
 
-class _Sums:
-    """How results are made of sums over samples.
+class by_sums(_Sharing):
+    """A part of the samples by each thread; what the parts make of results is added up.
 
-    part: a kernel that fills, of a part of the samples, the results that come sample by sample
-    (`divided`), then the `sums` ("out[n], sum_0[n, n]"); it takes the inputs, those of `cut` cut
-    along their first axis, and the whole ones of `whole` besides. A sum by the name of a result is
-    what that is, but for what `rest` adds. rest: a kernel that does what is left to do, from the
-    inputs, the other sums over all samples, and results; None where that is nothing. options: how
-    `part` is compiled (see `compiled`)."""
+    cut: the inputs that are cut along their first axis, and the results that come sample by sample;
+    all others are sums, but for those in `alone`, which the first part makes. entries, work, fixed:
+    about how many numbers a sample takes in memory, how many operations, and how many each part
+    takes besides. least: the number of samples for which a part is worth calling; 1 where it takes
+    several threads for that. products: whether BLAS does most of it, so that parts gain only where
+    the arrays of all samples do not stay in the cache. part: the kernel of a part, which takes the
+    number of all samples, and whether it is the first part, besides; None where that is the body of
+    the kernel."""
 
-    def __init__(self, part, cut, sums, whole, divided, options):
-        self.part, self.cut, self.text = part, cut.split(), sums
-        self.whole, self.divided, self.rest = whole.split(), divided.split(), None
-        self.options = options
+    def __init__(self, cut, entries, work, fixed, least=1, products=False, alone="", part=None):
+        self.cut, self.alone, self.costs = cut.split(), alone.split(), (entries, work, fixed)
+        self.least, self.products, self.part = least, products, part
 
-    def arrays(self, signature, parts=False):
-        """The arrays of the sums: all of them for each part, or those that are no results."""
-        return _Work(signature, self.text, parts=parts, but=() if parts else signature.outputs)
-
-    def samples(self, start, stop, signature, names):
-        """The call of the part for some samples; names: of the sums."""
-        cut = f"[{start}:{stop}]" if start else ""
-        given = [f"{name}{cut}" if name in self.cut else name for name in signature.inputs]
-        given += [*self.whole, *(f"{name}{cut}" for name in self.divided), *names]
-        return f"_part({', '.join(given)})"
-
-    def finish(self, totals):
-        """What is left to do; totals: name -> that of a sum over all samples."""
-        if self.rest is None:
-            return []
-        code = self.rest.py_func.__code__
-        given = code.co_varnames[: code.co_argcount]
-        return [f"_rest({', '.join(totals.get(name, name) for name in given)})"]
-
-    def whole_lines(self, signature):
-        """Lines that do all of it."""
-        made = self.arrays(signature)
-        names = {name: name for name in signature.outputs} | made.locals
-        sums = [names[name] for name in made.every]
-        return [
-            *made.lines(next(iter(signature.outputs))),
-            self.samples("", "", signature, sums),
-            *self.finish(made.locals),
-            *(["_give_back(memory)"] if made.names else []),
-        ]
-
-    @property
-    def scope(self):
-        """The names in the lines."""
-        return {"_part": self.part, "_rest": self.rest}
-
-
-class by_sums:
-    """A part of the samples by each thread, whose sums are added up.
-
-    entries, work, fixed: about how many numbers a sample takes in memory, how many operations, and
-    how many each part takes besides. least: the number of samples for which a
-    part is worth calling; 1 where it takes several threads for that. products: whether BLAS does
-    most of it, so that parts gain only where the arrays of all samples do not stay in the cache.
-    part, rest: the kernels of a kernel that does not call them itself (see `_Sums`)."""
-
-    def __init__(self, entries, work, fixed, least=1, products=False, **kernels):
-        self.costs, self.kernels = (entries, work, fixed), kernels
-        self.least, self.products = least, products
+    def whole(self, module, name, signature, body, options):
+        if self.part is not None:
+            return compiled(**options)(body)
+        body.__name__ = f"{name}_part"
+        self.part = compiled(inline=inlined(body), **options)(body)
+        given = ", ".join(signature.arrays)
+        lines = [f"check_{name}({given})", f"_part({given}, {self._length}, True)"]
+        text = "\n".join([f"def {name}({given}):", *indented(lines)])
+        scope = {f"check_{name}": module.names[f"check_{name}"], "_part": self.part}
+        return module.compiled(text, scope, **options)
 
     def planned(self, module, kernel, parts, alone):
-        sums = self.kernels.get("part", kernel).sums
-        samples, (entries, work, fixed) = _samples(parts, sums.cut), map(parts.sized, self.costs)
+        signature = parts.signature
+        samples = parts.sized(signature.inputs[self.cut[0]][0])
+        entries, work, fixed = map(parts.sized, self.costs)
         few = little = f"({work})*({samples}) < {_SHARED}"
         if self.products:
             held = f"({entries})*({samples}) < {IN_CACHE}"
             few = little = f"({held} or {work} > {OPERATIONS}*({entries}))"
         if self.least > 1:
             few = f"{samples} < {self.least}"
-        sums.rest = self.kernels.get("rest", sums.rest)
-        flags = [name in sums.cut for name in parts.signature.inputs]
-        shared = self._shared(module, kernel, parts.signature, sums)
+        flags = [name in self.cut for name in signature.inputs]
+        shared = self._shared(module, kernel, signature)
         scope = {"_in_parts": _by_sums(kernel, shared, flags, self.least, self.products)}
         call = _choice(few, alone, [f"_in_parts({entries}, {work}, {fixed}, {parts.passed})"])
         if self.least == 1:
@@ -225,65 +214,66 @@ class by_sums:
         before = f"{few} or {_TRY}, 1, {samples}, {parts.passed}, {samples})"
         return Planned(little, call, before, scope | _tried(shared))
 
-    def _shared(self, module, kernel, signature, sums):
-        work = sums.arrays(signature, parts=True)
-        totals = {name: f"{made}[0]" for name, made in work.locals.items()}
-        totals |= {name: name for name in totals if name in signature.outputs}
-        by_sample = [*signature.inputs, *sums.divided]
+    @property
+    def _length(self):
+        """The number of all samples."""
+        return f"{self.cut[0]}.shape[0]"
+
+    def _shared(self, module, kernel, signature):
+        kept = {*self.cut, *self.alone}
+        sums = {name: shape for name, shape in signature.outputs.items() if name not in kept}
+        others = [name for name in signature.arrays if name not in sums]
+        work = _Work(signature, sums, of_parts=True)
         tail = []
-        for name, total in totals.items():
-            own = name in signature.outputs
-            tail += [f"{total}[...] = 0"] if own else []
-            tail += [f"for part in range({0 if own else 1}, parts):"]
-            tail += [f"    _add_onto({total}, {work.locals[name]}[part:part + 1])"]
+        for name in sums:
+            tail += [f"{name}[...] = 0", "for part in range(parts):"]
+            tail += [f"    _add_onto({name}, _{name}[part:part + 1])"]
         return module.share(
-            _Sharing(
+            Shared(
                 kernel,
                 signature,
-                (self._blocks(module, kernel, signature, sums, work),),
-                kinds=[*signature.kinds(by_sample), *work.kinds(1), "intp", "intp", "intp"],
-                codes="w" * len(by_sample) + "o" * len(work.names) + "flw",
-                given=[*by_sample, *work.names, "step"],
+                (self._blocks(module, kernel, signature, work, others),),
+                kinds=[*signature.kinds(others), *work.kinds(1), "intp", "intp", "intp"],
+                codes="w" * len(others) + "o" * len(work.names) + "flw",
+                given=[*others, *work.names, "step"],
                 work=work,
-                tail=[*tail, *sums.finish(totals)],
-                scope=sums.scope,
+                tail=tail,
                 more=("step",),
             )
         )
 
-    def _blocks(self, module, kernel, signature, sums, work):
+    def _blocks(self, module, kernel, signature, work, others):
         """A function that has samples computed so many at a time, and adds up what they make."""
-        made = [f"_block{name}" for name in work.names]
-        shapes = tuple_text(f"{name}.shape" for name in work.names)
+        blocks = [f"_block{name}" for name in work.names]
+        given = [f"{name}[_start:_stop]" if name in self.cut else name for name in signature.inputs]
+        for name in signature.outputs:
+            cut = "[_start:_stop]" if name in self.cut else ""
+            given.append(f"{name}{cut}" if name in others else f"_block_{name}")
         lines = [
-            f"{', '.join([*made, 'memory'])} = _work_arrays({work.names[0]}, {shapes}, ())",
+            f"{', '.join([*blocks, 'memory'])} = _work_arrays({work.names[0]}, "
+            f"{tuple_text(f'{name}.shape' for name in work.names)}, ())",
             "for _start in range(_first, _last, step):",
             "    _stop = min(_start + step, _last)",
-            f"    {sums.samples('_start', '_stop', signature, made)}",
-            *map("    _add_onto({}, {})".format, work.names, made),
+            f"    _part({', '.join(given)}, {self._length}, _start == 0)",
+            *map("    _add_onto({}, {})".format, work.names, blocks),
             "_give_back(memory)",
         ]
         name = f"{kernel.__name__}_blocks"
-        parameters = [*signature.inputs, *sums.divided, *work.names, "_first", "_last", "step"]
-        text = "\n".join([f"def {name}({', '.join(parameters)}):", *indented(lines)])
-        return module.compiled(text, SHARING_NAMES | sums.scope, **sums.options)
+        text = f"def {name}({', '.join([*others, *work.names, '_first', '_last', 'step'])}):"
+        return module.compiled(
+            "\n".join([text, *indented(lines)]), SHARING_NAMES | {"_part": self.part}
+        )
 
 
 class _Work:
-    """Arrays that a function makes, from texts such as "t0[n, n], t1[n]": reals, and integers, but
-    for some; with `parts` for each part one, zero to begin with. Sums have names that begin with
-    an underscore there."""
+    """Arrays that a function makes, name -> shape: reals, and integers; of_parts: one for each
+    part, under the name with an underscore before it, zero to begin with."""
 
-    def __init__(self, signature, reals, integers="", parts=None, but=()):
-        self.reals, self.integers = (
-            _Signature(f"-> {text}").outputs if text else {} for text in (reals, integers)
-        )
-        self.every, self.parts = [*self.reals, *self.integers], parts
-        self.reals = {name: shape for name, shape in self.reals.items() if name not in but}
-        self.locals = {name: name if parts is None else f"_{name}" for name in self.reals}
-        if parts:
-            self.reals = {name: ("parts", *shape) for name, shape in self.reals.items()}
-        self.names = [*self.locals.values(), *self.integers]
+    def __init__(self, signature, reals, integers=None, of_parts=False):
+        self.reals, self.integers, self.zero = reals, integers or {}, of_parts
+        if of_parts:
+            self.reals = {f"_{name}": ("parts", *shape) for name, shape in reals.items()}
+        self.names = [*self.reals, *self.integers]
         shapes = [tuple_text(each) for each in (*self.reals.values(), *self.integers.values())]
         self.reading = signature.reading(shapes)
 
@@ -298,16 +288,15 @@ class _Work:
             tuple_text(map(tuple_text, each.values())) for each in (self.reals, self.integers)
         ]
         made = f"{', '.join([*self.names, 'memory'])} = _work_arrays({like}, {', '.join(shapes)})"
-        zeros = [f"{name}[...] = 0" for name in self.names] if self.parts else []
+        zeros = [f"{name}[...] = 0" for name in self.names] if self.zero else []
         return [*self.reading, made, *zeros] if self.names else []
 
 
 @dataclass
-class _Sharing:
+class Shared:
     """What a shared function does: `kernels` do a part each, one after the other. kinds: the types
     of their arguments, codes: where these come from of `given` (see `part_of`). work: arrays that
-    it makes; tail: lines for what is left to do; scope: names in these; more: parameters besides
-    the kernel's own."""
+    it makes; tail: lines for what is left to do; more: parameters besides the kernel's own."""
 
     kernel: Any
     signature: Any
@@ -317,7 +306,6 @@ class _Sharing:
     given: list
     work: Any = None
     tail: list = field(default_factory=list)
-    scope: dict = field(default_factory=dict)
     more: tuple = ()
 
     @property
@@ -346,7 +334,7 @@ class _Sharing:
             f"def {self.name}({', '.join(['words', 'addresses', 'parts', 'length', *arrays])}):"
         )
         text = "\n".join([heading, *indented([*lines, "return failed"])])
-        function = module.compiled(text, SHARING_NAMES | self.scope)
+        function = module.compiled(text, SHARING_NAMES)
         return _Shared(function, *((each, " ".join(self.kinds)) for each in self.kernels))
 
 
