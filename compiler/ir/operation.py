@@ -17,7 +17,7 @@ import numpy as np
 from derivatrix.compiler.ir.content import Keyed, content_digest
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
 from derivatrix.compiler.ir.identifiers import require_identifier
-from derivatrix.runtime.errors import DeclarationError
+from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 if TYPE_CHECKING:
     from derivatrix.compiler.ir.arrays import Array
@@ -32,8 +32,11 @@ Kernel = str | Callable[..., bool | None]
 
 
 def kernel_name(kernel: Kernel) -> str:
-    """The name by which kernels call a helper kernel."""
-    return kernel.rpartition(".")[2] if isinstance(kernel, str) else kernel.__name__
+    """The name by which kernels call a helper kernel. Raises UnsupportedError for a lambda."""
+    name = kernel.rpartition(".")[2] if isinstance(kernel, str) else kernel.__name__
+    if not name.isidentifier():
+        raise UnsupportedError(f"{name} is no kernel: one is defined at the top level of its file")
+    return name
 
 
 @dataclass(frozen=True)
