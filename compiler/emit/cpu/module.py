@@ -36,7 +36,6 @@ OPERATOR = ("_Operator", "_tri", "_packed", "_ratio")
 USED = {
     "compiled": "internals.functions.compiled",
     "shaped": "internals.memory.shaped",
-    "stream": "internals.memory.stream",
     "border": "cpu.parts.border",
     **{name: f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")},
     **{name: f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")},
