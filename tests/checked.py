@@ -196,9 +196,8 @@ def calls(module: Any, plan: Plan) -> Iterator[Called]:
     """All kernels of a plan that can be called, but where they are another one's, too."""
     if getattr(module, plan.name).__name__ != plan.name:
         return
-    alone = plan.rows.plans[:1] if plan.rows and plan.rows.alone else ()
     parts = (plan.sums.part,) if plan.sums else ()  # these are given what part of the work they do
-    for each in (plan, *plan.inner, *alone):
+    for each in (plan, *plan.inner):
         if each not in parts and not each.given:
             yield Called(each)
         if each.name in module.generated.shared:

@@ -85,7 +85,6 @@ def plain_kernel(
     scope["give_back"] = lambda memory: None
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["note"] = lambda: called.append(made.name)
-    scope["stream"] = np.ndarray.__setitem__
     scope["shaped"] = np.reshape
     scope["border"] = border.py_func
     scope["float"] = np.float64  # which Numba divides by as NumPy does
@@ -170,22 +169,20 @@ def _run_rows(
     outputs: Sequence[np.ndarray],
     called: list[str],
 ) -> None:
-    """Fill the outputs by the kernel that one thread calls, and phase by phase, share by share in
+    """Fill the outputs phase by phase, share by share in
     any order: what a share reads of another one's before it is there, or no more, shows."""
     rows, known = made.rows, {**_known(made, values), PARTS: sympy.Integer(3)}
     assert rows is not None
-    if rows.alone is not None:
-        plain_kernel(rows.alone, called)(*inputs, *outputs)
-    texts = [text for text in rows_texts(made, "f") if text.parameters.endswith("part, parts")]
+    texts = rows_texts(made, "f")
     phases = [plain_kernel(*each) for each in zip(rows.phases, itertools.repeat(called), texts)]
-    for order in [(2, 1, 0), (0, 1, 2), (1, 2, 0)] if phases else ():
+    for order in (2, 1, 0), (0, 1, 2), (1, 2, 0):
         again = [np.full_like(array, np.nan) for array in outputs]
         shapes = [[int(size.xreplace(known)) for size in buffer.shape] for buffer in rows.work]
         work = [np.full(shape, np.nan) for shape in shapes]
         for phase, part in itertools.product(phases, order):
             phase(*inputs, *again, *work, part, 3)
         for one, other in zip(outputs, again, strict=True):
-            if rows.alone is not None or order[0] != 2:
+            if order[0] != 2:
                 np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
             one[...] = other
 

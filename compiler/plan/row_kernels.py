@@ -13,12 +13,6 @@ from collections.abc import Callable, Sequence
 import sympy
 
 from derivatrix.compiler.plan.nominal_sizes import at_large
-from derivatrix.compiler.plan.non_temporal import (
-    ENTRIES,
-    entries_of,
-    non_temporal_outputs,
-    with_non_temporal_stores,
-)
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
 from derivatrix.compiler.plan.row_shares import share, shareable, work
@@ -42,43 +36,22 @@ BARRIER = 100_000
 """The operations that could be done while all threads wait for each other between two phases."""
 WRITTEN = 2
 """The weight of an operation whose result goes to memory, against those of `Parts`."""
-
 SHARE = ("part", "parts")
 """What kernels for a share of the rows are given: which share, and of how many."""
 
 
 def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
-    """The kernels for shares of the rows, or for large results; None where nothing is gained.
-    `unfused`: makes the plan without fusing loops."""
-    large = non_temporal_outputs(plan.steps)
+    """The kernels for shares of the rows; None where nothing is gained. `unfused`: makes the plan
+    without fusing loops."""
     if (found := _shares(plan)) is not None:
         steps, gain = found
-        shared = _renamed(plan, "rows", _streaming(steps, large))
-        return Rows(None, (dataclasses.replace(shared, given=SHARE),), (), gain, _SHARED)
-    past_caches = at_large(entries_of(large)) >= ENTRIES
-    if (several := _phases(plan, unfused)) is not None:
-        phases, work_arrays, gain = several
-        kernel = _renamed(plan, "large", _streaming(plan.steps, large)) if past_caches else None
-        return Rows(kernel, phases, work_arrays, gain, _SHARED)
-    if not past_caches:
-        return None
-    made = tuple(with_non_temporal_stores(step, large, always=True) for step in plan.steps)
-    return Rows(_renamed(plan, "large", made), (), (), entries_of(large), ENTRIES)
+        shared = dataclasses.replace(plan, name=f"{plan.name}_rows", steps=steps, given=SHARE)
+        return Rows((shared,), (), gain)
+    return _phases(plan, unfused)
 
 
-def _streaming(steps: Sequence[Step], large: set[Buffer]) -> tuple[Step, ...]:
-    return tuple(with_non_temporal_stores(step, large, always=False) for step in steps)
-
-
-def _renamed(plan: Plan, word: str, steps: tuple[Step, ...]) -> Plan:
-    return dataclasses.replace(plan, name=f"{plan.name}_{word}", steps=steps)
-
-
-def _phases(
-    plan: Plan, unfused: Callable[[], Plan]
-) -> tuple[tuple[Plan, ...], tuple[Buffer, ...], sympy.Expr] | None:
-    """Kernels that threads call one after the other, each for a share of the rows, what they make
-    for each other, and what a second thread gains."""
+def _phases(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
+    """Kernels that threads call one after the other, each for a share of the rows."""
     steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
     total = sympy.expand(sympy.Add(*map(work, steps)))
     if not all(isinstance(step, Fill | LoopNest) for step in steps) or at_large(total) < _SHARED:
@@ -90,7 +63,6 @@ def _phases(
     gain = found.gain - BARRIER * len(found.steps)
     if at_large(gain) < _SHARED:
         return None
-    large = non_temporal_outputs(steps)
     taken = tuple((buffer.name, buffer) for buffer in found.work)
     plans = tuple(
         dataclasses.replace(
@@ -98,11 +70,11 @@ def _phases(
             name=f"{plan.name}_rows{f'_{number}' * (len(found.steps) > 1)}",
             outputs=(*plan.outputs, *taken),
             given=SHARE,
-            steps=_streaming(each, large),
+            steps=each,
         )
         for number, each in enumerate(found.steps)
     )
-    return plans, found.work, gain
+    return Rows(plans, found.work, gain)
 
 
 def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:

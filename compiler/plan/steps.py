@@ -123,16 +123,14 @@ class Accumulate:
 
 @dataclass(frozen=True)
 class Store:
-    """Write, or add to, an entry of a buffer; by a non-temporal store if `streamed`."""
+    """Write, or add to, an entry of a buffer."""
 
     target: Load
     value: Scalar
     accumulate: bool
-    streamed: bool = False
 
     def lines(self) -> list[str]:
-        word = "stream " if self.streamed else ""
-        return [f"{word}{self.target} {'+=' if self.accumulate else '='} {self.value}"]
+        return [f"{self.target} {'+=' if self.accumulate else '='} {self.value}"]
 
 
 @dataclass(frozen=True)
@@ -417,25 +415,16 @@ class Columns:
 
 @dataclass(frozen=True)
 class Rows:
-    """Kernels for large outputs.
+    """Kernels for a share of the rows of the outputs.
 
-    alone: the kernel for a call by one thread; None where that is the usual one.
-    phases: those that threads call one after the other, each for a share of the rows; none where
-    they do not. They take the arrays of `work` besides, which one phase makes for others, and two
-    whole numbers, `part` and `parts`: which share, and of how many.
-    gain: about how many operations a second thread takes over, or how many entries are written past
-    the cache, by the sizes; enough: that many are worth it.
+    phases: those that threads call one after the other. They take the arrays of `work` besides,
+    which one phase makes for others, and two whole numbers, `part` and `parts`: which share, and of
+    how many. gain: about how many operations a second thread takes over, by the sizes.
     """
 
-    alone: Plan | None
     phases: tuple[Plan, ...]
     work: tuple[Buffer, ...]
     gain: sympy.Expr
-    enough: int
-
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        return (*([self.alone] if self.alone else []), *self.phases)
 
 
 @dataclass(frozen=True)

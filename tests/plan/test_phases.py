@@ -113,7 +113,7 @@ def test_what_is_not_phased(body: dx.Expr) -> None:
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 @pytest.mark.parametrize("name", ["chain", "direction", "form"])
 def test_threads(monkeypatch: pytest.MonkeyPatch, name: str, real: type, threads: int) -> None:
-    """The same as by one thread, with what is streamed and without."""
+    """The same as by one thread."""
     function, kind, _ = PHASED[name]
     module = dx.compile(function)
     pool = with_threads(monkeypatch, module, threads)

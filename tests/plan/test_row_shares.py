@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ import derivatrix as dx
 from derivatrix.compiler.differentiate.derivatives import Derivatives
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.plan.steps import Guard, Loop, LoopNest, Plan, Store
+from derivatrix.compiler.plan.steps import Guard, Loop, LoopNest, Plan
 from tests.packages import with_threads
 from tests.plain import check_plain
 
@@ -34,7 +33,6 @@ SHARED = {
     "curved": (dx.function("curved", [A, a], dx.sum(dx.tanh(A) @ a)), "value_and_gradient"),
     "triangle": (dx.function("triangle", [A], dx.tril(A) @ A[::-1]), "jacobian"),
 }
-LARGE = {"solution": (dx.function("solution", [A, a], dx.solve(A, a)), "vjp")}
 WHOLE = {
     "samples": (dx.function("samples", [X], dx.tanh(X)), "value"),
     "gemm": (dx.function("gemm", [A, B], A @ B), "value"),
@@ -87,52 +85,11 @@ def alone(step: LoopNest) -> bool:
     return isinstance(step.body[0], Guard)
 
 
-def stores(plans: Iterable[Plan]) -> dict[str, set[bool]]:
-    """Whether outputs are streamed."""
-    found: dict[str, set[bool]] = {}
-    steps = [step for plan in plans for step in plan.steps if isinstance(step, LoopNest)]
-    pending = [part for step in steps for part in step.body]
-    for part in pending:
-        if isinstance(part, Store) and part.target.buffer.role == "output":
-            found.setdefault(part.target.buffer.name, set()).add(part.streamed)
-        pending += part.body if isinstance(part, Loop | Guard) else ()
-    return found
-
-
-def test_what_is_streamed() -> None:
-    """Entries that are stored once, one after the other, by few operations, where there are many.
-    Where the rest is for one thread, it does all."""
-    rows = planned(*LARGE["solution"]).rows
-    assert rows is not None and rows.alone is not None and not rows.phases
-    assert stores(rows.plans) == {"out_A": {True}, "out_a": {False}}
-    product = dx.outer(a, b)
-    for body, streamed in ((product, {0, 1}), (dx.exp(product), {0}), (product + dx.diag(a), {0})):
-        rows = planned(dx.function("f", [a, b], body), "value").rows
-        assert rows is not None and rows.alone is None
-        assert stores(rows.plans) == {"out": streamed}, body
-
-
-@pytest.mark.parametrize("real", [np.float64, np.float32])
-def test_streamed_results(real: type) -> None:
-    """They are what smaller ones are."""
-    module = dx.compile(LARGE["solution"][0])
-    rng = np.random.default_rng(0)
-    x = (rng.normal(size=(1430, 1430)) + 100 * np.eye(1430)).astype(real)
-    v, c = rng.normal(size=(2, 1430)).astype(real)
-    found = module.vjp(x, v, c)
-    assert found.A.dtype == real and module.vjp_kernel_large.signatures
-    expected = module.Vjp(*map(np.empty_like, found))
-    module.vjp_kernel(x, v, c, *expected)
-    for name in found._fields:
-        tolerance = 50 * np.finfo(real).eps * np.abs(getattr(expected, name)).max()
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), 0, tolerance)
-
-
-@pytest.mark.parametrize("name", [*SHARED, *LARGE])
+@pytest.mark.parametrize("name", SHARED)
 @pytest.mark.parametrize("sizes", [{"n": 5, "m": 2}, {"n": 1, "m": 4}, {"n": 2, "m": 3}])
 def test_shares_make_the_whole(name: str, sizes: dict[str, int]) -> None:
     """As plain Python, which computes shares in the wrong order, some of them empty."""
-    check_plain(*{**SHARED, **LARGE}[name], sizes)
+    check_plain(*SHARED[name], sizes)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -119,7 +119,8 @@ HERE = (
     "from ._support import built_with\n",
     "from ._support import built_with\n"
     "import numpy as np\n"
-    "from derivatrix.templates.support.internals.memory import shaped, stream\n",
+    "from derivatrix.templates.support.internals.memory import shaped\n"
+    "from tests.outside import written_at\n",
 )
 OUTSIDE = "was ended by SIGSEGV"
 LINES = {
@@ -127,8 +128,8 @@ LINES = {
         f"{word} {array}": (line.format(array), OUTSIDE)
         for array in ("out", "x", "t0")
         for word, line in (
-            ("write past the end of", "stream({0}, (len({0}),), 1.0)"),
-            ("write before", "stream({0}, (-1,), 1.0)"),
+            ("write past the end of", "written_at({0}, len({0}))"),
+            ("write before", "written_at({0}, -1)"),
             ("read past the end of", "out[0] += shaped({0}, (len({0}) + 1,))[-1]"),
         )
     },

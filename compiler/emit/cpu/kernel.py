@@ -32,7 +32,6 @@ from derivatrix.compiler.plan.steps import (
     Size,
     Statement,
     Step,
-    Store,
 )
 from derivatrix.compiler.plan.visit import operations
 from derivatrix.compiler.targets import cpu
@@ -385,12 +384,6 @@ class _Statements(Statements):
     def __init__(self, failing: Failing) -> None:
         super().__init__(FUNCTIONS)
         self._failing = failing
-
-    def stored(self, store: Store) -> str:
-        if not store.streamed:
-            return super().stored(store)
-        indices = tuple_text(map(self.index, store.target.indices))
-        return f"stream({store.target.buffer.name}, {indices}, {self.scalar(store.value)})"
 
     def raised(self, failure: str) -> list[str]:
         return self._failing.lines(failure)

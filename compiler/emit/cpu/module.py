@@ -31,8 +31,8 @@ from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.targets import cpu
 
 USED = (
-    *("internals.functions.compiled", "internals.memory.shaped", "internals.memory.stream"),
-    *("internals.memory.work_arrays", "internals.memory.give_back", "cpu.parts.border"),
+    *("internals.functions.compiled", "internals.memory.shaped", "cpu.parts.border"),
+    *("internals.memory.work_arrays", "internals.memory.give_back"),
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
     *(f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")),
     *(f"common.linear_map.{name}" for name in ("_Operator", "_tri", "_packed", "_ratio")),

@@ -72,7 +72,7 @@ def _registers(kernel: Kernel) -> bool:
 def one_body(plan: Plan) -> bool:
     """Whether a share of the rows, one of one, is what the kernel does by itself."""
     rows = plan.rows
-    if rows is None or rows.alone is not None or rows.work or len(rows.phases) != 1:
+    if rows is None or rows.work or len(rows.phases) != 1:
         return False
     (phase,) = rows.phases
     bounds = {
@@ -105,13 +105,13 @@ def _nested(name: str, arguments: list[str]) -> list[str]:
 
 
 def _rows(plan: Plan, rows: Rows) -> list[str]:
-    given = [f'"{size_text(plan, rows.gain)}"', str(rows.enough)]
-    if rows.phases and not one_body(plan):
+    given = [f'"{size_text(plan, rows.gain)}"']
+    if not one_body(plan):
         given.append(f"phases=({', '.join(phase.name for phase in rows.phases)},)")
     for name, kind in (("work", "real"), ("integers", "integer")):
         if made := [buffer for buffer in rows.work if buffer.kind == kind]:
             given.append(f'{name}="{_arrays(plan, made)}"')
-    return [*given, *([f"large={rows.alone.name}"] if rows.alone else [])]
+    return given
 
 
 def _columns(plan: Plan, columns: Columns) -> list[str]:

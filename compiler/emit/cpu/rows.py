@@ -15,15 +15,10 @@ from derivatrix.compiler.plan.visit import buffers, loops, renamed
 
 
 def rows_texts(plan: Plan, owner: str) -> list[KernelText]:
-    """The kernel for large results of a plan, and those of its shares."""
-    if plan.rows is None:
-        return []
-    large = plan.rows.alone
-    texts = (
-        [] if large is None else [kernel_text(large, owner, f"`{plan.name}` for large results.")]
-    )
+    """The kernels of shares of a plan's rows."""
     summary = f"A share of `{plan.name}`: part of parts."
-    return [*texts, *(share_text(phase, owner, summary) for phase in plan.rows.phases)]
+    phases = plan.rows.phases if plan.rows else ()
+    return [share_text(phase, owner, summary) for phase in phases]
 
 
 def share_text(

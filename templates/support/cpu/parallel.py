@@ -70,18 +70,16 @@ class _Sharing:
 class by_rows(_Sharing):
     """A share of the rows of the results by each of a few threads.
 
-    cost: about how many operations a second thread takes over; `least` are worth it. phases:
-    kernels that do a share each, one after the other, with the arrays of `work` and `integers`
-    ("t0[n, n]"), which one phase makes for others; if there are none, the kernel's own body, which
-    takes the number of the share and how many there are besides. large: a kernel for large
-    results; without phases it is called instead of them."""
+    cost: about how many operations a second thread takes over. phases: kernels that do a share
+    each, one after the other, with the arrays of `work` and `integers` ("t0[n, n]"), which one
+    phase makes for others; if there are none, the kernel's own body, which takes the number of the
+    share and how many there are besides."""
 
-    def __init__(self, cost, least, phases=(), work="", integers="", large=None):
-        self.cost, self.least, self.phases = cost, least, phases
-        self.work, self.integers, self.large = work, integers, large
+    def __init__(self, cost, phases=(), work="", integers=""):
+        self.cost, self.phases, self.work, self.integers = cost, phases, work, integers
 
     def whole(self, module, name, signature, body, options):
-        if self.phases or self.large is not None:
+        if self.phases:
             return compiled(**options)(body)
         body.__name__ = f"{name}_share"
         share = compiled(**options)(body)
@@ -93,11 +91,7 @@ class by_rows(_Sharing):
 
     def planned(self, module, kernel, parts, alone):
         cost = parts.sized(self.cost)
-        few = f"{cost} < {self.least}"
-        if self.large is not None and not self.phases:
-            (line,) = alone
-            call = _choice(few, alone, [line.replace("_kernel", "_large")])
-            return Planned(few, call, "", {"_large": self.large})
+        few = f"{cost} < {_SHARED}"
         signature, phases = parts.signature, self.phases or (kernel.share,)
         work = _Work(signature, _shapes(self.work), _shapes(self.integers))
         given = [*signature.arrays, *work.names]
@@ -113,7 +107,7 @@ class by_rows(_Sharing):
             )
         )
         call = _choice(few, alone, [f"_in_parts({cost}, {parts.passed})"])
-        return Planned(few, call, "", {"_in_parts": _by_rows(self.large or kernel, shared)})
+        return Planned(few, call, "", {"_in_parts": _by_rows(kernel, shared)})
 
 
 class by_samples(_Sharing):

@@ -215,24 +215,6 @@ def give_back(context, memory):
     return types.void(types.intp), generate
 
 
-@intrinsic
-def stream(context, array, indices, value):
-    """array[indices] = value, past the cache."""
-
-    def generate(context, builder, signature, values):
-        kind = signature.args[0]
-        item = context.cast(builder, values[2], signature.args[2], kind.dtype)
-        axes = cgutils.unpack_tuple(builder, values[1])
-        place = cgutils.get_item_pointer(
-            context, builder, kind, context.make_array(kind)(context, builder, values[0]), axes
-        )
-        one = builder.module.add_metadata([ir.IntType(32)(1)])
-        builder.store(item, place).set_metadata("nontemporal", one)
-        return context.get_dummy_value()
-
-    return types.void(array, indices, value), generate
-
-
 def atomic(operation):
     """The function (words, place, value) of kernels that changes a word, at once for all threads,
     and returns what it was. operation: "add", or "xchg" for exchange."""
