@@ -15,8 +15,9 @@ THREADS = 256
 """The most threads of a block."""
 
 
-def kernel(signature):
-    """A kernel of the device, entered in its module's own table of kernels."""
+def kernel(*signatures):
+    """A kernel of the device for arguments of one or several signatures, entered in its module's
+    own table of kernels by its name, and from the second signature on by that and a number."""
 
     def decorate(function):
         # as for the CPU: cached code remembers its module's name
@@ -26,7 +27,9 @@ def kernel(signature):
         except RuntimeError:
             made = cuda.jit(function)
         own = function.__globals__.setdefault("_kernels", {})
-        own[function.__name__] = made, f"void({signature})"
+        for number, signature in enumerate(signatures, 1):
+            name = function.__name__ if number == 1 else f"{function.__name__}_{number}"
+            own[name] = made, f"void({signature})"
         return made
 
     return decorate
@@ -139,6 +142,10 @@ class _Run:
         copy = array.copy_to_host(stream=self.stream)
         self.stream.synchronize()
         return copy
+
+    def put(self, array, dtype):
+        """A copy on the device of an array of the host."""
+        return cuda.to_device(np.asarray(array, dtype), stream=self.stream)
 
     def part(self, array, *index):
         """array[index]; an array without entries has parts of its own, as Numba refuses to cut it

@@ -12,6 +12,7 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
+from .blas import product
 from .blocks import entries, matrices
 from .copies import copied
 from .elementary import real_maximum
@@ -20,7 +21,7 @@ from .lu import lu_factor, lu_inverse
 from .norms import largest_column, leading_sign, precision_of
 from .singular import given, singular_by_jacobi
 from .spectral import eigen_by_library
-from .sylvester import complex_product, schur_of
+from .sylvester import schur_of
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[::1]")
@@ -166,7 +167,7 @@ def real_eigen(run, a, values, vectors, failure):
     form, basis = schur_of(run, a, failure)
     inner = run.empty(a.shape, np.complex128)
     run.launch(triangular_eigenvectors, *entries(stack * n), form, inner, precision_of(np.float64))
-    columns = complex_product(run, basis, inner, False, False, run.empty(a.shape, np.complex128))
+    columns = product(run, basis, False, inner, False)
     least = np.sqrt(precision_of(values.dtype))
     last = values, vectors, least, run.failures, failure
     run.launch(real_pairs, *entries(stack * n), form, columns, *last)

@@ -76,7 +76,7 @@ def qr_of_columns(run, columns, basis, r, failure):
     those of Q in the rows of `basis`."""
     stack, k, p = columns.shape
     if by_library(run, "a QR factorisation", p):
-        qr_by_library(run, columns, basis)
+        qr_by_library(columns, basis)
     else:
         run.launch(householder_qr, *matrices(stack, k, k), columns, basis, run.empty((stack, k)))
     checks = p * float(np.finfo(columns.dtype).eps), run.failures, failure

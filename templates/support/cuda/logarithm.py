@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from .jets import empty_jet, jet_combine, jet_divide, jet_scaled, jets, last_entries
+from .jets import jet_combine, jet_divide, jet_scaled, jets, last_entries
 from .norms import precision_of
 from .roots import jet_roots, principal_schur
 from .shares import clear
@@ -47,8 +47,8 @@ def logm(run, *arrays):
             clear(run, given)
         in_basis_of(run, vectors, given, vectors, part)
     roots = jet_roots(run, block, 0, MOST_ROOTS, failure)
-    root = empty_jet(run, x)
+    root = [run.empty(form.shape) for _ in x]
     for part, target in zip((form, *inner), root, strict=True):
         from_basis(run, vectors, part, vectors, target)
     result = integrated(run, jet_combine(run, -1.0, [(1.0, root)]))
-    last_entries(run, jet_scaled(run, result, roots, 1), out)
+    last_entries(run, jet_scaled(run, result, run.fetched(roots)), out)

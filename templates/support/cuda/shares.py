@@ -2,10 +2,13 @@
 
 # mypy: allow-untyped-defs
 
+import math
+
 import numpy as np
 from numba import cuda
 
 from .base import THREADS, device, kernel, power_of_two
+from .elementary import real_maximum
 
 BUSY = 1 << 17
 """So many threads keep any device busy. Numbers of threads follow from sizes alone, so that results
@@ -122,6 +125,34 @@ def by_groups(run, kernel, items, lanes, *arguments):
     threads = max(lanes, power_of_two(items * lanes, THREADS))
     blocks = -(-items * lanes // threads)
     run.launch(kernel, min(blocks, 1 << 20), threads, *arguments, lanes)
+
+
+def reduce_rows(run, x, out, operation):
+    """out[s] = the SUM, PRODUCT or MAXIMUM (nan if there is one) of x[s, :]; x (stack, n)."""
+    each_row(run, reduced_rows, *x.shape, x, out, operation)
+
+
+@kernel("real[:, ::1], real[::1], int64, int64")
+def reduced_rows(x, out, operation, lanes):
+    """`reduce_rows`, each row by a group of threads."""
+    stack, n = x.shape
+    shared = cuda.shared.array(THREADS, x.dtype)
+    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
+        total = x.dtype.type(0 if operation == SUM else 1)
+        if operation == MAXIMUM:
+            total = x.dtype.type(-math.inf)
+        for i in range(lane, n, lanes):
+            if operation == SUM:
+                total += x[s, i]
+            elif operation == PRODUCT:
+                total *= x[s, i]
+            else:
+                total = real_maximum(total, x[s, i])
+        total = reduced(total, lanes, shared, operation)
+        if lane == 0:
+            out[s] = total
 
 
 def row_by_row(points, terms):
