@@ -13,6 +13,7 @@ from .. import DIGEST
 
 THREADS = 256
 """The most threads of a block."""
+MOST_BLOCKS = 1 << 20
 
 
 def kernel(*signatures):
@@ -66,6 +67,13 @@ for all kernels of the process: after some hundred kernels with several levels t
 long for the compiler. So functions that many kernels need call no others."""
 
 
+@device
+def position(number, shape):
+    """The indices of entry `number` of a stack of matrices of this shape."""
+    _, rows, columns = shape
+    return number // columns // rows, number // columns % rows, number % columns
+
+
 def imported(package, part=None):
     """A package, or a part of it; None where it is not installed, or kernels only simulate a
     device. Where the package lacks the part there is a warning."""
@@ -109,6 +117,15 @@ def power_of_two(number, most):
     while power < number and power < most:
         power *= 2
     return power
+
+
+def require_number(count):
+    """Raise ValueError for more entries than kernels count."""
+    if count >= 1 << 32:
+        raise ValueError(
+            f"an array of {count} entries is computed at once; kernels for CUDA devices count to "
+            "4294967295: compute it in parts, or use the module for the target cpu"
+        )
 
 
 def device_number():
@@ -168,9 +185,26 @@ class _Run:
         other.dtype = np.dtype(np.float64)
         return other
 
-    def launch(self, kernel, blocks, threads, *arguments):
+    def each(self, kernel, points, *arguments, most=THREADS):
+        """Start a kernel with a thread for each of its points, at most `most` threads a block."""
+        require_number(points)
+        threads = power_of_two(points, most)
+        self._start(kernel, -(-points // threads), threads, *arguments)
+
+    def each_matrix(self, kernel, stack, threads, *arguments):
+        """Start a kernel with a block for each matrix of a stack; none where there are no
+        threads."""
+        self._start(kernel, stack if threads else 0, power_of_two(threads, THREADS), *arguments)
+
+    def by_groups(self, kernel, items, lanes, *arguments):
+        """Start a kernel with a group of `lanes` threads of a block, a power of two, for each item;
+        their number is its last argument."""
+        threads = max(lanes, power_of_two(items * lanes, THREADS))
+        self._start(kernel, -(-items * lanes // threads), threads, *arguments, lanes)
+
+    def _start(self, kernel, blocks, threads, *arguments):
         """Start a kernel; none where there are no blocks. Numbers of Python take the precision of
         the run; those of NumPy keep theirs."""
         if blocks > 0:
             given = [self.dtype.type(each) if type(each) is float else each for each in arguments]
-            _launcher(kernel, blocks, threads, self.stream)(*given)
+            _launcher(kernel, min(blocks, MOST_BLOCKS), threads, self.stream)(*given)

@@ -4,8 +4,7 @@
 
 from numba import cuda
 
-from .base import kernel
-from .blocks import entries, position
+from .base import kernel, position
 from .libraries import _cublas, gemm_by_library, matrix_shape
 
 FEW = 4096
@@ -28,7 +27,7 @@ def gemm(run, alpha, left, left_transposed, right, right_transposed, beta, targe
         return
     flags = int(bool(left_transposed)), int(bool(right_transposed))
     operands = as_stack(left), as_stack(right), as_stack(target), *flags, float(alpha), float(beta)
-    run.launch(gemm_entries, *entries(target.size), *operands)
+    run.each(gemm_entries, target.size, *operands)
 
 
 def product(run, left, left_transposed, right, right_transposed, alpha=1.0):

@@ -4,8 +4,7 @@
 
 from numba import cuda
 
-from .base import kernel
-from .blocks import entries, position
+from .base import kernel, position
 
 
 def copy_block(run, source, target, turned=False, negated=False, top=0, place=(0, 0)):
@@ -17,8 +16,8 @@ def copy_block(run, source, target, turned=False, negated=False, top=0, place=(0
     rows, columns = (n, m - top) if turned else (m - top, n)
     shape = min(rows, most_rows - place[0]), min(columns, most_columns - place[1])
     flags = int(turned), int(negated)
-    layout = entries(stack * shape[0] * shape[1])
-    run.launch(copy_entries, *layout, source, target, *flags, top, *place, *shape)
+    numbers = *flags, top, *place, *shape
+    run.each(copy_entries, stack * shape[0] * shape[1], source, target, *numbers)
 
 
 def copy_stack(run, source, target):
@@ -53,7 +52,7 @@ def in_rows(run, b, solve):
 
 def set_identity(run, out):
     """out (stack, n, n) = identity matrices."""
-    run.launch(fill_identity, *entries(out.size), out)
+    run.each(fill_identity, out.size, out)
 
 
 NUMBERS = ", int64" * 7

@@ -10,9 +10,8 @@ import math
 import numpy as np
 from numba import cuda
 
-from .base import kernel
+from .base import kernel, position
 from .blas import product
-from .blocks import entries, matrices, position
 from .jets import jet_combine, jet_divide, jet_multiply, jet_scaled, jets, last_entries
 from .norms import column_sizes, largest_size
 
@@ -67,7 +66,7 @@ def spared_halvings(run, a, fourth, sixth, norms, halvings):
     roots = [run.fetched(column_sizes(run, power)) ** (1 / degree) for power, degree in degrees]
     growth = np.minimum(np.maximum(*roots[:2]), np.maximum(*roots[2:]))
     sizes = run.empty((stack,))
-    run.launch(measure_power, *matrices(stack, n, n), a, run.empty((stack, 2, n)), 27, sizes)
+    run.each_matrix(measure_power, stack, n, a, run.empty((stack, 2, n)), 27, sizes)
     spared = np.where(
         growth * 2.0**halvings > PADE_BOUND, np.floor(np.log2(PADE_BOUND / growth)), halvings
     )
@@ -88,7 +87,7 @@ def keep_jet(run, jet, chosen, out):
     """Replace those matrices of `out` that are chosen (stack,) by those of `jet`."""
     given = run.put(chosen, np.int32)
     for entry, target in zip(jet, out, strict=True):
-        run.launch(keep_entries, *entries(entry.size), entry, given, target)
+        run.each(keep_entries, entry.size, entry, given, target)
 
 
 def halved(run, x):

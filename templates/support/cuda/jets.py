@@ -14,9 +14,8 @@ import math
 import numpy as np
 from numba import cuda
 
-from .base import kernel
+from .base import kernel, position
 from .blas import gemm, product
-from .blocks import entries, position
 from .copies import copied, copy_block
 from .lu import lu_factor, lu_invertible, lu_solve_rows
 
@@ -55,7 +54,7 @@ def combined(run, diagonal, *pairs, out=None):
     target = run.empty(pairs[0][1].shape) if out is None else out
     filled = [*pairs, *([(0.0, pairs[0][1])] * (4 - len(pairs)))]
     numbers = [value for pair in filled for value in pair]
-    run.launch(combine_four, *entries(target.size), diagonal, *numbers, target)
+    run.each(combine_four, target.size, diagonal, *numbers, target)
     return target
 
 
@@ -90,7 +89,7 @@ def jet_scaled(run, x, exponents):
     for entry in x:
         if entry is not None:
             scaled = run.empty(entry.shape)
-            run.launch(scale_by_powers, *entries(entry.size), entry, powers, scaled)
+            run.each(scale_by_powers, entry.size, entry, powers, scaled)
             entry = scaled
         result.append(entry)
     return result

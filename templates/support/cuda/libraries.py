@@ -10,10 +10,11 @@ import numpy as np
 from numba import cuda
 
 from .base import _cupy, imported, kernel
-from .blocks import SMALL, entries
 
 _cublas = imported("cupy.cuda", "cublas")  # as an attribute: CuPy finds the library for that
 _cusolver = imported("cupy.cuda", "cusolver")
+SMALL = 32
+"""The most rows of matrices that kernels factorise; larger ones are left to libraries."""
 BATCHED = 256
 """Stacks of matrices of no more rows are left to the batched routines."""
 
@@ -154,7 +155,7 @@ def cholesky_by_library(run, lower, failure):
         for s in range(stack):
             told = address(info) + s * info.dtype.itemsize
             cusolver(run, "potrf", fill, n, place + s * step, n, work.data.ptr, size, told)
-    run.launch(note_failures, *entries(stack), info, run.failures, failure)
+    run.each(note_failures, stack, info, run.failures, failure)
 
 
 def qr_by_library(columns, basis):
@@ -169,7 +170,7 @@ def qr_by_library(columns, basis):
 
 def fail(run, failure):
     """Note a failure that the shapes show."""
-    run.launch(set_failure, 1, 1, run.failures, failure)
+    run.each(set_failure, 1, run.failures, failure)
 
 
 @kernel("int32[::1], int64")

@@ -9,7 +9,6 @@ from numba import cuda
 
 from ..common.limits import LEADING
 from .base import device, kernel
-from .blocks import matrices
 from .elementary import real_maximum
 
 
@@ -86,7 +85,6 @@ def column_sizes(run, a):
     """A new array of the 1-norms of a stack of square matrices, in double precision."""
     stack, n, _ = a.shape
     sizes = run.empty((stack,))
-    # a block each also for those without rows, whose norms are 0
-    layout = matrices(stack, 1, n)
-    run.launch(measure_columns, *layout, a, run.empty((stack, n)), sizes)
+    # threads also for those without rows, whose norms are 0
+    run.each_matrix(measure_columns, stack, max(n, 1), a, run.empty((stack, n)), sizes)
     return sizes

@@ -13,9 +13,8 @@ import math
 import numpy as np
 from numba import cuda
 
-from .base import kernel
+from .base import kernel, position
 from .blas import gemm, product
-from .blocks import entries, position
 from .copies import copied, copy_block, copy_stack, transpose
 from .factors import full_rank_pinv
 from .jets import combined, widened
@@ -77,8 +76,7 @@ def factored(run, matrix, failure):
     sizes = column_sizes(run, matrix)
     pivots = run.empty(matrix.shape[:2], np.int32)
     lu_factor(run, matrix, pivots)
-    layout = entries(pivots.size)
-    run.launch(require_pivots, *layout, matrix, sizes, SINGULAR, run.failures, failure)
+    run.each(require_pivots, pivots.size, matrix, sizes, SINGULAR, run.failures, failure)
     return pivots
 
 
@@ -154,7 +152,7 @@ def sign_of(run, matrix):
         lu_factor(run, factors, pivots)
         lu_logabsdet(run, factors, pivots, logarithms)
         lu_inverse(run, factors, pivots, inverse)
-        run.launch(step_to_sign, *entries(matrix.size), matrix, inverse, logarithms)
+        run.each(step_to_sign, matrix.size, matrix, inverse, logarithms)
 
 
 def riccati_start(run, a, b, q, r, discrete, failure):
@@ -204,8 +202,7 @@ def riccati_step(run, a, b, q, r, discrete, x, failure):
     if discrete:
         f, c = cayley(run, f, c, failure)
     form = lyapunov(run, f, c, step, precision_of(np.float64), failure)
-    layout = entries(a.shape[0] * a.shape[1])
-    run.launch(require_stable, *layout, form, run.failures, failure)
+    run.each(require_stable, a.shape[0] * a.shape[1], form, run.failures, failure)
     return step
 
 
@@ -220,8 +217,7 @@ def riccati(run, a, b, q, r, discrete, out, failure):
         step = riccati_step(run, a, b, q, r, discrete, x, failure)
         x = combined(run, 0.0, (1.0, x), (1.0 if discrete else -1.0, step))
     sizes = column_sizes(run, step), column_sizes(run, x)
-    layout = entries(x.shape[0])
-    run.launch(require_close, *layout, *sizes, CONVERGED, run.failures, failure)
+    run.each(require_close, x.shape[0], *sizes, CONVERGED, run.failures, failure)
     copy_stack(run, symmetric_part(run, x), out)
 
 

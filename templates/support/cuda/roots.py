@@ -8,7 +8,6 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import matrices
 from .jets import widened
 from .norms import largest_entry, precision_of
 from .sylvester import from_basis, schur, substitute_sylvester
@@ -35,7 +34,7 @@ def principal_schur(run, a, form, precision, failure):
     vectors = run.empty(a.shape, np.complex128)
     schur(run, a, form, vectors, failure)
     last = precision, run.failures, failure
-    run.launch(require_principal, *matrices(stack, n, n), form, *last)
+    run.each_matrix(require_principal, stack, n, form, *last)
     return vectors
 
 
@@ -124,7 +123,7 @@ def jet_roots(run, x, fewest, most, failure):
     _, stack, n, _ = x.shape
     roots = run.empty((stack,), np.int32)
     last = fewest, most, roots, run.failures, failure
-    run.launch(take_roots, *matrices(stack, n, n), x, *last)
+    run.each_matrix(take_roots, stack, n, x, *last)
     return roots
 
 

@@ -12,7 +12,7 @@ from numba import cuda
 
 from .base import THREADS, device, kernel, power_of_two
 from .elementary import real_maximum
-from .shares import MAXIMUM, SUM, by_groups, reduced
+from .shares import MAXIMUM, SUM, reduced
 
 PART = 8 * THREADS
 """The most entries of a part, unless there are too many parts."""
@@ -23,14 +23,14 @@ def softmax(run, x, out):
     """out[s, i] = exp(x[s, i]) / sum(exp(x[s, :])), without overflow; x (stack, n)."""
     parts, length, lanes = parts_of_rows(run, x)
     jobs = parts.shape[0] * parts.shape[1] if x.size else 0
-    by_groups(run, softmax_parts, jobs, lanes, x, parts, out, length)
+    run.by_groups(softmax_parts, jobs, lanes, x, parts, out, length)
 
 
 def logsumexp(run, x, out):
     """out[s] = log(sum(exp(x[s, :]))), without overflow; x (stack, n)."""
     parts, _, _ = parts_of_rows(run, x)
     lanes = power_of_two(parts.shape[1], THREADS)
-    by_groups(run, logsumexp_parts, len(out), lanes, parts, out)
+    run.by_groups(logsumexp_parts, len(out), lanes, parts, out)
 
 
 def parts_of_rows(run, x):
@@ -41,7 +41,7 @@ def parts_of_rows(run, x):
     length = (n + count - 1) // count
     lanes = power_of_two((length + 3) // 4, THREADS)
     parts = run.empty((stack, count, 2))
-    by_groups(run, row_parts, stack * count, lanes, x, parts, length)
+    run.by_groups(row_parts, stack * count, lanes, x, parts, length)
     return parts, length, lanes
 
 

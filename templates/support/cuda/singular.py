@@ -15,7 +15,6 @@ from numba import cuda
 
 from .base import device, kernel
 from .blas import gemm, product
-from .blocks import matrices
 from .libraries import by_library
 from .norms import largest_entry, leading_sign, power_below, precision_of
 from .shares import SUM, reduce_rows
@@ -245,7 +244,7 @@ def singular_by_jacobi(run, a, u, s, v, failure):
     work = run.empty((stack, k, size)), run.empty((stack if wanted else 1, k, k))
     last = wanted, precision * math.sqrt(size), least, run.failures, failure
     arrays = a, given(run, u), s, given(run, v), *work, run.empty((stack, k))
-    run.launch(decompose_matrices, *matrices(stack, k, size), *arrays, *last)
+    run.each_matrix(decompose_matrices, stack, size if k else 0, *arrays, *last)
 
 
 def singular_vectors(run, a, u, s, v, failure):
@@ -319,7 +318,7 @@ def solve_polar(run, a, c, out, failure):
     gemm(run, -1.0, inner, False, v, True, 1.0, left)
     small = 10 * k * precision_of(s.dtype)
     last = left, right, inner, small, run.failures, failure
-    run.launch(divide_by_sums, *matrices(stack, k, max(p, q)), s, *last)
+    run.each_matrix(divide_by_sums, stack, max(p, q) if k else 0, s, *last)
     gemm(run, 1.0, inner, False, v, True, 1.0, left)
     gemm(run, 1.0, u, False, left, False, 0.0, out)
     gemm(run, 1.0, right, False, v, True, 1.0, out)

@@ -17,7 +17,6 @@ from numba import cuda
 
 from .base import device, kernel
 from .blas import gemm, product
-from .blocks import matrices
 from .copies import copied, copy_stack
 from .norms import largest_entry, power_below, precision_of
 
@@ -144,7 +143,7 @@ def schur(run, a, form, vectors, failure):
     does not converge."""
     stack, n, _ = a.shape
     last = precision_of(np.float64), run.failures, failure
-    run.launch(schur_forms, *matrices(stack, n, n), a, form, vectors, *last)
+    run.each_matrix(schur_forms, stack, n, a, form, vectors, *last)
 
 
 def schur_of(run, a, failure):
@@ -224,7 +223,7 @@ def solve_triangular_sylvester(run, a, b, y, a_turned, b_turned, precision, fail
     entries of A and B, in numbers of this precision."""
     stack, n, m = y.shape
     flags = int(bool(a_turned)), int(bool(b_turned)), precision, run.failures, failure
-    run.launch(substitute_stack, *matrices(stack, min(n, m), n), a, b, y, *flags)
+    run.each_matrix(substitute_stack, stack, n if m else 0, a, b, y, *flags)
 
 
 def schur_sylvester(
