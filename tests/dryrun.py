@@ -57,7 +57,9 @@ def dry(module: ModuleType) -> Iterator[Launches]:
     something that was never looked at."""
     devices = cuda.cudadrv.devices
     context = SimpleNamespace(device=SimpleNamespace(id=0), create_external_stream=Stream)
-    kernels = {kernel: name for name, (kernel, _) in module.KERNELS.items()}
+    kernels: dict[Any, list[str]] = {}
+    for name, (kernel, _) in module.KERNELS.items():
+        kernels.setdefault(kernel, []).append(name)
     launches: Launches = []
 
     def to_device(values: np.ndarray, stream: Any = 0) -> Any:
@@ -67,16 +69,17 @@ def dry(module: ModuleType) -> Iterator[Launches]:
         return np.zeros(self.shape, self.dtype)
 
     def launcher(kernel: Any, blocks: int, threads: Any, stream: Any) -> Any:
-        name = kernels[kernel]
-        signature = module.SIGNATURES[name]
+        forms = list(itertools.product(kernels[kernel], REALS))
 
         def launch(*arguments: Any) -> None:
             given = tuple(map(kernel.typeof_pyval, arguments))
-            for real in REALS:
-                if given == normalize_signature(signature.replace("real", real))[0]:
+            for name, real in forms:
+                signature = module.SIGNATURES[name].replace("real", real)
+                if given == normalize_signature(signature)[0]:
                     launches.append((name, real, arguments))
                     return
-            raise AssertionError(f"{name}{given}, expected {signature}")
+            expected = [module.SIGNATURES[name] for name in kernels[kernel]]
+            raise AssertionError(f"{kernels[kernel][0]}{given}, expected one of {expected}")
 
         return launch
 

@@ -25,6 +25,8 @@ class FakeArray:
 
 cupy = types.SimpleNamespace(
     empty=lambda shape, dtype: FakeArray(np.empty(shape, dtype)),
+    asarray=lambda array: array._ary,
+    linalg=np.linalg,
     arange=lambda *bounds, dtype: FakeArray(np.arange(*bounds, dtype=dtype)),
     cuda=types.SimpleNamespace(
         Stream=types.SimpleNamespace(from_external=contextlib.nullcontext),
@@ -128,24 +130,6 @@ class Routines:
             self.potrf(handle, fill, n, one, lda, None, 1, info + 4 * s)
             x = self.matrix(one, n, n, lda)
             x[np.tril_indices(n, -1) if fill else np.triu_indices(n, 1)] = 7
-
-    def geqrf_bufferSize(self, handle, m, n, a, lda):
-        return 1
-
-    def orgqr_bufferSize(self, handle, m, n, k, a, lda, factors):
-        return 2
-
-    def geqrf(self, handle, m, n, a, lda, factors, work, size, info):
-        assert handle == "cusolver" and size == 2
-        x = self.matrix(a, m, n, lda)
-        routine = scipy.linalg.get_lapack_funcs("geqrf", (x,))
-        x[...], at(factors, n, self.dtype)[:] = routine(x)[:2]
-
-    def orgqr(self, handle, m, n, k, a, lda, factors, work, size, info):
-        assert handle == "cusolver" and size == 2
-        x = self.matrix(a, m, n, lda)
-        routine = scipy.linalg.get_lapack_funcs("orgqr", (x,))
-        x[...] = routine(x, at(factors, k, self.dtype))[0]
 
 
 class Library:

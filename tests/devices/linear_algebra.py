@@ -22,6 +22,7 @@ from derivatrix.templates.support.cuda import (
     lu,
     products,
     rows,
+    shares,
     singular,
     skew,
     triangular,
@@ -333,7 +334,8 @@ def test_powers_of_rows(device, monkeypatch, long, stack, n):
     if long:
         monkeypatch.setattr(rows, "PART", 4)
         monkeypatch.setattr(rows, "MOST_PARTS", 3)
-        monkeypatch.setattr(rows, "THREADS", 8)
+        for file in (rows, shares):
+            monkeypatch.setattr(file, "THREADS", 32)
     for special in SPECIAL if n == 9 else [[]]:
         x = 1000 * device.normal(stack, n)
         x[:1, : len(special)] = special

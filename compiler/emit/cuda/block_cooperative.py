@@ -124,7 +124,8 @@ def phases(steps: Sequence[Step], fresh: Callable[[], str]) -> list[Phase]:
 
 
 def block_cooperative(steps: Sequence[Step]) -> list[Step]:
-    """The steps, with those that work along the same rows together."""
+    """The steps, with those that work along the same rows together; softmax and logsumexp of rows
+    are such kernels also alone."""
     found: list[Step] = []
     rest = list(steps)
     while rest:
@@ -137,7 +138,8 @@ def block_cooperative(steps: Sequence[Step]) -> list[Step]:
         while found and _fits(found[-1], group, over, before=True):
             group.insert(0, found.pop())
         products, used = _following(rest, group, over)
-        found += [*products, BlockCooperative(tuple(group)) if len(group) > 1 else step]
+        whole = len(group) > 1 or isinstance(step, Call)
+        found += [*products, BlockCooperative(tuple(group)) if whole else step]
         rest = rest[used:]
     return found
 

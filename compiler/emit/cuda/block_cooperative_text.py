@@ -8,6 +8,7 @@ from derivatrix.compiler.emit.cuda.block_cooperative import Phase, Softmax
 from derivatrix.compiler.emit.cuda.kernel import (
     DeviceStatements,
     KernelText,
+    by_groups,
     count,
     decoded,
     every,
@@ -37,20 +38,7 @@ def block_cooperative_text(
             body += _sums(phase, statements)
         else:
             body += _points(phase, phase.points[len(rows) :], statements)
-    points = index(count(rows))
-    lines = [
-        "lane = cuda.threadIdx.x % lanes",
-        "groups = cuda.blockDim.x // lanes",
-        f"for first in range(cuda.blockIdx.x * groups, {points}, cuda.gridDim.x * groups):",
-        *indented(
-            [
-                "item = first + cuda.threadIdx.x // lanes",
-                f"active = item < {points}",
-                *decoded("item", rows),
-                *body,
-            ]
-        ),
-    ]
+    lines = by_groups(index(count(rows)), [*decoded("item", rows), *body])
     return kernel(name, phases, [("lanes", "int64")], [*used(factors, lines, statements), *lines])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,8 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.visit import buffers, names_read, walk
 from derivatrix.runtime.errors import UnsupportedError
 
+MOST_THREADS = 128
+"""The most threads of a block in which each computes a point of its own."""
 SCHUR = "sylvester.schur"
 """The kernel that fills arrays with Schur forms and their vectors."""
 
@@ -61,10 +63,10 @@ class HostFunction:
 
 @dataclass
 class Device:
-    """What the plans of a module become: kernels, host functions, what can fail (in order), and the
-    helper functions called, each "file.function"."""
+    """What the plans of a module become: kernels, by what they do, host functions, what can fail
+    (in order), and the helper functions called, each "file.function"."""
 
-    kernels: list[KernelText] = field(default_factory=list)
+    kernels: dict[KernelText, KernelText] = field(default_factory=dict)
     host_functions: list[HostFunction] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
     helpers: dict[str, None] = field(default_factory=dict)
@@ -75,6 +77,10 @@ class Device:
             if host_name(inner) not in {each.name for each in self.host_functions}:
                 self.add(inner)
         self.host_functions.append(_HostWriter(plan, self).text())
+
+    def entered(self, kernel: KernelText) -> str:
+        """The name of a kernel, or of the one before that does the same."""
+        return self.kernels.setdefault(replace(kernel, name="", summary=""), kernel).name
 
 
 def host_name(plan: Plan) -> str:
@@ -225,22 +231,16 @@ class _HostWriter:
         name = f"{self._plan.name}_{self._number}"
         device = self._device
         tiles = tiled(launch)
-        device.kernels.append(kernel_text(name, launch, tiles, device.checks))
-        given = self._given([launch])
-        if tiles is not None:
-            self._use("shares", "each_tile")
-            points = index(count(launch.points))
-            yield f"each_tile(run, {name}, {points}, {tiles.threads}, {given})"
-            return
+        made = device.entered(kernel_text(name, launch, tiles, device.checks))
+        points, given = index(count(launch.points)), self._given([launch])
         if not launch.terms:
-            self._use("shares", "each")
-            yield f"each(run, {name}, {index(count(launch.points))}, {given})"
+            most = MOST_THREADS if tiles is None else tiles.threads
+            yield f"run.each({made}, {points}, {given}, most={most})"
             return
         self._use("shares", "sums")
-        device.kernels.append(finish_text(f"{name}_finish", launch, device.checks))
-        sizes = f"{index(count(launch.points))}, {index(count(launch.terms))}"
-        form = f"{sizes}, {launch.along}, {len(launch.sums)}"
-        yield f"sums(run, {name}, {name}_finish, {form}, {given})"
+        finish = device.entered(finish_text(f"{name}_finish", launch, device.checks))
+        form = f"{points}, {index(count(launch.terms))}, {launch.along}, {len(launch.sums)}"
+        yield f"sums(run, {made}, {finish}, {form}, {given})"
 
     def _given(self, done: Sequence[Phase]) -> str:
         """What a kernel is given that does this."""
@@ -263,12 +263,12 @@ class _HostWriter:
         done = phases(given, self._fresh)
         rows = next(filter(None, map(reduced_rows, done)))
         longest = index(sympy.Max(*(count((*p.points[len(rows) :], *p.terms)) for p in done)))
-        self._device.kernels.append(block_cooperative_text(name, done, rows, self._device.checks))
+        made = self._device.entered(block_cooperative_text(name, done, rows, self._device.checks))
         self._use("shares", "row_by_row")
         self._use("shares", "each_row")
         sizes = f"{index(count(rows))}, {longest}"
         yield f"if row_by_row({sizes}):"
-        yield f"    each_row(run, {name}, {sizes}, {self._given(done)})"
+        yield f"    each_row(run, {made}, {sizes}, {self._given(done)})"
         yield "else:"
         yield from (f"    {line}" for line in alone)
 

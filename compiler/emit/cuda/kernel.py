@@ -34,7 +34,7 @@ RESERVED = frozenset(
         *("entry", "lane", "sample", "place"),
         *("largest", "total", "power", "reduced", "SUM", "MAXIMUM", "log_of_sum"),
         *("quotient", "remainder"),
-        *("newton", "each", "each_tile", "sums", "each_row", "row_by_row", "clear"),
+        *("newton", "sums", "each_row", "row_by_row", "clear"),
         *(name for name, _ in SHARES),
         *(f"{stem}_{number}" for stem in ("at", "rest", "row", "entry") for number in range(16)),
         *(name.split(".")[0] for name in cuda.SPELLED.values()),
@@ -272,25 +272,28 @@ def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: b
         ]
         after = ["if splits > 1:", *indented(parts), "else:", *indented(after or ["pass"])]
     points = index(count(launch.points))
-    total = f"{points} * splits" if points != "1" else "splits"
+    body = [
+        *(f"{total} = real(0)" for total in launch.sums),
+        "if active:",
+        *inside,
+        *(f"{total} = reduced({total}, lanes, shared, SUM)" for total in launch.sums),
+        "if active and lane == 0:",
+        *indented(after or ["pass"]),
+    ]
+    items = f"items = {points} * splits" if points != "1" else "items = splits"
+    return [items, *by_groups("items" if first else points, body)]
+
+
+def by_groups(items: str, body: Sequence[str]) -> list[str]:
+    """The loop over items, each a group of threads' of one block. All threads go through all of the
+    body, since they wait for each other there; `active`: whether their item is one."""
     return [
         "lane = cuda.threadIdx.x % lanes",
         "groups = cuda.blockDim.x // lanes",
-        f"items = {total}",
-        "for first in range("
-        f"cuda.blockIdx.x * groups, {'items' if first else points}, cuda.gridDim.x * groups):",
-        *indented(
-            [
-                "item = first + cuda.threadIdx.x // lanes",
-                *(f"{total} = real(0)" for total in launch.sums),
-                f"active = item < {'items' if first else points}",
-                "if active:",
-                *inside,
-                *(f"{total} = reduced({total}, lanes, shared, SUM)" for total in launch.sums),
-                "if active and lane == 0:",
-                *indented(after or ["pass"]),
-            ]
-        ),
+        f"for first in range(cuda.blockIdx.x * groups, {items}, cuda.gridDim.x * groups):",
+        "    item = first + cuda.threadIdx.x // lanes",
+        f"    active = item < {items}",
+        *indented(body),
     ]
 
 

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-
 import numpy as np
 
-from derivatrix.compiler.emit.cuda.host import (
-    Device,
-    HostFunction,
-    can_fail,
-    host_name,
-    inner_plans,
-)
-from derivatrix.compiler.emit.cuda.kernel import KernelText
+from derivatrix.compiler.emit.cuda.host import Device, can_fail, host_name, inner_plans
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import returns_text, signature, tuples
@@ -40,7 +29,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     device = Device()
     for function in module.functions:
         device.add(function.plan)
-    kernels, same = _distinct(device.kernels)
+    kernels = list(device.kernels.values())
     imports = _imports(device, names_in(line for kernel in kernels for line in kernel.lines))
     named = tuples(module.functions)
     if named:
@@ -53,7 +42,7 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
         constants,
         tuples=named.items(),
         kernels=kernels,
-        host_functions=[_shared(each, same) for each in device.host_functions],
+        host_functions=device.host_functions,
         failures=literal(tuple(device.checks)) if device.checks else "",
         functions=[
             call_lines(f"{function.name} = generated.function", _public(function))
@@ -71,26 +60,6 @@ def _public(function: FunctionDescription) -> list[str]:
     if not isinstance(function.result, str):
         found.append(f'returns="{returns_text(function)}"')
     return [*found, *(["failures=FAILURES"] if can_fail(function.plan) else []), *named]
-
-
-def _distinct(kernels: Iterable[KernelText]) -> tuple[list[KernelText], dict[str, str]]:
-    """The kernels, and the names of those that do the same as one before, each with that one's."""
-    found: dict[KernelText, str] = {}
-    kept: dict[str, KernelText] = {}
-    same: dict[str, str] = {}
-    for kernel in kernels:
-        first = found.setdefault(replace(kernel, name="", summary=""), kernel.name)
-        kept.setdefault(first, kernel)
-        same[kernel.name] = first
-    return list(kept.values()), {name: first for name, first in same.items() if name != first}
-
-
-def _shared(function: HostFunction, same: Mapping[str, str]) -> HostFunction:
-    """A host function that launches those of equal kernels that are kept."""
-    lines = [
-        re.sub(r"\w+", lambda word: same.get(word[0], word[0]), line) for line in function.lines
-    ]
-    return replace(function, lines=lines)
 
 
 def _constants(plan: Plan) -> dict[str, np.ndarray]:

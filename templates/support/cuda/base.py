@@ -13,10 +13,12 @@ from .. import DIGEST
 
 THREADS = 256
 """The most threads of a block."""
+MOST_BLOCKS = 1 << 20
 
 
-def kernel(signature):
-    """A kernel of the device, entered in its module's own table of kernels."""
+def kernel(*signatures):
+    """A kernel of the device for arguments of one or several signatures, entered in its module's
+    own table of kernels by its name, and from the second signature on by that and a number."""
 
     def decorate(function):
         # as for the CPU: cached code remembers its module's name
@@ -26,7 +28,9 @@ def kernel(signature):
         except RuntimeError:
             made = cuda.jit(function)
         own = function.__globals__.setdefault("_kernels", {})
-        own[function.__name__] = made, f"void({signature})"
+        for number, signature in enumerate(signatures, 1):
+            name = function.__name__ if number == 1 else f"{function.__name__}_{number}"
+            own[name] = made, f"void({signature})"
         return made
 
     return decorate
@@ -61,6 +65,13 @@ device = cuda.jit(device=True, inline="always")
 Numba compiles no functions apart. Each call within a call doubles the numbers of Numba's labels,
 for all kernels of the process: after some hundred kernels with several levels their names are too
 long for the compiler. So functions that many kernels need call no others."""
+
+
+@device
+def position(number, shape):
+    """The indices of entry `number` of a stack of matrices of this shape."""
+    _, rows, columns = shape
+    return number // columns // rows, number // columns % rows, number % columns
 
 
 def imported(package, part=None):
@@ -108,6 +119,15 @@ def power_of_two(number, most):
     return power
 
 
+def require_number(count):
+    """Raise ValueError for more entries than kernels count."""
+    if count >= 1 << 32:
+        raise ValueError(
+            f"an array of {count} entries is computed at once; kernels for CUDA devices count to "
+            "4294967295: compute it in parts, or use the module for the target cpu"
+        )
+
+
 def device_number():
     """The number of the device that is in use; the simulated one has none."""
     return getattr(cuda.get_current_device(), "id", 0)
@@ -140,6 +160,10 @@ class _Run:
         self.stream.synchronize()
         return copy
 
+    def put(self, array, dtype):
+        """A copy on the device of an array of the host."""
+        return cuda.to_device(np.asarray(array, dtype), stream=self.stream)
+
     def part(self, array, *index):
         """array[index]; an array without entries has parts of its own, as Numba refuses to cut it
         or gives them a wrong shape."""
@@ -161,9 +185,26 @@ class _Run:
         other.dtype = np.dtype(np.float64)
         return other
 
-    def launch(self, kernel, blocks, threads, *arguments):
+    def each(self, kernel, points, *arguments, most=THREADS):
+        """Start a kernel with a thread for each of its points, at most `most` threads a block."""
+        require_number(points)
+        threads = power_of_two(points, most)
+        self._start(kernel, -(-points // threads), threads, *arguments)
+
+    def each_matrix(self, kernel, stack, threads, *arguments):
+        """Start a kernel with a block for each matrix of a stack; none where there are no
+        threads."""
+        self._start(kernel, stack if threads else 0, power_of_two(threads, THREADS), *arguments)
+
+    def by_groups(self, kernel, items, lanes, *arguments):
+        """Start a kernel with a group of `lanes` threads of a block, a power of two, for each item;
+        their number is its last argument."""
+        threads = max(lanes, power_of_two(items * lanes, THREADS))
+        self._start(kernel, -(-items * lanes // threads), threads, *arguments, lanes)
+
+    def _start(self, kernel, blocks, threads, *arguments):
         """Start a kernel; none where there are no blocks. Numbers of Python take the precision of
         the run; those of NumPy keep theirs."""
         if blocks > 0:
             given = [self.dtype.type(each) if type(each) is float else each for each in arguments]
-            _launcher(kernel, blocks, threads, self.stream)(*given)
+            _launcher(kernel, min(blocks, MOST_BLOCKS), threads, self.stream)(*given)

@@ -1,6 +1,6 @@
-"""Bessel functions of real order, in double precision: by power series, by Hankel's asymptotic
-expansions, and by quadrature of integrals where neither serves (NIST Handbook of Mathematical
-Functions, 10.2, 10.9, 10.17, 10.25, 10.32 and 10.40).
+"""Bessel functions of real order, in double precision: by power series and by the trapezoidal rule
+for integrals of functions that fall off on both sides (NIST Handbook of Mathematical Functions,
+10.2, 10.9, 10.25 and 10.32).
 
 Errors are a few units in the last place of the function's size around the argument.
 """
@@ -12,7 +12,7 @@ import math
 from .base import device
 
 FAR = 30.0
-"""Beyond that, and beyond the square of the order, asymptotic expansions are used."""
+"""Beyond that, and beyond the square of the order, the integral of I is used, not its series."""
 ROUND = 1e-17
 MOST_TERMS = 100000
 
@@ -44,62 +44,40 @@ def bessel_series(order, x, sign):
 
 
 @device
-def hankel_sums(order, x, sign):
-    """The sums of the even and of the odd terms of Hankel's expansion. sign: 1 where all terms of a
-    sum have the same sign, -1 where the signs alternate."""
-    term, even, odd = 1.0, 1.0, 0.0
-    k = 0.0
-    number = 1
-    going = True
-    while going and k < 200.0:
-        k += 1.0
-        factor = (4.0 * order * order - (2.0 * k - 1.0) * (2.0 * k - 1.0)) / (8.0 * k * x)
-        term *= factor
-        if number == 1:
-            odd += term
-        else:
-            term *= sign
-            even += term
-        number = 1 - number
-        going = abs(term) > ROUND and abs(factor) < 1.0
-    return even, odd
-
-
-@device
-def is_asymptotic(order, x):
-    """Whether asymptotic expansions are accurate for this order and argument."""
-    return x > FAR and x > order * order
-
-
-@device
 def positive_i(order, x):
-    """I of order >= 0 and x >= 0."""
-    if is_asymptotic(order, x):
-        even, odd = hankel_sums(order, x, 1.0)
-        half = math.exp(x / 2.0)
-        return half * ((even - odd) / math.sqrt(2.0 * math.pi * x)) * half
-    return bessel_series(order, x, 1.0)
+    """I of order >= 0 and x >= 0: its series, or, where another part is negligible, the integral of
+    exp(x cos t) cos(order t) over t from 0 to pi, divided by pi."""
+    if not (x > FAR and x > order * order):
+        return bessel_series(order, x, 1.0)
+    step = 0.4 / math.sqrt(x)
+    total = 0.5
+    fall = 0.0
+    t = 0.0
+    while fall > -45.0 and t < 3.0:
+        t += step
+        half = math.sin(t / 2.0)
+        fall = -2.0 * x * half * half
+        total += math.exp(fall) * math.cos(order * t)
+    half = math.exp(x / 2.0)
+    return half * (total * step / math.pi) * half
 
 
 @device
 def positive_k(order, x):
-    """K of order >= 0 and x > 0: the integral of exp(-x cosh t) cosh(order t), by the trapezoidal
-    rule."""
-    if is_asymptotic(order, x):
-        even, odd = hankel_sums(order, x, 1.0)
-        return math.sqrt(math.pi / (2.0 * x)) * math.exp(-x) * (even + odd)
+    """K of order >= 0 and x > 0: the integral of exp(-x cosh t) cosh(order t) over t from 0 on."""
     step = min(0.1, 0.5 / math.sqrt(math.hypot(x, order)))
-    total = 0.5 * math.exp(-x)
-    most = -x
-    exponent = -x
+    total = 0.5
+    most = 0.0
+    exponent = 0.0
     t = 0.0
     while exponent > most - 45.0 and t < 1000.0:
         t += step
-        fall = -x * math.cosh(t)
+        half = math.sinh(t / 2.0)
+        fall = -2.0 * x * half * half
         exponent = fall + order * t
         most = max(most, exponent)
         total += 0.5 * (math.exp(exponent) + math.exp(fall - order * t))
-    return total * step
+    return math.exp(-x) * (total * step)
 
 
 @device
@@ -136,59 +114,35 @@ def bessel_k(order, x):
 
 
 @device
-def oscillating_integrals(order, x):
-    """The integrals of the cosine and of the sine of x sin t - order t over t from 0 to pi, by
-    quadrature with double exponentials."""
-    cosines, sines = 0.0, 0.0
-    for k in range(-128, 129):
-        u = k / 40.0
-        bend = math.pi / 2.0 * math.sinh(u)
-        weight = math.cosh(u) / (math.cosh(bend) * math.cosh(bend))
-        # from the nearer end
-        near = math.pi / (1.0 + math.exp(2.0 * abs(bend)))
-        angle = near if u < 0 else math.pi - near
-        phase = x * math.sin(near) - order * angle
-        cosines += weight * math.cos(phase)
-        sines += weight * math.sin(phase)
-    scale = math.pi * math.pi / 4.0 / 40.0
-    return cosines * scale, sines * scale
-
-
-@device
-def decaying_integrals(order, x):
-    """The integrals of exp(-x sinh t - order t) and of exp(-x sinh t + order t) over t from 0 on,
-    by the trapezoidal rule for t = log(1 + exp(u))."""
-    falling, rising = 0.0, 0.0
-    step = 0.125
-    u = -40.0
-    going = True
-    while going and u < 1000.0:
-        power = math.exp(-abs(u))
-        t = max(u, 0.0) + math.log1p(power)
-        weight = (1.0 if u > 0 else power) / (1.0 + power)
-        fall = -x * math.sinh(t) if t < 709.0 else -math.inf
-        falling += weight * math.exp(fall - order * t)
-        rising += weight * math.exp(fall + order * t)
-        going = fall + order * t > -45.0
-        u += step
-    return falling * step, rising * step
-
-
-@device
 def low_order(order, x):
-    """J and Y of an order from 0 to 2, for x > 0."""
-    if x > FAR:
-        even, odd = hankel_sums(order, x, -1.0)
-        # the phase x - (order / 2 + 1 / 4) pi in two parts, lest digits of x are lost
-        c, s = cos_sin_pi(order / 2.0 + 0.25)
-        cos, sin = math.cos(x), math.sin(x)
-        cosine, sine = cos * c + sin * s, sin * c - cos * s
-        size = math.sqrt(2.0 / (math.pi * x))
-        return size * (even * cosine - odd * sine), size * (even * sine + odd * cosine)
-    cosines, sines = oscillating_integrals(order, x)
-    falling, rising = decaying_integrals(order, x)
-    c, s = cos_sin_pi(order)
-    return (cosines - s * falling) / math.pi, (sines - rising - c * falling) / math.pi
+    """J and Y of an order from 0 to 2, for x > 0.
+
+    J + i Y = exp(i (x - order pi / 2)) / (i pi) times the integral of exp(-x sinh u tanh u)
+    exp(-order (u + i g)) (1 + i / cosh u) over all u, g = 2 atan(tanh(u / 2)): that of
+    exp(x sinh t - order t) along the line where the exponential's phase is x.
+    """
+    step = min(0.0625, 0.4 / math.sqrt(x))
+    real, imaginary = 1.0, 1.0
+    going = True
+    u = 0.0
+    while going and u < 1000.0:
+        u += step
+        share = 1.0 / math.cosh(u)
+        angle = order * 2.0 * math.atan(math.tanh(u / 2.0))
+        fall = -x * math.sinh(u) * math.tanh(u)
+        falling, rising = math.exp(fall - order * u), math.exp(fall + order * u)
+        even, odd = (rising + falling) * math.cos(angle), (rising - falling) * math.sin(angle)
+        real += even - share * odd
+        imaginary += share * even + odd
+        going = fall + order * u > -45.0
+    # the phase in two parts, lest digits of x are lost
+    c, s = cos_sin_pi(order / 2.0)
+    cosine, sine = math.cos(x) * c + math.sin(x) * s, math.sin(x) * c - math.cos(x) * s
+    size = step / math.pi
+    return (
+        size * (sine * real + cosine * imaginary),
+        size * (sine * imaginary - cosine * real),
+    )
 
 
 @device

@@ -4,8 +4,7 @@
 
 from numba import cuda
 
-from .base import kernel
-from .blocks import entries, position
+from .base import kernel, position
 from .libraries import _cublas, gemm_by_library, matrix_shape
 
 FEW = 4096
@@ -16,18 +15,27 @@ def gemm(run, alpha, left, left_transposed, right, right_transposed, beta, targe
     """target = alpha * op(left) @ op(right) + beta * target.
 
     Each of them has 2 axes, or 3 for a stack; one factor is for all of a stack if it has 2 axes.
-    What is in `target` is not read if beta is 0.
+    What is in `target` is not read if beta is 0. Of complex numbers op is the conjugate transpose.
     """
     rows, columns = matrix_shape(target)
     inner = matrix_shape(left)[0 if left_transposed else 1]
     if target.size == 0:
         return
-    if rows * columns * inner > FEW and _cublas is not None:
+    is_real = target.dtype.kind == "f"
+    if is_real and rows * columns * inner > FEW and _cublas is not None:
         gemm_by_library(run, alpha, left, left_transposed, right, right_transposed, beta, target)
         return
     flags = int(bool(left_transposed)), int(bool(right_transposed))
     operands = as_stack(left), as_stack(right), as_stack(target), *flags, float(alpha), float(beta)
-    run.launch(gemm_entries, *entries(target.size), *operands)
+    run.each(gemm_entries, target.size, *operands)
+
+
+def product(run, left, left_transposed, right, right_transposed, alpha=1.0):
+    """A new array of alpha * op(left) @ op(right), for stacks of matrices."""
+    rows, columns = left.shape[1 + left_transposed], right.shape[2 - right_transposed]
+    target = run.empty((left.shape[0], rows, columns), left.dtype)
+    gemm(run, alpha, left, left_transposed, right, right_transposed, 0.0, target)
+    return target
 
 
 symmetric_gemm = gemm  # for results that are symmetric: nothing is left out
@@ -38,7 +46,10 @@ def as_stack(array):
     return array if array.ndim == 3 else array.reshape(1, *array.shape)
 
 
-@kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], int64, int64, real, real")
+STACKS = "{0}[:, :, ::1], {0}[:, :, ::1], {0}[:, :, ::1], int64, int64, real, real"
+
+
+@kernel(STACKS.format("real"), STACKS.format("complex128"))
 def gemm_entries(left, right, target, left_transposed, right_transposed, alpha, beta):
     """`gemm` of stacks, every entry by one thread."""
     inner = left.shape[1] if left_transposed else left.shape[2]
@@ -49,9 +60,9 @@ def gemm_entries(left, right, target, left_transposed, right_transposed, alpha, 
         b = s if right.shape[0] > 1 else 0
         total = zero
         for k in range(inner):
-            x = left[a, k, i] if left_transposed else left[a, i, k]
-            total += x * (right[b, j, k] if right_transposed else right[b, k, j])
-        if beta == zero:
+            x = left[a, k, i].conjugate() if left_transposed else left[a, i, k]
+            total += x * (right[b, j, k].conjugate() if right_transposed else right[b, k, j])
+        if beta == 0:
             target[s, i, j] = alpha * total
         else:
             target[s, i, j] = alpha * total + beta * target[s, i, j]

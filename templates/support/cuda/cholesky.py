@@ -8,7 +8,6 @@ from numba import cuda
 
 from .base import kernel
 from .blas import symmetric_gemm
-from .blocks import matrices
 from .copies import in_rows
 from .determinants import DET, LOGABSDET, determinants
 from .libraries import by_library, cholesky_by_library
@@ -22,8 +21,7 @@ def cholesky_factor(run, lower, failure):
     if by_library(run, "a Cholesky factor", n):
         cholesky_by_library(run, lower, failure)
     else:
-        layout = matrices(stack, n, n * n)
-        run.launch(cholesky_matrices, *layout, lower, run.failures, failure)
+        run.each_matrix(cholesky_matrices, stack, n * n, lower, run.failures, failure)
 
 
 def cholesky_solve_rows(run, lower, b):

@@ -1,28 +1,40 @@
-"""Copies of stacks of matrices: as they are, transposed; identity matrices."""
+"""Copies of stacks of matrices: as they are, transposed, in parts; identity matrices."""
 
 # mypy: allow-untyped-defs
 
 from numba import cuda
 
-from .base import kernel
-from .blocks import entries, position
+from .base import kernel, position
+
+
+def copy_block(run, source, target, turned=False, negated=False, top=0, place=(0, 0)):
+    """Copy the matrices of `source` (stack, m, n) from row `top` on, transposed if `turned`, their
+    opposites if `negated`, to those of `target` from the row and column `place` on: as much as
+    there is room for. Of complex numbers the real parts are copied."""
+    _, m, n = source.shape
+    stack, most_rows, most_columns = target.shape
+    rows, columns = (n, m - top) if turned else (m - top, n)
+    shape = min(rows, most_rows - place[0]), min(columns, most_columns - place[1])
+    flags = int(turned), int(negated)
+    numbers = *flags, top, *place, *shape
+    run.each(copy_entries, stack * shape[0] * shape[1], source, target, *numbers)
 
 
 def copy_stack(run, source, target):
     """target = source, of one shape (stack, m, n)."""
-    run.launch(copy_entries, *entries(source.size), source, target)
+    copy_block(run, source, target)
 
 
-def copied(run, source):
-    """A new array of the same numbers, of the type of the run."""
-    target = run.empty(source.shape)
-    copy_stack(run, source, target)
+def copied(run, source, dtype=None):
+    """A new array of the same numbers, of the type of the run or another one."""
+    target = run.empty(source.shape, dtype)
+    copy_block(run, source, target)
     return target
 
 
 def transpose(run, source, target):
     """target (stack, n, m) = each matrix of `source` (stack, m, n) transposed."""
-    run.launch(transpose_entries, *entries(source.size), source, target)
+    copy_block(run, source, target, turned=True)
 
 
 def in_rows(run, b, solve):
@@ -40,23 +52,22 @@ def in_rows(run, b, solve):
 
 def set_identity(run, out):
     """out (stack, n, n) = identity matrices."""
-    run.launch(fill_identity, *entries(out.size), out)
+    run.each(fill_identity, out.size, out)
 
 
-@kernel("real[:, :, ::1], real[:, :, ::1]")
-def copy_entries(source, target):
-    """target = source, entry by entry."""
-    for number in range(cuda.grid(1), target.size, cuda.gridsize(1)):
-        s, i, j = position(number, target.shape)
-        target[s, i, j] = source[s, i, j]
+NUMBERS = ", int64" * 7
+PAIRS = ("real", "real"), ("real", "float64"), ("float64", "real")
+COMPLEX_PAIRS = ("real", "complex128"), ("complex128", "real")
 
 
-@kernel("real[:, :, ::1], real[:, :, ::1]")
-def transpose_entries(source, target):
-    """target (stack, n, m) = source (stack, m, n) transposed, entry by entry."""
-    for number in range(cuda.grid(1), target.size, cuda.gridsize(1)):
-        s, i, j = position(number, target.shape)
-        target[s, i, j] = source[s, j, i]
+@kernel(*(f"{a}[:, :, ::1], {b}[:, :, ::1]{NUMBERS}" for a, b in (*PAIRS, *COMPLEX_PAIRS)))
+def copy_entries(source, target, turned, negated, top, row, column, rows, columns):
+    """`copy_block` of blocks (rows, columns), entry by entry."""
+    shape = target.shape[0], rows, columns
+    for number in range(cuda.grid(1), target.shape[0] * rows * columns, cuda.gridsize(1)):
+        s, i, j = position(number, shape)
+        entry = (source[s, top + j, i] if turned else source[s, top + i, j]).real
+        target[s, row + i, column + j] = -entry if negated else entry
 
 
 @kernel("real[:, :, ::1]")

@@ -8,7 +8,6 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries
 
 DET = 0
 LOGABSDET = 1
@@ -23,7 +22,7 @@ def determinants(run, a, out, kind, squared=False, pivots=None):
     if pivots is None:
         pivots = run.empty((1, 1), np.int32)
     flags = kind, int(squared), int(exchanged)
-    run.launch(diagonals, *entries(len(out)), a, pivots, out, *flags)
+    run.each(diagonals, len(out), a, pivots, out, *flags)
 
 
 @device

@@ -12,7 +12,7 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries, matrices
+from .blas import product
 from .copies import copied
 from .elementary import real_maximum
 from .libraries import by_library
@@ -20,7 +20,7 @@ from .lu import lu_factor, lu_inverse
 from .norms import largest_column, leading_sign, precision_of
 from .singular import given, singular_by_jacobi
 from .spectral import eigen_by_library
-from .sylvester import complex_product, schur_of
+from .sylvester import schur_of
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real[::1]")
@@ -62,10 +62,10 @@ def symmetric_by_jacobi(run, a, values, vectors, failure):
     wanted = int(vectors is not None)
     shifted, shifts, found = run.empty(a.shape), run.empty((stack,)), run.empty((stack, n))
     u, v = (run.empty(a.shape) if wanted else None for _ in range(2))
-    run.launch(shift_symmetric, *entries(stack), a, shifted, shifts)
+    run.each(shift_symmetric, stack, a, shifted, shifts)
     singular_by_jacobi(run, shifted, u, found, v, failure)
     u, vectors = given(run, u), given(run, vectors)
-    run.launch(shift_back, *entries(stack * n), found, u, shifts, values, vectors, wanted)
+    run.each(shift_back, stack * n, found, u, shifts, values, vectors, wanted)
 
 
 def symmetric_eigen(run, a, values, vectors, failure):
@@ -165,11 +165,11 @@ def real_eigen(run, a, values, vectors, failure):
     stack, n = values.shape
     form, basis = schur_of(run, a, failure)
     inner = run.empty(a.shape, np.complex128)
-    run.launch(triangular_eigenvectors, *entries(stack * n), form, inner, precision_of(np.float64))
-    columns = complex_product(run, basis, inner, False, False, run.empty(a.shape, np.complex128))
+    run.each(triangular_eigenvectors, stack * n, form, inner, precision_of(np.float64))
+    columns = product(run, basis, False, inner, False)
     least = np.sqrt(precision_of(values.dtype))
     last = values, vectors, least, run.failures, failure
-    run.launch(real_pairs, *entries(stack * n), form, columns, *last)
+    run.each(real_pairs, stack * n, form, columns, *last)
 
 
 def real_eigenvalues(run, a, values, failure):
@@ -198,4 +198,4 @@ def real_eigenvectors(run, a, values, vectors, failure):
     lu_factor(run, factored, pivots)
     lu_inverse(run, factored, pivots, inverse)
     last = sums, 10 * n * precision_of(vectors.dtype), run.failures, failure
-    run.launch(require_independent, *matrices(stack, n, n), vectors, inverse, *last)
+    run.each_matrix(require_independent, stack, n, vectors, inverse, *last)

@@ -6,42 +6,20 @@ import math
 
 from numba import cuda
 
-from .base import THREADS, device, kernel
+from .base import THREADS, kernel
 from .elementary import real_maximum
-from .shares import MAXIMUM, SUM, each_row, reduced
+from .shares import MAXIMUM, SUM, each_row, reduce_rows, reduced
 
 
 def row_maxima(run, x, out):
     """out[s] = max(x[s, :]); nan if there is one; x (stack, n)."""
-    each_row(run, largest_of_rows, *x.shape, x, out)
+    reduce_rows(run, x, out, MAXIMUM)
 
 
 def shares_of_maximum(run, x, out):
     """out[s, i] = 1/k if x[s, i] is one of the k largest entries of x[s, :], 0 if it is not; nan
     where an entry is nan."""
     each_row(run, shares_in_rows, *x.shape, x, out)
-
-
-@device
-def largest_of_row(row, lane, lanes, shared):
-    """The largest entry of a row, by a group of threads; nan if there is one."""
-    largest = row.dtype.type(-math.inf)
-    for i in range(lane, len(row), lanes):
-        largest = real_maximum(largest, row[i])
-    return reduced(largest, lanes, shared, MAXIMUM)
-
-
-@kernel("real[:, ::1], real[::1], int64")
-def largest_of_rows(x, out, lanes):
-    """out[s] = the largest entry of x[s, :]."""
-    stack, _ = x.shape
-    shared = cuda.shared.array(THREADS, x.dtype)
-    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
-    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
-        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
-        largest = largest_of_row(x[s], lane, lanes, shared)
-        if lane == 0:
-            out[s] = largest
 
 
 @kernel("real[:, ::1], real[:, ::1], int64")
@@ -53,7 +31,10 @@ def shares_in_rows(x, out, lanes):
     lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
     for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
         s = min(first + cuda.threadIdx.x // lanes, stack - 1)
-        largest = largest_of_row(x[s], lane, lanes, shared)
+        largest = x.dtype.type(-math.inf)
+        for i in range(lane, n, lanes):
+            largest = real_maximum(largest, x[s, i])
+        largest = reduced(largest, lanes, shared, MAXIMUM)
         total = zero
         for i in range(lane, n, lanes):
             total += one if x[s, i] == largest else zero

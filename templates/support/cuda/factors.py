@@ -7,8 +7,7 @@ import math
 import numpy as np
 from numba import cuda
 
-from .base import device, kernel
-from .blocks import entries, matrices, position
+from .base import device, kernel, position
 from .cholesky import cholesky_factor
 from .copies import copy_stack, transpose
 from .libraries import by_library, fail, qr_by_library
@@ -18,14 +17,14 @@ from .triangular import triangular_solve_columns
 def lower_factor(run, a, out, failure):
     """out (stack, n, n) = the lower triangular L with L L' = A, zero above the diagonal; only the
     lower triangle of A is read. It fails where a matrix is not positive definite."""
-    run.launch(copy_lower, *entries(out.size), a, out, 1.0)
+    run.each(copy_lower, out.size, a, out, 1.0)
     cholesky_factor(run, out, failure)
-    run.launch(copy_lower, *entries(out.size), out, out, 1.0)
+    run.each(copy_lower, out.size, out, out, 1.0)
 
 
 def half_lower(run, a, out):
     """out (stack, n, n) = the lower triangle of A with half of the diagonal, zero above."""
-    run.launch(copy_lower, *entries(out.size), a, out, 0.5)
+    run.each(copy_lower, out.size, a, out, 0.5)
 
 
 def unpivoted_lu(run, a, lower, upper, failure):
@@ -33,9 +32,9 @@ def unpivoted_lu(run, a, lower, upper, failure):
     where a pivot is zero, or no more than the rounding error of what it was computed from."""
     stack, n, _ = a.shape
     checks = n * float(np.finfo(a.dtype).eps), run.failures, failure
-    layout, sizes = matrices(stack, n, n * n), run.empty((stack, n))
+    sizes = run.empty((stack, n))
     copy_stack(run, a, upper)
-    run.launch(unpivoted_matrices, *layout, lower, upper, sizes, *checks)
+    run.each_matrix(unpivoted_matrices, stack, n * n, lower, upper, sizes, *checks)
 
 
 def thin_qr(run, a, q, r, failure):
@@ -76,11 +75,11 @@ def qr_of_columns(run, columns, basis, r, failure):
     those of Q in the rows of `basis`."""
     stack, k, p = columns.shape
     if by_library(run, "a QR factorisation", p):
-        qr_by_library(run, columns, basis)
+        qr_by_library(columns, basis)
     else:
-        run.launch(householder_qr, *matrices(stack, k, k), columns, basis, run.empty((stack, k)))
+        run.each_matrix(householder_qr, stack, k, columns, basis, run.empty((stack, k)))
     checks = p * float(np.finfo(columns.dtype).eps), run.failures, failure
-    run.launch(finish_qr, *matrices(stack, k, p), columns, basis, r, *checks)
+    run.each_matrix(finish_qr, stack, p if k else 0, columns, basis, r, *checks)
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real")

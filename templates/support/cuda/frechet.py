@@ -14,26 +14,10 @@ import math
 import numpy as np
 from numba import cuda
 
-from .base import kernel
-from .blas import gemm
-from .blocks import entries, position
+from .base import kernel, position
+from .blas import gemm, product
+from .copies import copied, copy_block
 from .lu import lu_factor, lu_invertible, lu_solve_rows
-
-
-@kernel("real[:, :, ::1], float64[:, :, ::1]")
-def widen(a, out):
-    """out = a, in double precision."""
-    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
-        s, i, j = position(number, a.shape)
-        out[s, i, j] = a[s, i, j]
-
-
-@kernel("float64[:, :, ::1], int64, real[:, :, ::1]")
-def part_of(a, top, out):
-    """out = what is from row `top` on in the first columns of each matrix."""
-    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
-        s, i, j = position(number, out.shape)
-        out[s, i, j] = a[s, top + i, j]
 
 
 @kernel(
@@ -56,21 +40,27 @@ def combine_four(diagonal, p, a, q, b, r, c, t, d, out):
         out[s, i, j] = total
 
 
-@kernel("float64[:, :, ::1], int32[::1], int64, float64[:, :, ::1]")
-def scale_by_powers(a, exponents, multiple, out):
-    """out[s] = a[s] 2**(multiple * exponents[s])."""
+@kernel("float64[:, :, ::1], int32[::1], float64[:, :, ::1]")
+def scale_by_powers(a, exponents, out):
+    """out[s] = a[s] 2**exponents[s]."""
     for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
         s, i, j = position(number, out.shape)
-        out[s, i, j] = math.ldexp(a[s, i, j], multiple * exponents[s])
+        out[s, i, j] = math.ldexp(a[s, i, j], exponents[s])
+
+
+def combined(run, diagonal, *pairs, out=None):
+    """diagonal I + the sum of weight * array for at most four pairs (weight, array), in a new array
+    or in `out`."""
+    target = run.empty(pairs[0][1].shape) if out is None else out
+    filled = [*pairs, *([(0.0, pairs[0][1])] * (4 - len(pairs)))]
+    numbers = [value for pair in filled for value in pair]
+    run.each(combine_four, target.size, diagonal, *numbers, target)
+    return target
 
 
 def widened(run, a):
     """An array in double precision: itself, or a copy."""
-    if a.dtype == np.float64:
-        return a
-    wide = run.empty(a.shape, np.float64)
-    run.launch(widen, *entries(a.size), a, wide)
-    return wide
+    return a if a.dtype == np.float64 else copied(run, a, np.float64)
 
 
 def frechet_blocks(run, arrays):
@@ -81,36 +71,25 @@ def frechet_blocks(run, arrays):
     return blocks
 
 
-def empty_blocks(run, blocks):
-    """Arrays for the entries of Fréchet blocks like these."""
-    return [run.empty(blocks[0].shape, np.float64) for _ in blocks]
-
-
 def combine_blocks(run, diagonal, terms, out=None):
     """diagonal I + the sum of weight * blocks for at most four pairs (weight, blocks), in new
     arrays or those of the blocks `out`."""
     result: list = []
     for entry, _ in enumerate(terms[0][1]):
         present = [(weight, blocks[entry]) for weight, blocks in terms if blocks[entry] is not None]
-        if not present:
-            result.append(None)
-            continue
-        target = run.empty(present[0][1].shape, np.float64) if out is None else out[entry]
-        filled = [*present, *([(0.0, present[0][1])] * (4 - len(present)))]
-        numbers = [value for pair in filled for value in pair]
-        first = 0.0 if entry else diagonal
-        run.launch(combine_four, *entries(target.size), first, *numbers, target)
-        result.append(target)
+        first, target = 0.0 if entry else diagonal, None if out is None else out[entry]
+        result.append(combined(run, first, *present, out=target) if present else None)
     return result
 
 
-def scaled_blocks(run, x, exponents, multiple):
-    """x 2**(multiple * exponents), exponents (stack,) int32, in new arrays."""
+def scaled_blocks(run, x, exponents):
+    """x 2**exponents, for integers (stack,) of the host, in new arrays."""
+    powers = run.put(exponents, np.int32)
     result = []
     for entry in x:
         if entry is not None:
-            scaled = run.empty(entry.shape, np.float64)
-            run.launch(scale_by_powers, *entries(entry.size), entry, exponents, multiple, scaled)
+            scaled = run.empty(entry.shape)
+            run.each(scale_by_powers, entry.size, entry, powers, scaled)
             entry = scaled
         result.append(entry)
     return result
@@ -125,17 +104,18 @@ def subsets(mask):
     yield 0
 
 
-def multiply_blocks(run, x, y, out=None):
-    """The product of Fréchet blocks, in new arrays or those of the blocks `out`."""
-    result = []
+def multiply_blocks(run, x, y):
+    """The product of Fréchet blocks, in new arrays."""
+    result: list = []
     for mask in range(len(x)):
-        pairs = [(x[part], y[mask ^ part]) for part in subsets(mask)]
-        pairs = [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
         target = None
-        for number, (left, right) in enumerate(pairs):
-            if number == 0:
-                target = run.empty(left.shape, np.float64) if out is None else out[mask]
-            gemm(run, 1.0, left, False, right, False, float(number > 0), target)
+        for part in subsets(mask):
+            left, right = x[part], y[mask ^ part]
+            if left is not None and right is not None:
+                if target is None:
+                    target = product(run, left, False, right, False)
+                else:
+                    gemm(run, 1.0, left, False, right, False, 1.0, target)
         result.append(target)
     return result
 
@@ -156,4 +136,4 @@ def divide_blocks(run, y, x, failure=None):
 
 def last_entries(run, blocks, out, top=0):
     """out (stack, n, n) = what is from row `top` on in the first columns of the last entry."""
-    run.launch(part_of, *entries(out.size), blocks[-1], top, out)
+    copy_block(run, blocks[-1], out, top=top)

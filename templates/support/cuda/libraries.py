@@ -10,11 +10,11 @@ import numpy as np
 from numba import cuda
 
 from .base import _cupy, imported, kernel
-from .blocks import SMALL, entries
-from .copies import copy_stack
 
 _cublas = imported("cupy.cuda", "cublas")  # as an attribute: CuPy finds the library for that
 _cusolver = imported("cupy.cuda", "cusolver")
+SMALL = 32
+"""The most rows of matrices that kernels factorise; larger ones are left to libraries."""
 BATCHED = 256
 """Stacks of matrices of no more rows are left to the batched routines."""
 
@@ -155,36 +155,22 @@ def cholesky_by_library(run, lower, failure):
         for s in range(stack):
             told = address(info) + s * info.dtype.itemsize
             cusolver(run, "potrf", fill, n, place + s * step, n, work.data.ptr, size, told)
-    run.launch(note_failures, *entries(stack), info, run.failures, failure)
+    run.each(note_failures, stack, info, run.failures, failure)
 
 
-def qr_by_library(run, columns, basis):
-    """Factor matrices (p, k) by Householder's method: `columns` (stack, k, p), their columns, get
-    the upper triangle as its own lower one, `basis` the columns of the orthogonal factor."""
-    stack, k, p = columns.shape
-    if stack == 0:
+def qr_by_library(columns, basis):
+    """Factor matrices (p, k), p >= k: `columns` (stack, k, p), their columns, get the upper
+    triangle as its own lower one, `basis` the columns of the orthogonal factor."""
+    if columns.size == 0:
         return
-    places = address(columns), address(basis)
-    step = k * p * columns.dtype.itemsize
-    info = _cupy.empty(1, np.int32)
-    factors = _cupy.empty((stack, k), run.dtype)
-    at, each = factors.data.ptr, k * factors.dtype.itemsize
-    size = max(
-        cusolver(run, "geqrf_bufferSize", p, k, places[0], p),
-        cusolver(run, "orgqr_bufferSize", p, k, k, places[1], p, at),
-    )
-    work = _cupy.empty(size, run.dtype)
-    rest = work.data.ptr, size, info.data.ptr
-    for s in range(stack):
-        cusolver(run, "geqrf", p, k, places[0] + s * step, p, at + s * each, *rest)
-    copy_stack(run, columns, basis)
-    for s in range(stack):
-        cusolver(run, "orgqr", p, k, k, places[1] + s * step, p, at + s * each, *rest)
+    given, k = _cupy.asarray(columns), columns.shape[1]
+    q, r = _cupy.linalg.qr(given.swapaxes(1, 2))
+    _cupy.asarray(basis)[...], given[:, :, :k] = q.swapaxes(1, 2), r.swapaxes(1, 2)
 
 
 def fail(run, failure):
     """Note a failure that the shapes show."""
-    run.launch(set_failure, 1, 1, run.failures, failure)
+    run.each(set_failure, 1, run.failures, failure)
 
 
 @kernel("int32[::1], int64")

@@ -5,14 +5,7 @@ suffices (inverse scaling and squaring; Higham, Functions of Matrices, 2008, sec
 
 import numpy as np
 
-from .frechet import (
-    combine_blocks,
-    divide_blocks,
-    empty_blocks,
-    frechet_blocks,
-    last_entries,
-    scaled_blocks,
-)
+from .frechet import combine_blocks, divide_blocks, frechet_blocks, last_entries, scaled_blocks
 from .norms import precision_of
 from .roots import principal_schur, roots_of_blocks
 from .shares import clear
@@ -54,8 +47,8 @@ def logm(run, *arrays):
             clear(run, given)
         in_basis_of(run, vectors, given, vectors, part)
     roots = roots_of_blocks(run, block, 0, MOST_ROOTS, failure)
-    root = empty_blocks(run, x)
+    root = [run.empty(form.shape) for _ in x]
     for part, target in zip((form, *inner), root, strict=True):
         from_basis(run, vectors, part, vectors, target)
     result = integrated(run, combine_blocks(run, -1.0, [(1.0, root)]))
-    last_entries(run, scaled_blocks(run, result, roots, 1), out)
+    last_entries(run, scaled_blocks(run, result, run.fetched(roots)), out)

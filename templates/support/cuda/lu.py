@@ -10,7 +10,6 @@ takes factored matrices of which `lu_invertible` is true.
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries, matrices
 from .copies import in_rows, set_identity
 from .determinants import DET, LOGABSDET, LOGDET, determinants
 from .libraries import by_library, lu_by_library, lu_rows_by_library
@@ -23,7 +22,7 @@ def lu_factor(run, lu, pivots):
     if by_library(run, "an LU factorisation", n):
         lu_by_library(run, lu, pivots)
     else:
-        run.launch(lu_matrices, *matrices(stack, n, n * n), lu, pivots)
+        run.each_matrix(lu_matrices, stack, n * n, lu, pivots)
 
 
 lu_invertible = triangular_invertible
@@ -35,7 +34,7 @@ def lu_solve_rows(run, lu, pivots, b, transposed):
     if by_library(run, "a linear system", n):
         lu_rows_by_library(run, lu, pivots, b, transposed)
     else:
-        run.launch(lu_sides, *entries(stack * rows), lu, pivots, b, int(transposed))
+        run.each(lu_sides, stack * rows, lu, pivots, b, int(transposed))
 
 
 lu_solve_each_row = lu_solve_rows

@@ -8,7 +8,7 @@ import numpy as np
 from numba import cuda
 
 from ..common.limits import LEADING
-from .base import device
+from .base import device, kernel
 from .elementary import real_maximum
 
 
@@ -70,3 +70,21 @@ def largest_column(a, sums):
         sums[j] = total
     cuda.syncthreads()
     return largest_size(sums, a.shape[1])
+
+
+@kernel("float64[:, :, ::1], float64[:, ::1], float64[::1]")
+def measure_columns(a, sums, sizes):
+    """sizes (stack,) = the 1-norms."""
+    for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
+        size = largest_column(a[s], sums[s])
+        if cuda.threadIdx.x == 0:
+            sizes[s] = size
+
+
+def column_sizes(run, a):
+    """A new array of the 1-norms of a stack of square matrices, in double precision."""
+    stack, n, _ = a.shape
+    sizes = run.empty((stack,))
+    # threads also for those without rows, whose norms are 0
+    run.each_matrix(measure_columns, stack, max(n, 1), a, run.empty((stack, n)), sizes)
+    return sizes

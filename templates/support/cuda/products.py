@@ -5,33 +5,17 @@
 from numba import cuda
 
 from .base import THREADS, kernel
-from .shares import PRODUCT, each_row, reduced
+from .shares import PRODUCT, each_row, reduce_rows
 
 
 def row_products(run, x, out):
     """out[s] = the product of x[s, :]; x (stack, n)."""
-    each_row(run, products_of_rows, *x.shape, x, out)
+    reduce_rows(run, x, out, PRODUCT)
 
 
 def products_of_others(run, x, out):
     """out[s, i] = the product of x[s, :] without x[s, i]: of what is before it and after it."""
     each_row(run, products_without, *x.shape, x, out)
-
-
-@kernel("real[:, ::1], real[::1], int64")
-def products_of_rows(x, out, lanes):
-    """out[s] = the product of x[s, :]."""
-    stack, n = x.shape
-    shared = cuda.shared.array(THREADS, x.dtype)
-    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
-    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
-        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
-        total = x.dtype.type(1)
-        for i in range(lane, n, lanes):
-            total *= x[s, i]
-        total = reduced(total, lanes, shared, PRODUCT)
-        if lane == 0:
-            out[s] = total
 
 
 @kernel("real[:, ::1], real[:, ::1], int64")

@@ -13,14 +13,14 @@ import math
 import numpy as np
 from numba import cuda
 
-from .base import kernel
-from .blas import gemm
-from .blocks import entries, matrices, position
-from .copies import copied, copy_stack, transpose
+from .base import kernel, position
+from .blas import gemm, product
+from .copies import copied, copy_block, copy_stack, transpose
 from .factors import full_rank_pinv
-from .frechet import combine_blocks, part_of, widened
+from .frechet import combined, widened
 from .lu import lu_factor, lu_inverse, lu_logabsdet, lu_solve_columns, lu_solve_rows
-from .norms import largest_column, precision_of
+from .norms import column_sizes, precision_of
+from .shares import clear
 from .stein import cayley, lyapunov
 
 SIGN_STEPS = 20
@@ -29,23 +29,6 @@ SINGULAR = 1e-15
 """Matrices with a pivot that is not larger, relative to their 1-norm, count as singular."""
 CONVERGED = 1e-6
 """The largest last step of Newton's method, relative to the solution, that is accepted."""
-
-
-@kernel("float64[:, :, ::1], real[:, :, ::1]")
-def symmetric_parts(a, out):
-    """out = the symmetric parts."""
-    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
-        s, i, j = position(number, a.shape)
-        out[s, i, j] = (a[s, i, j] + a[s, j, i]) / 2.0
-
-
-@kernel("float64[:, :, ::1], float64[:, ::1], float64[::1]")
-def measure_columns(a, sums, sizes):
-    """sizes (stack,) = the 1-norms."""
-    for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
-        size = largest_column(a[s], sums[s])
-        if cuda.threadIdx.x == 0:
-            sizes[s] = size
 
 
 @kernel("float64[:, :, ::1], float64[::1], float64, int32[::1], int64")
@@ -57,49 +40,6 @@ def require_pivots(lu, sizes, least, failures, failure):
         s, i = place // n, place % n
         if not abs(lu[s, i, i]) > least * sizes[s]:
             failures[failure] = 1
-
-
-@kernel("float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1]")
-def hamiltonian(a, g, q, w):
-    """w (stack, 2 n, 2 n) = [[A, -G], [-Q, -A']]."""
-    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
-        s, i, j = position(number, a.shape)
-        n = a.shape[1]
-        w[s, i, j] = a[s, i, j]
-        w[s, i, n + j] = -g[s, i, j]
-        w[s, n + i, j] = -q[s, i, j]
-        w[s, n + i, n + j] = -a[s, j, i]
-
-
-@kernel(
-    "float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], "
-    "float64[:, :, ::1], float64[:, :, ::1]"
-)
-def pencil_parts(a, b, q, r, total, difference):
-    """N + M and N - M, of 2 n + m rows, for M z' = N z with z = (x, p, u): x' = A x + B u,
-    A' p' = p - Q x and -B' p' = R u."""
-    n = a.shape[1]
-    for number in range(cuda.grid(1), total.size, cuda.gridsize(1)):
-        s, i, j = position(number, total.shape)
-        right, left = 0.0, 0.0
-        if i < n:
-            left = 1.0 if i == j else 0.0
-            if j < n:
-                right = a[s, i, j]
-            elif j >= 2 * n:
-                right = b[s, i, j - 2 * n]
-        elif i < 2 * n:
-            right = 1.0 if i == j else 0.0
-            if j < n:
-                right = -q[s, i - n, j]
-            elif j < 2 * n:
-                left = a[s, j - n, i - n]
-        elif j >= 2 * n:
-            right = r[s, i - 2 * n, j - 2 * n]
-        elif j >= n:
-            left = -b[s, j - n, i - 2 * n]
-        total[s, i, j] = right + left
-        difference[s, i, j] = right - left
 
 
 @kernel("float64[:, :, ::1], float64[:, :, ::1], float64[::1]")
@@ -122,17 +62,6 @@ def require_stable(form, failures, failure):
             failures[failure] = 1
 
 
-@kernel("float64[:, :, ::1], float64[:, :, ::1], float64[:, :, ::1], int64, float64[:, :, ::1]")
-def add_costs(half, q, x, discrete, residual):
-    """Add Q - X to the residual if `discrete`; else it becomes half + half' + Q."""
-    for number in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        s, i, j = position(number, x.shape)
-        if discrete:
-            residual[s, i, j] += q[s, i, j] - x[s, i, j]
-        else:
-            residual[s, i, j] = half[s, i, j] + half[s, j, i] + q[s, i, j]
-
-
 @kernel("float64[::1], float64[::1], float64, int32[::1], int64")
 def require_close(steps, sizes, most, failures, failure):
     """It fails where a step is not small, relative to the size of what it goes to."""
@@ -141,22 +70,13 @@ def require_close(steps, sizes, most, failures, failure):
             failures[failure] = 1
 
 
-def column_sizes(run, a):
-    """A new array of the 1-norms of a stack of square matrices."""
-    stack, n, _ = a.shape
-    sizes = run.empty((stack,))
-    run.launch(measure_columns, *matrices(stack, n, n), a, run.empty((stack, n)), sizes)
-    return sizes
-
-
 def factored(run, matrix, failure):
     """Replace matrices by their factors; the pivots. It fails where one is singular to working
     precision."""
     sizes = column_sizes(run, matrix)
     pivots = run.empty(matrix.shape[:2], np.int32)
     lu_factor(run, matrix, pivots)
-    layout = entries(pivots.size)
-    run.launch(require_pivots, *layout, matrix, sizes, SINGULAR, run.failures, failure)
+    run.each(require_pivots, pivots.size, matrix, sizes, SINGULAR, run.failures, failure)
     return pivots
 
 
@@ -167,30 +87,60 @@ def divided_rows(run, matrix, rows, failure):
     lu_solve_rows(run, matrix, pivots, rows, False)
 
 
-def symmetric_copy(run, a):
-    """A new array of symmetric parts."""
-    result = run.empty(a.shape)
-    run.launch(symmetric_parts, *entries(a.size), a, result)
+def transposed(run, a):
+    """A new array of the transposed matrices."""
+    result = run.empty((a.shape[0], a.shape[2], a.shape[1]))
+    transpose(run, a, result)
     return result
+
+
+def symmetric_part(run, a):
+    """A new array of the symmetric parts."""
+    return combined(run, 0.0, (0.5, a), (0.5, transposed(run, a)))
+
+
+def in_blocks(run, stack, size, blocks):
+    """A new array (stack, size, size) of zeros and blocks: row, column, matrices, and for what
+    `copy_block` changes of them."""
+    result = run.empty((stack, size, size))
+    clear(run, result)
+    for row, column, block, changes in blocks:
+        copy_block(run, block, result, place=(row, column), **changes)
+    return result
+
+
+def pencil(run, a, b, q, r, sign):
+    """N + sign M, of 2 n + m rows, for M z' = N z with z = (x, p, u): x' = A x + B u,
+    A' p' = p - Q x and -B' p' = R u."""
+    stack, n, m = b.shape
+    shifted = combined(run, sign, (1.0, a))
+    # I + sign A' = sign (A + sign I)'
+    turned = {"turned": True, "negated": sign < 0}
+    blocks = [
+        *((0, 0, shifted, {}), (0, 2 * n, b, {}), (n, 0, q, {"negated": True})),
+        *((n, n, shifted, turned), (2 * n, n, b, {"turned": True, "negated": sign > 0})),
+        (2 * n, 2 * n, r, {}),
+    ]
+    return in_blocks(run, stack, 2 * n + m, blocks)
 
 
 def riccati_matrix(run, a, b, q, r, discrete, failure):
     """A matrix whose invariant subspace to the left half plane gives the solution. It fails where
     there is none."""
-    stack, n, m = b.shape
+    stack, n, _ = b.shape
     if discrete:
-        shape = stack, 2 * n + m, 2 * n + m
-        total, difference = run.empty(shape), run.empty(shape)
-        run.launch(pencil_parts, *entries(total.size), a, b, q, r, total, difference)
+        total, difference = pencil(run, a, b, q, r, 1.0), pencil(run, a, b, q, r, -1.0)
         pivots = factored(run, total, failure)
         lu_solve_columns(run, total, pivots, difference, False)
         return difference
-    gain, product = copied(run, b), run.empty(a.shape)
+    gain = copied(run, b)
     divided_rows(run, copied(run, r), gain, failure)
-    gemm(run, 1.0, b, False, gain, True, 0.0, product)
-    result = run.empty((stack, 2 * n, 2 * n))
-    run.launch(hamiltonian, *entries(a.size), a, product, q, result)
-    return result
+    corner, opposite = product(run, b, False, gain, True), {"negated": True}
+    blocks = [
+        *((0, 0, a, {}), (0, n, corner, opposite), (n, 0, q, opposite)),
+        (n, n, a, {"turned": True, **opposite}),
+    ]
+    return in_blocks(run, stack, 2 * n, blocks)
 
 
 def sign_of(run, matrix):
@@ -202,7 +152,7 @@ def sign_of(run, matrix):
         lu_factor(run, factors, pivots)
         lu_logabsdet(run, factors, pivots, logarithms)
         lu_inverse(run, factors, pivots, inverse)
-        run.launch(step_to_sign, *entries(matrix.size), matrix, inverse, logarithms)
+        run.each(step_to_sign, matrix.size, matrix, inverse, logarithms)
 
 
 def riccati_start(run, a, b, q, r, discrete, failure):
@@ -215,28 +165,27 @@ def riccati_start(run, a, b, q, r, discrete, failure):
     stack, n, _ = b.shape
     matrix = riccati_matrix(run, a, b, q, r, discrete, failure)
     sign_of(run, matrix)
-    (projector,) = combine_blocks(run, -1.0, [(1.0, [matrix])])
+    projector = combined(run, -1.0, (1.0, matrix))
     rows, below = (run.empty((stack, n, matrix.shape[1])) for _ in range(2))
-    for part, top in ((rows, 0), (below, n)):
-        run.launch(part_of, *entries(part.size), projector, top, part)
-    inverse, x = run.empty((stack, matrix.shape[1], n)), run.empty(a.shape)
+    copy_block(run, projector, rows)
+    copy_block(run, projector, below, top=n)
+    inverse = run.empty((stack, matrix.shape[1], n))
     full_rank_pinv(run, rows, inverse, failure)
-    gemm(run, 1.0, below, False, inverse, False, 0.0, x)
-    return x
+    return product(run, below, False, inverse, False)
 
 
 def closed_loop(run, a, b, q, r, discrete, x, failure):
     """A - B K, where u = -K x is the best control for the costs that x (stack, n, n) says are to
     come, and what is left of the equation. It fails where there is no best."""
-    gain, half, residual = run.empty(b.shape), run.empty(a.shape), run.empty(a.shape)
-    weight = copied(run, r)
-    gemm(run, 1.0, x, False, b, False, 0.0, gain)
-    gemm(run, 1.0, x, False, a, False, 0.0, half)
+    gain, half = product(run, x, False, b, False), product(run, x, False, a, False)
     if discrete:
-        gemm(run, 1.0, gain, True, b, False, 1.0, weight)
-        gemm(run, 1.0, half, True, b, False, 0.0, gain)
-        gemm(run, 1.0, a, True, half, False, 0.0, residual)
-    run.launch(add_costs, *entries(a.size), half, q, x, int(discrete), residual)
+        weight = combined(run, 0.0, (1.0, r), (1.0, product(run, gain, True, b, False)))
+        gain = product(run, half, True, b, False)
+        inner = product(run, a, True, half, False)
+        residual = combined(run, 0.0, (1.0, inner), (1.0, q), (-1.0, x))
+    else:
+        weight = copied(run, r)
+        residual = combined(run, 0.0, (1.0, half), (1.0, transposed(run, half)), (1.0, q))
     costs, closed = copied(run, gain), copied(run, a)
     divided_rows(run, weight, gain, failure)
     gemm(run, -1.0, costs, False, gain, True, 1.0, residual)
@@ -249,13 +198,11 @@ def riccati_step(run, a, b, q, r, discrete, x, failure):
     opposite of the step, C' S + S C = residual. It fails where the closed loop C of x is not
     stable."""
     closed, c = closed_loop(run, a, b, q, r, discrete, x, failure)
-    f, step = run.empty(a.shape), run.empty(a.shape)
-    transpose(run, closed, f)
+    f, step = transposed(run, closed), run.empty(a.shape)
     if discrete:
         f, c = cayley(run, f, c, failure)
     form = lyapunov(run, f, c, step, precision_of(np.float64), failure)
-    layout = entries(a.shape[0] * a.shape[1])
-    run.launch(require_stable, *layout, form, run.failures, failure)
+    run.each(require_stable, a.shape[0] * a.shape[1], form, run.failures, failure)
     return step
 
 
@@ -263,16 +210,15 @@ def riccati(run, a, b, q, r, discrete, out, failure):
     """out (stack, n, n) = the stabilising solutions. It fails where there is none."""
     run = run.in_double()
     a, b, q, r = (widened(run, array) for array in (a, b, q, r))
-    q, r = symmetric_copy(run, q), symmetric_copy(run, r)
+    q, r = symmetric_part(run, q), symmetric_part(run, r)
     x = riccati_start(run, a, b, q, r, discrete, failure)
     for _ in range(2):
-        x = symmetric_copy(run, x)
+        x = symmetric_part(run, x)
         step = riccati_step(run, a, b, q, r, discrete, x, failure)
-        (x,) = combine_blocks(run, 0.0, [(1.0, [x]), (1.0 if discrete else -1.0, [step])])
+        x = combined(run, 0.0, (1.0, x), (1.0 if discrete else -1.0, step))
     sizes = column_sizes(run, step), column_sizes(run, x)
-    layout = entries(x.shape[0])
-    run.launch(require_close, *layout, *sizes, CONVERGED, run.failures, failure)
-    run.launch(symmetric_parts, *entries(x.size), x, out)
+    run.each(require_close, x.shape[0], *sizes, CONVERGED, run.failures, failure)
+    copy_stack(run, symmetric_part(run, x), out)
 
 
 def continuous_riccati(run, a, b, q, r, out, failure):

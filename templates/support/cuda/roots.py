@@ -8,7 +8,6 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import matrices
 from .frechet import widened
 from .norms import largest_entry, precision_of
 from .sylvester import from_basis, schur, substitute_sylvester
@@ -35,13 +34,13 @@ def principal_schur(run, a, form, precision, failure):
     vectors = run.empty(a.shape, np.complex128)
     schur(run, a, form, vectors, failure)
     last = precision, run.failures, failure
-    run.launch(require_principal, *matrices(stack, n, n), form, *last)
+    run.each_matrix(require_principal, stack, n, form, *last)
     return vectors
 
 
 @device
 def root_of_triangle(x):
-    """Replace an upper triangular matrix by its principal square root, by the threads of a block:
+    """Replace an upper triangular matrix by the principal square root, by the threads of a block:
     diagonal by diagonal."""
     n = x.shape[0]
     for distance in range(n):
@@ -73,7 +72,7 @@ def subtract_products(x, s, mask):
 
 @device
 def replace_by_root(x, s):
-    """Replace Fréchet blocks, the first of which is upper triangular, by the principal square root,
+    """Replace Fréchet blocks, the first of which is upper triangular by the principal square root,
     by the threads of a block. Whether nothing this thread has solved for is singular.
 
     With R the root of the first entry, Y that of another, R Y + Y R is known.
@@ -101,9 +100,9 @@ def far_from_identity(a):
 
 @kernel("complex128[:, :, :, ::1], int64, int64, int32[::1], int32[::1], int64")
 def take_roots(x, fewest, most, roots, failures, failure):
-    """Take square roots of Fréchet blocks x (2**k, stack, n, n), whose first are upper triangular,
-    at least `fewest`, and more until they are close to the identity, but no more than `most`;
-    roots[s] = how often. It fails where one is singular, or none is close."""
+    """Take square roots of Fréchet blocks x (2**k, stack, n, n), whose first entries are upper
+    triangular, at least `fewest`, and more until they are close to the identity, but no more than
+    `most`; roots[s] = how often. It fails where one is singular, or none is close."""
     for s in range(cuda.blockIdx.x, x.shape[1], cuda.gridDim.x):
         count = 0
         fine = True
@@ -124,7 +123,7 @@ def roots_of_blocks(run, x, fewest, most, failure):
     _, stack, n, _ = x.shape
     roots = run.empty((stack,), np.int32)
     last = fewest, most, roots, run.failures, failure
-    run.launch(take_roots, *matrices(stack, n, n), x, *last)
+    run.each_matrix(take_roots, stack, n, x, *last)
     return roots
 
 

@@ -2,10 +2,13 @@
 
 # mypy: allow-untyped-defs
 
+import math
+
 import numpy as np
 from numba import cuda
 
-from .base import THREADS, device, kernel, power_of_two
+from .base import THREADS, device, kernel, power_of_two, require_number
+from .elementary import real_maximum
 
 BUSY = 1 << 17
 """So many threads keep any device busy. Numbers of threads follow from sizes alone, so that results
@@ -64,28 +67,7 @@ def clear_entries(x):
 
 def clear(run, array):
     """Set the entries of an array to zero."""
-    each(run, clear_entries, array.size, array.reshape(array.size))
-
-
-def each(run, kernel, points, *arguments):
-    """Launch a kernel with a thread for each of its points."""
-    each_tile(run, kernel, points, 128, *arguments)
-
-
-def require_number(count):
-    """Raise ValueError for more entries than kernels count."""
-    if count >= 1 << 32:
-        raise ValueError(
-            f"an array of {count} entries is computed at once; kernels for CUDA devices count to "
-            "4294967295: compute it in parts, or use the module for the target cpu"
-        )
-
-
-def each_tile(run, kernel, points, most, *arguments):
-    """Launch a kernel with a thread for each of its points, at `most` so many threads a block."""
-    require_number(points)
-    threads = power_of_two(points, most)
-    run.launch(kernel, min(-(-points // threads), 1 << 20), threads, *arguments)
+    run.each(clear_entries, array.size, array.reshape(array.size))
 
 
 def shares(points, terms, along):
@@ -110,18 +92,38 @@ def sums(run, kernel, finish, points, terms, along, count, *arguments):
     require_number(terms)
     lanes, splits = shares(points, terms, along)
     partial = run.empty((points * splits * count if splits > 1 else 0,))
-    by_groups(run, kernel, points * splits, lanes, *arguments, splits, partial)
+    run.by_groups(kernel, points * splits, lanes, *arguments, splits, partial)
     if splits > 1:
         lanes = power_of_two(splits, THREADS)
-        by_groups(run, finish, points, lanes, *arguments, splits, partial)
+        run.by_groups(finish, points, lanes, *arguments, splits, partial)
 
 
-def by_groups(run, kernel, items, lanes, *arguments):
-    """Launch a kernel with a group of `lanes` threads of a block, a power of two, for each item;
-    their number is its last argument."""
-    threads = max(lanes, power_of_two(items * lanes, THREADS))
-    blocks = -(-items * lanes // threads)
-    run.launch(kernel, min(blocks, 1 << 20), threads, *arguments, lanes)
+def reduce_rows(run, x, out, operation):
+    """out[s] = the SUM, PRODUCT or MAXIMUM (nan if there is one) of x[s, :]; x (stack, n)."""
+    each_row(run, reduced_rows, *x.shape, x, out, operation)
+
+
+@kernel("real[:, ::1], real[::1], int64, int64")
+def reduced_rows(x, out, operation, lanes):
+    """`reduce_rows`, each row by a group of threads."""
+    stack, n = x.shape
+    shared = cuda.shared.array(THREADS, x.dtype)
+    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
+        total = x.dtype.type(0 if operation == SUM else 1)
+        if operation == MAXIMUM:
+            total = x.dtype.type(-math.inf)
+        for i in range(lane, n, lanes):
+            if operation == SUM:
+                total += x[s, i]
+            elif operation == PRODUCT:
+                total *= x[s, i]
+            else:
+                total = real_maximum(total, x[s, i])
+        total = reduced(total, lanes, shared, operation)
+        if lane == 0:
+            out[s] = total
 
 
 def row_by_row(points, terms):
@@ -136,4 +138,4 @@ def each_row(run, kernel, points, terms, *arguments):
     require_number(points)
     require_number(terms)
     lanes = max(power_of_two(terms, 32), power_of_two((terms + 3) // 4, THREADS))
-    by_groups(run, kernel, points, lanes, *arguments)
+    run.by_groups(kernel, points, lanes, *arguments)

@@ -14,10 +14,10 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blas import gemm
-from .blocks import entries, matrices
+from .blas import gemm, product
 from .libraries import by_library
 from .norms import largest_entry, leading_sign, power_below, precision_of
+from .shares import SUM, reduce_rows
 from .spectral import singular_by_library
 
 SWEEPS = 60
@@ -244,7 +244,7 @@ def singular_by_jacobi(run, a, u, s, v, failure):
     work = run.empty((stack, k, size)), run.empty((stack if wanted else 1, k, k))
     last = wanted, precision * math.sqrt(size), least, run.failures, failure
     arrays = a, given(run, u), s, given(run, v), *work, run.empty((stack, k))
-    run.launch(decompose_matrices, *matrices(stack, k, size), *arrays, *last)
+    run.each_matrix(decompose_matrices, stack, size if k else 0, *arrays, *last)
 
 
 def singular_vectors(run, a, u, s, v, failure):
@@ -260,22 +260,12 @@ def singular_values(run, a, s, failure):
     singular_vectors(run, a, None, s, None, failure)
 
 
-@kernel("real[:, ::1], real[::1]")
-def sum_rows(s, out):
-    """out (stack,) = the sum of each row."""
-    for place in range(cuda.grid(1), len(out), cuda.gridsize(1)):
-        total = out.dtype.type(0)
-        for i in range(s.shape[1]):
-            total += s[place, i]
-        out[place] = total
-
-
 def nuclear_norm(run, a, out, failure):
     """out (stack,) = the sum of the singular values. It fails as `singular_vectors`."""
     stack, p, q = a.shape
     s = run.empty((stack, min(p, q)))
     singular_values(run, a, s, failure)
-    run.launch(sum_rows, *entries(stack), s, out)
+    reduce_rows(run, s, out, SUM)
 
 
 def decomposition(run, a, failure):
@@ -322,16 +312,13 @@ def solve_polar(run, a, c, out, failure):
     """
     u, s, v = decomposition(run, a, failure)
     (stack, p, k), q = u.shape, v.shape[1]
-    left, right = run.empty((stack, k, q)), run.empty((stack, p, k))
-    inner = run.empty((stack, k, k))
-    gemm(run, 1.0, u, True, c, False, 0.0, left)
-    gemm(run, 1.0, left, False, v, False, 0.0, inner)
-    gemm(run, 1.0, c, False, v, False, 0.0, right)
+    left, right = product(run, u, True, c, False), product(run, c, False, v, False)
+    inner = product(run, left, False, v, False)
     gemm(run, -1.0, u, False, inner, False, 1.0, right)
     gemm(run, -1.0, inner, False, v, True, 1.0, left)
     small = 10 * k * precision_of(s.dtype)
     last = left, right, inner, small, run.failures, failure
-    run.launch(divide_by_sums, *matrices(stack, k, max(p, q)), s, *last)
+    run.each_matrix(divide_by_sums, stack, max(p, q) if k else 0, s, *last)
     gemm(run, 1.0, inner, False, v, True, 1.0, left)
     gemm(run, 1.0, u, False, left, False, 0.0, out)
     gemm(run, 1.0, right, False, v, True, 1.0, out)

@@ -5,17 +5,16 @@
 from numba import cuda
 
 from .base import kernel
-from .blocks import entries
 
 
 def skew(run, vectors, out):
     """out[s] @ v is the cross product of vectors[s] and v; vectors (stack, 3)."""
-    run.launch(skew_entries, *entries(vectors.shape[0] * 9), vectors, out)
+    run.each(skew_entries, vectors.shape[0] * 9, vectors, out)
 
 
 def axial(run, matrices, out):
     """out[s] . v is the sum of the products of the entries of matrices[s] and skew(v)."""
-    run.launch(axial_entries, *entries(matrices.shape[0] * 3), matrices, out)
+    run.each(axial_entries, matrices.shape[0] * 3, matrices, out)
 
 
 @kernel("real[:, ::1], real[:, :, ::1]")

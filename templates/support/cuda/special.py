@@ -4,7 +4,14 @@
 
 import math
 
+from numba import config
+
 from .base import device
+
+if config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+    from scipy.special import erfinv as inverse_error_function
+else:
+    from numba.cuda.libdevice import erfinv as inverse_error_function
 
 BERNOULLI = (
     1 / 12,
@@ -20,21 +27,6 @@ BERNOULLI = (
 
 DIGAMMA_SERIES = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760, -1 / 12, 3617 / 8160)
 """-B(2 j) / (2 j) for j = 1, 2, ..."""
-
-ERFINV_CENTRE = (
-    2.81022636e-08,
-    3.43273939e-07,
-    -3.5233877e-06,
-    -4.39150654e-06,
-    0.00021858087,
-    -0.00125372503,
-    -0.00417768164,
-    0.246640727,
-    1.50140941,
-)
-"""erfinv(y) / y as a function of -log(1 - y^2) - 2.5, up to 2.5 (Giles 2012)."""
-
-HALF_ROOT_PI = 0.8862269254527580137
 
 
 @device
@@ -69,35 +61,9 @@ def digamma(x):
 
 
 @device
-def erfinv_start(size):
-    """erfinv(size) to a few digits, for 0 <= size < 1."""
-    w = -math.log((1.0 - size) * (1.0 + size))
-    if w < 5.0:
-        value = 0.0
-        for number in ERFINV_CENTRE:
-            value = value * (w - 2.5) + number
-        return value * size
-    # erfc(x) is about exp(-x^2) / (x sqrt(pi))
-    w = -math.log(1.0 - size)
-    x = math.sqrt(w)
-    for _ in range(4):
-        x = math.sqrt(w - math.log(2.0 * HALF_ROOT_PI * x))
-    return x
-
-
-@device
 def erfinv(y):
-    """The inverse of the error function, by Halley's method."""
-    y = float(y)
-    size = abs(y)
-    if not size < 1.0:
-        return y * math.inf if size == 1.0 else math.nan
-    x = erfinv_start(size)
-    for _ in range(3):
-        gap = math.erf(x) - size if size < 0.5 else (1.0 - size) - math.erfc(x)
-        step = gap * HALF_ROOT_PI * math.exp(x * x)
-        x -= step / (1.0 + x * step)
-    return math.copysign(x, y)
+    """The inverse of the error function, by CUDA's library."""
+    return inverse_error_function(float(y))
 
 
 @device

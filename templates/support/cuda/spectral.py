@@ -6,8 +6,7 @@ import math
 
 from numba import cuda
 
-from .base import _cupy, kernel
-from .blocks import entries, position
+from .base import _cupy, kernel, position
 from .libraries import BATCHED
 from .norms import leading_sign
 
@@ -45,7 +44,7 @@ def sign_pairs(u, v, paired, failures, failure):
 def finite_copy(run, a, failure):
     """A new array of the same numbers, as CuPy's. It fails where one is not finite."""
     usable = run.empty(a.shape)
-    run.launch(keep_finite, *entries(a.size), a, usable, run.failures, failure)
+    run.each(keep_finite, a.size, a, usable, run.failures, failure)
     return _cupy.asarray(usable)
 
 
@@ -64,7 +63,7 @@ def eigen_by_library(run, a, values, vectors, failure):
             _cupy.asarray(values)[s], _cupy.asarray(vectors)[s] = found
     if vectors is not None:
         last = vectors, vectors, 0, run.failures, failure
-        run.launch(sign_pairs, *entries(stack * n), *last)
+        run.each(sign_pairs, stack * n, *last)
 
 
 def singular_by_library(run, a, u, s, v, failure):
@@ -78,4 +77,4 @@ def singular_by_library(run, a, u, s, v, failure):
     found = _cupy.linalg.svd(matrices, full_matrices=False)
     _cupy.asarray(u)[...], _cupy.asarray(s)[...] = found[:2]
     _cupy.asarray(v)[...] = found[2].swapaxes(1, 2)
-    run.launch(sign_pairs, *entries(s.size), u, v, 1, run.failures, failure)
+    run.each(sign_pairs, s.size, u, v, 1, run.failures, failure)

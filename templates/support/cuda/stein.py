@@ -4,8 +4,8 @@
 
 import numpy as np
 
-from .blas import gemm
-from .frechet import combine_blocks, widened
+from .blas import product
+from .frechet import combined, widened
 from .lu import lu_factor, lu_inverse, lu_invertible
 from .norms import precision_of
 from .sylvester import from_basis, in_basis_of, schur_of, solve_triangular_sylvester
@@ -14,16 +14,13 @@ from .sylvester import from_basis, in_basis_of, schur_of, solve_triangular_sylve
 def cayley(run, a, q, failure):
     """New arrays F = inv(A + I) (A - I) and C for which F X + X F' = C has the same solution as
     X - A X A' = Q. It fails where A has the eigenvalue -1, so that there is not one solution."""
-    (total,) = combine_blocks(run, 1.0, [(1.0, [a])])
-    inverse, half, c = (run.empty(a.shape) for _ in range(3))
+    total, inverse = combined(run, 1.0, (1.0, a)), run.empty(a.shape)
     pivots = run.empty(a.shape[:2], np.int32)
     lu_factor(run, total, pivots)
     lu_invertible(run, total, failure)
     lu_inverse(run, total, pivots, inverse)
-    gemm(run, -2.0, inverse, False, q, False, 0.0, half)
-    gemm(run, 1.0, half, False, inverse, True, 0.0, c)
-    (f,) = combine_blocks(run, 1.0, [(-2.0, [inverse])])
-    return f, c
+    half = product(run, inverse, False, q, False, -2.0)
+    return combined(run, 1.0, (-2.0, inverse)), product(run, half, False, inverse, True)
 
 
 def lyapunov(run, f, c, out, precision, failure):

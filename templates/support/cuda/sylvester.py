@@ -16,7 +16,8 @@ import numpy as np
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries, matrices, position
+from .blas import gemm, product
+from .copies import copied, copy_stack
 from .norms import largest_entry, power_below, precision_of
 
 
@@ -142,7 +143,7 @@ def schur(run, a, form, vectors, failure):
     does not converge."""
     stack, n, _ = a.shape
     last = precision_of(np.float64), run.failures, failure
-    run.launch(schur_forms, *matrices(stack, n, n), a, form, vectors, *last)
+    run.each_matrix(schur_forms, stack, n, a, form, vectors, *last)
 
 
 def schur_of(run, a, failure):
@@ -155,56 +156,16 @@ def schur_of(run, a, failure):
 # Other bases
 
 
-@kernel("real[:, :, ::1], complex128[:, :, ::1]")
-def make_complex(a, out):
-    """out = a."""
-    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
-        s, i, j = position(number, a.shape)
-        out[s, i, j] = a[s, i, j]
-
-
-@kernel("complex128[:, :, ::1], real[:, :, ::1]")
-def real_parts(a, out):
-    """out = the real part of a."""
-    for number in range(cuda.grid(1), a.size, cuda.gridsize(1)):
-        s, i, j = position(number, a.shape)
-        out[s, i, j] = a[s, i, j].real
-
-
-@kernel("complex128[:, :, ::1], complex128[:, :, ::1], complex128[:, :, ::1], int64, int64")
-def complex_products(left, right, out, left_turned, right_turned):
-    """out = left right, or with the conjugate transpose of one that is turned."""
-    inner = left.shape[1] if left_turned else left.shape[2]
-    for number in range(cuda.grid(1), out.size, cuda.gridsize(1)):
-        s, i, j = position(number, out.shape)
-        total = 0j
-        for k in range(inner):
-            x = left[s, k, i].conjugate() if left_turned else left[s, i, k]
-            total += x * (right[s, j, k].conjugate() if right_turned else right[s, k, j])
-        out[s, i, j] = total
-
-
-def complex_product(run, left, right, left_turned, right_turned, out):
-    """Launch `complex_products`; `out` comes back."""
-    flags = int(left_turned), int(right_turned)
-    run.launch(complex_products, *entries(out.size), left, right, out, *flags)
-    return out
-
-
 def in_basis_of(run, left, a, right, out):
     """out = left* A right, for a real A (stack, n, m)."""
-    given, half = run.empty(a.shape, np.complex128), run.empty(a.shape, np.complex128)
-    run.launch(make_complex, *entries(a.size), a, given)
-    complex_product(run, left, given, True, False, half)
-    complex_product(run, half, right, False, False, out)
+    half = product(run, left, True, copied(run, a, np.complex128), False)
+    gemm(run, 1.0, half, False, right, False, 0.0, out)
 
 
 def from_basis(run, left, inner, right, out):
-    """out = left inner right*, which is real; `inner` (stack, n, m) is overwritten."""
-    half = run.empty(inner.shape, np.complex128)
-    complex_product(run, left, inner, False, False, half)
-    complex_product(run, half, right, False, True, inner)
-    run.launch(real_parts, *entries(out.size), inner, out)
+    """out = left inner right*, which is real; `inner` is (stack, n, m)."""
+    half = product(run, left, False, inner, False)
+    copy_stack(run, product(run, half, False, right, True), out)
 
 
 # Equations
@@ -262,7 +223,7 @@ def solve_triangular_sylvester(run, a, b, y, a_turned, b_turned, precision, fail
     entries of A and B, in numbers of this precision."""
     stack, n, m = y.shape
     flags = int(bool(a_turned)), int(bool(b_turned)), precision, run.failures, failure
-    run.launch(substitute_stack, *matrices(stack, min(n, m), n), a, b, y, *flags)
+    run.each_matrix(substitute_stack, stack, n if m else 0, a, b, y, *flags)
 
 
 def schur_sylvester(

@@ -8,7 +8,6 @@ What solves and inverts takes matrices of which `triangular_invertible` is true.
 from numba import cuda
 
 from .base import device, kernel
-from .blocks import entries
 from .copies import in_rows, set_identity
 from .determinants import DET, LOGABSDET, LOGDET, determinants
 from .libraries import by_library, triangular_by_library
@@ -17,7 +16,7 @@ from .libraries import by_library, triangular_by_library
 def triangular_invertible(run, a, failure):
     """Whether no diagonal entry of a matrix of `a` (stack, n, n) is zero."""
     stack, n, _ = a.shape
-    run.launch(find_zero_pivots, *entries(stack * n), a, run.failures, failure)
+    run.each(find_zero_pivots, stack * n, a, run.failures, failure)
 
 
 def triangular_solve_rows(run, a, b, lower, transposed):
@@ -26,7 +25,7 @@ def triangular_solve_rows(run, a, b, lower, transposed):
     if by_library(run, "a triangular system", n):
         triangular_by_library(run, a, b, lower, transposed)
     else:
-        run.launch(triangular_sides, *entries(stack * rows), a, b, int(lower), int(transposed))
+        run.each(triangular_sides, stack * rows, a, b, int(lower), int(transposed))
 
 
 def triangular_solve_columns(run, a, b, lower, transposed):

@@ -43,7 +43,7 @@ HELPERS: dict[str, Kernel] = {}
 for file in modules():
     names = dict(zip(("KERNELS", "SIGNATURES"), all_kernels(vars(file)), strict=True))
     HELPERS |= {kernel.name: kernel for kernel in resources.table(SimpleNamespace(**names))}
-EVERYDAY = ("clear_entries", "gemm_entries", "lu_matrices", "cholesky_matrices", "softmax_rows")
+EVERYDAY = ("clear_entries", "gemm_entries", "lu_matrices", "cholesky_matrices", "softmax_parts")
 SPECIAL = re.compile("bessel|zeta|gamma|inverse_erf")
 """What is computed in double precision also in runs of single precision."""
 FACTORS = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -99,14 +100,17 @@ def small_launches(module: ModuleType, by_rows: bool = True) -> Iterator[list[st
     The names of those that are launched are entered in the list."""
     base = support_file(module, "cuda.base")
     kept = {name: getattr(base, name) for name in ("_launcher", "power_of_two")}
-    signatures = {kernel: module.SIGNATURES[name] for name, (kernel, _) in module.KERNELS.items()}
+    signatures: dict[Any, list[str]] = {}
+    for name, (kernel, _) in module.KERNELS.items():
+        signatures.setdefault(kernel, []).append(module.SIGNATURES[name])
     launched: list[str] = []
 
     def launcher(kernel: Any, blocks: int, threads: Any, stream: Any) -> Any:
         made = kept["_launcher"](kernel, min(blocks, 3), threads, stream)
 
         def launch(*arguments: Any) -> None:
-            wrong = [mistyped(signatures[kernel], real, arguments) for real in REALS]
+            forms = itertools.product(signatures[kernel], REALS)
+            wrong = [mistyped(signature, real, arguments) for signature, real in forms]
             assert not all(wrong), f"{kernel.__name__}: {wrong}"
             launched.append(kernel.__name__)
             made(*arguments)
