@@ -173,10 +173,10 @@ def wide(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[st
 
     Raises OutOfDomain when there is no point with a finite real value."""
     random = np.random.default_rng([seed, *sizes.values()])
-    second = "hvp" in kinds or "hessian" in kinds
+    with_second = "hvp" in kinds or "hessian" in kinds
     measured: list[Measurement] = []
     for point, value in _defined(interface, sizes, random):
-        found = _measure(interface, point, value, {}, most=FEW, second=second)
+        found = _measure(interface, point, value, {}, most=FEW, with_second=with_second)
         measured.append(replace(found, sensitivity=_sensitivity(interface, point, value)))
         best = min(measured, key=lambda each: each.first_error)
         if (best.first_error <= STEADY and best.steady) or len(measured) == ENOUGH:
@@ -209,7 +209,7 @@ def special(interface: ModuleInterface, point: Point, seed: int) -> Measurement:
     Raises OutOfDomain where the declaration has no finite real value."""
     value = interface.declared_value(point)
     stacks = _directions(interface, point, 0, np.random.default_rng([seed, 3]))
-    found = _measure(interface, point, value, stacks, kinks=True, second=False)
+    found = _measure(interface, point, value, stacks, kinks=True, with_second=False)
     return replace(found, sensitivity=_sensitivity(interface, point, value))
 
 
@@ -259,10 +259,10 @@ def _measure(
     stacks: Arrays,
     kinks: bool = False,
     most: int = len(STEPS),
-    second: bool = True,
+    with_second: bool = True,
 ) -> Measurement:
     """The differences along the directions of `stacks`, if there are some, and along the tangents.
-    kinks, most: see `_along`; second: whether there are to be some of the gradient, too."""
+    kinks, most: see `_along`; with_second: whether to make those of the gradient, too."""
     along_steps = partial(_along, kinks=kinks, most=most)
     turned = {
         name: _turned(interface.input(name), point.values[name], stack)
@@ -281,20 +281,20 @@ def _measure(
         for name, stack in stacks.items()
     }
     (along,) = along_steps(values, (value,), point, tangents)
-    seconds: dict[str, Estimate] = {}
+    second: dict[str, Estimate] = {}
     second_along: dict[str, Estimate] = {}
-    gradient = _gradient(interface, point) if second else None
+    gradient = _gradient(interface, point) if with_second else None
     if gradient is not None:
         slopes = partial(_slopes, interface)
         for name, stack in turned.items():
             columns = [along_steps(slopes, gradient, point, {name: step}) for step in stack]
             for position, entry in enumerate(interface.wrt if columns else ()):
                 own = [column[position] for column in columns]
-                seconds[f"{entry.name}, {name}"] = _stacked(own)
+                second[f"{entry.name}, {name}"] = _stacked(own)
         parts = along_steps(slopes, gradient, point, tangents)
         second_along = {entry.name: part for entry, part in zip(interface.wrt, parts, strict=True)}
     single = _single(interface, point, value)
-    return Measurement(point, value, stacks, turned, first, along, seconds, second_along, single)
+    return Measurement(point, value, stacks, turned, first, along, second, second_along, single)
 
 
 def _directions(

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -83,9 +83,7 @@ class _Processes:
 
     def take(self) -> tuple[Workers, int]:
         """A process, and how many surveys it may make yet."""
-        with suppress(IndexError):
-            return self._idle.pop()
-        return Workers(1, ENVIRONMENT), SURVEYS
+        return self._idle.pop() if self._idle else (Workers(1, ENVIRONMENT), SURVEYS)
 
     def give(self, workers: Workers, left: int) -> None:
         """A process that has nothing to do."""

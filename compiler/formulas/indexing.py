@@ -87,7 +87,7 @@ def letters_summed(tree: Tree) -> set[str]:
     return set(tree.over) if isinstance(tree, kinds.Over) else set()
 
 
-def is_merged(label: int, factors: Sequence[Factor]) -> bool:
+def is_reshaped(label: int, factors: Sequence[Factor]) -> bool:
     """Whether a label stands for two axes merged into one."""
     return any(isinstance(node, ir.Reshape | ir.Vech) and own[0] == label for node, own in factors)
 

@@ -36,7 +36,7 @@ from derivatrix.compiler.formulas.indexing import (
     contracted,
     entry_of,
     index_of,
-    is_merged,
+    is_reshaped,
     joined,
     letters_of,
     letters_summed,
@@ -272,7 +272,7 @@ class Notation(Builder):
             items = self._items(rest, {**fixed, **split[1]}, parts, scope)
             return joined([*split[2], *items], parts)
         counts = {label: sum(label in own for _, own in factors) for label in summed}
-        single = [label for label in summed if not is_merged(label, factors)]
+        single = [label for label in summed if not is_reshaped(label, factors)]
         label = max(single or summed, key=counts.__getitem__)
         letter = self.unused_letter(scope, parts.sizes[label] == BATCH)
         inner = {**fixed, label: index_of(letter)}

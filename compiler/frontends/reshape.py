@@ -12,7 +12,7 @@ from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import normalise_axis
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
-from derivatrix.compiler.ir.nodes import Delta, Factor, Gather, Reshape, Vech, einsum
+from derivatrix.compiler.ir.nodes import Delta, Gather, Reshape, Vech, einsum
 from derivatrix.runtime.errors import ShapeError
 
 Label = tuple[str, int]
@@ -180,9 +180,9 @@ def take(array: Any, indices: Any, axis: int | None = None) -> Array:
     flat = [_position(int(index), size) for index in table.ravel()]
     labels: list[Any] = list(range(operand.ndim))
     labels[place] = "taken"
-    factor: Factor = (Gather(tuple(flat), size), ("picked", "taken"))  # type: ignore[assignment]
-    output = [*range(place), "picked", *range(place + 1, operand.ndim)]
-    taken = Array(einsum([(operand.node, labels), factor], output))
+    output = [*range(place), "gathered", *range(place + 1, operand.ndim)]
+    gather = (Gather(tuple(flat), size), ("gathered", "taken"))
+    taken = Array(einsum([(operand.node, labels), gather], output))
     shape = taken.node.shape
     return reshape(taken, (*shape[:place], *table.shape, *shape[place + 1 :]))
 

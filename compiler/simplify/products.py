@@ -105,7 +105,7 @@ def eliminate_delta(product: Product) -> Product | None:
     return None
 
 
-def merge_selects(product: Product) -> Product | None:
+def merge_slices(product: Product) -> Product | None:
     """Equal selections of one axis make a delta; a selection of a selection is one."""
     for one, two in _pairs(product, Slice):
         (left, (i, j)), (right, (k, m)) = product.factors[one], product.factors[two]
@@ -135,7 +135,7 @@ def _disjoint(left: Slice, right: Slice) -> bool:
     )
 
 
-def drop_select(product: Product) -> Product | None:
+def drop_slice(product: Product) -> Product | None:
     """Σ_j [j = s + t i] = 1; a selection of everything is a delta."""
     for position, node, labels in _each(product, Slice):
         if product.private(labels[1], 1):
@@ -165,7 +165,7 @@ def merge_merges(product: Product) -> Product | None:
     return None
 
 
-def drop_merge(product: Product) -> Product | None:
+def drop_reshape(product: Product) -> Product | None:
     """Summed over the merged axis, or over both others, a merge is 1; axes of length 1 merge
     away; a packed triangle summed over is a mask."""
     for position, (node, labels) in enumerate(product.factors):
@@ -185,7 +185,7 @@ def drop_merge(product: Product) -> Product | None:
     return None
 
 
-def merge_picks(product: Product) -> Product | None:
+def merge_gathers(product: Product) -> Product | None:
     """Σ_j [j = t_i] = 1; the same pick twice at one i is a delta on j."""
     for one, node, labels in _each(product, Gather):
         if product.private(labels[1], 1):
@@ -360,11 +360,11 @@ def _sums_last_axis(node: Node, summand: Node) -> bool:
 RULES: tuple[Rule, ...] = (
     count_free_labels,
     eliminate_delta,
-    merge_selects,
-    drop_select,
+    merge_slices,
+    drop_slice,
     merge_merges,
-    drop_merge,
-    merge_picks,
+    drop_reshape,
+    merge_gathers,
     merge_powers,
     cancel_quotients,
     drop_indicator,

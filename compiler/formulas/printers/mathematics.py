@@ -102,7 +102,7 @@ class MathPrinter(Spelling):
 
     def show_reshaped(self, tree: kinds.Reshaped) -> Text:
         sizes = [self.dimension(tree.outer), self.dimension(tree.inner)]
-        return self.call("vech" if tree.packed else "reshape", sizes), ATOM
+        return self.call("pack" if tree.packed else "merge", sizes), ATOM
 
     def show_gathered(self, tree: kinds.Gathered) -> Text:
         return self.call("gather", [str(entry) for entry in tree.table]), ATOM
