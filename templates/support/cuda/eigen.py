@@ -187,6 +187,6 @@ def real_eigenvectors(run, a, values, vectors, failure):
     pivots = run.empty((stack, n), np.int32)
     lu_factor(run, factored, pivots)
     lu_inverse(run, factored, pivots, inverse)
-    conditions = column_sizes(run, vectors) * column_sizes(run, inverse)
+    conditions = column_sizes(run, vectors, inverse).prod(axis=0)
     if not (10 * n * precision_of(vectors.dtype) * conditions < 1).all():
         fail(run, failure)

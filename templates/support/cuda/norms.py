@@ -81,11 +81,12 @@ def measure_columns(a, sums, sizes):
             sizes[s] = size
 
 
-def column_sizes(run, a):
-    """The 1-norms (stack,) of square matrices in the precision of the run, on the host, which waits
-    for them."""
-    stack, n, _ = a.shape
-    sizes = run.empty((stack,))
-    # threads also for those without rows, whose norms are 0
-    run.each_matrix(measure_columns, stack, max(n, 1), a, run.empty((stack, n)), sizes)
+def column_sizes(run, *stacks):
+    """The 1-norms (count, stack) of square matrices of so many stacks, in the precision of the run:
+    an array of the host, which waits for them."""
+    stack, n, _ = stacks[0].shape
+    sizes, sums = run.empty((len(stacks), stack)), run.empty((stack, n))
+    for number, a in enumerate(stacks):
+        # threads also for those without rows, whose norms are 0
+        run.each_matrix(measure_columns, stack, max(n, 1), a, sums, run.part(sizes, number))
     return run.fetched(sizes)

@@ -66,7 +66,7 @@ def require_stable(form, failures, failure):
 def factored(run, matrix, failure):
     """Replace matrices by their factors; the pivots. It fails where one is singular to working
     precision."""
-    sizes = run.put(column_sizes(run, matrix), np.float64)
+    sizes = run.put(column_sizes(run, matrix)[0], np.float64)
     pivots = run.empty(matrix.shape[:2], np.int32)
     lu_factor(run, matrix, pivots)
     run.each(require_pivots, pivots.size, matrix, sizes, SINGULAR, run.failures, failure)
@@ -209,7 +209,8 @@ def riccati(run, a, b, q, r, discrete, out, failure):
         x = symmetric_part(run, x)
         step = riccati_step(run, a, b, q, r, discrete, x, failure)
         x = combined(run, 0.0, (1.0, x), (1.0 if discrete else -1.0, step))
-    if not (column_sizes(run, step) <= CONVERGED * column_sizes(run, x)).all():
+    last, sizes = column_sizes(run, step, x)
+    if not (last <= CONVERGED * sizes).all():
         fail(run, failure)
     copy_stack(run, symmetric_part(run, x), out)
 

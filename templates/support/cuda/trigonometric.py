@@ -65,11 +65,11 @@ def jet_tanhm(run, x, failure):
     need not be one of tanh(2 y), by exponentials again. The host decides, matrix by matrix; what
     is done for others of the stack works at zeros.
     """
-    doublings = halvings_for(column_sizes(run, x[0]), 1.0)
+    doublings = halvings_for(column_sizes(run, x[0])[0], 1.0)
     out = jet_ratio(run, jet_scaled(run, x, -doublings), failure)
     for done in range(doublings.max(initial=0)):
         more = doublings > done
-        far = column_sizes(run, out[0]) > TANGENT_BOUND
+        far = column_sizes(run, out[0])[0] > TANGENT_BOUND
         part = jet_scaled(run, out, np.where(more & ~far, 0, -VANISHING))
         square = jet_combine(run, 1.0, [(1.0, jet_multiply(run, part, part))])
         double = jet_combine(run, 0.0, [(2.0, part)])
