@@ -16,7 +16,7 @@ from derivatrix.compiler.emit.cuda.kernel import KernelText, check, count, finis
 from derivatrix.compiler.emit.cuda.launches import Launch, defined, launches, renamed
 from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.stacks import in_one_order
-from derivatrix.compiler.emit.cuda.tiles import tiled
+from derivatrix.compiler.emit.cuda.tiles import THREADS, tiled
 from derivatrix.compiler.emit.imports import is_defined
 from derivatrix.compiler.emit.statements import coefficient
 from derivatrix.compiler.emit.texts import names_in
@@ -45,8 +45,6 @@ from derivatrix.compiler.plan.steps import (
 from derivatrix.compiler.plan.visit import buffers, names_read, walk
 from derivatrix.runtime.errors import UnsupportedError
 
-MOST_THREADS = 128
-"""The most threads of a block in which each computes a point of its own."""
 SCHUR = "sylvester.schur"
 """The kernel that fills arrays with Schur forms and their vectors."""
 
@@ -234,7 +232,7 @@ class _HostWriter:
         made = device.entered(kernel_text(name, launch, tiles, device.checks))
         points, given = index(count(launch.points)), self._given([launch])
         if not launch.terms:
-            most = MOST_THREADS if tiles is None else tiles.threads
+            most = THREADS[0] if tiles is None else tiles.threads
             yield f"run.each({made}, {points}, {given}, most={most})"
             return
         self._use("shares", "sums")

@@ -22,7 +22,7 @@ SHARED = 48 * 1024
 """The shared memory of a block, in bytes."""
 BYTES = 8
 THREADS = (128, 64, 32)
-"""The threads of a block, the most that have room."""
+"""The threads of a block, the most that have room; the first where there are no tiles."""
 THREAD = sympy.Symbol("thread", integer=True, nonnegative=True)
 
 

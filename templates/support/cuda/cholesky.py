@@ -9,7 +9,7 @@ from numba import cuda
 from .base import kernel
 from .blas import symmetric_gemm
 from .copies import in_rows
-from .determinants import DET, LOGABSDET, determinants
+from .determinants import DET, LOGABSDET, determinant
 from .libraries import by_library, cholesky_by_library
 from .triangular import triangular_inverse, triangular_solve_rows
 
@@ -45,14 +45,8 @@ def cholesky_inverse(run, lower, out):
     symmetric_gemm(run, 1.0, inverse, True, inverse, False, 0.0, out)
 
 
-def cholesky_det(run, lower, out):
-    """out (stack,) = the determinant of each factored matrix."""
-    determinants(run, lower, out, DET, squared=True)
-
-
-def cholesky_logdet(run, lower, out):
-    """out (stack,) = log of the determinant of each factored matrix."""
-    determinants(run, lower, out, LOGABSDET, squared=True)
+cholesky_det = determinant(DET, squared=True)
+cholesky_logdet = determinant(LOGABSDET, squared=True)
 
 
 @kernel("real[:, :, ::1], int32[::1], int64")

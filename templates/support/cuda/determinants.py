@@ -11,18 +11,23 @@ from .base import device, kernel
 
 DET = 0
 LOGABSDET = 1
+"""log of the absolute value of the determinant."""
 LOGDET = 2
+"""log of the determinant: -inf where it is zero, nan where it is negative."""
 
 
-def determinants(run, a, out, kind, squared=False, pivots=None):
-    """out (stack,) = the product of the diagonal of each matrix of `a` (stack, n, n), or what
-    `kind` says of it. squared: of the squares of its entries; pivots (stack, n): an entry changes
-    its sign where they exchange rows."""
-    exchanged = pivots is not None
-    if pivots is None:
-        pivots = run.empty((1, 1), np.int32)
-    flags = kind, int(squared), int(exchanged)
-    run.each(diagonals, len(out), a, pivots, out, *flags)
+def determinant(kind, squared=False):
+    """The function of a kind that fills out (stack,) with determinants of factored matrices `a`
+    (stack, n, n): products of their diagonals, or of the squares of these if `squared`. It takes
+    the run, `a`, pivots (stack, n) if there are any, and `out`; an entry of the diagonal changes
+    its sign where pivots exchange rows."""
+
+    def fill(run, a, *arrays):
+        *given, out = arrays
+        (pivots,) = given or [run.empty((1, 1), np.int32)]
+        run.each(diagonals, len(out), a, pivots, out, kind, int(squared), len(given))
+
+    return fill
 
 
 @device
@@ -33,7 +38,7 @@ def logarithm(x):
 
 @kernel("real[:, :, ::1], int32[:, ::1], real[::1], int64, int64, int64")
 def diagonals(a, pivots, out, kind, squared, exchanged):
-    """`determinants`, a thread for each of them."""
+    """`determinant`, a thread for each matrix."""
     stack, n, _ = a.shape
     for s in range(cuda.grid(1), stack, cuda.gridsize(1)):
         product = out.dtype.type(1)

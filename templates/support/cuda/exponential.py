@@ -69,8 +69,8 @@ def spared_halvings(run, a, fourth, sixth, norms, halvings):
     """
     stack, n, _ = a.shape
     eighth, tenth = (product(run, fourth, False, other, False) for other in (fourth, sixth))
-    degrees = ((fourth, 4), (sixth, 6), (eighth, 8), (tenth, 10))
-    roots = [run.fetched(column_sizes(run, power)) ** (1 / degree) for power, degree in degrees]
+    degrees = np.array([[4], [6], [8], [10]])
+    roots = column_sizes(run, fourth, sixth, eighth, tenth) ** (1 / degrees)
     growth = np.minimum(np.maximum(*roots[:2]), np.maximum(*roots[2:]))
     sizes = run.empty((stack,))
     run.each_matrix(measure_power, stack, n, a, run.empty((stack, 2, n)), 27, sizes)
@@ -98,9 +98,9 @@ def keep_blocks(run, blocks, chosen, out):
 
 
 def halved(run, x):
-    """Fréchet blocks halved so often that the approximant suffices, its powers 2, 4 and 6, and how
-    often each matrix was."""
-    norms = run.fetched(column_sizes(run, x[0]))
+    """Fréchet blocks halved so often that the approximant suffices, its powers 2, 4 and 6, and how often
+    each matrix was."""
+    (norms,) = column_sizes(run, x[0])
     halvings = halvings_for(norms, PADE_BOUND)
     small = scaled_blocks(run, x, -halvings)
     second = multiply_blocks(run, small, small)

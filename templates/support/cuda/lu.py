@@ -11,7 +11,7 @@ from numba import cuda
 
 from .base import device, kernel
 from .copies import in_rows, set_identity
-from .determinants import DET, LOGABSDET, LOGDET, determinants
+from .determinants import DET, LOGABSDET, LOGDET, determinant
 from .libraries import by_library, lu_by_library, lu_rows_by_library
 from .triangular import substitute, triangular_invertible
 
@@ -51,19 +51,9 @@ def lu_inverse(run, lu, pivots, out):
     lu_solve_rows(run, lu, pivots, out, True)
 
 
-def lu_det(run, lu, pivots, out):
-    """out (stack,) = the determinant of each factored matrix."""
-    determinants(run, lu, out, DET, pivots=pivots)
-
-
-def lu_logabsdet(run, lu, pivots, out):
-    """out (stack,) = log of the absolute value of the determinant."""
-    determinants(run, lu, out, LOGABSDET, pivots=pivots)
-
-
-def lu_logdet(run, lu, pivots, out):
-    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
-    determinants(run, lu, out, LOGDET, pivots=pivots)
+lu_det = determinant(DET)
+lu_logabsdet = determinant(LOGABSDET)
+lu_logdet = determinant(LOGDET)
 
 
 @kernel("real[:, :, ::1], int32[:, ::1]")

@@ -72,7 +72,7 @@ def largest_column(a, sums):
     return largest_size(sums, a.shape[1])
 
 
-@kernel("float64[:, :, ::1], float64[:, ::1], float64[::1]")
+@kernel("real[:, :, ::1], real[:, ::1], real[::1]")
 def measure_columns(a, sums, sizes):
     """sizes (stack,) = the 1-norms."""
     for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
@@ -81,10 +81,12 @@ def measure_columns(a, sums, sizes):
             sizes[s] = size
 
 
-def column_sizes(run, a):
-    """A new array of the 1-norms of a stack of square matrices, in double precision."""
-    stack, n, _ = a.shape
-    sizes = run.empty((stack,))
-    # threads also for those without rows, whose norms are 0
-    run.each_matrix(measure_columns, stack, max(n, 1), a, run.empty((stack, n)), sizes)
-    return sizes
+def column_sizes(run, *stacks):
+    """The 1-norms (count, stack) of square matrices of so many stacks, in the precision of the run:
+    an array of the host, which waits for them."""
+    stack, n, _ = stacks[0].shape
+    sizes, sums = run.empty((len(stacks), stack)), run.empty((stack, n))
+    for number, a in enumerate(stacks):
+        # threads also for those without rows, whose norms are 0
+        run.each_matrix(measure_columns, stack, max(n, 1), a, sums, run.part(sizes, number))
+    return run.fetched(sizes)

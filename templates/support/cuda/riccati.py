@@ -18,6 +18,7 @@ from .blas import gemm, product
 from .copies import copied, copy_block, copy_stack, transpose
 from .factors import full_rank_pinv
 from .frechet import combined, widened
+from .libraries import fail
 from .lu import lu_factor, lu_inverse, lu_logabsdet, lu_solve_columns, lu_solve_rows
 from .norms import column_sizes, precision_of
 from .shares import clear
@@ -62,18 +63,10 @@ def require_stable(form, failures, failure):
             failures[failure] = 1
 
 
-@kernel("float64[::1], float64[::1], float64, int32[::1], int64")
-def require_close(steps, sizes, most, failures, failure):
-    """It fails where a step is not small, relative to the size of what it goes to."""
-    for s in range(cuda.grid(1), len(sizes), cuda.gridsize(1)):
-        if not steps[s] <= most * sizes[s]:
-            failures[failure] = 1
-
-
 def factored(run, matrix, failure):
     """Replace matrices by their factors; the pivots. It fails where one is singular to working
     precision."""
-    sizes = column_sizes(run, matrix)
+    sizes = run.put(column_sizes(run, matrix)[0], np.float64)
     pivots = run.empty(matrix.shape[:2], np.int32)
     lu_factor(run, matrix, pivots)
     run.each(require_pivots, pivots.size, matrix, sizes, SINGULAR, run.failures, failure)
@@ -216,8 +209,9 @@ def riccati(run, a, b, q, r, discrete, out, failure):
         x = symmetric_part(run, x)
         step = riccati_step(run, a, b, q, r, discrete, x, failure)
         x = combined(run, 0.0, (1.0, x), (1.0 if discrete else -1.0, step))
-    sizes = column_sizes(run, step), column_sizes(run, x)
-    run.each(require_close, x.shape[0], *sizes, CONVERGED, run.failures, failure)
+    last, sizes = column_sizes(run, step, x)
+    if not (last <= CONVERGED * sizes).all():
+        fail(run, failure)
     copy_stack(run, symmetric_part(run, x), out)
 
 

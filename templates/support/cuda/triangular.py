@@ -9,7 +9,7 @@ from numba import cuda
 
 from .base import device, kernel
 from .copies import in_rows, set_identity
-from .determinants import DET, LOGABSDET, LOGDET, determinants
+from .determinants import DET, LOGABSDET, LOGDET, determinant
 from .libraries import by_library, triangular_by_library
 
 
@@ -39,19 +39,9 @@ def triangular_inverse(run, a, out, lower):
     triangular_solve_rows(run, a, out, lower, True)
 
 
-def triangular_det(run, a, out):
-    """out (stack,) = the determinant of each triangular matrix of `a`."""
-    determinants(run, a, out, DET)
-
-
-def triangular_logabsdet(run, a, out):
-    """out (stack,) = log of the absolute value of the determinant."""
-    determinants(run, a, out, LOGABSDET)
-
-
-def triangular_logdet(run, a, out):
-    """out (stack,) = log of the determinant: -inf where it is zero, nan where it is negative."""
-    determinants(run, a, out, LOGDET)
+triangular_det = determinant(DET)
+triangular_logabsdet = determinant(LOGABSDET)
+triangular_logdet = determinant(LOGDET)
 
 
 @kernel("real[:, :, ::1], int32[::1], int64")
