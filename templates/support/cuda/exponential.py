@@ -98,8 +98,8 @@ def keep_blocks(run, blocks, chosen, out):
 
 
 def halved(run, x):
-    """Fréchet blocks halved so often that the approximant suffices, its powers 2, 4 and 6, and how often
-    each matrix was."""
+    """Fréchet blocks halved so often that the approximant suffices, its powers 2, 4 and 6, and how
+    often each matrix was."""
     (norms,) = column_sizes(run, x[0])
     halvings = halvings_for(norms, PADE_BOUND)
     small = scaled_blocks(run, x, -halvings)

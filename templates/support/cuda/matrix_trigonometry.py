@@ -72,18 +72,6 @@ def tanhm_blocks(run, x, failure):
     need not be one of tanh(2 y), by exponentials again. The host decides, matrix by matrix; what
     is done for others of the stack works at zeros.
     """
-<<<<<<< HEAD:templates/support/cuda/matrix_trigonometry.py
-    doublings = halvings_for(run.fetched(column_sizes(run, x[0])), 1.0)
-    out = ratio_of_blocks(run, scaled_blocks(run, x, -doublings), failure)
-    for done in range(doublings.max(initial=0)):
-        more = doublings > done
-        far = run.fetched(column_sizes(run, out[0])) > TANGENT_BOUND
-        part = scaled_blocks(run, out, np.where(more & ~far, 0, -VANISHING))
-        square = combine_blocks(run, 1.0, [(1.0, multiply_blocks(run, part, part))])
-        double = combine_blocks(run, 0.0, [(2.0, part)])
-        divide_blocks(run, double, square, failure)
-        keep_blocks(run, double, more & ~far, out)
-=======
     doublings = halvings_for(column_sizes(run, x[0])[0], 1.0)
     out = ratio_of_blocks(run, scaled_blocks(run, x, -doublings), failure)
     for done in range(doublings.max(initial=0)):
@@ -94,7 +82,6 @@ def tanhm_blocks(run, x, failure):
         double = combine_blocks(run, 0.0, [(2.0, part)])
         divide_blocks(run, double, square, failure)
         keep_blocks(run, double, more & ~far, out)
->>>>>>> f609fec556fb2386522e183dfc983ba92570607f:templates/support/cuda/trigonometric.py
         if (more & far).any():
             exponents = np.where(more & far, done + 1 - doublings, -VANISHING)
             ratio = ratio_of_blocks(run, scaled_blocks(run, x, exponents), failure)
