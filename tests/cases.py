@@ -90,7 +90,7 @@ STAGE_LINES = {
     "differentiate": {"%0 (n, n) = einsum [i,j] tangent[i,k] * X[k,j]", "jvp = %2"},
     "simplify": {"%1 (n, n) = einsum [i,j] X[j,k] * cotangent[i,k]", "vjp by X = %2"},
     "plan": {"vjp_kernel: X, cotangent -> out[n, n]", "gemm out(n, n) = 1 * X(n, n) @ X(n, n)"},
-    "emit": {"- X̄ = Ȳ Xᵀ + Xᵀ Ȳ", '@generated.kernel("X[n, n] -> out[n, n]")'},
+    "emit": {"- X̄ = Ȳ Xᵀ + Xᵀ Ȳ", '@generated.kernel("X[n, n] -> out[n, n]", blas=True)'},
 }
 """Lines of what each stage of the compiler shows of `square`, the first of the cases."""
 

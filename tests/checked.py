@@ -198,7 +198,9 @@ def calls(module: Any, plan: Plan) -> Iterator[Called]:
         return
     parts = (plan.sums.part,) if plan.sums else ()  # these are given what part of the work they do
     for each in (plan, *plan.inner):
-        if each not in parts and not each.given:
+        if each in parts:
+            continue
+        if not each.given:
             yield Called(each)
         if each.name in module.generated.shared:
             yield Called(each, shared=True)

@@ -124,7 +124,7 @@ def _split(
             dependent.add(node)
 
     def terms(node: ir.Node) -> list[ir.Node]:
-        if isinstance(node, ir.Sum) and node not in linear:
+        if isinstance(node, ir.Sum) and node.terms and node not in linear:
             return [term for each in node.terms for term in terms(each)]
         return [node]
 
