@@ -143,6 +143,14 @@ def test_every_stage_can_be_shown(stage: str) -> None:
     assert STAGE_LINES[stage] <= set(dump(CASES[0], stage).splitlines())
 
 
+def test_the_page_shows_what_is_written() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    blocks = re.findall("```python\n(.*?)```", page, re.DOTALL)
+    (shown,) = (block for block in blocks if "def vjp_kernel" in block)
+    text = generate(CASES[0]).text
+    assert all(part in text for part in shown.split("\n\n\n"))
+
+
 def test_unknown_stage_and_target() -> None:
     with pytest.raises(DeclarationError, match="stage"):
         dump(CASES[0], "dream")

@@ -26,7 +26,7 @@ from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
-from .parallel import Planned, _Sharing, inlined
+from .parallel import Planned, _Sharing, choice, inlined
 from .thread_pool import _THREAD_POOL
 
 _FUNCTION_NAMES = {
@@ -115,10 +115,14 @@ class Module(_Module):
         signature, _, blas = self.kernels[kernel]
         parts = _Parts(signature, _Returned(returns, signature.outputs))
         planned = self._planned(kernel, parts)
-        conditions = [*_plain(parts.arrays), *map(parts.sized, _few(signature, blas))]
+        conditions = [*_plain(parts.arrays), *map(parts.sized, _few_results(signature))]
         conditions += [planned.few] if planned.few else []
         scope = planned.scope | {"_kernel_ready": ready(planned.scope["_kernel"])}
-        run = [f"_kernel_ready({_passed(kernel, parts)})"]
+        given = _passed(kernel, parts)
+        run = [f"_kernel_ready({given})"]
+        if blas:
+            few = parts.sized(_few_in_matrices(signature))
+            run = choice(few, run, [f"_thread_pool.run(_kernel_ready, {given})"])
         run = [f"if {planned.before}:", *indented(run)] if planned.before else run
         lines = self._function_lines(parts, conditions, run, planned.call, scope)
         out = parts.out
@@ -208,14 +212,24 @@ def _passed(kernel, parts):
     return f"{parts.passed}, 0, 1" if hasattr(kernel, "share") else parts.passed
 
 
-def _few(signature, blas):
-    """That all results together have few entries, where there are several of symbolic sizes; where
-    BLAS is called, all arguments and results together."""
-    shapes = [*signature.outputs.values(), *(signature.inputs.values() if blas else ())]
+def _few_results(signature):
+    """That all results together have few entries, where there are several of symbolic sizes."""
+    text = _entries(signature.outputs.values())
+    if len(signature.outputs) > 1 and re.search(r"[a-zA-Z]", text):
+        yield f"{text} <= {_LARGE}"
+
+
+def _few_in_matrices(signature):
+    """That BLAS leaves its threads alone: the matrices among arguments and results together have
+    few entries. An array of more axes is a stack of matrices, each of which it gets by itself."""
+    shapes = [*signature.outputs.values(), *signature.inputs.values()]
+    return f"{_entries(shape[-2:] for shape in shapes)} <= {_LARGE}"
+
+
+def _entries(shapes):
+    """How many entries arrays of these shapes have together."""
     counts = Counter("*".join(f"({each})" for each in shape) or "1" for shape in shapes)
-    symbolic = [text for text in counts.elements() if not re.fullmatch(r"[\d()*]+", text)]
-    if len(symbolic) > (0 if blas else 1):
-        yield f"{' + '.join(f'{n}*{text}' for text, n in counts.items())} <= {_LARGE}"
+    return " + ".join(f"{number}*{text}" for text, number in counts.items())
 
 
 def _plain(names):

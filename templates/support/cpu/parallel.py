@@ -55,7 +55,8 @@ def inlined(function):
     return "always" if function.__code__.co_argcount <= 30 else "never"
 
 
-def _choice(condition, one, other):
+def choice(condition, one, other):
+    """Lines for where a condition holds, and for where it does not."""
     return [f"if {condition}:", *indented(one), "else:", *indented(other)]
 
 
@@ -106,7 +107,7 @@ class by_rows(_Sharing):
                 work=work,
             )
         )
-        call = _choice(few, alone, [f"_in_parts({cost}, {parts.passed})"])
+        call = choice(few, alone, [f"_in_parts({cost}, {parts.passed})"])
         return Planned(few, call, "", {"_in_parts": _by_rows(kernel, shared)})
 
 
@@ -127,7 +128,7 @@ class by_samples(_Sharing):
         scope = {
             "_in_parts": _in_parts(kernel, self._shared(module, kernel, parts), flags, self.short)
         }
-        call = _choice(few, alone, [f"_in_parts({cost}, {passed})"])
+        call = choice(few, alone, [f"_in_parts({cost}, {passed})"])
         if self.columns is None:
             return Planned(few, call, "", scope)
         found = self.columns
@@ -137,7 +138,7 @@ class by_samples(_Sharing):
         unsuited = f"({samples} < {found.least} or {entries} > {most})"
         shared = self._shared(module, found.kernel, parts, "S")
         scope |= {"_in_columns": _in_columns(found.kernel, shared), **_tried(shared)}
-        call = _choice(unsuited, call, [f"_in_columns({entries}, {cost}, {passed})"])
+        call = choice(unsuited, call, [f"_in_columns({entries}, {cost}, {passed})"])
         given = f"1 + {samples} // {SIDE_BY_SIDE}, {samples}, {passed}"
         return Planned(few, call, f"{unsuited} or {_TRY}, {given})", scope)
 
@@ -202,7 +203,7 @@ class by_sums(_Sharing):
         flags = [name in self.cut for name in signature.inputs]
         shared = self._shared(module, kernel, signature)
         scope = {"_in_parts": _by_sums(kernel, shared, flags, self.least, self.products)}
-        call = _choice(few, alone, [f"_in_parts({entries}, {work}, {fixed}, {parts.passed})"])
+        call = choice(few, alone, [f"_in_parts({entries}, {work}, {fixed}, {parts.passed})"])
         if self.least == 1:
             return Planned(few, call, "", scope)
         before = f"{few} or {_TRY}, 1, {samples}, {parts.passed}, {samples})"

@@ -144,7 +144,8 @@ class _ThreadPool:
             if self.helped == me:
                 self.helped = None
             self.give_blas()
-            self.changed.notify_all()
+            if self.closed is not None:  # whoever closed it waits for callers to leave
+                self.changed.notify_all()
 
     def call(self, count):
         """Wake so many helpers."""
