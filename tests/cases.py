@@ -1,10 +1,13 @@
 """Functions that the tests drive through every stage."""
 
+import re
+
 import sympy
 
 import derivatrix
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix.compiler.frontends.function import Function, function
+from tests import ROOT
 
 n, m, c = dx.dims("n m c")
 X, C = dx.matrix("X", n, n), dx.matrix("C", n, n)
@@ -84,15 +87,14 @@ CASES: list[Function] = [
     function("batch_linear", [x, W], W @ x, batch=[x]),
 ]
 
-STAGE_LINES = {
-    "declare": {"function square", "X: (n, n) general wrt", "= X²"},
-    "lower": {"%0 (n, n) = einsum [i,j] X[i,k] * X[k,j]", "value = %0"},
-    "differentiate": {"%0 (n, n) = einsum [i,j] tangent[i,k] * X[k,j]", "jvp = %2"},
-    "simplify": {"%1 (n, n) = einsum [i,j] X[j,k] * cotangent[i,k]", "vjp by X = %2"},
-    "plan": {"vjp_kernel: X, cotangent -> out[n, n]", "gemm out(n, n) = 1 * X(n, n) @ X(n, n)"},
-    "emit": {"- X̄ = Ȳ Xᵀ + Xᵀ Ȳ", '@generated.kernel("X[n, n] -> out[n, n]", blas=True)'},
-}
-"""Lines of what each stage of the compiler shows of `square`, the first of the cases."""
+STAGE_TEXTS = dict(
+    re.findall(
+        r"^\*\*(\w+)\*\*:.*?```\w+\n(.*?)\n```",
+        (ROOT / "docs" / "architecture.md").read_text("utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+)
+"""What a page shows of what each stage makes of `square`, the first of the cases."""
 
 EVALUATED: list[Function] = [
     function("solve_matrix", [V, R], dx.sum(dx.solve(V.T, R) ** 2)),

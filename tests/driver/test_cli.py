@@ -17,7 +17,7 @@ from derivatrix.compiler.frontends.function_file import load_functions
 from derivatrix.runtime import Report, Row, parallel
 from derivatrix.runtime.errors import DeclarationError
 from tests import ROOT
-from tests.cases import STAGE_LINES
+from tests.cases import STAGE_TEXTS
 from tests.driver.test_build import snapshot, spoil
 from tests.driver.test_packaging import WITHOUT
 from tests.packages import package_of, support_of
@@ -168,7 +168,7 @@ def test_explain_in_each_style(run, style):
 def test_every_stage_can_be_dumped(run, stage):
     result = run("explain", "functions.py:square", "--stage", stage)
     assert result.exit_code == 0, result.output
-    assert STAGE_LINES[stage] <= set(result.output.splitlines())
+    assert STAGE_TEXTS[stage] in result.output
     assert ": formulas" not in result.output
 
 
