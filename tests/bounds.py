@@ -127,8 +127,9 @@ def check(workers: Workers, task: Task) -> Found:
 
 
 def environment(folder: str) -> dict[str, str]:
-    """What the processes have, with a cache of their own."""
-    return {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": folder}
+    """What the processes have, with a cache of their own. Most optimisations are left out: they do
+    not change which memory is touched, and take most of the time."""
+    return {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "1", "NUMBA_CACHE_DIR": folder}
 
 
 def batches(name: str) -> list[tuple[str, ...]]:
