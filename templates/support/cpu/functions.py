@@ -149,7 +149,7 @@ class Module(_Module):
         remembered = [each for each in scope if f"{each}_ready" in scope]
         return [
             "try:  # arrays as the kernel takes them",
-            *indented(parts.reading([*conditions, *empty])),
+            *indented(parts.reading([*conditions, *empty, *run])),
             f"    if {' and '.join(conditions) or 'True'}:",
             f"        if {out} is None:",
             *indented(indented(indented([*empty, *run, f"return {returned.new}"]))),
