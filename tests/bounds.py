@@ -127,8 +127,8 @@ def check(workers: Workers, task: Task) -> Found:
 
 
 def environment(folder: str) -> dict[str, str]:
-    """What the processes have, with a cache of their own. Most optimisations are left out: they do
-    not change which memory is touched, and take most of the time."""
+    """What the processes have, with a cache of their own. Most optimisations are left out, which
+    take most of the time: checks are of the indices that the code has, before any of them."""
     return {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "1", "NUMBA_CACHE_DIR": folder}
 
 

@@ -2,7 +2,6 @@
 
 # mypy: allow-untyped-defs
 
-import re
 from collections import Counter
 from dataclasses import replace
 
@@ -23,7 +22,7 @@ from ..common.function_parts import _Parts, defined
 from ..common.limits import _LARGE
 from ..common.module import _Module
 from ..common.returned import _Returned
-from ..common.signature import _Signature, indented, renamed, tuple_text
+from ..common.signature import _Signature, indented, renamed, tuple_text, words
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
 from .parallel import Planned, _Sharing, choice, inlined
@@ -215,7 +214,7 @@ def _passed(kernel, parts):
 def _few_results(signature):
     """That all results together have few entries, where there are several of symbolic sizes."""
     text = _entries(signature.outputs.values())
-    if len(signature.outputs) > 1 and re.search(r"[a-zA-Z]", text):
+    if len(signature.outputs) > 1 and words(text):
         yield f"{text} <= {_LARGE}"
 
 
