@@ -53,6 +53,12 @@ def gram(alpha, a, transpose_a, beta, c):
     symmetric_gemm(alpha, a, transpose_a, a, not transpose_a, beta, c, "WHOLE", "WHOLE")
 
 
+def inner_product(left, right):
+    """The same, of arrays of one shape only."""
+    assert left.shape == right.shape
+    return np.vdot(left, right)
+
+
 def work_arrays(like, shapes, integers):
     """The same, apart, with entries that show where they are read."""
     arrays = [np.full(shape, np.nan) for shape in shapes]
@@ -85,7 +91,7 @@ def plain_kernel(
     scope["give_back"] = lambda memory: None
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["note"] = lambda: called.append(made.name)
-    scope["shaped"] = np.reshape
+    scope.update(shaped=np.reshape, sum_entries=np.sum, inner_product=inner_product)
     scope["border"] = border.py_func
     scope["float"] = np.float64  # which Numba divides by as NumPy does
     scope.update(made.constants)

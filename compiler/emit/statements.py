@@ -108,7 +108,11 @@ def _stop(symbol: sympy.Symbol, condition: sympy.Basic) -> sympy.Expr | None:
 
 class _Coefficients(PythonCodePrinter):
     """Arithmetic of sizes in floating point: Numba computes integer ** -2 as an integer, 0, and
-    raises ZeroDivisionError for 0.0 ** -2."""
+    raises ZeroDivisionError for 0.0 ** -2. `real`: the type that sizes become."""
+
+    def __init__(self, real: str) -> None:
+        super().__init__({"fully_qualified_modules": True})
+        self._real = real
 
     def _print_Pow(self, power: sympy.Pow, rational: bool = False) -> str:
         if power.exp.is_Integer and power.exp < -1:
@@ -116,15 +120,15 @@ class _Coefficients(PythonCodePrinter):
         return str(super()._print_Pow(power, rational))
 
     def _print_Symbol(self, symbol: sympy.Symbol) -> str:
-        return f"float({symbol.name})"
+        return f"{self._real}({symbol.name})"
 
 
-def coefficient(value: sympy.Expr) -> str:
-    """A number, or arithmetic of sizes, as Python computes it in floating point."""
+def coefficient(value: sympy.Expr, real: str = "float") -> str:
+    """A number, or arithmetic of sizes as numbers of the type `real`, as Python computes it."""
     if value.free_symbols:
         numbers = [part for part in value.atoms(sympy.Function) if part.is_number]
         value = value.xreplace({part: part.evalf(17) for part in numbers})
-        return str(_Coefficients({"fully_qualified_modules": True}).doprint(value))
+        return str(_Coefficients(real).doprint(value))
     if value in (sympy.nan, sympy.oo, -sympy.oo):
         return {sympy.nan: "np.nan", sympy.oo: "np.inf", -sympy.oo: "-np.inf"}[value]
     if value.is_Rational and not value.is_Integer and value.q & (value.q - 1):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import sympy
 
 from derivatrix.compiler.ir.python_text import index
-from derivatrix.compiler.plan.steps import Load, Name, Number, Operate, Scalar, Test
+from derivatrix.compiler.plan.steps import Load, Name, Number, Operate, Scalar, Test, Whole
 
 CHOOSE, OR, AND, NOT, COMPARE, ADD, MULTIPLY, NEGATE, POWER, ATOM = range(10)
 """How tightly texts bind, the loosest first."""
@@ -36,8 +36,8 @@ class Infix:
     def _print(self, scalar: Scalar) -> tuple[int, str]:
         """A scalar's level of binding and its text."""
         match scalar:
-            case Name(name):
-                return ATOM, name
+            case Name() | Whole():
+                return ATOM, str(scalar)
             case Number(value):
                 text = self._number(value)
                 return (ATOM if text.isalnum() or text[-1] == ")" else CHOOSE), text

@@ -44,6 +44,16 @@ class Name:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """All of a buffer, as an operand of `inner_product` or `sum_entries`."""
+
+    buffer: Buffer
+
+    def __str__(self) -> str:
+        return self.buffer.name
+
+
+@dataclass(frozen=True)
 class Number:
     """A number, or arithmetic of sizes and loop indices."""
 
@@ -86,7 +96,7 @@ class Test:
         return str(self.condition)
 
 
-Scalar = Name | Number | Load | Operate | Test
+Scalar = Name | Whole | Number | Load | Operate | Test
 
 
 @dataclass(frozen=True)

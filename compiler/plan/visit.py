@@ -29,8 +29,9 @@ from derivatrix.compiler.plan.steps import (
 
 def walk(part: Any) -> Iterator[Any]:
     """A part of a plan and all that it is made of, outermost first and in order: steps, statements,
-    the scalars that these compute with, operands and buffers. Of what is written to it is the
-    buffer alone, as no entry is read there; plans within are not entered."""
+    the scalars that these compute with, operands, buffers, and arithmetic of sizes and indices. Of
+    what is written to it is the buffer alone, as no entry is read there; plans within are not
+    entered."""
     pending = [part]
     while pending:
         each = pending.pop()
@@ -42,6 +43,8 @@ def walk(part: Any) -> Iterator[Any]:
             if isinstance(each, Store | Clear):
                 inner = {**inner, "target": each.target.buffer}
             pending += reversed(inner.values())
+        elif isinstance(each, sympy.Basic):
+            yield each
 
 
 def buffers(part: Any) -> Iterator[Buffer]:
@@ -77,6 +80,19 @@ def names_made(part: Any) -> Iterator[str]:
 def names_added(part: Any) -> Iterator[str]:
     """The names of sums that statements add to."""
     return (each.name for each in walk(part) if isinstance(each, Accumulate))
+
+
+def symbols(part: Any) -> set[sympy.Basic]:
+    """The sizes and loop indices that a part of a plan computes with."""
+    found = (each.free_symbols for each in walk(part) if isinstance(each, sympy.Basic))
+    return set().union(*found)
+
+
+def all_names(part: Any) -> set[str]:
+    """The names of all buffers, scalars, sizes and loop indices in a part of a plan."""
+    places = [load.indices for load, _ in accesses(part)]
+    named = (each.name for each in walk(part) if isinstance(each, Buffer | Name | Let | Start))
+    return {*named, *map(str, symbols((part, places)))}
 
 
 def accesses(part: Any) -> Iterator[tuple[Load, bool]]:

@@ -31,9 +31,9 @@ def operator_lines(
     )
     return (
         f"_Operator({name!r}, {operator.structure!r},",
-        f"    {tuple_text(shapes)}, {operator.batched!r}, {operator.projected!r},",
-        *(_block(texts.term(term) for term in operator.terms)),
-        f"    _parts, {triangles}, _dtype)",
+        f"    {tuple_text(shapes)}, {operator.batched!r}, {operator.projected!r}, (",
+        *(f"        {texts.term(term)}," for term in operator.terms),
+        f"    ), _parts, {triangles}, _dtype)",
     )
 
 
@@ -41,11 +41,6 @@ def tuple_text(parts: Iterable[str]) -> str:
     """A tuple of texts, as Python writes it."""
     texts = list(parts)
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-
-
-def _block(entries: Iterable[str]) -> list[str]:
-    lines = [f"        {entry}," for entry in entries]
-    return ["    (", *lines, "    ),"] if lines else ["    (),"]
 
 
 class _Texts:

@@ -12,6 +12,7 @@ from derivatrix.compiler.emit.texts import call_lines, names_in
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.ir.python_text import index, tuple_text
+from derivatrix.compiler.plan.inner_products import with_inner_products
 from derivatrix.compiler.plan.steps import (
     Accumulate,
     Allocate,
@@ -101,6 +102,7 @@ def kernel_text(
     name, for messages; `chosen_by`: what chooses it among variants, and is compiled with them;
     `checked`: what `generated.kernel` is to check, None for what is called by others only;
     `bounds`: of loops over a share of the rows, with the names to give them."""
+    plan = with_inner_products(plan)
     steps = _steps(plan, owner)
     texts = [line for step in steps for line in step.lines]
     shares = [f"{name} = {index(bound)}" for bound, name in (bounds or {}).items()]
@@ -122,31 +124,27 @@ def kernel_text(
 
 
 def _sizes(plan: Plan, names: set[str]) -> list[str]:
-    """Lines that read the sizes among the names in others: all of one array's at once, others
-    together unless they need each other."""
+    """Lines that read the sizes among the names in others: first all that are lengths of axes, then
+    those that are computed from others."""
     wanted: list[Size] = []
     for size in reversed(plan.sizes):
         if size.local in names:
             wanted.insert(0, size)
             names.update(map(str, size.value.free_symbols))
-    shapes, lengths, values = [], [], []
-    computed = []
-    while wanted:
-        argument = wanted[0].argument
-        axes = [size for size in wanted if size.argument == argument and size.value == LENGTH]
-        if len(axes) > 1 and [size.axis for size in axes] == [*range(len(argument.shape))]:
-            shapes.append(f"{', '.join(size.local for size in axes)} = {argument.local}.shape")
-        else:
-            axes = wanted[:1]
-            value = index(axes[0].value.xreplace({LENGTH: _axis(argument.local, axes[0].axis)}))
-            if axes[0].value == LENGTH:
-                lengths.append(axes[0].local)
-                values.append(value)
-            else:
-                computed.append(f"{axes[0].local} = {value}")
-        wanted = [size for size in wanted if size not in axes]
-    lengths = [f"{', '.join(lengths)} = {', '.join(values)}"] if lengths else []
-    return [*shapes, *lengths, *computed]
+    lengths = [size for size in wanted if size.value == LENGTH]
+    computed = [f"{size.local} = {_value(size)}" for size in wanted if size not in lengths]
+    axes = [(size.argument, size.axis) for size in lengths]
+    values = ", ".join(map(_value, lengths))
+    if len(axes) > 1 and axes == [(axes[0][0], axis) for axis in range(len(axes[0][0].shape))]:
+        values = f"{axes[0][0].local}.shape"
+    read = [f"{', '.join(size.local for size in lengths)} = {values}"] if lengths else []
+    return [*read, *computed]
+
+
+def _value(size: Size) -> str:
+    axis = f"{size.argument.local}.shape[{size.axis}]"
+    length = sympy.Symbol(axis, integer=True, nonnegative=True)
+    return index(size.value.xreplace({LENGTH: length}))
 
 
 @dataclass(frozen=True)
@@ -197,10 +195,6 @@ def _leaving(plan: Plan) -> tuple[str, ...]:
     """What a kernel does at its end, and before it raises."""
     made = any(isinstance(step, Allocate) for step in plan.steps)
     return ("give_back(memory)",) if made else ()
-
-
-def _axis(name: str, axis: int) -> sympy.Symbol:
-    return sympy.Symbol(f"{name}.shape[{axis}]", integer=True, nonnegative=True)
 
 
 def compile_options(plan: Plan, inline: bool = False) -> list[str]:
@@ -257,7 +251,9 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
         case Fill(buffer):
             return StepText(f"{buffer.name}[...] = 0", (_zeroed(buffer),))
         case LoopNest(comment, body):
-            return StepText(comment, tuple(_Statements(failing).lines(body)))
+            text = tuple(_Statements(failing).lines(body))
+            said = len(text) == 1 or comment in map(str.strip, text)
+            return StepText("" if said else comment, text)
         case Gemm():
             return StepText("", tuple(_gemm(step)))
         case Call(comment, kernel, arguments, failure):
@@ -365,7 +361,7 @@ def _product(step: Gemm) -> str:
             (step.right, step.right_transposed),
         )
     )
-    factor = "" if step.coefficient == 1 else f"{index(step.coefficient)} "
+    factor = "" if step.coefficient == 1 else f"{step.coefficient} "
     factor = "-" if step.coefficient == -1 else factor
     return f"{_operand(step.target)} {'+=' if step.accumulate else '='} {factor}{left} {right}"
 

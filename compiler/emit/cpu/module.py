@@ -27,12 +27,14 @@ from derivatrix.compiler.emit.signatures import tuples
 from derivatrix.compiler.emit.skeleton import check_names, rendered
 from derivatrix.compiler.emit.texts import call_lines, names_in
 from derivatrix.compiler.ir.operation import kernel_name
+from derivatrix.compiler.plan.inner_products import CALLS
 from derivatrix.compiler.plan.steps import Gemm, Newton, Plan
 from derivatrix.compiler.targets import cpu
 
 USED = (
     *("internals.functions.compiled", "internals.memory.shaped", "cpu.parts.border"),
     *("internals.memory.work_arrays", "internals.memory.give_back"),
+    *(f"cpu.sums.{name}" for name in CALLS.values()),
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
     *(f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")),
     *(f"common.linear_map.{name}" for name in ("_Operator", "_tri", "_packed", "_ratio")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,7 +41,7 @@ from derivatrix.compiler.plan.steps import (
     Step,
     Store,
 )
-from derivatrix.compiler.plan.visit import buffers, names_read, walk
+from derivatrix.compiler.plan.visit import all_names, buffers, names_read, walk
 from derivatrix.runtime.errors import UnsupportedError
 
 SCHUR = "sylvester.schur"
@@ -116,8 +115,9 @@ class _HostWriter:
         self._plan = plan
         self._device = device
         taken = [argument.local for argument in plan.arguments]
+        taken += [size.local for size in plan.sizes]
         taken += [buffer.name for _, buffer in plan.outputs]
-        self._names = Names([*taken, *re.findall(r"\w+", str(plan))])
+        self._names = Names([*taken, *all_names(plan.steps)])
         self._constants = {name for name, _ in plan.constants}
         self._kept: set[str] = set()
         made = [step for step in plan.steps if isinstance(step, Allocate | Reuse)]
@@ -321,7 +321,7 @@ class _HostWriter:
 
 def _host_number(value: sympy.Expr) -> str:
     """A coefficient of sizes; as on a device it is infinite or nan where Python would raise."""
-    return re.sub(r"\bfloat\(", "np.float64(", coefficient(value)).replace("math.", "np.")
+    return coefficient(value, "np.float64").replace("math.", "np.")
 
 
 def _called(plan: Plan) -> str:

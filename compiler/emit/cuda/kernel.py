@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,8 +20,8 @@ from derivatrix.compiler.ir import python_text
 from derivatrix.compiler.plan import visit
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.nominal_sizes import product
-from derivatrix.compiler.plan.steps import Let, Load, Name, Number, Scalar, Statement, Test
-from derivatrix.compiler.plan.visit import accesses, names_made, names_read, rebuilt, walk
+from derivatrix.compiler.plan.steps import Let, Name, Number, Statement
+from derivatrix.compiler.plan.visit import accesses, names_made, names_read, rebuilt, symbols
 from derivatrix.compiler.targets import cuda
 
 SHARES = (("splits", "int64"), ("partial", "real[::1]"), ("lanes", "int64"))
@@ -157,7 +156,7 @@ def lifted(
             isinstance(statement, Let)
             and own.isdisjoint(names_read(statement))
             and written.isdisjoint(load.buffer for load, _ in accesses(statement))
-            and points.isdisjoint(_symbols(statement.value))
+            and points.isdisjoint(symbols(statement.value))
         ):
             same.append(statement)
         else:
@@ -174,7 +173,7 @@ def named_factors(phases: Sequence[AnyPhase]) -> tuple[list[Let], list[AnyPhase]
         return [], list(phases)
     whole = [statement for phase in phases for statement in phase.statements]
     inside = {symbol for symbol, _ in loops} | {loop.index for loop in visit.loops(whole)}
-    names = Names([*RESERVED, *re.findall(r"\w+", f"{phases} {list(map(str, whole))}")])
+    names = Names([*RESERVED, *visit.all_names(phases)])
     named: dict[Number, Name] = {}
 
     def replaced(part: Any) -> Any:
@@ -189,18 +188,6 @@ def named_factors(phases: Sequence[AnyPhase]) -> tuple[list[Let], list[AnyPhase]
 
     changed = list(rebuilt(tuple(phases), replaced))
     return [Let(name.name, number) for number, name in named.items()], changed
-
-
-def _symbols(scalar: Scalar) -> set[sympy.Basic]:
-    """The sizes and indices in a scalar."""
-    found: set[sympy.Basic] = set()
-    for part in walk(scalar):
-        match part:
-            case Number(value) | Test(value):
-                found |= value.free_symbols
-            case Load(_, indices):
-                found |= sympy.Tuple(*indices).free_symbols
-    return found
 
 
 def _tiled(tiled: Tiled, statements: Statements) -> list[str]:

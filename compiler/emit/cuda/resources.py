@@ -51,7 +51,7 @@ class Kernel:
 
     def ptx(self, architecture: str = ARCHITECTURE, real: str = "float64") -> str:
         """Its PTX for devices of a compute capability, such as "9.0"."""
-        typed = re.sub(r"\breal\b", real, self.signature)
+        typed = self.signature.replace("real", real)
         capability = _capability(architecture)
         with _toolkit(architecture):
             cuda = importlib.import_module("numba.cuda")
