@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
@@ -18,6 +18,7 @@ from derivatrix.compiler.plan.steps import (
     Let,
     Load,
     Loop,
+    Plan,
     Require,
     Scalar,
     Start,
@@ -139,3 +140,20 @@ def coefficient(value: sympy.Expr, real: str = "float") -> str:
 def number(value: sympy.Expr) -> str:
     """A number in the precision of the outputs."""
     return f"real({coefficient(value)})"
+
+
+def choice_lines(
+    variants: Sequence[tuple[str, sympy.Expr, Plan]], call: Callable[[Plan], str]
+) -> Iterator[str]:
+    """The costs of variants, then the call of the first that costs no more than those after it."""
+    for name, cost, _ in variants:
+        yield f"{name} = {index(cost)}"
+    *others, (_, _, last) = variants
+    word = "if"
+    for position, (name, _, variant) in enumerate(others, 1):
+        later = [f"{name} <= {other}" for other, _, _ in variants[position:]]
+        yield f"{word} {' and '.join(later)}:"
+        yield f"    {call(variant)}"
+        word = "elif"
+    yield "else:"
+    yield f"    {call(last)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from derivatrix.compiler.emit.statements import Statements, number
+from derivatrix.compiler.emit.statements import Statements, choice_lines, number
 from derivatrix.compiler.emit.texts import call_lines, names_in
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import kernel_name
@@ -268,7 +268,9 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
             texts = [line for each in inner for line in (*_remark(each), *each.lines)]
             return StepText("", ("if first:", *(f"    {line}" for line in texts)))
         case Choose(variants):
-            return StepText("the cheapest order of multiplication", tuple(_choice(variants)))
+            return StepText(
+                "the cheapest order of multiplication", tuple(choice_lines(variants, _kernel_call))
+            )
         case Newton():
             texts = [_operand(operand) for operand in (*step.arguments, step.target)]
             return StepText(step.comment, _guarded(step.name, texts, step.failure, failing))
@@ -284,21 +286,6 @@ def _allocation(buffers: tuple[Buffer, ...], output: str) -> Iterator[str]:
     names = ", ".join(buffer.name for kind in kinds for buffer in kind)
     shapes = [tuple_text(tuple_text(map(index, b.shape)) for b in kind) for kind in kinds]
     yield from call_lines(f"{names}, memory = work_arrays", [output, *shapes])
-
-
-def _choice(variants: tuple[tuple[str, sympy.Expr, Plan], ...]) -> Iterator[str]:
-    """The costs, then the call of the first kernel that costs no more than those after it."""
-    for name, cost, _ in variants:
-        yield f"{name} = {index(cost)}"
-    *others, (_, _, last) = variants
-    word = "if"
-    for position, (name, _, variant) in enumerate(others, 1):
-        later = [f"{name} <= {other}" for other, _, _ in variants[position:]]
-        yield f"{word} {' and '.join(later)}:"
-        yield f"    {_kernel_call(variant)}"
-        word = "elif"
-    yield "else:"
-    yield f"    {_kernel_call(last)}"
 
 
 def _kernel_call(plan: Plan) -> str:

@@ -17,7 +17,7 @@ from derivatrix.compiler.emit.cuda.parameters import parameters
 from derivatrix.compiler.emit.cuda.stacks import in_one_order
 from derivatrix.compiler.emit.cuda.tiles import THREADS, tiled
 from derivatrix.compiler.emit.imports import is_defined
-from derivatrix.compiler.emit.statements import coefficient
+from derivatrix.compiler.emit.statements import choice_lines, coefficient
 from derivatrix.compiler.emit.texts import names_in
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.operation import Kernel, kernel_name
@@ -190,7 +190,7 @@ class _HostWriter:
             case BlockCooperative(steps):
                 yield from self._block_cooperative(steps)
             case Choose(variants):
-                yield from self._choose(variants)
+                yield from choice_lines(variants, _called)
             case Newton():
                 yield self._newton(step)
 
@@ -289,20 +289,6 @@ class _HostWriter:
             *("1.0" if step.accumulate else "0.0", target),
         ]
         yield f"gemm(run, {', '.join(texts)})"
-
-    def _choose(self, variants: Sequence[tuple[str, sympy.Expr, Plan]]) -> Iterator[str]:
-        """The costs, then the call of the first host function that costs no more than others."""
-        for name, cost, _ in variants:
-            yield f"{name} = {index(cost)}"
-        *others, (_, _, last) = variants
-        word = "if"
-        for position, (name, _, variant) in enumerate(others, 1):
-            later = [f"{name} <= {other}" for other, _, _ in variants[position:]]
-            yield f"{word} {' and '.join(later)}:"
-            yield f"    {_called(variant)}"
-            word = "elif"
-        yield "else:"
-        yield f"    {_called(last)}"
 
     def _newton(self, step: Newton) -> str:
         self._use("newton", "newton")
