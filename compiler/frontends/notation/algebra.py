@@ -140,7 +140,7 @@ class Algebra(Steps):
     def power(self, sign: Token, base: Value, exponent: Value) -> Value:
         if exponent.rank:
             raise self.error(
-                f"^ takes a number as exponent, not {self.described(exponent)}; "
+                f"^ takes a scalar as exponent, not {self.described(exponent)}; "
                 "entry by entry the power is .^",
                 sign.span,
             )
@@ -152,10 +152,6 @@ class Algebra(Steps):
                 "entry by entry the power is .^",
                 sign.span,
             )
-        if exponent.literal is None or not exponent.literal.is_Integer:
-            raise self.error(
-                "^ of a matrix takes an integer; entry by entry the power is .^", exponent.span
-            )
         self.sizes.equate(
             base.shape[0],
             base.shape[1],
@@ -164,8 +160,8 @@ class Algebra(Steps):
             ),
         )
         span = Span(base.span.start, exponent.span.stop)
-        function = partial(library.matrix_power, exponent=int(exponent.literal))
-        return Value(span, self.note(sign.span, function, base), base.shape)
+        step = self.note(sign.span, library.fractional_matrix_power, base, exponent)
+        return Value(span, step, base.shape)
 
     def negative(self, span: Span, operand: Value) -> Value:
         if operand.literal is not None:

@@ -15,6 +15,7 @@ from derivatrix.compiler.frontends.operations import calling, find
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.compiler.operations.lyapunov import LYAPUNOV
+from derivatrix.compiler.operations.singular import SVDVALS
 
 Function = Callable[..., Array]
 Shapes = tuple[tuple[str, ...], ...]
@@ -54,6 +55,10 @@ def _frobenius(array: Array) -> Array:
     return library.sqrt(library.sum(array**2))
 
 
+def _singular_value(position: int, matrix: Array) -> Array:
+    return apply(SVDVALS, matrix)[position]
+
+
 ROWS = {
     **{
         name: Row(ANY, kind="same")
@@ -74,6 +79,8 @@ ROWS = {
         )
     },
     **{name: Row("p k") for name in ("pinv", "polar", "qrQ", "qrR", "svdvals", "svdU", "svdV")},
+    "sigma_max": Row("p k", lambda matrix: _singular_value(0, matrix)),
+    "sigma_min": Row("p k", lambda matrix: _singular_value(-1, matrix)),
     **{name: Row("m n") for name in ("tril", "triu", "vec")},
     **{name: Row("n") for name in ("diag", "cumsum")},
     **{name: Row("n n, n m, n n, m m") for name in ("care", "dare")},
@@ -119,10 +126,23 @@ def names() -> list[str]:
     return sorted({*ROWS, *SPECIAL, *UNSIZED, *_recorded()})
 
 
+def is_name(name: str) -> bool:
+    """Whether a name has a meaning of its own: one of `names`, or sigma_1, sigma_2, ..."""
+    return name in names() or _numbered(name) is not None
+
+
+def _numbered(name: str) -> Row | None:
+    """The row of a singular value by its number, the largest being sigma_1."""
+    stem, _, number = name.rpartition("_")
+    if stem != "sigma" or not number.isdecimal() or not number.isascii() or int(number) == 0:
+        return None
+    return Row("p k", partial(_singular_value, int(number) - 1))
+
+
 def rule(name: str) -> Rule:
-    """The rule of one of `names` that is neither special nor unsized."""
+    """The rule of a name that is neither special nor unsized."""
     recorded = _recorded()
-    row = ROWS.get(name)
+    row = ROWS.get(name) or _numbered(name)
     if row is None:
         return recorded[name]
     if callable(row.function):

@@ -82,7 +82,7 @@ class Meaning(Algebra):
             return self.number(tree.span, self.numbers[name])
         if name in functions.UNSIZED:
             return self.unsized_array(tree)
-        if name in functions.names():
+        if functions.is_name(name):
             raise self.error(f"{name} is a function; write {name}(...)", tree.span)
         raise self.unknown(tree, [*self.inputs, *self.numbers, *functions.UNSIZED])
 
@@ -151,7 +151,7 @@ class Meaning(Algebra):
             )
         if name in functions.SPECIAL:
             return getattr(self, f"call_{name}")(tree)
-        if name not in functions.names():
+        if not functions.is_name(name):
             raise self.unknown(tree.function, functions.names())
         rule = functions.rule(name)
         values = self.arguments(tree, rule.arity)
