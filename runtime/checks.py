@@ -207,14 +207,14 @@ def _pairs(trial: Trial) -> Iterator[Pair]:
                 part = expected.second_along[key]
                 yield Pair(kind, key, array, part.derivative, part.error)
             elif kind == "vjp":
-                yield _cotangents(trial, key, array)
+                if key in expected.first:
+                    yield _cotangents(trial, key, array)
             elif key:
                 second = kind == "hessian"
-                if second and key not in expected.second:
+                parts = expected.second if second else expected.first
+                if key not in parts:
                     continue  # no direction is tangential: an orthogonal matrix of one row
-                part = (expected.second if second else expected.first)[key]
-                name = key.split(", ")[-1]
-                stack = (expected.turned if second else expected.directions)[name]
+                part, stack = parts[key], expected.directions[key.split(", ")[-1]]
                 yield Pair(kind, key, _coordinates(stack, array), part.derivative, part.error)
 
 
@@ -328,10 +328,14 @@ def check_structure(trial: Trial) -> None:
     """Derivatives by a structured input lie in its structure (the last axes are the input's)."""
     for kind, arrays in trial.kept.items():
         for key, array in arrays.items():
-            structure = trial.interface.input(key.split(", ")[-1]).structure if key else "general"
-            if structure in sampling.PROJECTED:
+            entry = trial.interface.input(key.split(", ")[-1]) if key else None
+            if entry is not None and entry.structure in sampling.PROJECTED:
                 size = scale(array, trial.floor)
-                inside = sampling.project(structure, array)
+                value = trial.point.values[entry.name]
+                stacked = value.ndim - 2
+                between = (1,) * (array.ndim - value.ndim)
+                value = value.reshape(*value.shape[:stacked], *between, *value.shape[stacked:])
+                inside = sampling.tangential(entry.structure, value, array)
                 allowed = 1e-10 * size + (trial.slack - 1) * trial.rounding
                 trial.compare("structure", kind, key, array, inside, allowed, size)
 

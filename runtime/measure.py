@@ -43,15 +43,15 @@ KINK_STEP = 2.0**-20
 class Measurement:
     """The declared value and the differences at a point.
 
-    directions: for each `wrt` input, K directions for one sample, stacked; turned: the same for
-    second derivatives, which are tangential at orthogonal matrices.
+    directions: for each `wrt` input, K directions for one sample along which it keeps its
+    structure, stacked; none for an orthogonal matrix of one row.
     first: for each `wrt` input, the differences of the value along them: shape (K, *value.shape).
-    along: those along the point's tangents, each projected on its input's structure.
-    second: for each pair "X, Y" the differences of the gradient by X along the turned directions
-    of Y.
+    along: those along the point's tangents, each projected on its input's structure, as functions
+    project what they are given.
+    second: for each pair "X, Y" the differences of the gradient by X along the directions of Y.
     second_along: for each `wrt` input X, those of the gradient by X along the tangents.
     The last two are empty where nothing is compared with them, and where there is no gradient that
-    can be called; second lacks an input of which no direction is tangential.
+    can be called. What is by an input without directions is missing.
     single: whether the declaration has nearly that value in float32 too.
     sensitivity: the change of the declared value where the inputs change by a little more than
     rounding; infinite where it stops being defined. Known at special points and at large sizes.
@@ -60,7 +60,6 @@ class Measurement:
     point: Point
     value: np.ndarray
     directions: Arrays
-    turned: Arrays
     first: dict[str, Estimate]
     along: Estimate
     second: dict[str, Estimate]
@@ -264,12 +263,10 @@ def _measure(
     """The differences along the directions of `stacks`, if there are some, and along the tangents.
     kinks, most: see `_along`; with_second: whether to make those of the gradient, too."""
     along_steps = partial(_along, kinks=kinks, most=most)
-    turned = {
-        name: _turned(interface.input(name), point.values[name], stack)
-        for name, stack in stacks.items()
-    }
     tangents = {
-        entry.name: sampling.project(entry.structure, point.tangents[entry.name])
+        entry.name: sampling.tangential(
+            entry.structure, point.values[entry.name], point.tangents[entry.name]
+        )
         for entry in interface.wrt
     }
 
@@ -279,6 +276,7 @@ def _measure(
     first = {
         name: _stacked([along_steps(values, (value,), point, {name: step})[0] for step in stack])
         for name, stack in stacks.items()
+        if len(stack)
     }
     (along,) = along_steps(values, (value,), point, tangents)
     second: dict[str, Estimate] = {}
@@ -286,32 +284,38 @@ def _measure(
     gradient = _gradient(interface, point) if with_second else None
     if gradient is not None:
         slopes = partial(_slopes, interface)
-        for name, stack in turned.items():
+        for name, stack in stacks.items():
             columns = [along_steps(slopes, gradient, point, {name: step}) for step in stack]
             for position, entry in enumerate(interface.wrt if columns else ()):
-                own = [column[position] for column in columns]
+                own = [_within(entry, point, column[position]) for column in columns]
                 second[f"{entry.name}, {name}"] = _stacked(own)
-        parts = along_steps(slopes, gradient, point, tangents)
-        second_along = {entry.name: part for entry, part in zip(interface.wrt, parts, strict=True)}
+        parts = zip(interface.wrt, along_steps(slopes, gradient, point, tangents), strict=True)
+        second_along = {entry.name: _within(entry, point, part) for entry, part in parts}
     single = _single(interface, point, value)
-    return Measurement(point, value, stacks, turned, first, along, second, second_along, single)
+    return Measurement(point, value, stacks, first, along, second, second_along, single)
 
 
 def _directions(
     interface: ModuleInterface, point: Point, most: int, random: np.random.Generator
 ) -> Arrays:
-    """For each `wrt` input directions for one sample (see `sampling.directions`), stacked."""
-    return {
-        entry.name: sampling.directions(entry.structure, entry.core(point.sizes), most, random)
-        for entry in interface.wrt
-    }
+    """For each `wrt` input directions for one sample (see `sampling.directions`), stacked: those
+    that keep its structure at the value of the first sample, and are not zero."""
+    found = {}
+    for entry in interface.wrt:
+        value = point.values[entry.name]
+        sample = value[0] if entry.batched else value
+        stack = sampling.directions(entry.structure, entry.core(point.sizes), most, random)
+        stack = sampling.tangential(entry.structure, sample, stack)
+        found[entry.name] = stack[[bool(direction.any()) for direction in stack]]
+    return found
 
 
-def _turned(entry: Input, value: np.ndarray, stack: np.ndarray) -> np.ndarray:
-    """The directions that are tangential and not zero, at the value of the first sample."""
-    sample = value[0] if entry.batched else value
-    found = sampling.tangential(entry.structure, sample, stack)
-    return found[[bool(direction.any()) for direction in found]]
+def _within(entry: Input, point: Point, part: Estimate) -> Estimate:
+    """Differences of a gradient by an input as its second derivative is: projected again where the
+    input is an orthogonal matrix."""
+    value = point.values[entry.name]
+    derivative = sampling.tangential(entry.structure, value, part.derivative)
+    return replace(part, derivative=derivative)
 
 
 def _single(interface: ModuleInterface, point: Point, value: np.ndarray) -> bool:

@@ -172,12 +172,7 @@ def _point(
     for entry in interface.inputs:
         array = draw(domains[entry.name], entry.full(sizes), random, spread)
         values[entry.name] = project(entry.structure, array)
-    tangents = {
-        entry.name: tangential(
-            entry.structure, values[entry.name], weights(entry.full(sizes), random)
-        )
-        for entry in interface.wrt
-    }
+    tangents = {entry.name: weights(entry.full(sizes), random) for entry in interface.wrt}
     cotangent = weights(interface.shape("value", "", sizes), random)
     moved = [
         f"{entry.name} {domains[entry.name]}"
@@ -209,8 +204,8 @@ def nudged(interface: ModuleInterface, point: Point, part: float, seed: int = 0)
 
 
 def project(structure: str, array: np.ndarray) -> np.ndarray:
-    """The nearest array of the structure, in the last two axes; the identity where every
-    direction is allowed (an orthogonal input has the ambient derivative)."""
+    """The nearest array of a structure that is a linear space, in the last two axes; the array
+    itself for other structures."""
     if structure in ("symmetric", "spd"):
         return (array + np.swapaxes(array, -1, -2)) / 2
     if structure == "lower":
@@ -223,17 +218,14 @@ def project(structure: str, array: np.ndarray) -> np.ndarray:
 
 
 def tangential(structure: str, value: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Directions at a value; those at an orthogonal matrix Q turned into ones along which it
-    stays orthogonal to first order, Q (D - D').
-
-    Only along these do second derivatives agree with differences of a gradient that is written
-    with what holds at orthogonal matrices, as Q'Q = I."""
+    """The nearest directions, in the last two axes, along which a value keeps its structure: at an
+    orthogonal matrix Q to first order, (D - Q D' Q) / 2."""
     if structure != "orthogonal":
-        return directions
-    return np.asarray(value @ (directions - np.swapaxes(directions, -1, -2)))
+        return project(structure, directions)
+    return np.asarray((directions - value @ np.swapaxes(directions, -1, -2) @ value) / 2)
 
 
-PROJECTED = ("symmetric", "spd", "lower", "upper", "diagonal")
+PROJECTED = ("symmetric", "spd", "lower", "upper", "diagonal", "orthogonal")
 """The structures that derivatives are projected on."""
 
 

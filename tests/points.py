@@ -53,6 +53,15 @@ def along(leaf: Leaf, array: np.ndarray) -> np.ndarray:
     return array
 
 
+def within(leaf: Leaf, value: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """The part of `array`, in the last two axes, that keeps the structure of `leaf` at a value: at
+    an orthogonal matrix Q that of the form Q times a skew matrix."""
+    if leaf.structure != "orthogonal":
+        return along(leaf, array)
+    inner = value.swapaxes(-1, -2) @ array
+    return value @ (inner - inner.swapaxes(-1, -2)) / 2
+
+
 def draw_all(
     function: Function, seed: int = 0, sizes: Mapping[str, int] = SIZES
 ) -> dict[str, np.ndarray]:
@@ -62,13 +71,16 @@ def draw_all(
     leaves = {
         leaf.name: leaf for kind in ("value", "vjp", "jvp") for leaf in derivatives.arguments(kind)
     }
-    values = {}
+    owners = {derivatives.tangent(leaf).name: leaf for leaf in derivatives.wrt}
+    values: dict[str, np.ndarray] = {}
     for name, leaf in leaves.items():
         if leaf.role == "input":
             values[name] = draw(leaf, generator, sizes)
         else:
             shape = numbers(leaf.shape, sizes)
-            values[name] = along(leaf, np.asarray(generator.normal(size=shape)))
+            array = np.asarray(generator.normal(size=shape))
+            owner = owners.get(name)
+            values[name] = within(owner, values[owner.name], array) if owner else along(leaf, array)
     return values
 
 

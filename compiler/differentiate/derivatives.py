@@ -55,9 +55,10 @@ class Derivatives:
         return not self.function.expression.shape
 
     def tangent(self, leaf: Leaf) -> Leaf:
-        """The tangent of an input, of the input's structure."""
+        """The tangent of an input, of the input's structure if that is a linear space."""
         name = "tangent" if len(self.wrt) == 1 else f"tangent_{leaf.name}"
-        structure = leaf.structure if leaf.structure in PROJECTED else "general"
+        linear = leaf.structure in PROJECTED and leaf.structure != "orthogonal"
+        structure = leaf.structure if linear else "general"
         return Leaf(name, leaf.shape, structure, role="tangent")
 
     def results(self, kind: str) -> dict[Key, Node]:
@@ -98,17 +99,17 @@ class Derivatives:
         any arrays and are projected on their inputs' structures."""
         arguments = self.arguments(kind)
         results = self.batched(kind)
-        tangents = [
-            leaf for leaf in arguments if leaf.role == "tangent" and leaf.structure in PROJECTED
-        ]
-        if tangents:
-            general: dict[Node, Node] = {
-                leaf: Leaf(leaf.name, leaf.shape, role=leaf.role) for leaf in tangents
-            }
-            projected = {leaf: project(general[leaf], leaf) for leaf in tangents}
+        general: dict[Leaf, Leaf] = {}
+        projected: dict[Node, Node] = {}
+        for own in self.wrt if kind in ("jvp", "hvp") else ():
+            if own.structure in PROJECTED:
+                leaf = self._batched_leaf(self.tangent(own))
+                general[leaf] = Leaf(leaf.name, leaf.shape, role=leaf.role)
+                projected[leaf] = project(general[leaf], self.function.batched(own))
+        if projected:
             nodes = simplify(substitute(list(results.values()), projected))
             results = dict(zip(results, nodes, strict=True))
-            arguments = [general.get(leaf, leaf) for leaf in arguments]  # type: ignore[misc]
+            arguments = [general.get(leaf, leaf) for leaf in arguments]
         return arguments, results
 
     def _batched_leaf(self, leaf: Leaf) -> Leaf:
@@ -188,19 +189,28 @@ class Derivatives:
             (node,) = self._jacobians([node], self.inputs[name])
         return simplify([node], final=True)[0]
 
+    def _tangential(self, node: Node, name: str) -> Node:
+        """A derivative of the gradient by an orthogonal input, projected again: what the gradient
+        changes by need not lie in the tangent space. Others are as they are."""
+        leaf = self.inputs[name]
+        if leaf.structure != "orthogonal":
+            return node
+        return simplify([_tangential_part(node, leaf, 0)], expand=True)[0]
+
     @cached_property
     def _hessian(self) -> dict[Key, Node]:
         gradient = self._gradient
         columns = {leaf.name: self._jacobians(list(gradient.values()), leaf) for leaf in self.wrt}
         return {
-            (row, column): columns[column][position]
+            (row, column): self._tangential(columns[column][position], row)
             for position, (row,) in enumerate(gradient)
             for column in columns
         }
 
     @cached_property
     def _hvp(self) -> dict[Key, Node]:
-        return self._pushed_forward(self._gradient)
+        pushed = self._pushed_forward(self._gradient)
+        return {key: self._tangential(node, key[0]) for key, node in pushed.items()}
 
     @property
     def declaration(self) -> str:
@@ -322,15 +332,18 @@ PROJECTED = {
     "lower": "lower triangular",
     "upper": "upper triangular",
     "diagonal": "diagonal",
+    "orthogonal": "tangential",
 }
 """The structures on which derivatives are projected, and what their matrices are called."""
 
 
 def project(node: Node, leaf: Leaf) -> Node:
     """A cotangent or Jacobian, whose last axes are those of `leaf`, projected orthogonally on its
-    structure."""
+    structure: for an orthogonal matrix on the tangent space there."""
     if leaf.structure not in PROJECTED:
         return node
+    if leaf.structure == "orthogonal":
+        return _tangential_part(node, leaf, node.ndim - 2)
     axes = tuple(range(node.ndim))
     if PROJECTED[leaf.structure] == "symmetric":
         return _symmetric_part(node, axes)
@@ -354,3 +367,13 @@ def _symmetric_part(node: Node, axes: tuple[int, ...]) -> Node:
     swapped = (*axes[:-2], axes[-1], axes[-2])
     halves = tuple(einsum([(node, own)], axes, sympy.S.Half) for own in (axes, swapped))
     return Sum(halves, node.shape)
+
+
+def _tangential_part(node: Node, leaf: Leaf, row: int) -> Node:
+    """(A - Q Aᵀ Q) / 2, where A are the axes `row` and the next: the nearest matrix with
+    Qᵀ A + Aᵀ Q = 0 (Edelman, Arias and Smith, 1998, 2.2.1)."""
+    axes = list(range(node.ndim))
+    stacked, inside = axes[: leaf.ndim - 2], [*axes[:row], "i", "j", *axes[row + 2 :]]
+    left, right = (*stacked, row, "j"), (*stacked, "i", row + 1)
+    turned = einsum([(node, inside), (leaf, left), (leaf, right)], axes, -sympy.S.Half)
+    return Sum((einsum([(node, axes)], axes, sympy.S.Half), turned), node.shape)

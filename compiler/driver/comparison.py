@@ -101,7 +101,7 @@ def _is_derivative(
     these are not accurate. Raises VerificationError where it is not."""
     values = _sample(function, point.values, 0)
     tangent = _sample(function, point.tangents, 0)[name]
-    step = sampling.project(interface.input(name).structure, tangent)
+    step = sampling.tangential(interface.input(name).structure, values[name], tangent)
 
     def line(distance: float) -> tuple[np.ndarray, ...]:
         moved = {**values, name: np.asarray(values[name] + distance * step)}

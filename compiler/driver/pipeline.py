@@ -10,7 +10,12 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from derivatrix import __version__
-from derivatrix.compiler.differentiate.derivatives import Derivatives, Key, differentials
+from derivatrix.compiler.differentiate.derivatives import (
+    PROJECTED,
+    Derivatives,
+    Key,
+    differentials,
+)
 from derivatrix.compiler.emit.description import (
     FunctionDescription,
     ModuleDescription,
@@ -220,18 +225,14 @@ def _conventions(function: Function, target: str) -> list[str]:
         *find_target(target).conventions,
     ]
     structured = [
-        f"{leaf.name} ({leaf.structure})"
-        for leaf in function.inputs
-        if leaf.structure in ("symmetric", "spd", "lower", "upper", "diagonal")
+        f"{leaf.name} ({leaf.structure})" for leaf in function.inputs if leaf.structure in PROJECTED
     ]
     if structured:
         lines.append(
             f"derivatives by {', '.join(structured)} are projected on the structure: symmetric "
-            "part, triangle or diagonal"
+            "part, triangle, diagonal, or what is tangential to orthogonal matrices"
         )
         lines.append("an input with a structure is taken to have it; that is not checked")
-    if any(leaf.structure == "orthogonal" for leaf in function.inputs):
-        lines.append("derivatives by an orthogonal input are the ambient ones, not projected")
     if function.batch:
         lines.append(
             "everything is per sample; only the vjp of an input without batch axis is summed "

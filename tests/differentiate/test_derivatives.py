@@ -5,12 +5,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+import scipy.linalg
 
+import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Node
 from tests.cases import CASES, EVALUATED
-from tests.points import SIZES, draw_all
+from tests.points import SIZES, draw_all, within
 
 STEP = 2e-3
 
@@ -42,6 +44,10 @@ class Setting:
 
         near, far = moved(STEP) - moved(-STEP), moved(2 * STEP) - moved(-2 * STEP)
         return (8 * near - far) / (12 * STEP)
+
+    def within(self, name: str, array: np.ndarray) -> np.ndarray:
+        """A change of the gradient by an input, as far as it keeps the input's structure."""
+        return within(self.derivatives.inputs[name], self.values[name], array)
 
     def along(self, jacobian: np.ndarray, name: str, rank: int) -> np.ndarray:
         """The Jacobian times the tangent of an input; `rank` output axes come first."""
@@ -122,7 +128,7 @@ def test_hvp_against_differences_and_hessian(scalar: Setting) -> None:
     gradients = scalar.derivatives.batched("gradient")
     hessian = scalar.all("hessian")
     for (name,), product in scalar.all("hvp").items():
-        close(product, scalar.difference(gradients[(name,)]))
+        close(product, scalar.within(name, scalar.difference(gradients[(name,)])))
         pieces = [
             scalar.along(hessian[(name, other)], other, product.ndim)
             for other in scalar.function.wrt
@@ -138,3 +144,29 @@ def test_hessian_is_symmetric(scalar: Setting) -> None:
         first = range(stacked, stacked + ranks[row])
         second = range(stacked + ranks[row], block.ndim)
         close(block.transpose(*range(stacked), *second, *first), hessian[(column, row)], 1e-10)
+
+
+def test_the_hessian_at_an_orthogonal_matrix_is_that_along_geodesics() -> None:
+    """d²/dt² f(Q expm(t Ω)) at t = 0, for a skew Ω, is the Hessian twice times V = Q Ω."""
+    n = dx.dims("n")
+    Q, A = dx.matrix("Q", n, n, "orthogonal"), dx.matrix("A", n, n)
+    function = dx.function(
+        "f", [Q, A], dx.sum(dx.tanh(Q.T @ A @ Q) ** 2) + dx.trace(A @ Q), wrt=[Q]
+    )
+    setting = Setting(function)
+    tangent, value = setting.tangent("Q"), setting.values["Q"]
+    assert np.abs(tangent).max() > 0.1
+
+    def moved(step: float) -> np.ndarray:
+        turned = value @ scipy.linalg.expm(step * value.T @ tangent)
+        return setting.at(function.expression, Q=turned)
+
+    h, centre = 1e-3, moved(0.0)
+    near, far = moved(h) + moved(-h), moved(2 * h) + moved(-2 * h)
+    expected = (16 * near - far - 30 * centre) / (12 * h**2)
+    hessian = setting.all("hessian")["Q", "Q"]
+    along = np.tensordot(np.tensordot(hessian, tangent, 2), tangent, 2)
+    np.testing.assert_allclose(along, expected, rtol=1e-6)
+    ambient = np.asarray(np.random.default_rng(2).normal(size=tangent.shape))
+    product = setting.derivatives.kernel("hvp")[1]["Q",]
+    close(setting.at(product, tangent=ambient), np.tensordot(hessian, ambient, 2))

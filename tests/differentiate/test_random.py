@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
-from derivatrix.compiler.differentiate.derivatives import project
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Leaf, Node, leaves
+from tests.points import within
 from tests.strategies import LEAVES, REGISTRY, arity, expressions, leaf_values
 from tests.trees import check_text
 
@@ -34,20 +34,17 @@ def declared(expression: Array) -> Function:
 
 
 def directions(fn: Function, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The cotangent and a tangent of each input, within its structure; at an orthogonal matrix one
-    that is tangential, since a gradient may use what holds there only."""
+    """The cotangent and a tangent of each input, within its structure."""
     generator = np.random.default_rng(5)
-    turned = {fn.derivatives.tangent(leaf).name for leaf in fn.inputs if leaf.name == "O"}
+    owners = {fn.derivatives.tangent(leaf).name: leaf for leaf in fn.inputs}
     found = {}
     for leaf in (*fn.derivatives.arguments("vjp"), *fn.derivatives.arguments("jvp")):
         if leaf.role == "input":
             continue
         shape = tuple(int(size) for size in leaf.shape)
-        general = Leaf("general", leaf.shape)
-        array = {"general": np.asarray(generator.normal(size=shape))}
-        found[leaf.name] = evaluate(project(general, leaf), array, {})
-        if leaf.name in turned:
-            found[leaf.name] = values["O"] @ (found[leaf.name] - found[leaf.name].T)
+        array = np.asarray(generator.normal(size=shape))
+        owner = owners.get(leaf.name)
+        found[leaf.name] = within(owner, values[owner.name], array) if owner else array
     return found
 
 
@@ -56,6 +53,7 @@ class Point:
 
     def __init__(self, fn: Function) -> None:
         self.fn = fn
+        self.leaves = {leaf.name: leaf for leaf in fn.inputs}
         given_values = leaf_values(3)
         self.values = {leaf.name: given_values[leaf.name] for leaf in fn.inputs}
         self.values |= directions(fn, self.values)
@@ -74,9 +72,13 @@ class Point:
         near, far = moved(step) - moved(-step), moved(2 * step) - moved(-2 * step)
         return (8 * near - far) / (12 * step)
 
-    def check_difference(self, product: np.ndarray, node: Node) -> None:
-        """`product` against differences of `node`; points where these are poor are left out."""
+    def check_difference(self, product: np.ndarray, node: Node, leaf: Leaf | None = None) -> None:
+        """`product` against differences of `node`, the gradient by an input where that is given;
+        points where these are poor are left out."""
         coarse, fine = self.difference(node, 2 * STEP), self.difference(node, STEP)
+        if leaf is not None:
+            fine = within(leaf, self.values[leaf.name], fine)
+            coarse = within(leaf, self.values[leaf.name], coarse)
         scale = max(1.0, float(np.abs(fine).max(initial=0)))
         assume(np.isfinite(fine).all() and np.abs(coarse - fine).max(initial=0) < 1e-6 * scale)
         np.testing.assert_allclose(product, fine, rtol=0, atol=1e-5 * scale)
@@ -107,7 +109,7 @@ def check_derivatives(expression: Array) -> None:
     if not jvp.shape:
         gradients = derivatives.results("gradient")
         for key, node in derivatives.results("hvp").items():
-            point.check_difference(point.at(node), gradients[key])
+            point.check_difference(point.at(node), gradients[key], point.leaves[key[0]])
 
 
 def check_formulas(expression: Array) -> None:

@@ -618,6 +618,12 @@ def test_points_and_directions_keep_the_structure(structure, batched):
     for most in (100, 2):
         steps = sampling.directions(structure, shape, most, random)
         assert np.array_equal(sampling.project(structure, steps), steps)
+        inside = sampling.tangential(structure, array[0] if batched else array, steps)
+        if structure == "orthogonal":
+            value = array[0] if batched else array
+            np.testing.assert_allclose(value.T @ inside, -(value.T @ inside).mT, atol=1e-15)
+            steps, inside = inside, sampling.tangential(structure, value, inside)
+        np.testing.assert_allclose(inside, steps, atol=1e-15)
     free = {"symmetric": 10, "spd": 10, "lower": 10, "upper": 10, "diagonal": 4}
     count = free.get(structure, int(np.prod(shape)))
     steps = sampling.directions(structure, shape, 100, random)
