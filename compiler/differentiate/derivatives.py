@@ -26,6 +26,7 @@ from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
+from derivatrix.compiler.simplify.adjugates import with_adjugates
 from derivatrix.runtime.errors import DeclarationError
 
 KINDS = ("value", "vjp", "jvp", "jacobian")
@@ -110,7 +111,7 @@ class Derivatives:
             nodes = simplify(substitute(list(results.values()), projected))
             results = dict(zip(results, nodes, strict=True))
             arguments = [general.get(leaf, leaf) for leaf in arguments]
-        return arguments, results
+        return arguments, dict(zip(results, with_adjugates(list(results.values())), strict=True))
 
     def _batched_leaf(self, leaf: Leaf) -> Leaf:
         if leaf.role == "input":

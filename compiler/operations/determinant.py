@@ -56,7 +56,7 @@ DETERMINANT = _record(
     title="a determinant",
     unrolled=unrolled.determinant,
 )
-"""Where A is singular the differential needs A⁻¹, and raises LinAlgError."""
+"""Kernels have det(A) A⁻¹ as the adjugate (`simplify.adjugates`), which a singular A has, too."""
 
 LOG_DETERMINANT = _record(
     name="logdet",

@@ -6,6 +6,7 @@ Arrays are NumPy arrays of objects: what has Python's arithmetic, and the functi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -145,6 +146,31 @@ def determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs
     for pivot in pivots:
         result = result * pivot
     return (np.array(result, dtype=object),)
+
+
+def adjugate(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+    """Cofactors, each minor by its first row."""
+    (a,) = arguments
+    n = len(a)
+    places = tuple(range(n))
+
+    @cache
+    def minor(rows: tuple[int, ...], columns: tuple[int, ...]) -> Any:
+        if not rows:
+            return algebra.number(1)
+        total = algebra.number(0)
+        for position, column in enumerate(columns):
+            rest = columns[:position] + columns[position + 1 :]
+            term = a[rows[0], column] * minor(rows[1:], rest) if rest else a[rows[0], column]
+            total = total - term if position % 2 else total + term
+        return total
+
+    result = _zeros(algebra, a.shape)
+    for i in places:
+        for j in places:
+            cofactor = minor(places[:i] + places[i + 1 :], places[:j] + places[j + 1 :])
+            result[j, i] = -cofactor if (i + j) % 2 else cofactor
+    return (result,)
 
 
 def log_absolute_determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:

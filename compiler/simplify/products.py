@@ -202,7 +202,7 @@ def merge_powers(product: Product) -> Product | None:
     """x^a x^b = x^(a+b), for factors with the same labels."""
     groups: dict[tuple[Node, tuple[int, ...]], list[tuple[int, sympy.Expr]]] = {}
     for position, (node, labels) in enumerate(product.factors):
-        base, exponent = _power(node)
+        base, exponent = power_of(node)
         groups.setdefault((base, labels), []).append((position, exponent))
     for (base, labels), members in groups.items():
         total = sum((exponent for _, exponent in members), sympy.S.Zero)
@@ -216,7 +216,8 @@ def merge_powers(product: Product) -> Product | None:
     return None
 
 
-def _power(node: Node) -> tuple[Node, sympy.Expr]:
+def power_of(node: Node) -> tuple[Node, sympy.Expr]:
+    """A node as a power of another, entry by entry: that one and the exponent."""
     if isinstance(node, Map) and isinstance(node.expression, sympy.Pow):
         base, exponent = node.expression.args
         if base == slot(0) and exponent.is_number:
@@ -227,7 +228,7 @@ def _power(node: Node) -> tuple[Node, sympy.Expr]:
 def cancel_quotients(product: Product) -> Product | None:
     """a b / (a b c) = 1/c, entry by entry."""
     for one, (node, labels) in enumerate(product.factors):
-        base, exponent = _power(node)
+        base, exponent = power_of(node)
         plain = isinstance(base, Einsum) and not base.contracted and base.coefficient.is_number
         if not plain or not exponent.is_Integer or exponent >= 0:
             continue
@@ -261,7 +262,7 @@ def drop_indicator(product: Product) -> Product | None:
         if node.expression not in INDICATORS:
             continue
         for other, others in product.factors:
-            base, exponent = _power(other)
+            base, exponent = power_of(other)
             positive = isinstance(base, Map) and base.expression in POSITIVE_PARTS
             alike = others == labels and base.children == node.children
             if positive and alike and exponent.is_positive:
@@ -339,7 +340,7 @@ def recognise_softmax(product: Product) -> Product | None:
         if node.expression != sympy.exp(slot(0)) or not node.ndim:
             continue
         for two, (other, others) in enumerate(product.factors):
-            base, exponent = _power(other)
+            base, exponent = power_of(other)
             if exponent == -1 and others == labels[:-1] and _sums_last_axis(base, node):
                 stack = node.shape[:-1]
                 argument = (node.arguments[0], tuple(range(len(stack))))

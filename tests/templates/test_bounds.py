@@ -43,6 +43,7 @@ SAMPLE = [
         ("logm", "value", SINGLE),
         ("cosm(X) by X", "value", DOUBLE),
         ("normF(skew(A*x)*B)^2 by A x B", "vjp", SINGLE),
+        ("det(X) by X", "vjp", TYPES),
     )
 ]
 """Of each helper's file something, in one precision at least. The large sizes are those of panels,
