@@ -235,8 +235,9 @@ def _proof(result: BuildResult) -> str:
 @main.command(short_help="Check the modules of a package again, without the compiler.")
 @click.argument("directory", metavar="DIR")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check, not only those that fail.")
+@click.option("--thorough", is_flag=True, help="Compare at many points with 50 digits, too.")
 @_jobs
-def verify(directory: str, verbose: bool, jobs: int | None) -> None:
+def verify(directory: str, verbose: bool, thorough: bool, jobs: int | None) -> None:
     """Check every module in DIR against its own declaration, and renew the certificate there.
 
     Needs NumPy, SciPy and Numba, not the compiler. Exit status 1 if a module fails.
@@ -250,7 +251,7 @@ def verify(directory: str, verbose: bool, jobs: int | None) -> None:
 
     files = package_files(directory)
     with _progress() as advance, Workers(jobs) as workers:
-        reports = verify_files(files, workers, partial(advance, total=len(files)))
+        reports = verify_files(files, workers, partial(advance, total=len(files)), thorough)
     _print_table(reports)
     for report in reports:
         if verbose or not report.passed:

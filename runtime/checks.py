@@ -19,6 +19,8 @@ ROUNDING = 64 * np.finfo(np.float64).eps
 """What numbers of size 1 may lose where they cancel."""
 TRUSTED = 1e-5
 """The relative error of differences that are compared with at special points and large sizes."""
+DIGITS = 1e-9
+"""The relative error that derivatives may have beside those of the declaration in 50 digits."""
 TINY = 1e-3
 """Entries below this part of the largest one count as errors of it, not of themselves."""
 
@@ -188,6 +190,14 @@ def check_slopes(trial: Trial) -> None:
             trial.compare(
                 "differences", pair.kind, pair.key, pair.actual, pair.expected, allowed, size
             )
+
+
+def check_digits(trial: Trial) -> None:
+    """Derivatives against those that are known to nearly all their digits."""
+    for pair in _pairs(trial):
+        size = magnitude(pair.expected, pair.error, trial.floor)
+        allowed = np.full(pair.expected.shape, DIGITS * size)
+        trial.compare("digits", pair.kind, pair.key, pair.actual, pair.expected, allowed, size)
 
 
 def _pairs(trial: Trial) -> Iterator[Pair]:

@@ -174,7 +174,7 @@ def wide(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[st
     random = np.random.default_rng([seed, *sizes.values()])
     with_second = "hvp" in kinds or "hessian" in kinds
     measured: list[Measurement] = []
-    for point, value in _defined(interface, sizes, random):
+    for point, value in defined(interface, sizes, random):
         found = _measure(interface, point, value, {}, most=FEW, with_second=with_second)
         measured.append(replace(found, sensitivity=_sensitivity(interface, point, value)))
         best = min(measured, key=lambda each: each.first_error)
@@ -183,7 +183,7 @@ def wide(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[st
     return best
 
 
-def _defined(
+def defined(
     interface: ModuleInterface, sizes: Sizes, random: np.random.Generator
 ) -> Iterator[tuple[Point, np.ndarray]]:
     """Of the first points drawn those where the declaration has a value, with that. Raises
@@ -207,7 +207,7 @@ def special(interface: ModuleInterface, point: Point, seed: int) -> Measurement:
 
     Raises OutOfDomain where the declaration has no finite real value."""
     value = interface.declared_value(point)
-    stacks = _directions(interface, point, 0, np.random.default_rng([seed, 3]))
+    stacks = input_directions(interface, point, 0, np.random.default_rng([seed, 3]))
     found = _measure(interface, point, value, stacks, kinks=True, with_second=False)
     return replace(found, sensitivity=_sensitivity(interface, point, value))
 
@@ -240,8 +240,8 @@ def _settled(interface: ModuleInterface, sizes: Sizes, seed: list[int], most: in
     """The first point drawn with usable differences, else the one with the most accurate."""
     random = np.random.default_rng(seed)
     measured: list[Measurement] = []
-    for point, value in _defined(interface, sizes, random):
-        found = _measure(interface, point, value, _directions(interface, point, most, random))
+    for point, value in defined(interface, sizes, random):
+        found = _measure(interface, point, value, input_directions(interface, point, most, random))
         if found.usable:
             return found
         measured.append(found)
@@ -295,7 +295,7 @@ def _measure(
     return Measurement(point, value, stacks, first, along, second, second_along, single)
 
 
-def _directions(
+def input_directions(
     interface: ModuleInterface, point: Point, most: int, random: np.random.Generator
 ) -> Arrays:
     """For each `wrt` input directions for one sample (see `sampling.directions`), stacked: those

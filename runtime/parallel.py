@@ -17,7 +17,9 @@ Announce = Callable[[str, int], None]
 """Called with what is being done and how many modules are done."""
 
 
-def verify_files(files: Sequence[Path], workers: Workers, announce: Announce) -> list[Report]:
+def verify_files(
+    files: Sequence[Path], workers: Workers, announce: Announce, thorough: bool = False
+) -> list[Report]:
     """The reports of the generated modules in the files, in their order.
 
     One module, or one that is to be verified at a time, is verified in this process. Raises
@@ -26,21 +28,26 @@ def verify_files(files: Sequence[Path], workers: Workers, announce: Announce) ->
     """
     if min(len(files), workers.jobs) < 2:
         with PROCESSES.kept():
-            return [_verified_here(path, done, announce) for done, path in enumerate(files)]
+            return [
+                _verified_here(path, done, announce, thorough) for done, path in enumerate(files)
+            ]
     order = sorted(files, key=lambda path: (-path.stat().st_size, path))  # the longest work first
 
     def changed(at_work: list[int], done: int) -> None:
         announce(listing([order[i].stem for i in at_work], "verifying"), done)
 
-    answers = workers.map(f"{__name__}:verified_file", [os.fspath(path) for path in order], changed)
+    answers = workers.map(
+        f"{__name__}:verified_file", [(os.fspath(path), thorough) for path in order], changed
+    )
     found = dict(zip(order, answers, strict=True))
     return [reported(path.stem, found[path]) for path in files]
 
 
-def verified_file(path: str) -> dict[str, Any]:
+def verified_file(request: tuple[str, bool]) -> dict[str, Any]:
     """The report of the module in a file as plain data: what a worker does."""
+    path, thorough = request
     PROCESSES.keep()
-    return verify(load(Path(path))).to_dict()
+    return verify(load(Path(path)), thorough=thorough).to_dict()
 
 
 def listing(names: Sequence[str], work: str) -> str:
@@ -51,6 +58,6 @@ def listing(names: Sequence[str], work: str) -> str:
     return f"{', '.join(names[:3])}{more}: {work}"
 
 
-def _verified_here(path: Path, done: int, announce: Announce) -> Report:
+def _verified_here(path: Path, done: int, announce: Announce, thorough: bool) -> Report:
     announce(f"{path.stem}: verifying", done)
-    return verify(load(path), progress=lambda text: announce(text, done))
+    return verify(load(path), thorough=thorough, progress=lambda text: announce(text, done))

@@ -83,7 +83,9 @@ def as_on_device(module: ModuleType) -> Iterator[None]:
             setattr(*change)
 
 
-def verify_simulated(module: ModuleType, sizes: Mapping[str, int], seed: int) -> Report:
+def verify_simulated(
+    module: ModuleType, sizes: Mapping[str, int], seed: int, thorough: bool
+) -> Report:
     """The report of the module, from a process that simulates a device.
 
     Raises LoadError where the module has no file, and VerificationError where that process ends.
@@ -91,7 +93,8 @@ def verify_simulated(module: ModuleType, sizes: Mapping[str, int], seed: int) ->
     path = getattr(module, "__file__", None)
     if path is None:
         raise LoadError(f"{module.__name__}: a module without a file cannot be verified")
-    argument = {"path": os.fspath(path), "sizes": dict(sizes), "seed": seed}
+    options = {"sizes": dict(sizes), "seed": seed, "thorough": thorough}
+    argument = {"path": os.fspath(path), "options": options}
     with Workers(1, ENVIRONMENT) as workers:
         (answer,) = workers.map(VERIFIED, [argument], lambda at_work, done: None)
     return reported(module.__name__, answer)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from derivatrix.runtime import checks, measure, operators, reach, special
+import numpy as np
+
+from derivatrix.runtime import checks, measure, operators, reach, sampling, special
 from derivatrix.runtime.checks import Trial
 from derivatrix.runtime.interface import CallError, ModuleInterface, Point
 from derivatrix.runtime.reach import Run
 from derivatrix.runtime.reference import OutOfDomain
-from derivatrix.runtime.report import Row
+from derivatrix.runtime.report import MODULE, Row
 
 EVERYWHERE = (
     checks.check_value,
@@ -31,6 +33,9 @@ DENSE = (checks.check_products, checks.check_repeat)
 """For results with so many entries that little more than one of them is to be in memory."""
 UNSTEADY = (checks.check_value, checks.check_repeat, checks.check_out)
 """For special points where the function jumps, so that rounding decides which derivative it has."""
+
+MANY = 20
+"""Points of a thorough verification."""
 
 UNMARKED = "modules for devices are verified at small sizes; which lines ran is not known"
 SPECIAL = "special points"
@@ -56,6 +61,29 @@ def small(
         yield _rows(trial, (*EVERYWHERE, checks.check_differences, *extra, *once))
     if interface.target == "cpu":
         yield _specials(interface, sizes, seed)
+
+
+def thorough(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> Iterator[Rows]:
+    """The rows of many points with small sizes, where results are compared with the declaration and
+    its differences in 50 digits; of none where these are not known, and then why."""
+    from derivatrix.runtime import exact, precise  # mpmath is loaded for these alone
+
+    choices = sampling.assignments(interface, sizes)
+    for number in range(MANY):
+        random = np.random.default_rng([seed, number, MANY])
+        label = f"50 digits, point {number + 1}"
+        try:
+            point, _ = next(measure.defined(interface, choices[number % len(choices)], random))
+            measurement = exact.measure(interface, replace(point, label=label), random)
+        except OutOfDomain:
+            continue
+        except precise.Imprecise as error:
+            note = f"{error} is not known in 50 digits"
+            yield [Row("digits", MODULE, "", "", 0.0, 0.0, True, note)], label
+            return
+        second = measurement.second_along
+        kinds = [kind for kind in interface.kinds if second or kind not in ("hessian", "hvp")]
+        yield _rows(Trial(interface, measurement, kinds), (*EVERYWHERE, checks.check_digits))
 
 
 def _rows(trial: Trial, wanted: Iterable[Check]) -> Rows:

@@ -34,6 +34,7 @@ def verify(
     *,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
+    thorough: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Check every public function of a generated module, and report.
@@ -46,6 +47,8 @@ def verify(
 
     sizes: sizes of dimensions by name, where the small ones chosen otherwise do not suit.
     seed: of the random points; the same seed gives the same points.
+    thorough: whether to compare at many more points with the declaration and its differences in 50
+    digits, where all that it calls is known in them; the report says where it is not.
     progress: called with a line of text for each point.
     A module for CUDA devices is verified on the device, and where there is none in Numba's
     simulator, at small sizes; the report says so (`place`).
@@ -53,7 +56,7 @@ def verify(
     """
     interface = ModuleInterface(module)
     if simulated.needs_simulation(module):
-        return simulated.verify_simulated(module, sizes or {}, seed)
+        return simulated.verify_simulated(module, sizes or {}, seed, thorough)
     place = simulated.PLACE if interface.target == "cuda" and simulated.simulating() else ""
     rows = [_functions(interface)]
     reach = Reach(note=trials.UNMARKED if interface.target == "cuda" else "")
@@ -70,6 +73,8 @@ def verify(
             search = stack.enter_context(Search(module, seed))
         try:
             for found in trials.small(interface, sizes or {}, seed, bool(place)):
+                add(found)
+            for found in trials.thorough(interface, sizes or {}, seed) if thorough else ():
                 add(found)
             if search is not None and not all(row.passed for row in rows):
                 reach = Reach(note="small sizes fail: larger ones were not tried")
@@ -104,4 +109,4 @@ def _failure(check: str, note: str) -> Row:
 def verified(argument: Mapping[str, Any]) -> dict[str, Any]:
     """The report of a module for devices as plain data; a process that simulates one runs this."""
     module = load(Path(argument["path"]))
-    return verify(module, sizes=argument["sizes"], seed=argument["seed"]).to_dict()
+    return verify(module, **argument["options"]).to_dict()

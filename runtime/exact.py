@@ -1,0 +1,132 @@
+"""What a module's results should be at a point, to nearly all their digits: the declaration and
+its differences in 50 digits (`runtime.precise`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from derivatrix.runtime import sampling
+from derivatrix.runtime.differences import Estimate
+from derivatrix.runtime.interface import Arrays, ModuleInterface, Point
+from derivatrix.runtime.measure import Measurement, input_directions
+from derivatrix.runtime.precise import NUMBERS, PreciseText, numbers
+from derivatrix.runtime.reference import OutOfDomain
+
+ALL = 10_000
+"""Directions of an input: at small sizes all of them."""
+STEP = NUMBERS.mpf(10) ** -16
+"""Of first differences: their error is about its square, and 10⁻⁵⁰ over it."""
+SECOND_STEP = NUMBERS.mpf(10) ** -12
+"""Of second differences."""
+
+Steps = Mapping[str, np.ndarray]
+
+
+class Declared:
+    """A declaration near a point, in 50 digits.
+
+    text: the declaration's; shape: of its value; values: the point's sizes and arrays."""
+
+    def __init__(
+        self, text: str, shape: tuple[int, ...], values: Mapping[str, int | np.ndarray]
+    ) -> None:
+        self.text, self.shape = PreciseText(text), shape
+        self.values = {
+            name: value if isinstance(value, int) else numbers(value)
+            for name, value in values.items()
+        }
+
+    def value(self, *moved: tuple[object, Steps]) -> np.ndarray:
+        """The value where each of `moved` is a length, and what some inputs are moved along.
+
+        Raises OutOfDomain where there is none, Imprecise where it is not known in 50 digits."""
+        values = dict(self.values)
+        for length, steps in moved:
+            for name, step in steps.items():
+                values[name] = values[name] + length * numbers(step)
+        try:
+            return self.text(values, self.shape)
+        except (ArithmeticError, IndexError, ValueError) as error:
+            raise OutOfDomain(f"{type(error).__name__}: {error}") from error
+
+    @cached_property
+    def here(self) -> np.ndarray:
+        return self.value()
+
+    def first(self, steps: Steps) -> Estimate:
+        """The derivative along some steps."""
+        ahead, behind = (self.value((sign * STEP, steps)) for sign in (1, -1))
+        return _estimate((ahead - behind) / (2 * STEP))
+
+    def second(self, one: Steps, other: Steps) -> np.ndarray:
+        """The second derivative along two steps."""
+        h = SECOND_STEP
+        corners = [
+            sign * side * self.value((sign * h, one), (side * h, other))
+            for sign in (1, -1)
+            for side in (1, -1)
+        ]
+        return _floats(sum(corners[1:], corners[0]) / (4 * h**2))
+
+
+def _floats(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array).astype(np.float64)
+
+
+def _estimate(derivative: np.ndarray) -> Estimate:
+    found = _floats(derivative)
+    return Estimate(found, np.abs(found) * np.finfo(np.float64).eps)
+
+
+def measure(interface: ModuleInterface, point: Point, random: np.random.Generator) -> Measurement:
+    """The value and derivatives at a point, exact but for their own rounding; those of the gradient
+    along the tangents alone, and none where an input is an orthogonal matrix: they are derivatives
+    along curves.
+
+    Raises OutOfDomain where the declaration has no value, Imprecise where that is not known."""
+    shape = interface.shape("value", "", point.sizes)
+    declared = Declared(interface.module.DECLARATION, shape, {**point.sizes, **point.values})
+    stacks = input_directions(interface, point, ALL, random)
+    tangents = {
+        entry.name: sampling.tangential(
+            entry.structure, point.values[entry.name], point.tangents[entry.name]
+        )
+        for entry in interface.wrt
+    }
+    first = {
+        name: _stacked([declared.first({name: step}) for step in stack])
+        for name, stack in stacks.items()
+        if len(stack)
+    }
+    second_along = {}
+    straight = all(entry.structure != "orthogonal" for entry in interface.wrt)
+    if "hvp" in interface.kinds and straight:
+        second_along = {
+            name: _estimate(_change_of_gradient(declared, name, stack, tangents))
+            for name, stack in stacks.items()
+            if len(stack)
+        }
+    along = declared.first(tangents)
+    value = _floats(declared.here)
+    return Measurement(point, value, stacks, first, along, {}, second_along, single=True)
+
+
+def _stacked(parts: list[Estimate]) -> Estimate:
+    return Estimate(
+        np.stack([part.derivative for part in parts]), np.stack([part.error for part in parts])
+    )
+
+
+def _change_of_gradient(
+    declared: Declared, name: str, stack: np.ndarray, tangents: Arrays
+) -> np.ndarray:
+    """The derivative of the gradient by an input along the tangents; of its parts along the
+    directions of `stack`, which are at right angles to each other."""
+    parts = [
+        np.multiply.outer(declared.second({name: step}, tangents), step) / np.sum(step**2)
+        for step in stack
+    ]
+    return np.sum(parts, axis=0)

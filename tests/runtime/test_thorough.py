@@ -1,0 +1,85 @@
+"""Verification with 50 digits: what they are of, and what it notices besides."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.operations import OPERATIONS
+from derivatrix.runtime.precise import NUMBERS, Imprecise, PreciseText, numbers
+from derivatrix.runtime.report import Report
+from tests.cases import CASES, EVALUATED
+from tests.points import SIZES, draw_all
+from tests.strategies import LEAVES, REGISTRY, Recorded, arity, leaf_values
+
+n = dx.dims("n")
+X, S = dx.matrix("X", n, n), dx.matrix("S", n, n, "symmetric")
+
+
+def compare(function: Function, values: dict[str, np.ndarray]) -> None:
+    """The declared value in 50 digits, if it has so many, with the one of the interpreter."""
+    (node,) = function.derivatives.batched("value").values()
+    expected = evaluate(node, values, SIZES)
+    given = {**SIZES, **{name: numbers(array) for name, array in values.items()}}
+    found = PreciseText(function.declaration)(given, expected.shape)
+    assert all(isinstance(entry, NUMBERS.mpf) for entry in found.flat)
+    scale = max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(found.astype(float), expected, rtol=0, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("case", [*CASES, *EVALUATED], ids=lambda case: case.name)
+def test_declarations_in_50_digits(case: Function) -> None:
+    compare(case, draw_all(case))
+
+
+@pytest.mark.parametrize("rule", REGISTRY, ids=lambda rule: f"{rule.operation.name}{rule.output}")
+def test_operations_in_50_digits(rule: Recorded) -> None:
+    leaves = [LEAVES[name] for name in "MHLO"[: arity(rule)]]
+    function = dx.function("f", [dx.Array(leaf) for leaf in leaves], rule(*map(dx.Array, leaves)))
+    compare(function, {leaf.name: leaf_values(3)[leaf.name] for leaf in leaves})
+
+
+def test_every_operation_is_in_the_registry() -> None:
+    assert {rule.operation for rule in REGISTRY} == set(OPERATIONS.values())
+
+
+def test_whole_numbers_are_divided_in_50_digits() -> None:
+    third = PreciseText("1/3 + np.sum(X)**-1 - 2**(-1/2)")({"X": numbers(np.ones((1, 3)))}, ())
+    assert abs(third[()] - (NUMBERS.mpf(2) / 3 - 1 / NUMBERS.sqrt(2))) < NUMBERS.mpf(10) ** -48
+
+
+def altered(module: ModuleType, kind: str, factor: float, thorough: bool) -> Report:
+    """The report of a module one of whose functions returns its result times a factor."""
+    right = getattr(module, kind)
+
+    def wrong(*arguments, out=None):  # type: ignore[no-untyped-def]
+        found = right(*arguments, out=out)
+        found *= factor
+        return found
+
+    with mock.patch.object(module, kind, wrong):
+        return dx.verify(module, thorough=thorough)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "hvp"])
+def test_an_error_in_the_eighth_digit_is_noticed(kind: str) -> None:
+    module = dx.compile(dx.function("f", [S], dx.sum(dx.exp(S) @ S)))
+    assert altered(module, kind, 1, thorough=True).passed
+    report = altered(module, kind, 1 + 1e-8, thorough=True)
+    failed = {(row.check, row.function) for row in report.rows if not row.passed}
+    assert ("digits", kind) in failed
+
+
+def test_what_is_not_known_in_50_digits_is_said() -> None:
+    with pytest.raises(Imprecise, match=r"scipy\.special\.airy"):
+        PreciseText("scipy.special.airy(x)[0]")({"x": numbers(1.0)}, ())
+    module = dx.compile(dx.function("f", [X], X @ X))
+    with mock.patch.object(module, "DECLARATION", "X @ X + 0 * np.i0(X)"):
+        rows = dx.verify(module, thorough=True).rows
+    assert any("numpy.i0" in row.note for row in rows)
