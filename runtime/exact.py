@@ -19,7 +19,7 @@ ALL = 10_000
 """Directions of an input: at small sizes all of them."""
 STEP = NUMBERS.mpf(10) ** -16
 """Of first differences: their error is about its square, and 10⁻⁵⁰ over it."""
-SECOND_STEP = NUMBERS.mpf(10) ** -12
+SECOND_STEP = 1e-12
 """Of second differences."""
 
 Steps = Mapping[str, np.ndarray]
@@ -56,14 +56,26 @@ class Declared:
     def here(self) -> np.ndarray:
         return self.value()
 
+    def slope(self, length: float, steps: Steps) -> np.ndarray:
+        """The change of the value per length, from here to where some steps lead."""
+        return _floats((self.value((NUMBERS.mpf(length), steps)) - self.here) / length)
+
     def first(self, steps: Steps) -> Estimate:
         """The derivative along some steps."""
         ahead, behind = (self.value((sign * STEP, steps)) for sign in (1, -1))
         return _estimate((ahead - behind) / (2 * STEP))
 
-    def second(self, one: Steps, other: Steps) -> np.ndarray:
-        """The second derivative along two steps."""
-        h = SECOND_STEP
+    def change(self, one: Steps, other: Steps, length: float) -> np.ndarray:
+        """The change per length of the derivative along `one`, from here to where `other` leads."""
+        there = (NUMBERS.mpf(length), other)
+        ends = [
+            self.value((sign * STEP, one), *at) * sign for at in ((there,), ()) for sign in (1, -1)
+        ]
+        return _floats((ends[0] + ends[1] - ends[2] - ends[3]) / (2 * STEP * length))
+
+    def second(self, one: Steps, other: Steps, length: float = SECOND_STEP) -> np.ndarray:
+        """The second derivative along two steps, by differences of a length."""
+        h = NUMBERS.mpf(length)
         corners = [
             sign * side * self.value((sign * h, one), (side * h, other))
             for sign in (1, -1)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, subtract, sum_over
-from derivatrix.compiler.ir.nodes import Delta, einsum, full
+from derivatrix.compiler.ir.nodes import Apply, Delta, Node, einsum, full
 from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
+from derivatrix.compiler.operations.determinant import DETERMINANT
+from derivatrix.compiler.operations.eigen import EIGVALSH
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
@@ -55,6 +57,17 @@ x: a vector, with leading stacked axes if any. It is not made by division, so en
     )
 )
 
+
+def _of_eigenvalues(node: Apply) -> Node | None:
+    """The product of a symmetric matrix's eigenvalues is its determinant, whose derivatives do not
+    mind that some of them are equal."""
+    ((values, stack),) = node.arguments
+    if not isinstance(values, Apply) or values.operation is not EIGVALSH:
+        return None
+    arguments = [(child, tuple(stack[axis] for axis in axes)) for child, axes in values.arguments]
+    return Apply(DETERMINANT, tuple(arguments), node.stack)
+
+
 PRODUCT = register(
     Operation(
         name="prod",
@@ -66,6 +79,7 @@ PRODUCT = register(
         unicode="prod({0})",
         latex=r"\prod({0})",
         kernel="products.row_products",
+        rules=(_of_eigenvalues,),
         description="The product of the entries of a vector, with leading stacked axes if any.",
     )
 )

@@ -50,3 +50,14 @@ def test_formulas() -> None:
     function = dx.function("f", [x], dx.prod(x))
     assert function.formula("gradient") == "∇prod(x)"
     assert function.formula("value", style="latex") == r"\prod(x)"
+
+
+def test_the_product_of_eigenvalues_where_they_are_equal() -> None:
+    S = dx.matrix("S", n, n, "symmetric")
+    function = dx.function("f", [S], dx.prod(dx.eigvalsh(S)))
+    values = {"S": 2 * np.eye(3), "tangent": np.diag([1.0, 2.0, 3.0])}
+    found = evaluate(function.derivatives.results("hvp")["S",], values, {"n": 3})
+    np.testing.assert_allclose(found, np.diag([10.0, 8.0, 6.0]))
+    assert function.formula("value") == "det(S)"
+    stacked = dx.function("g", [S], dx.sum(dx.prod(dx.eigvalsh(S))), batch=[S])
+    assert "prod" not in stacked.formula("value")
