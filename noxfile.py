@@ -1,0 +1,15 @@
+"""`nox -s versions`: modules built and run with every version of Python that there is here, the
+lowest versions of what derivatrix needs, and the newest."""
+
+import shutil
+
+import nox
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+
+@nox.session
+def versions(session: nox.Session) -> None:
+    found = [path for version in PYTHONS if (path := shutil.which(f"python{version}"))]
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "tests.versions", *found)

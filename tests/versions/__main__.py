@@ -1,0 +1,121 @@
+"""Modules built with the lowest and the newest versions of what derivatrix needs, each verified,
+and run, with the others: `python -m tests.versions [PYTHON ...]` (this interpreter, if there is
+none) prints a table. The lowest versions are those of pyproject.toml, for the first interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests import ROOT
+
+FUNCTIONS = ROOT / "tests" / "versions" / "functions.py"
+VERSIONS = """
+import importlib.metadata, json, platform
+names = ("numba", "numpy", "scipy", "sympy")
+print(json.dumps([platform.python_version(), *map(importlib.metadata.version, names)]))
+"""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """An environment of its own, in `folder`. python: the interpreter it is made with; lowest:
+    whether its packages are the lowest that pyproject.toml allows, or the newest there are."""
+
+    python: str
+    lowest: bool
+    folder: Path
+
+    @property
+    def package(self) -> Path:
+        """What is built with it."""
+        return self.folder / "generated"
+
+    def install(self) -> None:
+        run(self.python, "-m", "venv", self.folder)
+        wanted = lowest() if self.lowest else ["--upgrade", "--upgrade-strategy", "eager"]
+        self.call("-m", "pip", "install", "--quiet", *wanted, ROOT)
+
+    def call(self, *arguments: object) -> str:
+        """What a command of its interpreter prints."""
+        return run(self.folder / "bin" / "python", *arguments)
+
+    def derivatrix(self, *arguments: object) -> None:
+        self.call("-m", "derivatrix", *arguments)
+
+    def versions(self) -> list[str]:
+        found: list[str] = json.loads(self.call("-c", VERSIONS))
+        return found
+
+
+def lowest() -> list[str]:
+    """What pyproject.toml needs, each at the lowest version that it declares."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return [re.sub(">=", "==", text) for text in project["dependencies"]]
+
+
+def run(*command: object) -> str:
+    """What a command prints. Raises CalledProcessError, after what it said, where it fails."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, cwd=tempfile.gettempdir(), env=kept
+    )
+    if done.returncode:
+        print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
+        done.check_returncode()
+    return done.stdout
+
+
+def succeeds(combination: Combination, *arguments: object) -> bool:
+    try:
+        combination.derivatrix(*arguments)
+    except subprocess.CalledProcessError:
+        return False
+    return True
+
+
+def main() -> int:
+    """1 if something fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
+    parser.add_argument("python", nargs="*", default=[sys.executable])
+    pythons = parser.parse_args().python
+    table = Table("", "Python", "Numba", "NumPy", "SciPy", "SymPy", "builds", "runs those of")
+    passed = True
+    with tempfile.TemporaryDirectory() as folder:
+        ends = [(pythons[0], True), *((python, False) for python in pythons)]
+        made = [
+            Combination(python, lowest, Path(folder) / str(number))
+            for number, (python, lowest) in enumerate(ends)
+        ]
+        built = []
+        for combination in made:
+            combination.install()
+            build = ("build", FUNCTIONS, "-o", combination.package)
+            built.append(succeeds(combination, *build))
+        for number, combination in enumerate(made):
+            ran = [succeeds(combination, "verify", other.package) for other in made]
+            passed = passed and built[number] and all(ran)
+            table.add_row(
+                str(number),
+                *combination.versions(),
+                "yes" if built[number] else "no",
+                " ".join(str(other) for other, fine in enumerate(ran) if fine),
+            )
+    Console().print(table)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
