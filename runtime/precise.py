@@ -88,12 +88,20 @@ def _sign_and_log(array: np.ndarray) -> tuple[Any, Any]:
     return NUMBERS.sign(found), NUMBERS.log(abs(found)) if found else NUMBERS.ninf
 
 
+def _of_lower(array: np.ndarray) -> np.ndarray:
+    """The symmetric matrix that LAPACK reads: of the lower triangle."""
+    return np.tril(array) + np.tril(array, -1).T
+
+
 def _symmetric_eigen(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    lower = np.tril(array) + np.tril(array, -1).T  # as LAPACK reads it
-    values, vectors = NUMBERS.eigsy(_matrix(lower))
+    values, vectors = NUMBERS.eigsy(_matrix(_of_lower(array)))
     values = np.array(list(values), dtype=object)
     order = np.argsort(values)
     return values[order], _array(vectors)[:, order]
+
+
+def _cholesky(array: np.ndarray) -> np.ndarray:
+    return _array(NUMBERS.cholesky(_matrix(_of_lower(array))))
 
 
 def _eigen(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -258,7 +266,7 @@ LINALG = _Names(
         "solve": lambda a, b: INV(a) @ b,
         "det": stacked("(n,n)->()", lambda a: NUMBERS.det(_matrix(a))),
         "slogdet": stacked("(n,n)->(),()", _sign_and_log),
-        "cholesky": _unary(NUMBERS.cholesky),
+        "cholesky": stacked("(n,n)->(n,n)", _cholesky),
         "eigh": stacked("(n,n)->(n),(n,n)", _symmetric_eigen),
         "eigvalsh": stacked("(n,n)->(n)", lambda a: _symmetric_eigen(a)[0]),
         "eig": stacked("(n,n)->(n),(n,n)", _eigen),
