@@ -19,10 +19,13 @@ SOON = 10.0
 def interrupted(scene: Scene) -> None:
     """Ctrl-C during calls of the main thread, alone and while other threads call. It comes as
     KeyboardInterrupt; this thread and others go on calling."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in the background
     for count in (0, 1, 4):
         with scene.busy(count):
             for number in range(INTERRUPTIONS):
                 _interrupt(scene, f"interruption {number} beside {count} threads")
+                if scene.outcome.failures:
+                    return
             scene.check_in_thread(f"after interruptions beside {count} threads")
         scene.check("after interruptions")
 
