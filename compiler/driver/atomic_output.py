@@ -68,17 +68,6 @@ def locked(directory: Path) -> Iterator[None]:
         _release(handle)
 
 
-def replace(path: Path, contents: bytes) -> None:
-    """Write a file through a temporary one beside it, so that no reader sees half of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(contents)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
 def _sweep(place: Path) -> None:
     """Remove the staging directories of builds that live no more."""
     for path in place.glob(f"{PREFIX}*"):

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from derivatrix.compiler.driver.atomic_output import locked, replace, staging, upwards
+from derivatrix.compiler.driver.atomic_output import locked, staging, upwards
 from derivatrix.compiler.driver.cache import module_directory
 from derivatrix.compiler.driver.comparison import require_agreement
 from derivatrix.compiler.driver.ownership import (
@@ -188,20 +188,27 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
     try:
         directory = module_directory(support_digest(), FOLDER, generated.digest)
         path = directory / path
-        for name, text in support_texts(all_files()).items():
-            _write_if_different(directory.parent / name, text.encode())
-        for name, text in generated.texts.items():
-            _write_if_different(directory / name, text.encode())
+        _write_if_different(directory.parent, support_texts(all_files()))
+        _write_if_different(directory, generated.texts)
     except OSError as error:
         raise BuildError(f"{path}: cannot be written: {error.strerror}") from error
     return load(path)
 
 
-def _write_if_different(path: Path, contents: bytes) -> None:
-    """Write a file of the cache, if it is not there as it should be."""
-    if not path.is_file() or path.read_bytes() != contents:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        replace(path, contents)
+def _write_if_different(directory: Path, texts: Mapping[str, str]) -> None:
+    """Write those files of a directory of the cache that are not there as they should be."""
+    stale = [name for name, text in texts.items() if not _holds(directory / name, text.encode())]
+    if not stale:
+        return
+    with staging(directory) as place:
+        for name in stale:
+            (directory / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (place / "file").write_bytes(texts[name].encode())
+            os.replace(place / "file", directory / name)
+
+
+def _holds(path: Path, contents: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == contents
 
 
 # Arguments
@@ -449,8 +456,9 @@ def _install(
     reports: tuple[Report, ...],
     standing: Container[str],
 ) -> BuildResult:
-    """Put the staged files in place, those that differ. While files of the support change, and
-    after a build that ended meanwhile, no module of the package can be imported."""
+    """Put the staged files in place, those that differ. While several of them change, and after a
+    build that ended meanwhile, no module of the package can be imported. All that takes space is
+    made before the first of them changes: a disk that is full leaves the package as it was."""
     fresh = [*texts]
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
@@ -461,30 +469,27 @@ def _install(
         else:
             removed += [name for name in CERTIFICATE if (directory / name).exists()]
         written = [name for name in fresh if _state(directory / name, (place / name).read_bytes())]
-        if any(name.startswith(f"{FOLDER}/") for name in (*written, *removed)):
-            _mark_unfinished(directory, texts)
-            written = [SUPPORT, *(name for name in written if name != SUPPORT)]
+        moved = [name for name in written if name != SUPPORT]
+        for name in (*moved, SUPPORT):
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        if SUPPORT in written or len({*written, *removed} - {*CERTIFICATE}) > 1:
+            mark = _unfinished(directory, place, texts)
+            os.replace(mark, directory / SUPPORT)
+            moved.append(SUPPORT)  # which ends it
         for name in removed:  # before the rest: their names may differ in case only
             (directory / name).unlink()
-        for name in sorted(written, key=_place_in_order):
-            (directory / name).parent.mkdir(exist_ok=True)
+        for name in moved:
             os.replace(place / name, directory / name)
     names = tuple(module.name for module in modules)
     verified = tuple(report.function for report in reports if report.function not in standing)
     return BuildResult(directory, names, tuple(written), tuple(removed), reports, verified)
 
 
-def _place_in_order(name: str) -> int:
-    """When a file is put in place: those of the support, then the list of them, then the others."""
-    if not name.startswith(f"{FOLDER}/"):
-        return 2
-    return 1 if name == SUPPORT else 0
-
-
-def _mark_unfinished(directory: Path, texts: Mapping[str, str]) -> None:
-    """Mark the support as unfinished, with the list of its files as they were and are to be: then
-    no module of the package can be imported."""
-    new = [name for name in texts if _place_in_order(name) == 0]
+def _unfinished(directory: Path, place: Path, texts: Mapping[str, str]) -> Path:
+    """A file in the place of the support's own, with the list of its files as they were and are to
+    be: with it no module of the package can be imported."""
+    new = [name for name in texts if name.startswith(f"{FOLDER}/") and name != SUPPORT]
     listed = {name.removeprefix(f"{FOLDER}/") for name in (*support_files(directory), *new)}
-    (directory / FOLDER).mkdir(exist_ok=True)
-    replace(directory / SUPPORT, unfinished_text(listed).encode())
+    mark = place / "unfinished.py"
+    mark.write_text(unfinished_text(listed), encoding="utf-8", newline="\n")
+    return mark

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -749,6 +750,47 @@ def test_builds_at_the_same_time_leave_one_of_their_packages(tmp_path):
     assert [] in (dx.check([double], out), dx.check([triple], out))
 
 
+@pytest.mark.parametrize("last", range(1, 9))
+def test_a_build_that_ends_among_its_moves_leaves_no_half_package(tmp_path, monkeypatch, last):
+    """The support is the same, and so are the names: no module is taken beside one of the other
+    build."""
+    old, new = ([dx.function(f, [a], k * a) for f in ("one", "two")] for k in (2, 3))
+    dx.build(old, tmp_path, verify=False)
+    moved = []
+
+    def move(source, target):
+        moved.append(target)
+        if len(moved) > last:
+            raise KeyboardInterrupt
+        os.rename(source, target)
+
+    with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+        patched.setattr(building.os, "replace", move)
+        dx.build(new, tmp_path, verify=False)
+    if last < 6:
+        with pytest.raises(dx.LoadError, match="build the package again"):
+            dx.load_package(tmp_path)
+        dx.build(new, tmp_path, verify=False)
+    assert len(moved) == min(last + 1, 6) and dx.check(new, tmp_path) == []
+    modules = dx.load_package(tmp_path)
+    assert [module.DECLARATION for module in modules.values()] == ["3 * a", "3 * a"]
+
+
+def test_a_full_disk_leaves_the_package_as_it_was(tmp_path, monkeypatch):
+    dx.build(double, tmp_path, verify=False)
+    before, mkdir = snapshot(tmp_path), Path.mkdir
+
+    def full(path, *arguments, **options):
+        if path.parent == tmp_path and path.name == "_formulas":
+            raise OSError(28, "No space left on device")
+        mkdir(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(dx.BuildError, match="cannot be written: No space left"):
+        dx.build([double, triple], tmp_path, verify=False)
+    assert snapshot(tmp_path) == before
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of directories")
 def test_files_are_moved_by_one_build_at_a_time(tmp_path):
     thread = threading.Thread(target=dx.build, args=(double, tmp_path), kwargs={"verify": False})
@@ -837,6 +879,18 @@ def test_a_cache_file_that_cannot_be_written(monkeypatch, tmp_path):
     with pytest.raises(dx.BuildError, match=r"triple\.py: cannot be written"):
         dx.compile(triple)
     assert [path.name for path in file.parent.iterdir() if path.is_file()] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of directories")
+def test_what_a_killed_process_left_in_the_cache_is_swept_away(monkeypatch, tmp_path):
+    monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "cache"))
+    file = Path(dx.compile(triple).__file__)
+    left = file.parent / f"{staging.PREFIX}left"
+    left.mkdir()
+    (left / staging.MARKER).touch()
+    file.unlink()
+    dx.compile(triple)
+    assert not left.exists()
 
 
 def test_a_user_without_a_home(monkeypatch):

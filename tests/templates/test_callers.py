@@ -4,6 +4,7 @@ copies and the end of a process meanwhile."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -218,6 +219,28 @@ for _ in range(3):
         os._exit(not np.allclose(module.vjp(*pair), expected, rtol=1e-9, atol=1e-9))
     assert os.waitpid(child, 0)[1] == 0
 """
+INTERRUPTED = """
+import signal, threading
+from generated._support.cpu.thread_pool import _THREAD_POOL as pool
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for _ in range(500):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-4)
+        while True:
+            pool.run(int)
+    except KeyboardInterrupt:
+        pass
+other = threading.Thread(target=pool.run, args=[int], daemon=True)
+other.start()
+other.join(30)
+assert not other.is_alive()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+def test_others_go_on_after_interruptions(place: Path) -> None:
+    """A lock that the interrupted thread has taken is not left locked."""
+    run(INTERRUPTED, place)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -12,7 +12,7 @@ import ctypes
 import os
 import sys
 from queue import SimpleQueue
-from threading import Condition, Thread, get_ident
+from threading import Condition, RLock, Thread, get_ident
 from time import sleep
 from types import ModuleType
 
@@ -89,7 +89,8 @@ class _ThreadPool:
     helped: the caller that has the helpers; all others do their work alone. closed: the thread that
     alone may begin a kernel. found, given: the number of BLAS's threads as others set it, and as it
     is now. Callers are known by their thread, so that one that was interrupted between two
-    statements is forgotten with its next call.
+    statements is forgotten with its next call; for the same reason `lock` is entered by itself:
+    Ctrl-C in the midst of Condition's own methods, which are Python's, would leave it locked.
     """
 
     def __init__(self):
@@ -103,7 +104,8 @@ class _ThreadPool:
         self.helpers, self.callers = [], set()
         self.helped = self.closed = None
         self.found = self.given = 0
-        self.changed = Condition()
+        self.lock = RLock()
+        self.changed = Condition(self.lock)
 
     def submit(self, shared, threads, parts, length, real, arguments):
         """Whether a part failed of what `shared` does in parts, by so many threads at most."""
@@ -124,7 +126,7 @@ class _ThreadPool:
     def enter(self, threads):
         """Count this thread as a caller; the words by which others help it, or nobody does."""
         me = get_ident()
-        with self.changed:
+        with self.lock:
             if not self.known:
                 self.know_process()
             if self.closed not in (None, me):
@@ -139,7 +141,7 @@ class _ThreadPool:
 
     def leave(self):
         me = get_ident()
-        with self.changed:
+        with self.lock:
             self.callers.discard(me)
             if self.helped == me:
                 self.helped = None
@@ -177,13 +179,13 @@ class _ThreadPool:
     def close(self):
         """Let no other thread begin a kernel, and wait until none is in one."""
         me = get_ident()
-        with self.changed:
+        with self.lock:
             self.changed.wait_for(lambda: self.closed in (None, me), _LONGEST_WAIT)
             self.closed = me
             self.changed.wait_for(lambda: self.callers <= {me}, _LONGEST_WAIT)
 
     def open(self):
-        with self.changed:
+        with self.lock:
             self.closed = None
             self.changed.notify_all()
 
