@@ -83,6 +83,7 @@ class Builder:
     ) -> None:
         self.scalars = Scalars()
         self._where = where
+        self._known: dict[tuple[ir.Node, tuple[sympy.Expr, ...]], int] = {}
         self.names = names
         self.samples = samples
 
@@ -93,6 +94,13 @@ class Builder:
             if view.local:
                 return self.scalars.name(view.buffer.name)
             return self.scalars.load(Load(view.buffer, view.indices(indices)))
+        key = node, tuple(indices)
+        if key not in self._known:
+            self._known[key] = self._expanded(node, indices)
+        return self._known[key]
+
+    def _expanded(self, node: ir.Node, indices: Sequence[sympy.Expr]) -> int:
+        """The scalar `node[indices]`, made of the entries of the node's children."""
         match node:
             case ir.Structural():
                 axes = tuple(range(node.ndim))
