@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import chain, count
 from typing import Any
 
 import sympy
@@ -23,6 +24,7 @@ from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, Shape, readings
 from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
 from derivatrix.compiler.ir.numpy_text import numpy_text
 from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
@@ -64,9 +66,9 @@ class Derivatives:
 
     def results(self, kind: str) -> dict[Key, Node]:
         """The nodes of a kind, without the batch axis, in canonical form."""
-        if kind not in self.kinds:
+        if not isinstance(kind, str) or kind not in self.kinds:
             raise DeclarationError(
-                f"{self.function.name}: there is no {kind!r}; it has {', '.join(self.kinds)}"
+                f"{self.function.name}: there is no {shown(kind)}; it has {', '.join(self.kinds)}"
             )
         if kind not in self._finished:
             nodes: dict[Key, Node] = getattr(self, f"_{kind}")
@@ -223,8 +225,8 @@ class Derivatives:
 
     def formula(self, kind: str, wrt: Any, style: str) -> str:
         """The formula of one result; see `Function.formula`."""
-        if style not in STYLES:
-            raise DeclarationError(f"no style {style!r}; choose from {', '.join(STYLES)}")
+        if not isinstance(style, str) or style not in STYLES:
+            raise DeclarationError(f"no style {shown(style)}; choose from {', '.join(STYLES)}")
         results = self.kernel(kind)[1] if style in ("numpy", "index") else self.results(kind)
         node = results[self._key(kind, wrt, results)]
         return render(node, style, self.display_names(), self._size_texts())
@@ -255,7 +257,8 @@ class Derivatives:
     def _result_letter(self) -> str:
         """A name for the value that no input has, to carry the cotangent's bar."""
         taken = {leaf.name.upper() for leaf in self.function.inputs}
-        return next(letter for letter in (*"YZFGHPQRUVW", "Value") if letter.upper() not in taken)
+        letters = chain("YZFGHPQRUVW", ["Value"], (f"Y{number}" for number in count(1)))
+        return next(letter for letter in letters if letter.upper() not in taken)
 
     def display_names(self) -> dict[str, str]:
         letter = self._result_letter
@@ -279,12 +282,14 @@ class Derivatives:
                 f"{self.function.name}: which {kind}? Give wrt: one of {choices}"
             )
         parts = wrt if isinstance(wrt, (tuple, list)) else [wrt]
-        names = tuple(part if isinstance(part, str) else part.name for part in parts)
+        names = tuple(
+            part if isinstance(part, str) else getattr(part, "name", shown(part)) for part in parts
+        )
         if kind == "hessian" and len(names) == 1:
             names = names * 2
         if names not in results:
             raise DeclarationError(
-                f"{self.function.name}: there is no {kind} by {' and '.join(names)}; "
+                f"{self.function.name}: there is no {kind} by {' and '.join(map(shown, names))}; "
                 f"wrt is {', '.join(self.function.wrt)}"
             )
         return names

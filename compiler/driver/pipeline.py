@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -26,11 +26,13 @@ from derivatrix.compiler.emit.skeleton import formulas_text
 from derivatrix.compiler.emit.targets import find_target
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.frontends.limits import stated_depth
 from derivatrix.compiler.ir.content import content
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.listing import listing
 from derivatrix.compiler.ir.nodes import Leaf, Node
 from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.plan import Plan, threaded_plan
 from derivatrix.compiler.structured import Structured, structured
 from derivatrix.runtime.errors import DeclarationError
@@ -57,8 +59,9 @@ def generate(function: Function, target: str = "cpu") -> Generated:
     """The module for `function`. Raises UnsupportedError for an unknown target, and for what has
     no kernel for it."""
     name = module_name(function.name, target)
-    module = describe(function, target)
-    text, support = find_target(target).emit(module)
+    with stated_depth(function.name):
+        module = describe(function, target)
+        text, support = find_target(target).emit(module)
     formulas = formulas_text(name, module.formulas)
     return Generated(name, text, str(module.facts["DIGEST"]), support, formulas)
 
@@ -72,7 +75,8 @@ def kernel_plan(derivatives: Derivatives, kind: str, target: str = "cpu") -> Pla
     """The steps of the kernel that computes one kind of derivative."""
     arguments, results = derivatives.kernel(kind)
     single = len(results) == 1
-    outputs = [("out" if single else output_name(kind, key), node) for key, node in results.items()]
+    names = output_names(results)
+    outputs = [("out" if single else names[key], node) for key, node in results.items()]
     return find_target(target).plan(f"{kind}_kernel", arguments, outputs)
 
 
@@ -82,9 +86,16 @@ def operator_plan(derivatives: Derivatives, found: Structured) -> Plan:
     return threaded_plan(f"{found.kind}_parts_kernel", arguments, list(found.computed.items()))
 
 
-def output_name(kind: str, key: Key) -> str:
-    """The name of a kernel's output array, where it has several."""
-    return "_".join(["out", *key]) if key else "out_value"
+def output_names(keys: Iterable[Key]) -> dict[Key, str]:
+    """The names of a kernel's output arrays, where it has several: out_value, out_X, out_X_y; with
+    underscores behind one that another has, as where an input is called `value`."""
+    names: dict[Key, str] = {}
+    for key in keys:
+        name = "_".join(["out", *key]) if key else "out_value"
+        while name in names.values():
+            name += "_"
+        names[key] = name
+    return names
 
 
 def describe(function: Function, target: str = "cpu") -> ModuleDescription:
@@ -157,18 +168,18 @@ def _named(result: Result, prefix: str) -> Result:
 def _result(derivatives: Derivatives, kind: str) -> Result:
     """How a public function returns the kernel's outputs."""
     names = derivatives.function.wrt
-    if kind in ("value", "jvp"):
+    if kind != "value_and_gradient" and (len(names) == 1 or kind in ("value", "jvp")):
         return "out"
-    if kind == "hessian" and len(names) > 1:
+    outputs = output_names(derivatives.results(kind))
+    if kind == "hessian":
         return tuple(
-            (row, tuple((column, output_name(kind, (row, column))) for column in names))
-            for row in names
+            (row, tuple((column, outputs[row, column]) for column in names)) for row in names
         )
-    several: Result = tuple((name, output_name(kind, (name,))) for name in names)
+    several: Result = tuple((name, outputs[(name,)]) for name in names)
     if kind == "value_and_gradient":
-        gradient = several if len(names) > 1 else output_name(kind, (names[0],))
-        return (("value", "out_value"), ("gradient", gradient))
-    return several if len(names) > 1 else "out"
+        gradient = several if len(names) > 1 else outputs[(names[0],)]
+        return (("value", outputs[()]), ("gradient", gradient))
+    return several
 
 
 def _input(function: Function, leaf: Leaf) -> dict[str, object]:
@@ -328,7 +339,8 @@ STAGES = tuple(_DUMPS)
 
 def dump(function: Function, stage: str, target: str = "cpu") -> str:
     """What a stage makes of `function`, as text. Raises DeclarationError for an unknown stage."""
-    if stage not in _DUMPS:
-        raise DeclarationError(f"there is no stage {stage!r}; choose from {', '.join(STAGES)}")
+    if not isinstance(stage, str) or stage not in _DUMPS:
+        raise DeclarationError(f"there is no stage {shown(stage)}; choose from {', '.join(STAGES)}")
     find_target(target)
-    return _DUMPS[stage](function, target)
+    with stated_depth(function.name):
+        return _DUMPS[stage](function, target)

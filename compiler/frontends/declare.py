@@ -11,10 +11,13 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.identifiers import require_identifier
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
 SQUARE = ("symmetric", "spd", "lower", "upper", "diagonal", "orthogonal", "invertible")
 """Structures that only square matrices have."""
+MOST_AXES = 32
+"""How many axes NumPy's arrays may have, of any version."""
 
 
 def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
@@ -27,11 +30,13 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
     require_identifier(name, "an input")
     if shape and isinstance(shape[-1], str) and shape[-1] in ir.STRUCTURES:
         structure, shape = shape[-1], shape[:-1]
-    if structure not in ir.STRUCTURES:
+    if not isinstance(structure, str) or structure not in ir.STRUCTURES:
         raise DeclarationError(
-            f"{name}: unknown structure {structure!r}; choose from {', '.join(ir.STRUCTURES)}"
+            f"{name}: unknown structure {shown(structure)}; choose from {', '.join(ir.STRUCTURES)}"
         )
     axes = dimensions.as_shape(shape, f"{name}: shape")
+    if len(axes) > MOST_AXES:
+        raise DeclarationError(f"{name}: {len(axes)} axes, an array has at most {MOST_AXES}")
     if sympy.S.Zero in axes:
         raise DeclarationError(
             f"{name}: shape {shape_text(axes)} is empty; literal sizes are at least 1"

@@ -9,6 +9,7 @@ from derivatrix.compiler.frontends.operations import calling
 from derivatrix.compiler.frontends.rearrange import concatenate
 from derivatrix.compiler.ir.arrays import Array, apply, asarray, scale
 from derivatrix.compiler.ir.messages import disagreement
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.cholesky import CHOLESKY
 from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
 from derivatrix.compiler.operations.matrices import HALF
@@ -56,7 +57,7 @@ def cholesky(array: Any, *, upper: bool = False) -> Array:
 def qr(array: Any, mode: str = "reduced") -> QRResult | Array:
     operand = asarray(array)
     if mode not in ("reduced", "economic", "r"):
-        raise UnsupportedError(f"qr: mode {mode!r} has no rule; choose reduced or r")
+        raise UnsupportedError(f"qr: mode {shown(mode)} has no rule; choose reduced or r")
     p, k = operand.node.shape[-2:] if operand.ndim > 1 else (0, 0)
     square = operand[..., :p] if operand.ndim > 1 and (k - p).is_positive else operand
     q, r = calling(QR)(square)
@@ -115,7 +116,7 @@ def polar(array: Any, side: str = "right") -> PolarResult:
     """The polar decomposition A = U P (side="right") or A = P U ("left"), with orthonormal columns
     of U, or rows where there are fewer of them, and a semidefinite P; as scipy.linalg.polar."""
     if side not in ("right", "left"):
-        raise UnsupportedError(f"polar: side is 'right' or 'left', not {side!r}")
+        raise UnsupportedError(f"polar: side is 'right' or 'left', not {shown(side)}")
     operand = asarray(array)
     factor = apply(POLAR, operand)
     product = factor.mT @ operand if side == "right" else operand @ factor.mT

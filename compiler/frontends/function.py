@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import sympy
 
 from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.frontends.limits import require_modest, stated_depth
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.declaration import Declaration
@@ -20,6 +20,7 @@ from derivatrix.compiler.ir.nodes import Apply, Einsum, Leaf, Map, Node, Slice, 
 from derivatrix.compiler.ir.nodes import leaves as leaves_below
 from derivatrix.compiler.ir.requirements import requirements
 from derivatrix.compiler.ir.scalar_values import require_kernel
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
 
@@ -54,7 +55,8 @@ class Function(Declaration):
         left out where there is one choice; style: "unicode", "latex", "numpy" or "index".
         Raises DeclarationError for what does not exist.
         """
-        return self.derivatives.formula(kind, wrt, style)
+        with stated_depth(self.name):
+            return self.derivatives.formula(kind, wrt, style)
 
     def derivative(self, *wrt: Any) -> Function:
         """The derivative by one input, then by the next, and so on, as a function of its own.
@@ -67,7 +69,8 @@ class Function(Declaration):
         if not wrt:
             raise DeclarationError(f"{self.name}: derivative by what? Name one or more inputs")
         names = [part for each in wrt for part in _names(self.name, "derivative", [each], self.wrt)]
-        node = self.derivatives.repeated(names)
+        with stated_depth(self.name):
+            node = self.derivatives.repeated(names)
         title = require_name("_".join([self.name, *names]), "a derivative")
         return Function(title, self.inputs, node, self.wrt, self.batch, (self, tuple(names)))
 
@@ -133,6 +136,7 @@ def function(
             raise
         raise type(error)(f"{name}: {error}") from error
     names = [leaf.name for leaf in leaves]
+    require_modest(name, expression)
     _check_used(name, leaves, expression)
     chosen = names if wrt is None else _names(name, "wrt", wrt, names)
     if not chosen:
@@ -160,7 +164,7 @@ def require_function(value: object, place: str) -> Function:
     """The value itself. Raises DeclarationError unless it is a declared function."""
     if not isinstance(value, Function):
         raise DeclarationError(
-            f"{place}: {reprlib.repr(value)} (of type {type(value).__name__}) is no derivatrix "
+            f"{place}: {shown(value)} (of type {type(value).__name__}) is no derivatrix "
             "function; declare one with `derivatrix.function(name, inputs, expression)`"
         )
     return value
@@ -169,9 +173,12 @@ def require_function(value: object, place: str) -> Function:
 def _sequence(name: str, what: str, values: Any) -> list[Any]:
     if isinstance(values, (Array, sympy.Basic, str)):
         return [values]
-    if not isinstance(values, Iterable):
-        raise DeclarationError(f"{name}: {what} is a list of inputs, not {values!r}")
-    return list(values)
+    try:
+        return list(values)
+    except TypeError as error:
+        raise DeclarationError(
+            f"{name}: {what} is a list of inputs, not {shown(values)}"
+        ) from error
 
 
 def _input(name: str, value: Any, expression: Node) -> Leaf:
@@ -184,7 +191,7 @@ def _input(name: str, value: Any, expression: Node) -> Leaf:
         if isinstance(node, Leaf):
             return Leaf(node.name, node.shape, node.structure)
     raise DeclarationError(
-        f"{name}: {value!r} is no input; declare inputs with matrix, vector, scalar or tensor"
+        f"{name}: {shown(value)} is no input; declare inputs with matrix, vector, scalar or tensor"
     )
 
 
@@ -192,7 +199,9 @@ def _called(name: str, known: str, expression: Node) -> Array:
     """The symbol of the expression that is called `known`, one declared with a structure first."""
     found = [leaf for leaf in leaves_below([expression]) if leaf.name == known]
     if not found:
-        raise DeclarationError(f"{name}: inputs names {known!r}, which the expression does not use")
+        raise DeclarationError(
+            f"{name}: inputs names {shown(known)}, which the expression does not use"
+        )
     return Array(min(found, key=lambda leaf: leaf.role == "symbol"))
 
 
@@ -266,14 +275,14 @@ def _check_scalar_functions(expression: Node) -> None:
 def _names(name: str, what: str, values: Sequence[Any], names: Sequence[str]) -> list[str]:
     chosen: list[str] = []
     for value in _sequence(name, what, values):
-        known = value if isinstance(value, str) else str(getattr(value, "name", value))
+        known = value if isinstance(value, str) else getattr(value, "name", shown(value))
         if known not in names:
             raise DeclarationError(
-                f"{name}: {what} names {known!r}, which is not among the inputs "
+                f"{name}: {what} names {shown(known)}, which is not among the inputs "
                 f"({', '.join(names)})"
             )
         if known in chosen:
-            raise DeclarationError(f"{name}: {what} names {known!r} twice")
+            raise DeclarationError(f"{name}: {what} names {shown(known)} twice")
         chosen.append(known)
     return chosen
 

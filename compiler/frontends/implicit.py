@@ -13,6 +13,7 @@ from derivatrix.compiler.ir.arrays import Array, apply, asarray, subtract
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.identifiers import require_variable
 from derivatrix.compiler.ir.nodes import Leaf, Node, full, leaves
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.runtime.errors import DeclarationError, ShapeError
 
@@ -42,7 +43,7 @@ def root(residual: Any, unknown: Array, start: Any, on_failure: str = "error") -
     if leaf in leaves([first.node]):
         raise DeclarationError(f"root: the start must not depend on {leaf.name} itself")
     if on_failure not in ("error", "nan"):
-        raise DeclarationError(f'root: on_failure is "error" or "nan", not {on_failure!r}')
+        raise DeclarationError(f'root: on_failure is "error" or "nan", not {shown(on_failure)}')
     free = Leaf(leaf.name, leaf.shape)
     node = substitute([equation.node], {leaf: free})[0]
     operation = root_operation(node, free, on_failure == "error")
@@ -77,7 +78,8 @@ def _unknown(name: str, expression: Array, unknown: Any) -> tuple[Array, Leaf]:
     leaf = getattr(unknown, "node", None)
     if not isinstance(leaf, Leaf):
         raise DeclarationError(
-            f'{name}: the unknown is a symbolic input such as dx.matrix("P", n, n), not {unknown!r}'
+            f'{name}: the unknown is a symbolic input such as dx.matrix("P", n, n), '
+            f"not {shown(unknown)}"
         )
     require_variable(leaf.name, "an unknown")
     symbols: dict[Node, Node] = {

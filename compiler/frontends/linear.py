@@ -14,6 +14,7 @@ from derivatrix.compiler.frontends.reductions import sum
 from derivatrix.compiler.ir import arrays
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.messages import disagreement, require_square
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.determinant import (
     DETERMINANT,
     LOG_ABSOLUTE_DETERMINANT,
@@ -22,6 +23,9 @@ from derivatrix.compiler.operations.determinant import (
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.sylvester import SYLVESTER
 from derivatrix.runtime.errors import UnsupportedError
+
+LARGEST_POWER = 1000
+"""Powers of matrices are products of as many factors, up to this one."""
 
 
 def trace(array: Any, offset: int = 0) -> Array:
@@ -82,7 +86,12 @@ def matrix_power(array: Any, exponent: int) -> Array:
     """A square matrix multiplied by itself, or its inverse by itself for a negative exponent."""
     base = asarray(array)
     if isinstance(exponent, bool) or not isinstance(exponent, (int, sympy.Integer)):
-        raise UnsupportedError(f"matrix_power needs an integer exponent, not {exponent!r}")
+        raise UnsupportedError(f"matrix_power needs an integer exponent, not {shown(exponent)}")
+    if abs(exponent) > LARGEST_POWER:
+        raise UnsupportedError(
+            f"matrix_power: the exponent {shown(exponent)} is beyond {LARGEST_POWER}; other powers "
+            "are fractional_matrix_power(A, exponent)"
+        )
     require_square("matrix_power", base.node)
     if exponent == 0:
         return broadcast_to(eye(base.node.shape[-1]), base.node.shape)

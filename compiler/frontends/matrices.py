@@ -14,6 +14,7 @@ from derivatrix.compiler.frontends.products import multi_dot
 from derivatrix.compiler.ir.arrays import Array, apply, asarray, elementwise, multiply
 from derivatrix.compiler.ir.messages import require_square
 from derivatrix.compiler.ir.nodes import Einsum, Leaf, Map, Node, Sum, literal, slot
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.matrix_functions import COSM, EXPM, LOGM, SINM, TANHM
 from derivatrix.compiler.operations.square_root import SQRTM
@@ -33,7 +34,7 @@ def fractional_matrix_power(array: Any, exponent: Any) -> Array:
     require_square("fractional_matrix_power", base.node)
     if power.ndim:
         raise DeclarationError(
-            f"fractional_matrix_power needs a number or a scalar as exponent, not {exponent!r}"
+            f"fractional_matrix_power needs a number or a scalar as exponent, not {shown(exponent)}"
         )
     number = literal(power.node)
     if number is None or not number.is_number or int(2 * number) != 2 * number:
@@ -89,7 +90,9 @@ def _expression(function: Any) -> tuple[sympy.Expr, sympy.Symbol]:
     if isinstance(function, Array):
         function = _scalar(function.node)
     if not isinstance(function, sympy.Expr) or isinstance(function, sympy.MatrixExpr):
-        raise DeclarationError(f"funm needs an expression of one SymPy symbol, not {function!r}")
+        raise DeclarationError(
+            f"funm needs an expression of one SymPy symbol, not {shown(function)}"
+        )
     if function.has(sympy.I):
         raise UnsupportedError(f"funm: {function} is complex; every array here is real")
     symbols = sorted(function.free_symbols, key=str)

@@ -13,6 +13,8 @@ from derivatrix.compiler.frontends.rearrange import expand_dims, moveaxis
 from derivatrix.compiler.frontends.reductions import max, min, sum
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes
+from derivatrix.compiler.ir.literals import LARGEST
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.singular import NUCLEAR, SVDVALS
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -32,6 +34,8 @@ def norm(array: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False)
     operand = asarray(array)
     axes = normalise_axes(axis, operand.ndim)
     number = _number(ord)
+    if number is None and not (ord is None or isinstance(ord, str)):
+        raise _refused("norm", ord, len(axes))
     if ord is None or (ord == "fro" and len(axes) == 2):
         return _entries_norm(operand, sympy.Integer(2), axes, keepdims)
     if number is not None and len(axes) == 1:
@@ -56,14 +60,17 @@ def vector_norm(array: Any, ord: Any = 2, axis: Axis = None, keepdims: bool = Fa
 
 def _number(ord: Any) -> sympy.Expr | None:
     """An order as a number, if it is one other than zero."""
-    if isinstance(ord, bool) or not isinstance(ord, (Real, sympy.Expr)):
+    if isinstance(ord, (bool, sympy.Lambda)) or not isinstance(ord, (Real, sympy.Expr)):
         return None
-    number = sympy.nsimplify(sympy.sympify(ord))
-    return number if number.is_extended_real and number != 0 else None
+    number = sympy.sympify(ord)
+    if not number.is_extended_real or (number.is_finite and not -LARGEST <= number <= LARGEST):
+        return None
+    number = sympy.nsimplify(number)
+    return number if number != 0 else None
 
 
 def _refused(name: str, ord: Any, count: int) -> UnsupportedError:
-    return UnsupportedError(f"{name}: ord={ord!r} over {count} axes has no rule")
+    return UnsupportedError(f"{name}: ord={shown(ord)} over {count} axes has no rule")
 
 
 def _entries_norm(
@@ -104,7 +111,7 @@ def schatten_norm(array: Any, p: Any) -> Array:
     operand = asarray(array)
     number = _number(p)
     if number is None or not number >= 1:
-        raise UnsupportedError(f"schatten_norm needs a number p >= 1, not {p!r}")
+        raise UnsupportedError(f"schatten_norm needs a number p >= 1, not {shown(p)}")
     if number == 1:
         return apply(NUCLEAR, operand)
     if number is sympy.oo:

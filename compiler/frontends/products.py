@@ -13,6 +13,7 @@ from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import normalise_axes
 from derivatrix.compiler.ir.dimensions import Dimension, shape_text
 from derivatrix.compiler.ir.messages import disagreement, operand_text
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 
@@ -73,7 +74,7 @@ def tensordot(left: Any, right: Any, axes: Any = 2) -> Array:
         first = list(normalise_axes(axes[0], one.ndim))
         second = list(normalise_axes(axes[1], two.ndim))
     if len(first) != len(second) or len(first) > min(one.ndim, two.ndim):
-        raise disagreement(form, [one.node, two.node], f"axes {axes!r} do not pair")
+        raise disagreement(form, [one.node, two.node], f"axes {shown(axes)} do not pair")
     left_labels: list[Any] = [("left", i) for i in range(one.ndim)]
     right_labels: list[Any] = [("right", i) for i in range(two.ndim)]
     for i, j in zip(first, second, strict=True):
@@ -100,9 +101,11 @@ def einsum(subscripts: str, *operands: Any, optimize: object = None) -> Array:
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if len(terms) != len(parts):
-        raise ShapeError(f"einsum {subscripts!r}: {len(terms)} terms, {len(parts)} operands")
+        raise ShapeError(f"einsum {shown(subscripts)}: {len(terms)} terms, {len(parts)} operands")
     if not all(c in string.ascii_letters for c in "".join([*terms, output]).replace("...", "")):
-        raise UnsupportedError(f"einsum {subscripts!r}: only letters, commas, ... and -> are read")
+        raise UnsupportedError(
+            f"einsum {shown(subscripts)}: only letters, commas, ... and -> are read"
+        )
     letters = "".join(terms).replace("...", "")
     if not arrow:
         output = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
@@ -114,7 +117,9 @@ def einsum(subscripts: str, *operands: Any, optimize: object = None) -> Array:
     if set(chosen) - {label for _, own in labelled for label in own} or len(set(chosen)) != len(
         chosen
     ):
-        raise ShapeError(f"einsum {subscripts!r}: the output {output!r} is not a choice of inputs")
+        raise ShapeError(
+            f"einsum {shown(subscripts)}: the output {shown(output)} is not a choice of inputs"
+        )
     factors = [(part.node, own) for part, (_, own) in zip(parts, labelled, strict=True)]
     return Array(ir.einsum(factors, chosen))
 
@@ -125,7 +130,7 @@ def _labels(subscripts: str, term: str, part: Array) -> tuple[list[Any], list[An
     count = part.ndim - len(before) - len(after)
     if count < 0 or (count and not dots) or "..." in after:
         raise ShapeError(
-            f"einsum {subscripts!r}: {term!r} for {operand_text(part.node)} of shape "
+            f"einsum {shown(subscripts)}: {shown(term)} for {operand_text(part.node)} of shape "
             f"{shape_text(part.shape)}"
         )
     leading = [("leading", axis) for axis in reversed(range(count))]
@@ -141,7 +146,7 @@ def _check_sizes(subscripts: str, labels: Sequence[Sequence[Any]], parts: Sequen
             other, text = known.setdefault(label, (size, place))
             if other != size:
                 name = f"index {label}" if isinstance(label, str) else "an axis of ..."
-                raise ShapeError(f"einsum {subscripts!r}: {name} is both {text} and {place}")
+                raise ShapeError(f"einsum {shown(subscripts)}: {name} is both {text} and {place}")
 
 
 def multi_dot(parts: Sequence[Any]) -> Array:

@@ -12,8 +12,12 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes, normalise_axis
 from derivatrix.compiler.ir.dimensions import Shape, Wrapped
+from derivatrix.compiler.ir.literals import items
 from derivatrix.compiler.ir.messages import disagreement
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
+
+ARRAYS = "a list of arrays"
 
 
 def diag(array: Any, k: int = 0) -> Array:
@@ -61,7 +65,7 @@ def _start(offset: int) -> tuple[sympy.Integer, sympy.Integer]:
 
 def _require_integer(offset: object) -> None:
     if isinstance(offset, bool) or not isinstance(offset, int):
-        raise UnsupportedError(f"the number of a diagonal is an integer, not {offset!r}")
+        raise UnsupportedError(f"the number of a diagonal is an integer, not {shown(offset)}")
 
 
 def tril(array: Any, k: int = 0) -> Array:
@@ -91,7 +95,7 @@ def _triangle(operand: Array, k: int, upper: bool) -> Array:
 def transpose(array: Any, axes: Sequence[int] | None = None) -> Array:
     """The axes in the order given (reversed by default)."""
     operand = asarray(array)
-    return operand.T if axes is None else arrays.transpose(operand, tuple(axes))
+    return operand.T if axes is None else arrays.transpose(operand, items(axes, "a list of axes"))
 
 
 def matrix_transpose(array: Any) -> Array:
@@ -144,18 +148,18 @@ def squeeze(array: Any, axis: Axis = None) -> Array:
 
 def broadcast_to(array: Any, shape: Sequence[Any]) -> Array:
     """`array` stretched to `shape`."""
-    return arrays.broadcast_to(asarray(array), dimensions.as_shape((tuple(shape),)))
+    return arrays.broadcast_to(asarray(array), dimensions.as_shape((items(shape, "a shape"),)))
 
 
 def stack(parts: Sequence[Any], axis: int = 0) -> Array:
     """Arrays of one shape along a new axis."""
-    stacked = arrays.stack([asarray(part) for part in parts])
+    stacked = arrays.stack([asarray(part) for part in items(parts, ARRAYS)])
     return moveaxis(stacked, 0, axis)
 
 
 def concatenate(parts: Sequence[Any], axis: int = 0) -> Array:
     """Arrays joined along an existing axis."""
-    operands = [asarray(part) for part in parts]
+    operands = [asarray(part) for part in items(parts, ARRAYS)]
     if not operands:
         raise ShapeError("there is nothing to concatenate")
     rank = operands[0].ndim
@@ -195,19 +199,19 @@ def block(rows: Sequence[Any]) -> Array:
 
 def vstack(parts: Sequence[Any]) -> Array:
     """Arrays joined as rows."""
-    operands = [asarray(part) for part in parts]
+    operands = [asarray(part) for part in items(parts, ARRAYS)]
     return concatenate([part[None, :] if part.ndim == 1 else part for part in operands])
 
 
 def hstack(parts: Sequence[Any]) -> Array:
     """Arrays joined as columns (vectors end to end)."""
-    operands = [asarray(part) for part in parts]
+    operands = [asarray(part) for part in items(parts, ARRAYS)]
     return concatenate(operands, axis=1 if operands and operands[0].ndim > 1 else 0)
 
 
 def column_stack(parts: Sequence[Any]) -> Array:
     """Arrays joined as columns, each vector a column."""
-    operands = [asarray(part) for part in parts]
+    operands = [asarray(part) for part in items(parts, ARRAYS)]
     columns = [part[:, None] if part.ndim == 1 else part for part in operands]
     return concatenate(columns, axis=1)
 

@@ -13,6 +13,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.broadcasting import Axis, normalise_axes, normalise_axis
 from derivatrix.compiler.ir.operation import Operation
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.extrema import MAXIMUM
 from derivatrix.compiler.operations.products import PRODUCT
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
@@ -45,7 +46,7 @@ def std(array: Any, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False)
 def _averaged(operand: Array, axis: Axis, ddof: int, keepdims: bool) -> Array:
     """The sum over `axis`, divided by the count less `ddof`."""
     if isinstance(ddof, bool) or not isinstance(ddof, int):
-        raise UnsupportedError(f"ddof is an integer, not {ddof!r}")
+        raise UnsupportedError(f"ddof is an integer, not {shown(ddof)}")
     sizes = [operand.node.shape[i] for i in normalise_axes(axis, operand.ndim)]
     count = sympy.expand(sympy.prod(sizes) - ddof)
     if count.is_nonpositive:

@@ -25,6 +25,7 @@ def reshape(array: Any, shape: Any) -> Array:
     """
     operand = asarray(array)
     parts = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    parts = [part if _is_rest(part) else dimensions.dimension(part, "shape") for part in parts]
     target = _target(operand.node.shape, parts)
     factors: list[Any] = []
     old: list[Label] = [("old", axis) for axis in range(operand.ndim)]
@@ -45,10 +46,15 @@ def reshape(array: Any, shape: Any) -> Array:
     return Array(einsum([(operand.node, old), *factors], new, sizes=sizes))
 
 
+def _is_rest(part: object) -> bool:
+    """Whether a length is -1, for what the others leave."""
+    return isinstance(part, (int, np.integer, sympy.Integer)) and part == -1
+
+
 def _target(shape: Shape, parts: Sequence[Any]) -> Shape:
     total = sympy.expand(sympy.Mul(*shape))
-    unknown = [position for position, part in enumerate(parts) if part == -1]
-    sizes = [sympy.S.One if part == -1 else dimensions.dimension(part, "shape") for part in parts]
+    unknown = [position for position, part in enumerate(parts) if _is_rest(part)]
+    sizes = [sympy.S.One if _is_rest(part) else part for part in parts]
     text = shape_text(tuple(sympy.sympify(part) for part in parts))
     if len(unknown) == 1:
         sizes[unknown[0]] = sympy.expand(sympy.cancel(total / sympy.Mul(*sizes)))

@@ -38,8 +38,10 @@ from derivatrix.compiler.ir import arrays, dimensions
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
-from derivatrix.compiler.ir.literals import refuse_complex
+from derivatrix.compiler.ir.identifiers import require_identifier
+from derivatrix.compiler.ir.literals import LARGEST, refuse_complex
 from derivatrix.compiler.ir.nodes import Node
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.lu import LU
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
@@ -61,7 +63,12 @@ def embed(array: Array) -> sympy.Basic:
 
 def lower(expression: sympy.Basic | sympy.MatrixBase) -> Node:
     """The node for a SymPy expression. Raises ShapeError or UnsupportedError."""
-    return _lower(sympy.sympify(expression)).node
+    try:
+        return _lower(sympy.sympify(expression)).node
+    except RecursionError as error:
+        raise UnsupportedError(
+            "functions stand too deep inside each other in an expression of SymPy's"
+        ) from error
 
 
 def _lower(expression: Any) -> Array:
@@ -99,6 +106,7 @@ def _labels(expression: Any, row: Any, column: Any) -> tuple[Any, ...]:
 def _symbol(symbol: sympy.Symbol) -> Array:
     if symbol.name in _embedded:
         return _embedded[symbol.name]
+    require_identifier(symbol.name, "a symbol")
     if symbol == dimensions.symbol(symbol.name):
         return Array(ir.full(symbol))
     if symbol.is_extended_real is False:
@@ -111,13 +119,16 @@ def _symbol(symbol: sympy.Symbol) -> Array:
 def _matrix_symbol(symbol: sympy.MatrixSymbol) -> Array:
     if symbol.name in _embedded:
         return _embedded[symbol.name]
+    require_identifier(symbol.name, "a symbol")
     return Array(ir.Leaf(symbol.name, _shape_without_ones(symbol), role="symbol"))
 
 
 def _number(number: sympy.Expr) -> Array:
-    if number.is_finite is not True:
+    too_large = number.is_real and not -LARGEST <= number <= LARGEST
+    if number.is_finite is not True or too_large:
         raise DeclarationError(
-            f"the constant {number} is no finite number; expressions hold finite constants only"
+            f"the constant {shown(number)} is no finite number of float64; expressions hold finite "
+            "constants only"
         )
     if not number.is_real:
         raise refuse_complex(number)

@@ -6,7 +6,6 @@ shapes; nothing is folded here.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir.hooks import hooks
 from derivatrix.compiler.ir.messages import broadcast, disagreement, operand_text, require_square
 from derivatrix.compiler.ir.methods import Methods
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
 
@@ -213,7 +213,7 @@ def asarray(value: object) -> Array:
     if isinstance(value, literals.COMPLEX):
         raise literals.refuse_complex(value)
     raise UnsupportedError(
-        f"{reprlib.repr(value)} of type {type(value).__name__} is no array expression; expected "
+        f"{shown(value)} of type {type(value).__name__} is no array expression; expected "
         "a derivatrix array, a number, a NumPy array or a SymPy expression"
     )
 

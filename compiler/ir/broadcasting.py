@@ -10,6 +10,7 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 Axis = int | Sequence[int] | None
@@ -57,9 +58,9 @@ def axis_labels(shape: Shape, target: Shape) -> tuple[Any, ...]:
 def normalise_axis(axis: int, rank: int) -> int:
     """A possibly negative axis as one of 0 .. rank-1; raises ShapeError."""
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
-        raise UnsupportedError(f"an axis is an integer, not {axis!r}")
+        raise UnsupportedError(f"an axis is an integer, not {shown(axis)}")
     if not -rank <= axis < rank:
-        raise ShapeError(f"axis {axis} is out of bounds for an array of {rank} axes")
+        raise ShapeError(f"axis {shown(axis)} is out of bounds for an array of {rank} axes")
     return int(axis) % rank
 
 

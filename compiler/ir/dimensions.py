@@ -8,10 +8,18 @@ import sympy
 from sympy.printing.latex import LatexPrinter
 
 from derivatrix.compiler.ir.identifiers import require_variable
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DeclarationError
 
 Dimension: TypeAlias = sympy.Expr
 Shape: TypeAlias = tuple[Dimension, ...]
+
+LARGEST = 2**63 - 1
+"""No axis of an array is longer."""
+HIGHEST = 64
+"""The highest power in a size."""
+MOST_TERMS = 1000
+"""How many terms a size may have, multiplied out."""
 
 
 class Wrapped(sympy.Function):
@@ -45,7 +53,7 @@ def dims(names: str) -> tuple[sympy.Symbol, ...] | sympy.Symbol:
     parts = names.replace(",", " ").split() if isinstance(names, str) else []
     if not parts:
         raise DeclarationError(
-            f'dims({names!r}): expected a text of at least one name, as in dims("n m")'
+            f'dims({shown(names)}): expected a text of at least one name, as in dims("n m")'
         )
     symbols = tuple(symbol(require_variable(part, "a size")) for part in parts)
     return symbols if len(symbols) > 1 else symbols[0]
@@ -57,7 +65,9 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
         value = symbol(require_variable(value, f"a size ({context})"))
 
     def wrong() -> DeclarationError:
-        return DeclarationError(f"{context}: a dimension is an integer or a symbol, not {value!r}")
+        return DeclarationError(
+            f"{context}: a dimension is an integer or a symbol, not {shown(value)}"
+        )
 
     if isinstance(value, bool) or hasattr(type(value), "_sympy_"):  # that is how arrays mix
         raise wrong()
@@ -65,8 +75,14 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
         expression = sympy.sympify(value, strict=True)
     except (sympy.SympifyError, TypeError) as error:
         raise wrong() from error
-    if not isinstance(expression, sympy.Expr):
+    if not isinstance(expression, sympy.Expr) or expression.is_Matrix:
         raise wrong()
+    numbers = expression.atoms(sympy.Rational)
+    if any(abs(number) > LARGEST for number in numbers) or not has_few_terms(expression):
+        raise DeclarationError(
+            f"{context}: {shown(value)} is too large for a size: its numbers are at most "
+            f"{LARGEST}, its powers at most {HIGHEST} and its terms, multiplied out, {MOST_TERMS}"
+        )
     others = [s for s in expression.free_symbols if s != symbol(s.name)]
     renames = {s: symbol(require_variable(s.name, f"a size ({context})")) for s in others}
     expression = sympy.expand(expression.xreplace(renames))
@@ -77,6 +93,28 @@ def dimension(value: object, context: str = "dimension") -> Dimension:
     if literal or expression.is_negative:
         raise DeclarationError(f"{context}: {value} is no size (a non-negative integer)")
     return expression
+
+
+def has_few_terms(expression: sympy.Expr) -> bool:
+    """Whether a polynomial has few terms, of no high powers, when it is multiplied out."""
+    try:
+        return _terms(expression) <= MOST_TERMS
+    except RecursionError:
+        return False
+
+
+def _terms(expression: sympy.Basic) -> float:
+    """A bound on the number of terms that a polynomial has when it is multiplied out."""
+    parts = [_terms(part) for part in expression.args]
+    match expression:
+        case sympy.Add():
+            return sum(parts)
+        case sympy.Mul():
+            return math.prod(parts)
+        case sympy.Pow() if expression.exp.is_Integer:
+            power = abs(int(expression.exp))
+            return math.inf if power > HIGHEST else math.comb(int(parts[0]) + power - 1, power)
+    return max(parts, default=1)
 
 
 def as_shape(parts: tuple[object, ...], context: str = "shape") -> Shape:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-import reprlib
 import unicodedata
 
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DeclarationError
 
 LONGEST = 60
@@ -17,12 +17,10 @@ LONGEST = 60
 def require_identifier(name: object, what: str) -> str:
     """The name. Raises DeclarationError unless it is a short identifier, as Python reads it."""
     if not isinstance(name, str) or not name.isidentifier() or not re.fullmatch(r"\w+", name):
-        raise DeclarationError(
-            f"the name of {what} must be a Python identifier, not {reprlib.repr(name)}"
-        )
+        raise DeclarationError(f"the name of {what} must be a Python identifier, not {shown(name)}")
     if len(name.encode()) > LONGEST:
         raise DeclarationError(
-            f"the name of {what}, {reprlib.repr(name)}, has {len(name)} letters; choose one of "
+            f"the name of {what}, {shown(name)}, has {len(name)} letters; choose one of "
             f"{LONGEST} at most"
         )
     plain = unicodedata.normalize("NFKC", name)

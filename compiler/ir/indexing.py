@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from types import EllipsisType
 from typing import Any
 
@@ -12,6 +11,7 @@ import sympy
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.dimensions import Dimension, shape_text
 from derivatrix.compiler.ir.nodes import Gather, Node, Slice, einsum
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 
@@ -79,15 +79,21 @@ def _check_lists(parts: list[object]) -> None:
 
 def _table(part: object, size: Dimension) -> tuple[int, ...]:
     """The positions that a list of integers names."""
-    table = np.asarray(part)
+    try:
+        table = np.asarray(part)
+    except ValueError as error:
+        raise ShapeError(
+            f"index {shown(part)} is ragged: it has to be a list of integers"
+        ) from error
     if table.dtype.kind not in "iu" or table.ndim != 1:
         raise UnsupportedError(
-            f"index {part!r} is no list of integers; masks are multiplied or put into where"
+            f"index {shown(part)} is no list of integers; masks are multiplied or put into where"
         )
     places = [_position(int(place), size) for place in table]
     if not all(place.is_Integer for place in places):
         raise UnsupportedError(
-            f"index {part!r}: count positions of an axis of symbolic size {size} from its start"
+            f"index {shown(part)}: count positions of an axis of symbolic size {size} from its "
+            "start"
         )
     return tuple(map(int, places))
 
@@ -98,7 +104,7 @@ def _integer(part: object) -> sympy.Expr:
     value = sympy.sympify(part) if known else None
     if value is None or value.is_Matrix or (value.is_number and not value.is_Integer):
         raise UnsupportedError(
-            f"index {reprlib.repr(part)} of type {type(part).__name__} is not supported; use "
+            f"index {shown(part)} of type {type(part).__name__} is not supported; use "
             "integers, slices, None, ... or a list of integers, and where instead of a mask"
         )
     return value
@@ -107,7 +113,7 @@ def _integer(part: object) -> sympy.Expr:
 def _position(part: object, size: Dimension) -> Dimension:
     position = _from_end(_integer(part), size)
     if position.is_negative or (size - position).is_nonpositive:
-        raise ShapeError(f"index {part} is out of bounds for an axis of size {size}")
+        raise ShapeError(f"index {shown(part)} is out of bounds for an axis of size {size}")
     return dimensions.dimension(position, "index")
 
 
@@ -131,8 +137,8 @@ def slice_range(part: slice, size: Dimension) -> tuple[Dimension, Dimension, int
         count = sympy.ceiling(count)
     if not (count.is_Integer or abs(step) == 1):
         raise UnsupportedError(
-            f"a step of {step} over an axis of symbolic size {size} has no polynomial length; "
-            "give the axis a literal size"
+            f"a step of {shown(step)} over an axis of symbolic size {size} has no polynomial "
+            "length; give the axis a literal size"
         )
     if count.is_negative:
         count = sympy.S.Zero

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,14 @@ import sympy
 
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.dimensions import shape_text
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 from derivatrix.templates.support.common.plain_arrays import _says_more
 
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 COMPLEX = (complex, np.complexfloating)
+LARGEST = sympy.Integer(int(np.finfo(np.float64).max))
+"""The largest number of float64, as an integer, which integers of any length are compared with."""
 
 
 def real_number(value: Any) -> sympy.Expr:
@@ -26,10 +28,19 @@ def real_number(value: Any) -> sympy.Expr:
     if not finite:
         number = value.item() if isinstance(value, np.generic) else value
         raise DeclarationError(
-            f"the constant {reprlib.repr(number)} is no finite number of float64; "
+            f"the constant {shown(number)} is no finite number of float64; "
             "expressions hold finite constants only"
         )
     return scalar_functions.number(value)
+
+
+def items(value: Any, what: str) -> list[Any]:
+    """The items of a list, tuple or other iterable. Raises UnsupportedError, which says `what` is
+    expected, for what has none."""
+    try:
+        return list(value)
+    except TypeError as error:
+        raise UnsupportedError(f"expected {what}, not {shown(value)}") from error
 
 
 def require_plain(value: object) -> None:
@@ -50,9 +61,7 @@ def real_array(value: object) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ShapeError(
-            f"{reprlib.repr(value)} is ragged: its rows must have equal lengths"
-        ) from error
+        raise ShapeError(f"{shown(value)} is ragged: its rows must have equal lengths") from error
     if array.dtype.kind == "c":
         raise UnsupportedError("a constant array is complex; every array here is real")
     if array.dtype.kind not in "fiub":

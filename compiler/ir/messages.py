@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from derivatrix.compiler.ir.broadcasting import broadcast_clash, broadcast_shapes
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
 from derivatrix.compiler.ir.hooks import hooks
-from derivatrix.compiler.ir.nodes import Leaf, Node
+from derivatrix.compiler.ir.nodes import Leaf, Node, topological
 from derivatrix.runtime.errors import ShapeError
 
 LONGEST = 24
-"""Longer formulas would hide what the message says."""
+"""Longer formulas, and those of more nodes, would hide what the message says."""
 
 
 def operand_text(node: Node, otherwise: str = "the array") -> str:
     """An input's name, a short formula, or `otherwise`."""
     if isinstance(node, Leaf):
         return node.name
+    if len(topological([node])) > LONGEST:
+        return otherwise
     text = hooks.formula(node)
     if len(text) > LONGEST:
         return otherwise

@@ -94,6 +94,9 @@ def _shown(expression: sympy.Basic) -> str:
 
 
 Entry = tuple[str, object, tuple[int, ...]]
+LONGEST = 64
+"""Sums and products of more parts are one part of those that they are in: x*x multiplied by itself
+again and again would have a part for each x in it."""
 
 
 class Scalars:
@@ -143,7 +146,7 @@ class Scalars:
             elif operator == "neg":
                 coefficient = -coefficient
                 pending.append(children[0])
-            elif operator == "mul":
+            elif operator == "mul" and len(children) <= LONGEST:
                 pending.extend(reversed(children))
             elif operator == "div":
                 pending.append(children[0])
@@ -172,7 +175,8 @@ class Scalars:
         for term in terms:
             operator, _, children = self.entries[term]
             if self.constant(term) != 0:
-                flat.extend(children if operator == "add" else (term,))
+                nested = operator == "add" and len(children) <= LONGEST
+                flat.extend(children if nested else (term,))
         first = [term for term in flat if self.entries[term][0] != "neg"]
         return self._chain("add", first + [t for t in flat if self.entries[t][0] == "neg"])
 

@@ -83,6 +83,7 @@ class Builder:
     ) -> None:
         self.scalars = Scalars()
         self._where = where
+        self._known: dict[tuple[ir.Node, tuple[sympy.Expr, ...]], int] = {}
         self.names = names
         self.samples = samples
 
@@ -93,6 +94,13 @@ class Builder:
             if view.local:
                 return self.scalars.name(view.buffer.name)
             return self.scalars.load(Load(view.buffer, view.indices(indices)))
+        key = node, tuple(indices)
+        if key not in self._known:
+            self._known[key] = self._expanded(node, indices)
+        return self._known[key]
+
+    def _expanded(self, node: ir.Node, indices: Sequence[sympy.Expr]) -> int:
+        """The scalar `node[indices]`, made of the entries of the node's children."""
         match node:
             case ir.Structural():
                 axes = tuple(range(node.ndim))
@@ -367,8 +375,9 @@ class Nest:
         """What the nest computes, in index notation."""
         self._named.clear()
         place = self._place.buffer.name if self._local else infix_text(self._renamed(self._place))
-        value = infix_text(self._scalar_tree(self._value))
-        if len(value) > 90:
+        written = self._mentions(self._value) <= 90
+        value = infix_text(self._scalar_tree(self._value)) if written else ""
+        if not written or len(value) > 90:
             reads = dict.fromkeys(
                 infix_text(self._renamed(load)) for load in self._builder.loads(self._value)
             )
@@ -376,6 +385,14 @@ class Nest:
         over = [str(i) for i, reduced in zip(self._indices, self._reduced, strict=True) if reduced]
         value = f"sum[{', '.join(over)}] {value}" if over else value
         return f"{place} {'+=' if accumulate else '='} {value}"
+
+    def _mentions(self, value: int) -> int:
+        """How many loads and numbers there are in the value, written out."""
+        counts: dict[int, int] = {}
+        for number in self._builder.below(value):
+            children = self._scalars.entries[number][2]
+            counts[number] = sum(counts[child] for child in children) if children else 1
+        return counts[value]
 
     def _scalar_tree(self, value: int) -> Scalar:
         """The whole value, with nothing named in it."""

@@ -41,6 +41,9 @@ chains of products linear in their length."""
 COMPARED_FACTORS = 40
 """Terms are compared as products of up to so many factors."""
 
+SPLICED = 100
+"""So many products are spliced into one to compare it."""
+
 EXPANDED_TERMS = 24
 """A product of sums is multiplied out, where that frees deltas, up to so many terms."""
 
@@ -66,11 +69,19 @@ def _pass(roots: list[Node], expand: bool, final: bool) -> list[Node]:
     uses: Counter[Node] = Counter(roots)
     for node in order:
         uses.update(references(node))
+    inner = {
+        term
+        for node in order
+        if isinstance(node, Sum)
+        for term in node.terms
+        if isinstance(term, Sum) and uses[term] == 1
+    }  # which the sum that they are in makes flat, and simplifies once
     new: dict[Node, Node] = {}
     counts: Counter[Node] = Counter()
     simplifier = _Simplifier(counts, expand, final)
     for node in order:
-        new[node] = simplifier.simplify(rebuilt(node, new))
+        copy = rebuilt(node, new)
+        new[node] = copy if node in inner else simplifier.simplify(copy)
         counts[new[node]] += uses[node]
     return [new[root] for root in roots]
 
@@ -151,7 +162,7 @@ class _Simplifier:
         if not isinstance(monomial, Einsum):
             return monomial
         if monomial not in self.expanded:
-            product = simplify_product(Product.of(monomial), _short, self.rules)
+            product = simplify_product(Product.of(monomial), _short(), self.rules)
             self.expanded[monomial] = (
                 zeros(monomial.shape) if product is None else _finished(product)
             )
@@ -159,16 +170,26 @@ class _Simplifier:
 
     def _flat(self, terms: Sequence[Node]) -> list[Node]:
         flat: list[Node] = []
-        for term in terms:
+        pending = [*reversed(terms)]
+        while pending:
+            term = pending.pop()
             if isinstance(term, Sum) and (self.uses[term] <= 1 or len(term.terms) < 2):
-                flat.extend(self._flat(term.terms))
+                pending.extend(reversed(term.terms))
             else:
                 flat.append(term)
         return flat
 
 
-def _short(node: Einsum, product: Product) -> bool:
-    return len(node.factors) + len(product.factors) <= COMPARED_FACTORS
+def _short() -> Callable[[Einsum, Product], bool]:
+    """Whether to splice a product into another one: as long as that is short, and not too often,
+    as squares of squares of squares, which powers keep short, would be."""
+    left = iter(range(SPLICED))
+
+    def short(node: Einsum, product: Product) -> bool:
+        few = len(node.factors) + len(product.factors) <= COMPARED_FACTORS
+        return few and next(left, None) is not None
+
+    return short
 
 
 def _first(rules: Sequence[Callable], node: Node) -> Node:

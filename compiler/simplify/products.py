@@ -44,7 +44,8 @@ N = TypeVar("N", bound=Node)
 def simplify_product(
     product: Product, inlinable: Callable[[Einsum, Product], bool], rules: Sequence[Rule]
 ) -> Product | None:
-    """The product with every rule applied until none applies; None if it is zero."""
+    """The product with every rule applied until none applies; None if it is zero, or an array or
+    sum of no entries."""
     while True:
         position = next(
             (
@@ -57,7 +58,9 @@ def simplify_product(
         if position is not None:
             product = product.inlined(position)
             continue
-        if product.coefficient == 0 or any(is_zero(node) for node, _ in product.factors):
+        if product.coefficient == 0 or sympy.S.Zero in product.sizes.values():
+            return None
+        if any(is_zero(node) for node, _ in product.factors):
             return None
         simpler = next((new for rule in rules if (new := rule(product)) is not None), None)
         if simpler is None:

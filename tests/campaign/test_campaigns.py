@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import derivatrix
+from derivatrix.runtime.errors import DeclarationError
 from tests import campaign
-from tests.campaign import NAMES, Outcome, outcomes, run, so_far
+from tests.campaign import NAMES, Outcome, hostile, outcomes, run, so_far
+from tests.campaign.hostile_case import PLANTED, Case
 
 SAMPLE = 1
 """Trials of each campaign."""
@@ -40,3 +45,40 @@ def test_a_campaign_goes_on_where_it_was_left(
     assert asked == [0, 1, 2]
     assert (progress.trials, progress.tried, progress.failed) == (3, 9, 1)
     assert said == ["expressions 7/1: broken"]
+
+
+def test_hostile_cases_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parser that raises what is no error of derivatrix is reported."""
+
+    def broken(text: str, **dims: str) -> None:
+        raise KeyError(text)
+
+    assert not hostile.verdict(hostile.texts.case("tr(X", {"X": "n n"}))
+    monkeypatch.setattr(derivatrix, "parse", broken)
+    assert "KeyError" in hostile.verdict(hostile.texts.case("tr(X", {"X": "n n"}))
+
+
+HOSTILE: dict[str, Callable[[], object]] = {
+    "was run": lambda: setattr(builtins, PLANTED, 1),
+    "was made": lambda: Path("made").touch(),
+    "MB more of memory": lambda: b"." * (700 << 20),
+    "takes more than 1 seconds": lambda: [None for _ in itertools.count() if not _ + 1],
+    "RecursionError": lambda: deeper(),
+    "letters": lambda: long_message(),
+    "the value is": lambda: derivatrix.function("f", ["x"], derivatrix.parse("3*x", x="n")),
+}
+
+
+def deeper() -> None:
+    deeper()
+
+
+def long_message() -> None:
+    raise DeclarationError("x" * 3000)
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_what_is_found_in_hostile_cases(what: str) -> None:
+    case = Case("case", HOSTILE[what], lambda x: 2 * x, False, 1)
+    with hostile.elsewhere():
+        assert what in hostile.verdict(case)

@@ -288,7 +288,7 @@ BAD_DIMS: list[tuple[dict[str, object], str]] = [
     ({"x": "-1"}, "whole number"),
     ({"x": "1/n"}, "whole number"),
     ({"x": "sqrt(n)"}, "'sqrt' is a function of the notation; rename the size"),
-    ({"x": "lambda"}, "lambda cannot name a size"),
+    ({"x": "lambda"}, "'lambda' cannot name a size"),
     ({"x": "n, #"}, "unexpected '#'"),
     ({"x": "x"}, "x names both an input and a size of x"),
     ({"x": "det"}, "'det' is a function of the notation; rename the size"),

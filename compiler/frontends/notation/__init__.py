@@ -14,6 +14,7 @@ from derivatrix.compiler.frontends.notation.meaning import KINDS, Meaning
 from derivatrix.compiler.frontends.notation.syntax import Tree, parse_tree
 from derivatrix.compiler.frontends.notation.tokens import Source
 from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import NotationError
 
 READINGS = 200
@@ -30,7 +31,7 @@ def parse(text: str, /, **dims: str) -> Array:
     Raises NotationError, which shows the place in the text.
     """
     if not isinstance(text, str):
-        raise NotationError(f"parse reads a text, not {text!r}")
+        raise NotationError(f"parse reads a text, not {shown(text)}")
     inputs, sizes = declare(dims)
     source = Source(text)
     return _interpret(source, parse_tree(source), inputs, {"pi": sympy.pi, **sizes})
@@ -53,7 +54,7 @@ def _interpret(
         for name in inputs:
             if name not in meaning.used:
                 raise NotationError(
-                    f"the input {name!r} is declared and never used in {source.text!r}"
+                    f"the input {name!r} is declared and never used in {shown(source.text)}"
                 )
         return array
     raise max(errors, key=lambda reading: reading[0])[1]  # of the reading that came furthest

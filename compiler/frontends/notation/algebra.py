@@ -31,6 +31,8 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "^": operator.pow,
     ".^": operator.pow,
 }
+LARGEST_POWER = 1000
+"""Powers of numbers are computed exactly, up to this one."""
 WORDS = {
     "+": "cannot add {1} to {0}",
     "-": "cannot subtract {1} from {0}",
@@ -55,6 +57,12 @@ class Algebra(Steps):
             span = Span(left.span.start, right.span.stop)
             if sign.kind in ("/", "./") and right.literal == 0:
                 raise self.error("division by 0", sign.span)
+            power = right.literal if sign.kind in ("^", ".^") else sympy.S.One
+            if not power.is_number or abs(power) > LARGEST_POWER:
+                raise self.error(
+                    f"a power of a number or size is from -{LARGEST_POWER} to {LARGEST_POWER}",
+                    right.span,
+                )
             return self.number(span, ARITHMETIC[sign.kind](left.literal, right.literal))
         rules = {"*": self.product, "/": self.quotient, "^": self.power}
         return rules.get(sign.kind, self.entrywise)(sign, left, right)

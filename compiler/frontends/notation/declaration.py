@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.frontends.notation import parse
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import NotationError
 
 NAME = "expression"
@@ -31,9 +32,9 @@ def split_dims(dims: str) -> dict[str, str]:
         if not (colon and name.isidentifier()):
             raise NotationError(
                 f'inputs are written "A: p m, s:", with nothing after the colon for a scalar; '
-                f"{entry.strip()!r} is no input"
+                f"{shown(entry.strip())} is no input"
             )
         if name in inputs:
-            raise NotationError(f"the input {name!r} is declared twice")
+            raise NotationError(f"the input {shown(name)} is declared twice")
         inputs[name] = sizes.rstrip(",;")
     return inputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 
 import sympy
@@ -16,7 +17,12 @@ from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Dimension
+from derivatrix.compiler.ir.identifiers import require_identifier
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DerivatrixError, NotationError
+
+POINTS = 1000
+"""At so many values of the sizes in it, at most, a fraction is seen to be whole."""
 
 
 def declare(dims: Mapping[str, str]) -> tuple[dict[str, Array], dict[str, sympy.Expr]]:
@@ -38,11 +44,15 @@ def declare(dims: Mapping[str, str]) -> tuple[dict[str, Array], dict[str, sympy.
 
 def declare_input(name: str, text: str) -> Array:
     """One input, from a text such as "n n spd" or "n+p"; "" is a scalar."""
+    try:
+        require_identifier(name, "an input")
+    except DerivatrixError as error:
+        raise NotationError(str(error)) from error
     if name in functions.names():
-        raise NotationError(f"{name!r} is a function of the notation; rename the input")
+        raise NotationError(f"{shown(name)} is a function of the notation; rename the input")
     if not isinstance(text, str):
         raise NotationError(
-            f'{name}: the sizes are a text such as {name}="n n", not {text!r}; "" is a scalar'
+            f'{name}: the sizes are a text such as {name}="n n", not {shown(text)}; "" is a scalar'
         )
     source = Source(text, f"sizes of {name}: ")
     parser = Parser(source)
@@ -62,19 +72,27 @@ def declare_input(name: str, text: str) -> Array:
 def _size(source: Source, tree: Tree) -> Dimension:
     named = {name: dimensions.symbol(name) for name in _names(source, tree)}
     value = Meaning(source, {}, named).read(tree).literal
-    if value is None or not _whole(value):
+    if value is None or not (value.is_polynomial() and _whole(sympy.expand(value))):
         raise source.error("a size is a whole number, for all of the sizes in it", tree.span)
     return dimensions.dimension(value, "a size")
 
 
 def _whole(size: sympy.Expr) -> bool:
-    """Whether a polynomial, of degree 2 at most in each symbol, is an integer everywhere, and not
-    a negative number."""
-    symbols = sorted(size.free_symbols, key=str)
-    points = itertools.product((1, 2, 3), repeat=len(symbols))
-    values = [size.xreplace(dict(zip(symbols, map(sympy.Integer, p), strict=True))) for p in points]
-    integers = size.is_polynomial(*symbols) and all(value.is_Integer for value in values)
-    return integers and (bool(symbols) or values[0] >= 0)
+    """Whether a polynomial is an integer everywhere, and not a negative number. What has fractions
+    is if it is at as many values of each symbol, one after another, as its degree and one."""
+    if size.is_number:
+        return bool(size.is_Integer and size >= 0)
+    terms = sympy.Add.make_args(size)
+    broken = sympy.Add(*(term for term in terms if not term.as_coeff_Mul()[0].is_Integer))
+    symbols = sorted(broken.free_symbols, key=str)
+    ranges = [range(1, sympy.degree(broken, symbol) + 2) for symbol in symbols]
+    if math.prod(map(len, ranges)) > POINTS:
+        return False
+    points = itertools.product(*ranges)
+    values = (
+        broken.xreplace(dict(zip(symbols, map(sympy.Integer, p), strict=True))) for p in points
+    )
+    return all(value.is_Integer for value in values)
 
 
 def _names(source: Source, tree: Tree) -> list[str]:
@@ -86,11 +104,11 @@ def _names(source: Source, tree: Tree) -> list[str]:
                 raise source.error(f"{token.text} is a structure, which comes last", token.span)
             if token.text in functions.names():
                 raise source.error(
-                    f"{token.text!r} is a function of the notation; rename the size", token.span
+                    f"{token.shown} is a function of the notation; rename the size", token.span
                 )
             try:
                 dimensions.dims(token.text)
             except DerivatrixError as error:
-                raise source.error(f"{token.text} cannot name a size", token.span) from error
+                raise source.error(f"{token.shown} cannot name a size", token.span) from error
             found.append(token.text)
     return found

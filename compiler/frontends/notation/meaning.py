@@ -20,6 +20,7 @@ from derivatrix.compiler.frontends.notation.tokens import Source, Token
 from derivatrix.compiler.frontends.notation.values import Unsized, Value
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import NotationError
 
 KINDS = ("column", "matrix", "row")
@@ -263,7 +264,7 @@ class Meaning(Algebra):
         for term, value in zip(terms, values, strict=True):
             if len(term) != value.rank:
                 raise self.error(
-                    f"einsum: the indices {term!r} are for {len(term)} axes, this is "
+                    f"einsum: the indices {shown(term)} are for {len(term)} axes, this is "
                     f"{self.described(value)}",
                     value.span,
                 )
@@ -277,7 +278,7 @@ class Meaning(Algebra):
             lowered = {name.lower(): name for name in known}
             close = [lowered[tree.name.lower()]] if tree.name.lower() in lowered else []
         hint = f"; did you mean {close[0]}?" if close else ""
-        return self.error(f"{tree.name!r} is not known here{hint}", tree.span)
+        return self.error(f"{shown(tree.name)} is not known here{hint}", tree.span)
 
 
 def _expected(shape: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import NotationError
 
 
@@ -16,6 +17,8 @@ class Span(NamedTuple):
     stop: int
 
 
+LONGEST = 100_000
+"""How many letters a text may have."""
 NEAR = 100
 """So many letters before and after the begin of a place are shown."""
 
@@ -48,7 +51,7 @@ class Token(NamedTuple):
     @property
     def shown(self) -> str:
         """The token as messages name it."""
-        return "the end of the text" if self.kind == "end" else repr(self.text)
+        return "the end of the text" if self.kind == "end" else shown(self.text)
 
 
 _TOKEN = re.compile(
@@ -76,7 +79,11 @@ _INSTEAD = {
 
 
 def tokenize(source: Source) -> list[Token]:
-    """The tokens of a text, an "end" last. Raises NotationError for what no token begins with."""
+    """The tokens of a text, an "end" last. Raises NotationError for what no token begins with, and
+    for a text that is too long."""
+    if len(source.text) > LONGEST:
+        message = f"the text has {len(source.text)} letters; at most {LONGEST} are read"
+        raise source.error(message, Span(LONGEST, LONGEST + 1))
     tokens = []
     position = 0
     while position < len(source.text):

@@ -14,8 +14,10 @@ import sympy
 
 from derivatrix.compiler.frontends.notation.sizes import Sizes
 from derivatrix.compiler.frontends.notation.tokens import Source, Span
+from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.dimensions import Shape, shape_text
+from derivatrix.compiler.ir.literals import LARGEST
 from derivatrix.compiler.ir.nodes import Leaf, full
 from derivatrix.runtime.errors import DerivatrixError, NotationError
 
@@ -100,6 +102,10 @@ class Steps:
         """A number, or arithmetic of numbers and sizes."""
         if not (value.is_finite and value.is_real):
             raise self.error(f"this is {value}, which is no real number", span)
+        if value.is_number and abs(value) > LARGEST:
+            raise self.error("this is no finite number of float64", span)
+        if value.free_symbols and not dimensions.has_few_terms(value):
+            raise self.error("this has too many terms, or too high powers, of sizes", span)
         return Value(span, self.note(span, lambda: constant(value)), (), literal=value)
 
     def build(self, value: Value) -> Array:
