@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from derivatrix.compiler.ir.nodes import Einsum, Node, Sum, topological
 from derivatrix.runtime.errors import UnsupportedError
 
-DEEPEST = 100
+DEEPEST = 120
 """How many operations may stand inside each other. Sums of sums and products of products count
 once, since they are made flat."""
 MOST = 3000
