@@ -165,19 +165,20 @@ class _Root:
         return sizes
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
-        """SciPy's root finder, for each index of the leading axes."""
+        """SciPy's root finder, for each index of the leading axes; Levenberg's and Marquardt's
+        method, which does without a good start."""
         residual = numpy_text(self.declared, size_texts(self.given))
         names = ", ".join(leaf.name for leaf in self.given)
         equation = f"lambda {FLAT}: {residual}"
-        found = f"scipy.optimize.root({equation}, np.ravel({START}), tol=1e-14).x"
+        found = f"scipy.optimize.root({equation}, np.ravel({START}), method='lm', tol=1e-14).x"
         return (
             f"np.vectorize(lambda {names}: np.reshape({found}, np.shape({START})), "
             f"signature='{self._signature()}')({', '.join(arguments)})"
         )
 
     def text(self, style: str) -> str:
-        """As "root(P P − S)", and of several unknowns "root(x, y: first, second)"."""
-        shown = ", ".join(render(node, style) for node in simplify(list(self.residuals)))
+        """As "root(P P − S)", and of several unknowns "root(x, y: first; second)"."""
+        shown = "; ".join(render(node, style) for node in simplify(list(self.residuals)))
         if len(self.unknowns) > 1:
             colon = r"\colon " if style == "latex" else ": "
             shown = ", ".join(render(leaf, style) for leaf in self.unknowns) + colon + shown
