@@ -36,9 +36,9 @@ START = "_start"
 FLAT = "_unknown"
 
 
-def entries(leaves: Sequence[Leaf]) -> sympy.Expr:
+def entries(nodes: Sequence[Node]) -> sympy.Expr:
     """How many entries arrays have together."""
-    return sympy.expand(sympy.Add(*(sympy.Mul(*leaf.shape) for leaf in leaves)))
+    return sympy.expand(sympy.Add(*(sympy.Mul(*node.shape) for node in nodes)))
 
 
 def packed(parts: Sequence[Array]) -> Array:

@@ -33,8 +33,7 @@ def root(residual: Any, unknown: Any, start: Any, on_failure: str = "error") -> 
     which for several unknowns is that of all equations by all of them.
     Raises DeclarationError, ShapeError.
     """
-    residuals = _listed(residual)
-    problem = _Problem("root", residuals, unknown, start)
+    problem = _Problem("root", _listed(residual), unknown, start)
     return problem.solved(problem.expressions, on_failure)
 
 
@@ -56,7 +55,13 @@ def argmin(objective: Any, unknown: Any, start: Any, on_failure: str = "error") 
     """The value of `unknown` at which the gradient of the scalar `objective` is zero, found by
     Newton's method from `start`: a minimum where the objective is convex; of several unknowns
     the gradients by all of them. See `root`."""
-    return _least("argmin", objective, unknown, start, on_failure)
+    problem = _Problem("argmin", [objective], unknown, start)
+    (scalar,) = problem.expressions
+    if scalar.ndim:
+        raise ShapeError(
+            f"argmin: the objective is a scalar, not of shape {shape_text(scalar.node.shape)}"
+        )
+    return problem.stationary(scalar, on_failure)
 
 
 def least_squares(residual: Any, unknown: Any, start: Any, on_failure: str = "error") -> Any:
@@ -70,25 +75,15 @@ def least_squares(residual: Any, unknown: Any, start: Any, on_failure: str = "er
     Jᵀ J + Σ rᵢ ∇²rᵢ: that of Gauss and Newton, Jᵀ J, is right only where residuals are zero.
     Nocedal and Wright, Numerical Optimization, chapter 10. See `root`.
     """
-    residuals = [asarray(each) for each in _listed(residual)]
-    squares = [(each**2).sum() for each in residuals]
-    return _least("least_squares", sum(squares[1:], squares[0]) / 2, unknown, start, on_failure)
-
-
-def _least(name: str, objective: Any, unknown: Any, start: Any, on_failure: str) -> Any:
-    """The unknowns at which the gradient of the objective by all of them is zero."""
-    problem = _Problem(name, [objective], unknown, start)
-    (scalar,) = problem.expressions
-    if scalar.ndim:
+    problem = _Problem("least_squares", _listed(residual), unknown, start)
+    count = entries([each.node for each in problem.expressions])
+    if (entries(problem.unknowns) - count).is_positive:
         raise ShapeError(
-            f"{name}: the objective is a scalar, not of shape {shape_text(scalar.node.shape)}"
+            f"least_squares: there are fewer residuals, {count}, than entries of the unknown, "
+            f"{entries(problem.unknowns)}; no point is better than all others"
         )
-    gradients: list[Array] = []
-    for leaf in problem.unknowns:
-        tangent = Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent")
-        (slope,) = differential([scalar.node], {leaf: tangent})
-        gradients += map(Array, transpose(slope, [tangent], full(1)))
-    return problem.solved(gradients, on_failure)
+    squares = [(each**2).sum() for each in problem.expressions]
+    return problem.stationary(sum(squares[1:], squares[0]) / 2, on_failure)
 
 
 def _listed(given: Any) -> list[Any]:
@@ -112,8 +107,7 @@ class _Problem:
 
     def solved(self, residuals: Sequence[Array], on_failure: str) -> Any:
         """The root of the residuals: an array, or a tuple of them for several unknowns."""
-        counted = sympy.expand(sympy.Add(*(sympy.Mul(*each.node.shape) for each in residuals)))
-        if sympy.expand(counted - entries(self.unknowns)) != 0:
+        if entries([each.node for each in residuals]) != entries(self.unknowns):
             shapes = ", ".join(shape_text(each.node.shape) for each in residuals)
             wanted = ", ".join(f"{leaf.name} {shape_text(leaf.shape)}" for leaf in self.unknowns)
             raise ShapeError(
@@ -130,6 +124,15 @@ class _Problem:
         given = [Array(other) for other in leaves(nodes) if other not in free]
         found = unpacked(apply(operation, packed(self.starts), *given), free)
         return tuple(found) if self.several else found[0]
+
+    def stationary(self, scalar: Array, on_failure: str) -> Any:
+        """Where the gradient of a scalar by all unknowns is zero."""
+        gradients: list[Array] = []
+        for leaf in self.unknowns:
+            tangent = Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent")
+            (slope,) = differential([scalar.node], {leaf: tangent})
+            gradients += map(Array, transpose(slope, [tangent], full(1)))
+        return self.solved(gradients, on_failure)
 
     def _leaf(self, unknown: Any) -> Leaf:
         """The leaf that is the unknown, also where SymPy's symbol of its name stands for it."""
