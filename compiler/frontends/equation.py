@@ -59,26 +59,31 @@ def unpacked(vector: Array, unknowns: Sequence[Leaf]) -> list[Array]:
 
 @cache
 def root_operation(
-    residuals: tuple[Node, ...], unknowns: tuple[Leaf, ...], fails: bool
+    residuals: tuple[Node, ...],
+    unknowns: tuple[Leaf, ...],
+    fails: bool,
+    name: str,
+    declared: tuple[Node, ...],
 ) -> Operation:
     """The operation (start, leaves of the residuals but the unknowns...) -> the root, which both
     are one array for a single unknown, and of several a vector as `packed` makes it.
 
-    fails: whether a root that is not found is an error; else it is nan.
+    fails: whether a root that is not found is an error; else it is nan. name, declared: the
+    function by which it was declared and the expressions given to it, as formulas show them.
     """
     given = [leaf for leaf in leaves(residuals) if leaf not in unknowns]
     shape = unknowns[0].shape if len(unknowns) == 1 else (entries(unknowns),)
     start = Leaf(START, shape, role="placeholder")
     solved = _Root(residuals, unknowns, [start, *given])
     return Operation(
-        name="root",
+        name=name,
         ranks=tuple(leaf.ndim for leaf in solved.given),
         shapes=solved.shapes,
         value=solved.value,
         differential=solved.differential,
         numpy=solved.numpy,
-        unicode=solved.text("unicode"),
-        latex=solved.text("latex"),
+        unicode=_text(name, unknowns, declared, "unicode"),
+        latex=_text(name, unknowns, declared, "latex"),
         equation=Equation(
             solved.flat, tuple(solved.given), solved.residual, solved.jacobian, fails, ITERATIONS
         ),
@@ -93,8 +98,7 @@ class _Root:
     def __init__(
         self, residuals: Sequence[Node], unknowns: Sequence[Leaf], given: Sequence[Leaf]
     ) -> None:
-        self.residuals, self.unknowns, self.given = residuals, unknowns, list(given)
-        self.shape = given[0].shape
+        self.given, self.shape = list(given), given[0].shape
         self.flat = Leaf(FLAT, (entries(unknowns),), role="placeholder")
         values = unpacked(Array(self.flat), unknowns)
         places: dict[Node, Node] = {
@@ -176,11 +180,13 @@ class _Root:
             f"signature='{self._signature()}')({', '.join(arguments)})"
         )
 
-    def text(self, style: str) -> str:
-        """As "root(P P − S)", and of several unknowns "root(x, y: first; second)"."""
-        shown = "; ".join(render(node, style) for node in simplify(list(self.residuals)))
-        if len(self.unknowns) > 1:
-            colon = r"\colon " if style == "latex" else ": "
-            shown = ", ".join(render(leaf, style) for leaf in self.unknowns) + colon + shown
-        name = r"\operatorname{{root}}" if style == "latex" else "root"
-        return f"{name}({shown.replace('{', '{{').replace('}', '}}')})"
+
+def _text(name: str, unknowns: Sequence[Leaf], declared: Sequence[Node], style: str) -> str:
+    """As "root(P P − S)", and of several unknowns "root(x, y: first; second)"; a format string."""
+    shown = "; ".join(render(node, style) for node in simplify(declared))
+    if len(unknowns) > 1:
+        colon = r"\colon " if style == "latex" else ": "
+        shown = ", ".join(render(leaf, style) for leaf in unknowns) + colon + shown
+    if style == "latex":
+        name = r"\operatorname{" + name.replace("_", r"\_") + "}"
+    return f"{name}({shown})".replace("{", "{{").replace("}", "}}")

@@ -119,8 +119,11 @@ class _Problem:
             raise DeclarationError(f"{self.name}: {problem}")
         free = tuple(Leaf(leaf.name, leaf.shape) for leaf in self.unknowns)
         places: dict[Node, Node] = dict(zip(self.unknowns, free, strict=True))
-        nodes = substitute([each.node for each in residuals], places)
-        operation = root_operation(tuple(nodes), free, on_failure == "error")
+        nodes, declared = (
+            tuple(substitute([each.node for each in expressions], places))
+            for expressions in (residuals, self.expressions)
+        )
+        operation = root_operation(nodes, free, on_failure == "error", self.name, declared)
         given = [Array(other) for other in leaves(nodes) if other not in free]
         found = unpacked(apply(operation, packed(self.starts), *given), free)
         return tuple(found) if self.several else found[0]

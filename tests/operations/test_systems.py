@@ -10,56 +10,67 @@ import scipy.optimize
 
 import derivatrix as dx
 from derivatrix.compiler.ir.interpret import evaluate
-from tests.operations.test_root import LATE, check_derivatives
+from tests.operations.test_root import check_derivatives
 from tests.points import draw_all
 
 n, m = dx.dims("n m")
-G, A = dx.matrix("G", n, n, "spd"), dx.matrix("A", m, n)
-c, b = dx.vector("c", n), dx.vector("b", m)
+A, b, c = dx.matrix("A", m, n), dx.vector("b", m), dx.vector("c", n)
 x, y = dx.vector("x", n), dx.vector("y", m)
+G, C = dx.matrix("G", n + m, n + m, "spd"), dx.matrix("C", m, n + m)
+d, w = dx.vector("d", n + m), dx.vector("w", n + m)
 T = dx.tensor("T", n, m, 2)
 P, Q, S = dx.matrix("P", n, n), dx.matrix("Q", m, n), dx.matrix("S", n, n, "spd")
 u, v, s = dx.scalar("u"), dx.scalar("v"), dx.scalar("s")
-w, z = dx.vector("w", 2), dx.vector("z", 2, "positive")
+r, z = dx.vector("r", 2), dx.vector("z", 2, "positive")
 
-STARTS = [dx.zeros(n), dx.zeros(m)]
-OPTIMUM, PRICES = dx.root([G @ x + c + A.T @ y, A @ x - b], [x, y], STARTS)
-QUADRATIC = dx.function("quadratic", [G, A, c, b], OPTIMUM, wrt=[A])
-SHADOW = dx.function("shadow", [G, A, c, b], dx.sum(PRICES**2), wrt=[b])
+# C has fewer rows than columns whatever n and m are, so there is always a solution
+OPTIMUM, PRICES = dx.root([G @ w + d + C.T @ y, C @ w - b], [w, y], [dx.zeros(n + m), dx.zeros(m)])
+QUADRATIC = dx.function("quadratic", [G, C, d, b], OPTIMUM, wrt=[C])
+SHADOW = dx.function("shadow", [G, C, d, b], dx.sum(PRICES**2), wrt=[b])
 HARES, FOXES = dx.root([1 - u - z[0] * u * v, 1 - v + z[1] * u * (2 - v)], [u, v], [1, 1])
 SPECIES = dx.function("species", [z], HARES * FOXES)
 _, SIDE = dx.root([P @ P - S, Q @ P - A], [P, Q], [S, A])
 MATRICES = dx.function("matrices", [A, S], SIDE, wrt=[A])
 FIT = dx.function("fit", [b, A], dx.least_squares([A @ x - b, x, x**2], x, dx.zeros(n)), wrt=[b])
+FUNCTIONS = [QUADRATIC, SHADOW, SPECIES, MATRICES, FIT]
 SIZES = {"n": 3, "m": 2}
 
 
-@pytest.mark.parametrize(
-    "function",
-    [SHADOW, *(pytest.param(case, marks=LATE) for case in (QUADRATIC, SPECIES, MATRICES, FIT))],
-    ids=lambda function: function.name,
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
 def test_modules_of_systems(function: dx.Function) -> None:
     report = dx.verify(dx.compile(function))
     assert report.passed, str(report)
 
 
-@pytest.mark.parametrize(
-    "function", [QUADRATIC, SHADOW, SPECIES, MATRICES, FIT], ids=lambda function: function.name
-)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
 def test_derivatives_of_systems(function: dx.Function) -> None:
     check_derivatives(function, SIZES)
 
 
 def test_a_quadratic_program() -> None:
-    """Of x' G x / 2 + c' x with A x = b: both unknowns are one linear solution."""
+    """Compiled: of w' G w / 2 + d' w with C w = b both unknowns are one linear solution."""
     values = draw_all(QUADRATIC, 3, SIZES)
-    given, sides = values["A"], [-values["c"], values["b"]]
+    given, tangent = values["C"], values["tangent"]
     matrix = np.block([[values["G"], given.T], [given, np.zeros((2, 2))]])
-    expected = np.linalg.solve(matrix, np.concatenate(sides))
-    found = [evaluate(each.node, values, SIZES) for each in (OPTIMUM, PRICES)]
-    np.testing.assert_allclose(np.concatenate(found), expected)
-    assert QUADRATIC.formula("value") == "root(x, y: c + G x + Aᵀ y; A x − b)[:n]"
+    solution = np.linalg.solve(matrix, np.concatenate([-values["d"], values["b"]]))
+    np.testing.assert_allclose(evaluate(PRICES.node, values, SIZES), solution[5:])
+    module = dx.compile(QUADRATIC)
+    arguments = [values[name] for name in ("G", "C", "d", "b")]
+    np.testing.assert_allclose(module.value(*arguments), solution[:5])
+    change = np.concatenate([tangent.T @ solution[5:], tangent @ solution[:5]])
+    expected = -np.linalg.solve(matrix, change)[:5]
+    np.testing.assert_allclose(module.jvp(*arguments, tangent), expected)
+    assert QUADRATIC.formula("value") == "root(w, y: d + G w + Cᵀ y; C w − b)[:m + n]"
+
+
+def test_a_program_without_a_solution() -> None:
+    module = dx.compile(QUADRATIC)
+    told = (
+        "Newton's iteration did not converge .* in 0 steps .* was 1, where the Jacobian is singular"
+    )
+    with pytest.raises(np.linalg.LinAlgError, match=rf"^quadratic: root\(w, y: .*{told}$"):
+        module.value(np.eye(2), np.zeros((1, 2)), np.ones(2), np.ones(1))
 
 
 def test_two_species() -> None:
@@ -85,6 +96,9 @@ def test_least_squares_as_scipy_has_them() -> None:
     assert np.abs(residual(expected)).max() > 0.1
     found = evaluate(FIT.expression, values, SIZES)
     np.testing.assert_allclose(found, expected, atol=1e-7)
+    shown = "least_squares(A x − b; x; x∘²)"
+    assert FIT.formula("value") == shown
+    assert FIT.formula("jvp") == f"(I + Aᵀ A + 6 diag({shown}∘²))⁻¹ Aᵀ ḃ"
 
 
 def test_unknowns_of_all_ranks_at_once() -> None:
@@ -129,14 +143,14 @@ def test_wrong_systems(problem: str, call: Callable[[], object]) -> None:
     [
         (
             r"^root: the equations have shape \(n,\), \(n,\), and the unknown is x \(n",
-            lambda: dx.root([x - c, G @ x - c + dx.sum(y)], [x, y], [c, b]),
+            lambda: dx.root([x - c, x + dx.sum(y)], [x, y], [c, b]),
         ),
         (
             r"^root: the start has shape \(n,\); y has \(m,\)",
             lambda: dx.root([x, y], [x, y], [c, c]),
         ),
         ("^argmin: the objective is a scalar", lambda: dx.argmin(x + dx.sum(y), [x, y], [c, b])),
-        ("^least_squares: there are fewer", lambda: dx.least_squares(dx.sum(w) - s, w, z)),
+        ("^least_squares: there are fewer", lambda: dx.least_squares(dx.sum(r) - s, r, z)),
     ],
 )
 def test_wrong_shapes(problem: str, call: Callable[[], object]) -> None:
