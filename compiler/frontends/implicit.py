@@ -102,13 +102,14 @@ class _Problem:
         self.starts = [asarray(each) for each in (_listed(start) if self.several else [start])]
         self._refuse_lists()
         self._name_symbols()
-        self._refuse_expressions()
         self._refuse_starts()
 
     def solved(self, residuals: Sequence[Array], on_failure: str) -> Any:
         """The root of the residuals: an array, or a tuple of them for several unknowns."""
-        if entries([each.node for each in residuals]) != entries(self.unknowns):
-            shapes = ", ".join(shape_text(each.node.shape) for each in residuals)
+        equations = [each.node for each in residuals]
+        self._refuse_equations(equations)
+        if entries(equations) != entries(self.unknowns):
+            shapes = ", ".join(shape_text(each.shape) for each in equations)
             wanted = ", ".join(f"{leaf.name} {shape_text(leaf.shape)}" for leaf in self.unknowns)
             raise ShapeError(
                 f"{self.name}: the equations have shape {shapes}, and the unknown is {wanted}; "
@@ -120,8 +121,8 @@ class _Problem:
         free = tuple(Leaf(leaf.name, leaf.shape) for leaf in self.unknowns)
         places: dict[Node, Node] = dict(zip(self.unknowns, free, strict=True))
         nodes, declared = (
-            tuple(substitute([each.node for each in expressions], places))
-            for expressions in (residuals, self.expressions)
+            tuple(substitute(each, places))
+            for each in (equations, [expression.node for expression in self.expressions])
         )
         operation = root_operation(nodes, free, on_failure == "error", self.name, declared)
         given = [Array(other) for other in leaves(nodes) if other not in free]
@@ -174,18 +175,15 @@ class _Problem:
         }
         self.expressions = [Array(node) for node in substitute(nodes, symbols)]
 
-    def _refuse_expressions(self) -> None:
-        read = [leaves([each.node]) for each in self.expressions]
+    def _refuse_equations(self, equations: Sequence[Node]) -> None:
+        read = [leaves([each]) for each in equations]
         for leaf in self.unknowns:
             if not any(leaf in each for each in read):
-                subject = (
-                    "no expression depends" if len(read) > 1 else "the expression does not depend"
-                )
-                raise DeclarationError(f"{self.name}: {subject} on {leaf.name}")
+                raise DeclarationError(f"{self.name}: no equation depends on {leaf.name}")
         for position, each in enumerate(read):
             if not any(leaf in each for leaf in self.unknowns):
                 raise DeclarationError(
-                    f"{self.name}: expression {position + 1} depends on no unknown"
+                    f"{self.name}: equation {position + 1} depends on no unknown"
                 )
 
     def _refuse_starts(self) -> None:

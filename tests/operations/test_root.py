@@ -85,7 +85,7 @@ def test_wrong_equations() -> None:
         dx.root(dx.trace(P) - s, P, S)
     with pytest.raises(dx.ShapeError, match="the start has shape"):
         dx.root(P @ P - S, P, b)
-    with pytest.raises(dx.DeclarationError, match="does not depend on x"):
+    with pytest.raises(dx.DeclarationError, match="no equation depends on x"):
         dx.root(b, x, b)
     with pytest.raises(dx.DeclarationError, match="must not depend on x"):
         dx.root(x - b, x, x)
