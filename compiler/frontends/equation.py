@@ -169,12 +169,15 @@ class _Root:
         return sizes
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
-        """SciPy's root finder, for each index of the leading axes; Levenberg's and Marquardt's
-        method, which does without a good start."""
-        residual = numpy_text(self.declared, size_texts(self.given))
+        """SciPy's root finder, for each index of the leading axes: Levenberg's and Marquardt's
+        method, which needs no good start, with the Jacobian, and until nothing changes."""
+        sizes = size_texts(self.given)
         names = ", ".join(leaf.name for leaf in self.given)
-        equation = f"lambda {FLAT}: {residual}"
-        found = f"scipy.optimize.root({equation}, np.ravel({START}), method='lm', tol=1e-14).x"
+        residual, jacobian = (
+            f"lambda {FLAT}: {numpy_text(node, sizes)}" for node in (self.declared, self.jacobian)
+        )
+        options = "method='lm', tol=1e-14, options={'ftol': 1e-15}"
+        found = f"scipy.optimize.root({residual}, np.ravel({START}), jac={jacobian}, {options}).x"
         return (
             f"np.vectorize(lambda {names}: np.reshape({found}, np.shape({START})), "
             f"signature='{self._signature()}')({', '.join(arguments)})"

@@ -11,7 +11,7 @@ from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
 from derivatrix.compiler.frontends.equation import entries, packed, root_operation, unpacked
 from derivatrix.compiler.ir.arrays import Array, apply, asarray, subtract
-from derivatrix.compiler.ir.dimensions import shape_text
+from derivatrix.compiler.ir.dimensions import readings, shape_text
 from derivatrix.compiler.ir.identifiers import require_variable
 from derivatrix.compiler.ir.nodes import Leaf, Node, full, leaves
 from derivatrix.compiler.ir.substitute import substitute
@@ -125,8 +125,9 @@ class _Problem:
             for each in (equations, [expression.node for expression in self.expressions])
         )
         operation = root_operation(nodes, free, on_failure == "error", self.name, declared)
-        given = [Array(other) for other in leaves(nodes) if other not in free]
-        found = unpacked(apply(operation, packed(self.starts), *given), free)
+        given = [packed(self.starts), *(Array(leaf) for leaf in leaves(nodes) if leaf not in free)]
+        self._refuse_sizes(given)
+        found = unpacked(apply(operation, *given), free)
         return tuple(found) if self.several else found[0]
 
     def stationary(self, scalar: Array, on_failure: str) -> Any:
@@ -185,6 +186,18 @@ class _Problem:
                 raise DeclarationError(
                     f"{self.name}: equation {position + 1} depends on no unknown"
                 )
+
+    def _refuse_sizes(self, given: Sequence[Array]) -> None:
+        """The sizes of all unknowns follow from the shapes of what the equations depend on: those
+        of the starts do not say how long each of several is, as they become one vector."""
+        known = readings([each.node.shape for each in given])
+        for leaf in self.unknowns:
+            for symbol in sympy.Tuple(*leaf.shape).free_symbols:
+                if symbol not in known:
+                    raise ShapeError(
+                        f"{self.name}: no input of the equations says how large {symbol}, a size "
+                        f"of {leaf.name}, is; one with an axis of that length has to be in them"
+                    )
 
     def _refuse_starts(self) -> None:
         for leaf, start in zip(self.unknowns, self.starts, strict=True):

@@ -149,6 +149,10 @@ def test_wrong_systems(problem: str, call: Callable[[], object]) -> None:
             r"^root: the start has shape \(n,\); y has \(m,\)",
             lambda: dx.root([x, y], [x, y], [c, c]),
         ),
+        (
+            "^root: no input of the equations says how large [mn], a size of [xy], is",
+            lambda: dx.root([x**3 + x - s, y + dx.sum(x) - s], [x, y], [c, b]),
+        ),
         ("^argmin: the objective is a scalar", lambda: dx.argmin(x + dx.sum(y), [x, y], [c, b])),
         ("^least_squares: there are fewer", lambda: dx.least_squares(dx.sum(r) - s, r, z)),
     ],
