@@ -10,8 +10,10 @@ import scipy.optimize
 
 import derivatrix as dx
 from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.runtime.simulated import as_on_device
 from tests.operations.test_root import check_derivatives
 from tests.points import draw_all
+from tests.simulation import simulated
 
 n, m = dx.dims("n m")
 A, b, c = dx.matrix("A", m, n), dx.vector("b", m), dx.vector("c", n)
@@ -83,6 +85,19 @@ def test_two_species() -> None:
     expected = scipy.optimize.fsolve(changes, [1, 1], xtol=1e-13)
     found = [evaluate(each.node, values, {}) for each in (HARES, FOXES)]
     np.testing.assert_allclose(found, expected)
+
+
+@simulated
+def test_a_system_on_a_device() -> None:
+    """Simulated; scalars there are arrays of one entry."""
+    values = draw_all(SPECIES, 0)
+    module = dx.compile(SPECIES, target="cuda")
+    bad = dx.compile(dx.function("bad", [s], dx.root(u**2 + s**2 + 1, u, s)), target="cuda")
+    with as_on_device(module):
+        expected = evaluate(SPECIES.expression, values, {})
+        assert float(module.value(values["z"])) == pytest.approx(float(expected))
+    with as_on_device(bad), pytest.raises(np.linalg.LinAlgError, match=r"^bad: .* in 10 steps .*"):
+        bad.value(0.3)
 
 
 def test_least_squares_as_scipy_has_them() -> None:
