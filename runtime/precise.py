@@ -204,15 +204,23 @@ def _dare(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndar
     )
 
 
-def _root(function: Callable[[np.ndarray], Any], start: np.ndarray, tol: float) -> Any:
-    """The root that `scipy.optimize.root` finds, refined by differences of step 10⁻²⁵."""
-    rough = scipy.optimize.root(lambda x: np.float64(function(numbers(x))), np.float64(start))
-    small = NUMBERS.mpf(10) ** (-DIGITS // 2)
-
-    def slope(x: np.ndarray, direction: np.ndarray) -> Any:
-        return (numbers(function(x + small * direction)) - numbers(function(x))) / small
-
-    return SimpleNamespace(x=_refined(lambda x: numbers(function(x)), slope, rough.x))
+def _root(
+    function: Callable[[np.ndarray], Any],
+    start: np.ndarray,
+    jac: Callable[[np.ndarray], Any],
+    **options: Any,
+) -> Any:
+    """The root that `scipy.optimize.root` finds, refined."""
+    rough = scipy.optimize.root(
+        lambda x: np.float64(function(numbers(x))),
+        np.float64(start),
+        jac=lambda x: np.float64(jac(numbers(x))),
+        **options,
+    )
+    found = _refined(
+        lambda x: numbers(function(x)), lambda x, step: numbers(jac(x)) @ step, rough.x
+    )
+    return SimpleNamespace(x=found)
 
 
 def _softmax(array: np.ndarray, axis: int) -> Any:

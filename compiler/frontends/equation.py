@@ -1,8 +1,10 @@
 """Solutions of equations: the P with F(P, A, ...) = 0, by Newton's method from a start.
 
-An equation makes an operation of its own, whose differential is the implicit function
-theorem's: dP = -(∂F/∂P)⁻¹ dF, with P held in dF. The derivative is a linear solve with the
-Jacobian at the solution, whatever the number of iterations, and every order closes.
+Several unknowns P, Q with as many equations are one vector of all their entries, and so are the
+equations: one linear solve serves all of them. An equation, or such a system, makes an operation
+of its own, whose differential is the implicit function theorem's: dP = -(∂F/∂P)⁻¹ dF, with P held
+in dF. The derivative is a linear solve with the Jacobian at the solution, whatever the number of
+iterations, and every order closes.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from derivatrix.compiler.differentiate.derivatives import jacobian_of_linear, si
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.formulas import render
 from derivatrix.compiler.frontends.linear import solve
+from derivatrix.compiler.frontends.rearrange import concatenate
 from derivatrix.compiler.frontends.reshape import ravel, reshape
 from derivatrix.compiler.ir.arrays import Array, divide
 from derivatrix.compiler.ir.dimensions import LENGTH, Shape, evaluate, readings, shape_text
@@ -33,24 +36,54 @@ START = "_start"
 FLAT = "_unknown"
 
 
-@cache
-def root_operation(residual: Node, unknown: Leaf, fails: bool) -> Operation:
-    """The operation (start, leaves of the residual but the unknown...) -> the root.
+def entries(nodes: Sequence[Node]) -> sympy.Expr:
+    """How many entries arrays have together."""
+    return sympy.expand(sympy.Add(*(sympy.Mul(*node.shape) for node in nodes)))
 
-    fails: whether a root that is not found is an error; else it is nan.
+
+def packed(parts: Sequence[Array]) -> Array:
+    """The entries of all arrays as one vector; a single array as it is."""
+    return parts[0] if len(parts) == 1 else concatenate([ravel(part) for part in parts])
+
+
+def unpacked(vector: Array, unknowns: Sequence[Leaf]) -> list[Array]:
+    """The arrays that `packed` has put into one vector, of the shapes of the unknowns."""
+    if len(unknowns) == 1:
+        return [reshape(vector, list(unknowns[0].shape))]
+    ends = [entries(unknowns[:position]) for position in range(len(unknowns) + 1)]
+    return [
+        reshape(vector[first:last], list(unknown.shape))
+        for unknown, first, last in zip(unknowns, ends[:-1], ends[1:], strict=True)
+    ]
+
+
+@cache
+def root_operation(
+    residuals: tuple[Node, ...],
+    unknowns: tuple[Leaf, ...],
+    fails: bool,
+    name: str,
+    declared: tuple[Node, ...],
+) -> Operation:
+    """The operation (start, leaves of the residuals but the unknowns...) -> the root, which both
+    are one array for a single unknown, and of several a vector as `packed` makes it.
+
+    fails: whether a root that is not found is an error; else it is nan. name, declared: the
+    function by which it was declared and the expressions given to it, as formulas show them.
     """
-    given = [leaf for leaf in leaves([residual]) if leaf is not unknown]
-    start = Leaf(START, unknown.shape, role="placeholder")
-    solved = _Root(residual, unknown, [start, *given])
+    given = [leaf for leaf in leaves(residuals) if leaf not in unknowns]
+    shape = unknowns[0].shape if len(unknowns) == 1 else (entries(unknowns),)
+    start = Leaf(START, shape, role="placeholder")
+    solved = _Root(residuals, unknowns, [start, *given])
     return Operation(
-        name="root",
+        name=name,
         ranks=tuple(leaf.ndim for leaf in solved.given),
         shapes=solved.shapes,
         value=solved.value,
         differential=solved.differential,
         numpy=solved.numpy,
-        unicode=solved.text("unicode"),
-        latex=solved.text("latex"),
+        unicode=_text(name, unknowns, declared, "unicode"),
+        latex=_text(name, unknowns, declared, "latex"),
         equation=Equation(
             solved.flat, tuple(solved.given), solved.residual, solved.jacobian, fails, ITERATIONS
         ),
@@ -59,16 +92,22 @@ def root_operation(residual: Node, unknown: Leaf, fails: bool) -> Operation:
 
 
 class _Root:
-    """One equation. `residual` and `jacobian` are of the unknown as a vector."""
+    """One system of equations. `residual` and `jacobian` are of the unknowns as a vector; `given`:
+    the start, and what else the equations depend on."""
 
-    def __init__(self, residual: Node, unknown: Leaf, given: Sequence[Leaf]) -> None:
-        self.declared, self.unknown, self.given = residual, unknown, list(given)
-        count = ravel(Array(unknown)).node.shape
-        self.flat = Leaf(FLAT, count, role="placeholder")
-        shaped = reshape(Array(self.flat), list(unknown.shape)).node
-        placed = substitute([residual], {unknown: shaped})[0]
-        self.residual = simplify([ravel(Array(placed)).node])[0]
-        moving = Leaf("_moving", count, role="tangent")
+    def __init__(
+        self, residuals: Sequence[Node], unknowns: Sequence[Leaf], given: Sequence[Leaf]
+    ) -> None:
+        self.given, self.shape = list(given), given[0].shape
+        self.flat = Leaf(FLAT, (entries(unknowns),), role="placeholder")
+        values = unpacked(Array(self.flat), unknowns)
+        places: dict[Node, Node] = {
+            unknown: value.node for unknown, value in zip(unknowns, values, strict=True)
+        }
+        placed = substitute(residuals, places)
+        self.declared = ravel(packed([Array(node) for node in placed])).node
+        self.residual = simplify([self.declared])[0]
+        moving = Leaf("_moving", self.flat.shape, role="tangent")
         slope = simplify(differential([self.residual], {self.flat: moving}))
         self.jacobian = simplify([jacobian_of_linear(slope[0], moving)], expand=True)[0]
         self._moves = {leaf: Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent") for leaf in given}
@@ -76,10 +115,10 @@ class _Root:
         self._change = simplify(differential([self.residual], moves))[0]
 
     def shapes(self, cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
-        if cores[0] != self.unknown.shape:
+        if cores[0] != self.shape:
             raise ShapeError(
                 f"root: the start has shape {shape_text(cores[0])}; "
-                f"{self.unknown.name} has {shape_text(self.unknown.shape)}"
+                f"the unknown has {shape_text(self.shape)}"
             )
         return (cores[0],)
 
@@ -89,10 +128,10 @@ class _Root:
             places[leaf] = argument.node
             places[self._moves[leaf]] = tangent.node
         jacobian, change = map(Array, substitute([self.jacobian, self._change], places))
-        if not self.unknown.shape:
+        if not self.shape:
             ratio = divide(reshape(change, ()), reshape(jacobian, ()))
             return (-ratio,)
-        return (reshape(-solve(jacobian, change), list(self.unknown.shape)),)
+        return (reshape(-solve(jacobian, change), list(self.shape)),)
 
     def value(
         self, arguments: Sequence[np.ndarray], parameters: Parameters
@@ -130,18 +169,27 @@ class _Root:
         return sizes
 
     def numpy(self, arguments: Sequence[str], parameters: Parameters, output: int) -> str:
-        """SciPy's root finder, for each index of the leading axes."""
-        residual = numpy_text(self.declared, size_texts(self.given))
+        """SciPy's root finder, for each index of the leading axes: Levenberg's and Marquardt's
+        method, which needs no good start, with the Jacobian, and until nothing changes."""
+        sizes = size_texts(self.given)
         names = ", ".join(leaf.name for leaf in self.given)
-        shaped = f"np.reshape({FLAT}, np.shape({START}))"
-        equation = f"lambda {FLAT}: np.ravel((lambda {self.unknown.name}: {residual})({shaped}))"
-        found = f"scipy.optimize.root({equation}, np.ravel({START}), tol=1e-14).x"
+        residual, jacobian = (
+            f"lambda {FLAT}: {numpy_text(node, sizes)}" for node in (self.declared, self.jacobian)
+        )
+        options = "method='lm', tol=1e-14, options={'ftol': 1e-15}"
+        found = f"scipy.optimize.root({residual}, np.ravel({START}), jac={jacobian}, {options}).x"
         return (
             f"np.vectorize(lambda {names}: np.reshape({found}, np.shape({START})), "
             f"signature='{self._signature()}')({', '.join(arguments)})"
         )
 
-    def text(self, style: str) -> str:
-        shown = render(simplify([self.declared])[0], style).replace("{", "{{").replace("}", "}}")
-        name = r"\operatorname{{root}}" if style == "latex" else "root"
-        return f"{name}({shown})"
+
+def _text(name: str, unknowns: Sequence[Leaf], declared: Sequence[Node], style: str) -> str:
+    """As "root(P P − S)", and of several unknowns "root(x, y: first; second)"; a format string."""
+    shown = "; ".join(render(node, style) for node in simplify(declared))
+    if len(unknowns) > 1:
+        colon = r"\colon " if style == "latex" else ": "
+        shown = ", ".join(render(leaf, style) for leaf in unknowns) + colon + shown
+    if style == "latex":
+        name = r"\operatorname{" + name.replace("_", r"\_") + "}"
+    return f"{name}({shown})".replace("{", "{{").replace("}", "}}")

@@ -46,35 +46,36 @@ def test_modules_of_roots(function: dx.Function) -> None:
     "function", [MATRIX_ROOT, KEPLER, FIXED, LEAST], ids=lambda function: function.name
 )
 def test_derivatives_of_roots(function: dx.Function) -> None:
-    """Evaluated: the tangent against differences, and the adjoint."""
-    sizes = {"n": 3}
+    check_derivatives(function, {"n": 3})
+
+
+def check_derivatives(function: dx.Function, sizes: dict[str, int]) -> None:
+    """Evaluated: the tangent by the one input against differences, and the adjoint."""
     values = draw_all(function, 0, sizes)
-    name = function.wrt[0]
-    tangent = np.random.default_rng(1).normal(size=values[name].shape)
-    values["tangent"] = tangent + tangent.T if tangent.ndim == 2 else tangent
+    (name,) = function.wrt
 
     def moved(step: float) -> np.ndarray:
         shifted = {**values, name: values[name] + step * values["tangent"]}
         return evaluate(function.expression, shifted, sizes)
 
     near, far = moved(1e-3) - moved(-1e-3), moved(2e-3) - moved(-2e-3)
-    (jvp,) = (
-        evaluate(node, values, sizes) for node in function.derivatives.results("jvp").values()
+    (jvp,), (vjp,) = (
+        [evaluate(node, values, sizes) for node in function.derivatives.results(kind).values()]
+        for kind in ("jvp", "vjp")
     )
-    np.testing.assert_allclose(jvp, (8 * near - far) / 12e-3, rtol=0, atol=1e-8)
-    values["cotangent"] = np.random.default_rng(2).normal(size=jvp.shape)
-    (vjp,) = (
-        evaluate(node, values, sizes) for node in function.derivatives.results("vjp").values()
-    )
+    np.testing.assert_allclose(jvp, (8 * near - far) / 12e-3, rtol=1e-8, atol=1e-8)
     assert np.sum(vjp * values["tangent"]) == pytest.approx(np.sum(jvp * values["cotangent"]))
 
 
 def test_a_root_that_is_not_there() -> None:
     residual = t**2 + s**2 + 1
     module = dx.compile(dx.function("bad", [s], dx.root(residual, t, s)))
+    told = r"^bad: root.*did not converge.*in 10 steps .* was 1\.18, \.\.\., 1\.09, 1\.09, 1\.09$"
     for call in (module.value, module.hessian):
-        with pytest.raises(np.linalg.LinAlgError, match=r"^bad: root.*did not converge"):
+        with pytest.raises(np.linalg.LinAlgError, match=told):
             call(0.3)
+    with pytest.raises(np.linalg.LinAlgError, match=r"in 0 steps .* was 1, where the Jacobian is"):
+        module.value(0.0)
     silent = dx.compile(dx.function("bad", [s], dx.root(residual, t, s, "nan")))
     assert np.isnan(silent.gradient(0.3))
 
@@ -84,7 +85,7 @@ def test_wrong_equations() -> None:
         dx.root(dx.trace(P) - s, P, S)
     with pytest.raises(dx.ShapeError, match="the start has shape"):
         dx.root(P @ P - S, P, b)
-    with pytest.raises(dx.DeclarationError, match="does not depend on x"):
+    with pytest.raises(dx.DeclarationError, match="no equation depends on x"):
         dx.root(b, x, b)
     with pytest.raises(dx.DeclarationError, match="must not depend on x"):
         dx.root(x - b, x, x)

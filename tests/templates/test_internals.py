@@ -188,6 +188,22 @@ def blas_is_called_by_address() -> bool:
     return bool(np.allclose(out, a.T @ a))
 
 
+def python_is_called_with_numbers() -> bool:
+    told: list[tuple[float, ...]] = []
+
+    def note(*numbers: float) -> None:
+        told.append(numbers)
+
+    call = functions.callback(note, 3)
+
+    @functions.compiled()
+    def kernel(out):
+        call((2, out[0], True))
+
+    kernel(np.full(1, 0.5, np.float32))
+    return told == [(2.0, 0.5, 1.0)]
+
+
 def special_functions_are_called_by_address() -> bool:
     digamma = functions.scipy_special("psi", 1)
     return bool(np.isclose(called(lambda x: digamma(x), 2.5), scipy.special.psi(2.5)))
@@ -250,6 +266,7 @@ USES = [
         functions,
         "get_cython_function_address",
     ),
+    Use("Python called by kernels", python_is_called_with_numbers, functions, "call_named"),
 ]
 
 

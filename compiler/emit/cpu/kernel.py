@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
@@ -150,7 +150,8 @@ def _value(size: Size) -> str:
 @dataclass(frozen=True)
 class NewtonText:
     """A function that solves an equation: its parameters but the last, `out`; `start`: the first
-    of them; `sample`: those of one index of the stack; the names of its two kernels."""
+    of them; `sample`: those of one index of the stack; the names of its two kernels; `fails`:
+    whether it tells how the iteration went where there is no root."""
 
     name: str
     summary: str
@@ -160,6 +161,7 @@ class NewtonText:
     residual: str
     jacobian: str
     iterations: int
+    fails: bool
 
 
 def newton_text(step: Newton) -> NewtonText:
@@ -174,6 +176,7 @@ def newton_text(step: Newton) -> NewtonText:
         step.residual.name,
         step.jacobian.name,
         step.iterations,
+        bool(step.failure),
     )
 
 
@@ -232,14 +235,15 @@ def _reduces(body: Iterable[Statement]) -> bool:
 
 @dataclass(frozen=True)
 class Failing:
-    """How a kernel raises: the declared function's name, and lines before."""
+    """How a kernel raises: the declared function's name, lines before, and the error."""
 
     owner: str
     leaving: tuple[str, ...]
+    error: str = "np.linalg.LinAlgError"
 
     def lines(self, failure: str) -> list[str]:
         message = repr(f"{self.owner}: {failure}")
-        return [*self.leaving, f"raise np.linalg.LinAlgError({message})"]
+        return [*self.leaving, f"raise {self.error}({message})"]
 
 
 def _step(step: Step, output: str, failing: Failing) -> StepText:
@@ -273,6 +277,7 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
             )
         case Newton():
             texts = [_operand(operand) for operand in (*step.arguments, step.target)]
+            failing = replace(failing, error="NotConverged")
             return StepText(step.comment, _guarded(step.name, texts, step.failure, failing))
 
 

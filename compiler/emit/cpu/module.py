@@ -35,6 +35,7 @@ USED = (
     *("internals.functions.compiled", "internals.memory.shaped", "cpu.parts.border"),
     *("internals.memory.work_arrays", "internals.memory.give_back"),
     *(f"cpu.sums.{name}" for name in CALLS.values()),
+    "cpu.newton.NotConverged",
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
     *(f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")),
     *(f"common.linear_map.{name}" for name in ("_Operator", "_tri", "_packed", "_ratio")),
@@ -69,6 +70,8 @@ def emit(module: ModuleDescription) -> tuple[str, tuple[str, ...]]:
     if equations:
         for helper in NEWTON:
             imports.add(helper)
+    if any(equation.failure for equation in equations):
+        imports.add("cpu.newton.note")
     if constants or equations:
         imports.require("numpy", alias="np")
     named = tuples(module.everything)

@@ -1,10 +1,35 @@
-"""What Newton's iteration for an equation measures."""
+"""What Newton's iteration for an equation measures, and what it tells where it finds no root."""
 
 # mypy: allow-untyped-defs
 
+from threading import local
+
 import numpy as np
 
-from ..internals.functions import compiled
+from ..common.convergence import _convergence
+from ..internals.functions import callback, compiled
+
+_LAST = local()
+"""How the iteration went that failed last in a thread, as a text in `told`."""
+
+
+def _note(*history):
+    _LAST.told = _convergence(*history)
+
+
+note = callback(_note, 6)
+"""Compiled code calls it before NotConverged is raised, with what `_convergence` takes: an
+exception that compiled code raises has a message that was known when it was compiled."""
+
+
+class NotConverged(np.linalg.LinAlgError):
+    """No root was found; the message says what `note` was told in this thread."""
+
+    def __init__(self, problem):
+        super().__init__(problem + _LAST.told)
+
+    def __reduce__(self):
+        return np.linalg.LinAlgError, self.args
 
 
 @compiled()

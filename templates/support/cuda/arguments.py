@@ -260,8 +260,9 @@ class _Call(_Run):
     def delivered(self, results):
         """The results, in the caller's arrays or in new ones of the caller's package."""
         if self.texts:
-            for text, code in zip(self.texts, self.fetched(self.failures), strict=True):
+            for position, code in enumerate(self.fetched(self.failures)):
                 if code:
+                    text = self.texts[position] + self.told.get(position, "")
                     raise np.linalg.LinAlgError(f"{self.function}: {text}")
         if self.foreign:
             self.stream.synchronize()

@@ -136,8 +136,8 @@ def device_number():
 class _Run:
     """The work of a call: its stream, and the type of its arrays.
 
-    failures: for each check of the call an int32 on the device, 1 where it failed; function: whose
-    call it is.
+    failures: for each check of the call an int32 on the device, 1 where it failed; told: what is
+    said besides of a check that failed; function: whose call it is.
     """
 
     function = ""
@@ -145,6 +145,7 @@ class _Run:
     def __init__(self, dtype, stream, checks=0):
         self.dtype = dtype
         self.stream = stream
+        self.told: dict = {}
         self.failures = cuda.to_device(np.zeros(checks, np.int32), stream=stream)
 
     def empty(self, shape, dtype=None):

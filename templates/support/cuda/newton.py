@@ -8,6 +8,7 @@ The host decides on steps, one equation after the other: it needs the residual f
 import numpy as np
 from numba import cuda
 
+from ..common.convergence import LAST, _convergence
 from .libraries import fail
 from .lu import lu_factor, lu_solve_rows
 
@@ -18,27 +19,29 @@ HALVINGS = 30
 def newton(run, residual, jacobian, iterations, arguments, target, failure):
     """target[s] = the root for arguments[0][s], ..., from the start arguments[0][s], for each s;
     nan where none is found, which fails the check `failure` if that is not -1."""
-    found = True
+    failed = []
     for s in range(target.shape[0]):
         given = [argument[s] for argument in arguments]
-        solved = one_root(run, residual, jacobian, iterations, given, target[s])
-        found = found and solved
-    if failure >= 0 and not found:
+        failed += one_root(run, residual, jacobian, iterations, given, target[s : s + 1])
+    if failure >= 0 and failed:
+        run.told[failure] = failed[0]
         fail(run, failure)
 
 
 def one_root(run, residual, jacobian, iterations, given, target):
-    """The root for one index of the stacks. Whether it was found."""
+    """The root for one index of the stacks. How the iteration went, as a text in a list, if none
+    was found."""
     start = run.fetched(given[0]) if given[0].shape else given[0]
     unknown = np.array(start, run.dtype).reshape(-1)
     size = first = largest_residual(run, residual, given, unknown)
-    solved = size == 0
+    solved, singular, sizes = size == 0, False, [size]
     close = np.sqrt(np.finfo(run.dtype).eps)
     for _ in range(iterations):
         if solved:
             break
         step = newton_step(run, residual, jacobian, given, unknown)
-        if not np.isfinite(step).all():
+        singular = not np.isfinite(step).all()
+        if singular:
             break
         scale = run.dtype.type(1)
         for _ in range(HALVINGS):
@@ -49,6 +52,7 @@ def one_root(run, residual, jacobian, iterations, given, target):
             scale /= 2
         if reached < size:
             unknown, size = point, reached
+            sizes.append(size)
             solved = size == 0
         else:
             length = np.abs(unknown).max(initial=0)
@@ -58,7 +62,7 @@ def one_root(run, residual, jacobian, iterations, given, target):
         unknown[:] = np.nan
     target.copy_to_device(unknown.reshape(target.shape), stream=run.stream)
     run.stream.synchronize()
-    return bool(solved)
+    return [] if solved else [_convergence(len(sizes) - 1, singular, first, *sizes[-LAST:])]
 
 
 def largest_residual(run, residual, given, unknown):

@@ -7,6 +7,7 @@ import pickle
 import re
 import warnings
 from contextlib import suppress
+from ctypes import CFUNCTYPE, c_double, c_void_p, cast
 from hashlib import blake2b
 
 from llvmlite import binding, ir
@@ -177,6 +178,26 @@ def call_named(builder, name, result, values):
     """What a function of this name returns, one that LLVM knows or that was registered."""
     kind = ir.FunctionType(result, [value.type for value in values])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
+
+
+def callback(function, count):
+    """What compiled code calls to have a function of Python called with `count` numbers."""
+    name = f"{function.__module__}.{function.__name__}"
+    called = CFUNCTYPE(None, *[c_double] * count)(function)
+    binding.add_symbol(name, cast(called, c_void_p).value)
+
+    @intrinsic
+    def call(context, numbers):
+        def generate(context, builder, signature, values):
+            given = zip(cgutils.unpack_tuple(builder, values[0]), signature.args[0], strict=True)
+            passed = [context.cast(builder, each, kind, types.float64) for each, kind in given]
+            call_named(builder, name, ir.VoidType(), passed)
+            return context.get_dummy_value()
+
+        return types.void(numbers), generate
+
+    call.kept = called  # type: ignore[attr-defined]
+    return call
 
 
 def register(library, name):
