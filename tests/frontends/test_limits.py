@@ -83,16 +83,16 @@ def test_recursion_that_is_too_deep_is_said_of_the_function() -> None:
 def test_a_sympy_expression_that_is_too_deep() -> None:
     expression = sympy.Symbol("s")
     for _ in range(300):
-        expression = sympy.tanh(expression)
+        expression = sympy.tanh(expression, evaluate=False)
     with pytest.raises(dx.UnsupportedError, match="deep"):
         dx.function("f", ["s"], expression)
 
 
 def test_long_sums_are_derived() -> None:
     """Terms are made flat once, not once for each of the sums that they are in."""
-    made = dx.function("f", [x], repeated(lambda v, i: v + x, 4999))
-    assert made.formula("value") == "5000 x"
-    assert made.formula("vjp") == "5000 ȳ"
+    made = dx.function("f", [x], repeated(lambda v, i: v + x, 2499))
+    assert made.formula("value") == "2500 x"
+    assert made.formula("vjp") == "2500 ȳ"
 
 
 @pytest.mark.parametrize("step", [lambda v, i: v + v, lambda v, i: v * v])
@@ -112,7 +112,7 @@ def test_results_have_names_of_their_own() -> None:
 def test_inputs_may_have_all_the_letters_that_results_are_called_by() -> None:
     inputs = [dx.vector(name, n) for name in (*"YZFGHPQRUVW", "Value")]
     made = dx.function("f", inputs, sum(inputs, dx.zeros(n)))
-    assert made.formula("vjp", "Y") == "ȳ1"
+    assert made.formula("vjp", "Y") == "ȳ₁"
 
 
 def test_an_empty_slice_has_derivatives() -> None:
