@@ -189,6 +189,7 @@ EVALUATED: list[Function] = [
     function("solve_spd", [S, y], y @ dx.solve(S, y)),
     function("triangular", [L, y], dx.solve(L, y)),
     function("determinant", [F], dx.det(F) ** 2),
+    function("adjugate", [F], derivatrix.adjugate(F)),
     function("exponential", [X], derivatrix.expm(X / n)),
     function("symmetric_vectors", [K, y], y @ dx.eigh(K).eigenvectors),
     function("extremal", [R, y], dx.norm(R, 1) * y + dx.max(y)),

@@ -117,7 +117,7 @@ def test_formula_choices() -> None:
     assert declared.formula("gradient", wrt=x) == declared.formula("gradient", wrt="x")
     with pytest.raises(DeclarationError, match="which gradient"):
         declared.formula("gradient")
-    with pytest.raises(DeclarationError, match="no gradient by Z"):
+    with pytest.raises(DeclarationError, match="no gradient by 'Z'"):
         declared.formula("gradient", wrt="Z")
     with pytest.raises(DeclarationError, match="no 'curl'"):
         declared.formula("curl")

@@ -38,8 +38,15 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["value", "vjp", "jvp", "jacobian"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (name, kind)
+        for name in FUNCTIONS
+        for kind in ("value", "vjp", "jvp", "jacobian")
+        if name != "determinant" or kind == "value"  # adjugates have no kernel for samples last
+    ],
+)
 def test_plans(name: str, kind: str) -> None:
     """The kernel for many samples makes what the usual one makes, and what the graph says."""
     made = kernel_plan(FUNCTIONS[name].derivatives, kind).parts
