@@ -76,6 +76,8 @@ def test_a_root_that_is_not_there() -> None:
             call(0.3)
     with pytest.raises(np.linalg.LinAlgError, match=r"in 0 steps .* was 1, where the Jacobian is"):
         module.value(0.0)
+    with pytest.raises(np.linalg.LinAlgError, match=r"in 0 steps .* was inf$"):
+        module.value(np.inf)
     silent = dx.compile(dx.function("bad", [s], dx.root(residual, t, s, "nan")))
     assert np.isnan(silent.gradient(0.3))
 

@@ -56,7 +56,8 @@ def one_root(run, residual, jacobian, iterations, given, target):
             solved = size == 0
         else:
             length = np.abs(unknown).max(initial=0)
-            solved = np.abs(step).max(initial=0) <= close * length or size <= close**2 * first
+            near = np.abs(step).max(initial=0) <= close * length or size <= close**2 * first
+            solved = near and size < np.inf
             break
     if not solved:
         unknown[:] = np.nan
