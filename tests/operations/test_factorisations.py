@@ -309,8 +309,9 @@ REPEATED = {
     "softmax": dx.logsumexp(dx.eigvalsh(H)),
     "schatten 3": dx.schatten_norm(X, 3),
     "logarithms": dx.sum(dx.log(dx.svdvals(X))),
+    "product": dx.prod(dx.eigvalsh(H)),
 }
-FIRST = {"product": dx.prod(dx.eigvalsh(H))}
+FIRST = {"product of singular values": dx.prod(dx.svdvals(X))}
 """Where first derivatives are right, and second ones nan."""
 
 
