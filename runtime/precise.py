@@ -83,8 +83,39 @@ def _unary(function: Callable[[Any], Any]) -> Callable[..., Any]:
     return stacked("(n,n)->(n,n)", lambda a: _array(function(_matrix(a))) if len(a) else a)
 
 
+def _eliminated(array: np.ndarray, right: np.ndarray) -> tuple[Any, np.ndarray]:
+    """The determinant of a matrix A, and A⁻¹ B, by elimination; where the determinant is 0, B."""
+    rows, size = np.concatenate([array, right], axis=1), len(array)
+    determinant = NUMBERS.one
+    for place in range(size):
+        largest = place + int(np.argmax(np.abs(rows[place:, place])))
+        pivot = rows[largest, place]
+        if not pivot:
+            return NUMBERS.zero, right
+        if largest != place:
+            rows[[place, largest]] = rows[[largest, place]]
+            determinant = -determinant
+        determinant = determinant * pivot
+        rows[place] = rows[place] / NUMBERS.convert(pivot)
+        for other in range(size):
+            if other != place:
+                rows[other] = rows[other] - rows[other, place] * rows[place]
+    return determinant, rows[:, size:]
+
+
+def _determinant(array: np.ndarray) -> Any:
+    return _eliminated(array, EYE(len(array)))[0]
+
+
+def _inverse(array: np.ndarray) -> np.ndarray:
+    determinant, inverse = _eliminated(array, EYE(len(array)))
+    if not determinant:
+        raise ZeroDivisionError("the matrix is singular")
+    return inverse
+
+
 def _sign_and_log(array: np.ndarray) -> tuple[Any, Any]:
-    found = NUMBERS.det(_matrix(array))
+    found = _determinant(array)
     return NUMBERS.sign(found), NUMBERS.log(abs(found)) if found else NUMBERS.ninf
 
 
@@ -154,8 +185,8 @@ def _tanhm(array: mpmath.matrix) -> mpmath.matrix:
     return NUMBERS.inverse(up + down) * (up - down)
 
 
-INV = _unary(NUMBERS.inverse)
 EYE = functools.partial(np.eye, dtype=object)
+INV = stacked("(n,n)->(n,n)", _inverse)
 
 
 def _linear(operator: Callable[[np.ndarray], np.ndarray], right: np.ndarray) -> np.ndarray:
@@ -272,7 +303,7 @@ LINALG = _Names(
     {
         "inv": INV,
         "solve": lambda a, b: INV(a) @ b,
-        "det": stacked("(n,n)->()", lambda a: NUMBERS.det(_matrix(a))),
+        "det": stacked("(n,n)->()", _determinant),
         "slogdet": stacked("(n,n)->(),()", _sign_and_log),
         "cholesky": stacked("(n,n)->(n,n)", _cholesky),
         "eigh": stacked("(n,n)->(n),(n,n)", _symmetric_eigen),

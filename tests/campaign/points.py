@@ -28,7 +28,17 @@ POINTS = 4
 """Points of one trial; each trial is of one identity."""
 LEFT_OUT = {
     "jvp": ("norm2(", "qrQ(", "eighV(", "svdU(", "svdV("),
-    "hvp": ("norm2(", "qrQ(", "eighV(", "svdU(", "svdV(", "det(", "eigvals(", "svdvals("),
+    "hvp": (
+        "norm2(",
+        "qrQ(",
+        "eighV(",
+        "svdU(",
+        "svdV(",
+        "det(",
+        "eigvals(",
+        "svdvals(",
+        "normnuc(",
+    ),
 }
 """For kinds of derivatives, what is in the text of functions that are known to lack them, although
 there are such: docs/reliability.md."""

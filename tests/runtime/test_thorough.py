@@ -54,6 +54,14 @@ def test_whole_numbers_are_divided_in_50_digits() -> None:
     assert abs(third[()] - (NUMBERS.mpf(2) / 3 - 1 / NUMBERS.sqrt(2))) < NUMBERS.mpf(10) ** -48
 
 
+def test_singular_matrices_in_50_digits() -> None:
+    singular = {"X": numbers(np.diag([0.0, 2.0, 3.0]))}
+    assert PreciseText("np.linalg.det(X)")(singular, ())[()] == 0
+    assert PreciseText("np.linalg.det(X[::-1] + np.eye(3))")(singular, ())[()] == 3
+    with pytest.raises(ZeroDivisionError, match="singular"):
+        PreciseText("np.linalg.inv(X)")(singular, (3, 3))
+
+
 def altered(module: ModuleType, kind: str, factor: float, thorough: bool) -> Report:
     """The report of a module one of whose functions returns its result times a factor."""
     right = getattr(module, kind)
