@@ -19,8 +19,8 @@ ALL = 10_000
 """Directions of an input: at small sizes all of them."""
 STEP = NUMBERS.mpf(10) ** -16
 """Of first differences: their error is about its square, and 10⁻⁵⁰ over it."""
-SECOND_STEP = 1e-12
-"""Of second differences."""
+SECOND_STEP = 1e-16
+"""By which first differences are moved for second ones, to one side."""
 
 Steps = Mapping[str, np.ndarray]
 
@@ -72,16 +72,6 @@ class Declared:
             self.value((sign * STEP, one), *at) * sign for at in ((there,), ()) for sign in (1, -1)
         ]
         return _floats((ends[0] + ends[1] - ends[2] - ends[3]) / (2 * STEP * length))
-
-    def second(self, one: Steps, other: Steps, length: float = SECOND_STEP) -> np.ndarray:
-        """The second derivative along two steps, by differences of a length."""
-        h = NUMBERS.mpf(length)
-        corners = [
-            sign * side * self.value((sign * h, one), (side * h, other))
-            for sign in (1, -1)
-            for side in (1, -1)
-        ]
-        return _floats(sum(corners[1:], corners[0]) / (4 * h**2))
 
 
 def _floats(array: np.ndarray) -> np.ndarray:
@@ -138,7 +128,8 @@ def _change_of_gradient(
     """The derivative of the gradient by an input along the tangents; of its parts along the
     directions of `stack`, which are at right angles to each other."""
     parts = [
-        np.multiply.outer(declared.second({name: step}, tangents), step) / np.sum(step**2)
+        np.multiply.outer(declared.change({name: step}, tangents, SECOND_STEP), step)
+        / np.sum(step**2)
         for step in stack
     ]
     return np.sum(parts, axis=0)

@@ -158,7 +158,8 @@ def _svd(array: np.ndarray, full_matrices: bool = True, compute_uv: bool = True)
 
 
 def _qr(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return tuple(map(_array, NUMBERS.qr(_matrix(array), mode="skinny")))  # type: ignore[return-value]
+    q, r = NUMBERS.qr(_matrix(array), mode="skinny")
+    return _array(q), _array(r)
 
 
 def _pinv(array: np.ndarray) -> np.ndarray:

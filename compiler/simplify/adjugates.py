@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from derivatrix.compiler.ir.graph import rebuilt
 from derivatrix.compiler.ir.nodes import Apply, Einsum, Map, Node, einsum, slot, topological
@@ -40,7 +41,7 @@ def _with_adjugate(node: Einsum) -> Node:
             if (
                 alone
                 and _is(base, DETERMINANT)
-                and (base.arguments, base.stack) == (inverse.arguments, inverse.stack)  # type: ignore[attr-defined]
+                and (base.arguments, base.stack) == (inverse.arguments, inverse.stack)
                 and stacked == labels[:-2]
                 and power.is_Integer
                 and power > 0
@@ -53,5 +54,5 @@ def _with_adjugate(node: Einsum) -> Node:
     return node
 
 
-def _is(node: Node, operation: object) -> bool:
+def _is(node: Node, operation: object) -> TypeGuard[Apply]:
     return isinstance(node, Apply) and node.operation is operation
