@@ -27,9 +27,10 @@ SIZES = {"n": 3, "m": 4, "p": 5, "k": 2, "q": 2, "N": 6, "d": 3, "c": 2}
 POINTS = 4
 """Points of one trial; each trial is of one identity."""
 LEFT_OUT = {
-    "jvp": ("norm2(", "qrQ(", "eighV(", "svdU(", "svdV("),
+    "jvp": ("norm2(", "sqrt(var(", "qrQ(", "eighV(", "svdU(", "svdV("),
     "hvp": (
         "norm2(",
+        "sqrt(var(",
         "qrQ(",
         "eighV(",
         "svdU(",

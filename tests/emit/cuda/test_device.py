@@ -78,10 +78,11 @@ def test_batches(batch: int, real: type) -> None:
         sizes = {"n": 5, "c": 3, "d": 4, "batch": max(batch, 1)}
         values = draw_all(function, seed=7, sizes=sizes)
         for kind in function.kinds:
-            given = [np.asarray(values[a.name], real) for a in function.derivatives.arguments(kind)]
-            for leaf, array in zip(function.derivatives.arguments(kind), given, strict=True):
-                if batch == 0 and leaf.name in (*function.batch, "cotangent"):
-                    given = [array[:0] if each is array else each for each in given]
+            given = []
+            for leaf in function.derivatives.arguments(kind):
+                array = np.asarray(values[leaf.name], real)
+                stack = [str(size) for size in leaf.shape][:1] == ["batch"]
+                given.append(array[:batch] if stack else array)
             results = [leaves(getattr(each, kind)(*given)) for each in (module, other)]
             for one, two in zip(*results, strict=True):
                 assert one.dtype == two.dtype and one.shape == two.shape

@@ -189,7 +189,7 @@ def differences(
 ) -> Iterator[str]:
     """What is wrong with results in float64 and in float32; `near`: what is exact for arguments
     rounded to float32."""
-    size = np.abs(exact).max(initial=1e-3)
+    size = np.abs(exact).max(initial=1e-2)
     condition = np.abs(near - exact).max(initial=0)
     cases = ((wide, exact, 1e-9 * size), (narrow, near, 1e-4 * size + 200 * condition))
     for real, (found, expected, allowed) in zip((np.float64, np.float32), cases, strict=True):
