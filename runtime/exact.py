@@ -4,7 +4,6 @@ its differences in 50 digits (`runtime.precise`)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 import numpy as np
 
@@ -51,14 +50,6 @@ class Declared:
             return self.text(values, self.shape)
         except (ArithmeticError, IndexError, ValueError) as error:
             raise OutOfDomain(f"{type(error).__name__}: {error}") from error
-
-    @cached_property
-    def here(self) -> np.ndarray:
-        return self.value()
-
-    def slope(self, length: float, steps: Steps) -> np.ndarray:
-        """The change of the value per length, from here to where some steps lead."""
-        return _floats((self.value((NUMBERS.mpf(length), steps)) - self.here) / length)
 
     def first(self, steps: Steps) -> Estimate:
         """The derivative along some steps."""
@@ -112,7 +103,7 @@ def measure(interface: ModuleInterface, point: Point, random: np.random.Generato
             if len(stack)
         }
     along = declared.first(tangents)
-    value = _floats(declared.here)
+    value = _floats(declared.value())
     return Measurement(point, value, stacks, first, along, {}, second_along, single=True)
 
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.nodes import Apply, Node
 from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
+from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.gaps import over_gaps
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import (
@@ -150,6 +152,13 @@ def _real_text(arguments: Sequence[str], parameters: Parameters, output: int) ->
     return f"(lambda w, v: {signed})(*np.linalg.eig({arguments[0]}))"
 
 
+def _of_symmetric(node: Apply) -> Node | None:
+    """Those of a symmetric matrix are real and well conditioned: eig(S) = eigh(S)."""
+    known = "symmetric" in facts(node.arguments[0][0])
+    symmetric = EIGH if node.operation is EIG else EIGVALSH
+    return Apply(symmetric, node.arguments, node.stack, output=node.output) if known else None
+
+
 EIG = register(
     Operation(
         name="eig",
@@ -166,13 +175,15 @@ EIG = register(
         outputs=("eigenvalues", "eigenvectors"),
         notation=("", "eigV"),
         letters=("", "V"),
+        rules=(_of_symmetric,),
         description="""Eigenvalues and vectors of a matrix with a real spectrum: A V = V diag(λ).
 
 A: a square matrix, with leading stacked axes if any. The eigenvalues ascend. The eigenvectors are
 the columns of V, of unit length, each with its largest entry positive (the first of them, if
 several are equally large). Raises LinAlgError where an eigenvalue is not real, or the eigenvectors
 are linearly dependent up to rounding. Where an eigenvalue is repeated up to rounding, its vectors
-have no derivative, and what depends on their derivative is nan.""",
+have no derivative, and what depends on their derivative is nan. Of a matrix that is symmetric by
+its construction they are those of `eigh`.""",
     )
 )
 
@@ -190,6 +201,7 @@ EIGVALS = register(
         failure="an eigenvalue is not real",
         domain=("real spectrum",),
         notation=("eigvals",),
+        rules=(_of_symmetric,),
         description="""The eigenvalues of a matrix with a real spectrum, ascending.
 
 A: a square matrix, with leading stacked axes if any. Raises LinAlgError where an eigenvalue is not

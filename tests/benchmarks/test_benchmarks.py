@@ -70,6 +70,7 @@ def test_names_are_unique() -> None:
         assert {*row.without} <= {"jax", "torch", "pytensor", "casadi", "autograd"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", kernels())
 def test_a_specialists_kernel_is_right(name: str) -> None:
     case = case_of(name, 0, "float64")

@@ -16,7 +16,7 @@ from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.nodes import Leaf
 from derivatrix.runtime.exact import Declared
-from derivatrix.runtime.precise import Imprecise
+from derivatrix.runtime.precise import NUMBERS, Imprecise
 from derivatrix.runtime.reference import OutOfDomain
 from tests.campaign import Outcome
 from tests.identities import IDENTITIES
@@ -199,7 +199,9 @@ def limit(kind: str, case: Case, other: Values) -> np.ndarray | None:
 
 
 def _first(declared: Declared, steps: Values) -> np.ndarray | None:
-    slopes = [declared.slope(length, steps) for length in (1e-16, -1e-16, 1e-12)]
+    here, lengths = declared.value(), (1e-16, -1e-16, 1e-12)
+    ends = [declared.value((NUMBERS.mpf(length), steps)) for length in lengths]
+    slopes = [np.float64((end - here) / length) for end, length in zip(ends, lengths, strict=True)]
     alike = all(same(slope, slopes[0]) for slope in slopes)
     return slopes[0] if alike else None
 

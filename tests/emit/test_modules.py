@@ -32,6 +32,7 @@ LATE = {
     *(case.name for case in EVALUATED),
     *("attention", "batch_shared", "cholesky", "concatenated", "diagonal", "einsum", "entries"),
     *("inverse", "logistic", "logsumexp", "order", "skew", "slices", "sympy"),
+    *("affine", "batch_linear", "blocks", "literal", "orthogonal", "powers"),
 }
 """Cases that are compiled in thorough tests only."""
 ALIKE = {
@@ -283,18 +284,12 @@ def test_arguments_that_fit_are_passed_on_as_they_are(monkeypatch: pytest.Monkey
 def test_kernels_of_more_than_thirty_arguments() -> None:
     """CPython passes so many as one tuple, and Numba inlines no function that is called so."""
     weights = [dx.vector(f"w{number}", "m") for number in range(16)]
-    inputs = [dx.matrix("D", "N", "m"), *weights]
-    total = sum(dx.sum(dx.tanh(inputs[0] @ each)) + each @ each for each in weights)
-    module = dx.compile(dx.function("many", inputs, total, wrt=weights))
-    random = np.random.default_rng(0)
-    data, *values = random.normal(size=(5, 3)), *random.normal(size=(16, 3))
-    value, gradient = module.value_and_gradient(data, *values)
-    np.testing.assert_allclose(
-        value, sum(np.tanh(data @ each).sum() + each @ each for each in values)
-    )
-    for found, each in zip(gradient, values, strict=True):
-        expected = data.T @ (1 - np.tanh(data @ each) ** 2) + 2 * each
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    total = sum(each @ each for each in weights)
+    module = dx.compile(dx.function("many", weights, total))
+    values = np.random.default_rng(0).normal(size=(16, 3))
+    value, gradient = module.value_and_gradient(*values)
+    np.testing.assert_allclose(value, (values**2).sum())
+    np.testing.assert_allclose(gradient, 2 * values, rtol=1e-12)
 
 
 def test_kernels_refuse_wrong_shapes() -> None:
@@ -349,11 +344,11 @@ def test_out_of_several_results() -> None:
         np.testing.assert_array_equal(found.y, expected.y)
 
 
+GAMMAS = dx.gamma(p) * dx.gammaln(p) + dx.zeta(2.5, p) + dx.digamma(p) ** 2 + dx.polygamma(2, p)
+BESSEL = dx.besseli(0, p) * dx.besselk(1, p) + dx.besselj(0, p) * dx.bessely(2, p)
 SPECIAL = [
-    dx.function("gammas", [p], dx.sum(dx.gamma(p) * dx.gammaln(p) + dx.zeta(2.5, p))),
-    dx.function("digammas", [p], dx.sum(dx.digamma(p) ** 2 + dx.polygamma(2, p))),
-    dx.function("modified", [p], dx.sum(dx.besseli(0, p) * dx.besselk(1, p))),
-    dx.function("oscillating", [p], dx.sum(dx.besselj(0, p) * dx.bessely(2, p))),
+    dx.function("gammas", [p], dx.sum(GAMMAS)),
+    dx.function("bessel", [p], dx.sum(BESSEL)),
     dx.function("probit", [y], dx.sum(dx.erfinv(dx.tanh(y) / 2)) + dx.logaddexp(y[0], y[1])),
 ]
 

@@ -13,10 +13,9 @@ from tests import ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
 n, m = dx.dims("n m")
-X, A, b, x = dx.matrix("X", n, n), dx.matrix("A", m, n), dx.vector("b", m), dx.vector("x", n)
+X, A, x = dx.matrix("X", n, n), dx.matrix("A", m, n), dx.vector("x", n)
 FUNCTIONS = [
     dx.function("square", [X], X @ X),
-    dx.function("distance", [A, x, b], dx.sum((A @ x - b) ** 2)),
     dx.function("layer", [x, A], dx.tanh(A @ x), batch=[x]),
 ]
 

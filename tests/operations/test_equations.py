@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
@@ -49,6 +50,32 @@ def test_riccati(
         matrices[2:] = ((matrix + matrix.T) / 2 for matrix in matrices[2:])
         expected = reference(*matrices)
         np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * abs(expected).max())
+
+
+def doubled(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """The solution in discrete time by doubling (Anderson 1978), in 60 digits."""
+    with mpmath.workdps(60):
+        a, b, q, r = (mpmath.matrix(array.tolist()) for array in (a, b, q, r))
+        gain, unit = b * mpmath.inverse(r) * b.T, mpmath.eye(a.rows)
+        for _ in range(12):
+            inverse = mpmath.inverse(unit + gain * q)
+            a, gain, q = (
+                a * inverse * a,
+                gain + a * inverse * gain * a.T,
+                q + a.T * q * inverse * a,
+            )
+        return np.array(q.tolist(), dtype=float)
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("size", [2e3, -1e5])
+def test_riccati_with_a_large_entry(place: int, size: float) -> None:
+    matrices = [stack[:1].copy() for stack in draw(4)]
+    matrices[place][0, 0, 0] += abs(size) if place > 1 else size
+    found = np.empty_like(matrices[0])
+    assert riccati.discrete_riccati(*matrices, found)
+    expected = doubled(*(stack[0] for stack in matrices))
+    np.testing.assert_allclose(found[0], expected, rtol=0, atol=2e-13 * np.abs(expected).max())
 
 
 def test_riccati_where_the_closed_loop_has_repeated_eigenvalues() -> None:

@@ -159,6 +159,7 @@ def test_what_is_not_a_number_stays(solving: ModuleType, positive: ModuleType) -
         assert np.isfinite(np.delete(found, 7, axis=0)).all()
 
 
+@pytest.mark.thorough
 def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     """The kernels for many samples too, with what threads share them by."""
     module = warmed(tmp_path, FUNCTIONS["vector"])

@@ -188,7 +188,7 @@ def test_kernels_are_one_nest(function: dx.Function) -> None:
     "function",
     [
         pytest.param(function, marks=pytest.mark.thorough)
-        if function.name in ("likelihood", "determinants", "classes", "factor")
+        if function.name in ("likelihood", "determinants", "classes", "factor", "several", "shared")
         else function
         for function in FUNCTIONS
     ],

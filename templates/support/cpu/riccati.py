@@ -148,34 +148,30 @@ def is_stable(form, discrete):
 @compiled(counted=True)
 def closed_loop(a, b, q, r, discrete, x, closed, residual):
     """closed = A - B K, where u = -K x is the best control for the costs that x (1, n, n) says
-    are to come; residual = what is left of the equation. False where there is no best."""
+    are to come; residual = what is left of the equation, without differences of large terms:
+    C' X C + Q + K' R K - X for the closed loop C, or C' X + X C + Q + K' R K. False where there is
+    no best."""
     n, m = b.shape
-    weight = np.empty((1, m, m))
-    costs = np.empty((n, m))
-    gain = np.empty((1, n, m))
-    half = np.empty((n, n))
+    weight, gain = np.empty((1, m, m)), np.empty((1, n, m))
+    costs, half = np.empty((n, m)), np.empty((n, n))
+    weight[0] = r
+    closed[0] = a
     gemm(1.0, x[0], False, b, False, 0.0, gain[0])
-    gemm(1.0, x[0], False, a, False, 0.0, half)
-    for i in range(m):
-        for j in range(m):
-            weight[0, i, j] = r[i, j]
     if discrete:
-        gemm(1.0, gain[0], True, b, False, 1.0, weight[0])
-        gemm(1.0, half, True, b, False, 0.0, gain[0])
-        gemm(1.0, a, True, half, False, 0.0, residual[0])
-    for i in range(n):
-        for j in range(n):
-            closed[0, i, j] = a[i, j]
-            if discrete:
-                residual[0, i, j] += q[i, j] - x[0, i, j]
-            else:
-                residual[0, i, j] = half[i, j] + half[j, i] + q[i, j]
-        for j in range(m):
-            costs[i, j] = gain[0, i, j]
+        costs[:] = gain[0]
+        gemm(1.0, costs, True, b, False, 1.0, weight[0])
+        gemm(1.0, a, True, costs, False, 0.0, gain[0])
     if not divided_rows(weight, gain):
         return False
-    gemm(-1.0, costs, False, gain[0], True, 1.0, residual[0])
     gemm(-1.0, b, False, gain[0], True, 1.0, closed[0])
+    gemm(1.0, x[0], False, closed[0], False, 0.0, half)
+    gemm(1.0, gain[0], False, r, False, 0.0, costs)
+    for i in range(n):
+        for j in range(n):
+            residual[0, i, j] = q[i, j] + (-x[0, i, j] if discrete else half[i, j] + half[j, i])
+    if discrete:
+        gemm(1.0, closed[0], True, half, False, 1.0, residual[0])
+    gemm(1.0, costs, False, gain[0], True, 1.0, residual[0])
     return True
 
 

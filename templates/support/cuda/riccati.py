@@ -169,20 +169,20 @@ def riccati_start(run, a, b, q, r, discrete, failure):
 
 def closed_loop(run, a, b, q, r, discrete, x, failure):
     """A - B K, where u = -K x is the best control for the costs that x (stack, n, n) says are to
-    come, and what is left of the equation. It fails where there is no best."""
-    gain, half = product(run, x, False, b, False), product(run, x, False, a, False)
+    come, and what is left of the equation (as on the CPU). It fails where there is no best."""
+    gain, weight, closed = product(run, x, False, b, False), copied(run, r), copied(run, a)
     if discrete:
-        weight = combined(run, 0.0, (1.0, r), (1.0, product(run, gain, True, b, False)))
-        gain = product(run, half, True, b, False)
-        inner = product(run, a, True, half, False)
+        gemm(run, 1.0, gain, True, b, False, 1.0, weight)
+        gain = product(run, a, True, gain, False)
+    divided_rows(run, weight, gain, failure)
+    gemm(run, -1.0, b, False, gain, True, 1.0, closed)
+    half, costs = product(run, x, False, closed, False), product(run, gain, False, r, False)
+    if discrete:
+        inner = product(run, closed, True, half, False)
         residual = combined(run, 0.0, (1.0, inner), (1.0, q), (-1.0, x))
     else:
-        weight = copied(run, r)
         residual = combined(run, 0.0, (1.0, half), (1.0, transposed(run, half)), (1.0, q))
-    costs, closed = copied(run, gain), copied(run, a)
-    divided_rows(run, weight, gain, failure)
-    gemm(run, -1.0, costs, False, gain, True, 1.0, residual)
-    gemm(run, -1.0, b, False, gain, True, 1.0, closed)
+    gemm(run, 1.0, costs, False, gain, True, 1.0, residual)
     return closed, residual
 
 

@@ -63,7 +63,7 @@ def mentions(text: str, name: str) -> bool:
 
 
 def test_random_functions_of_rows(request: pytest.FixtureRequest, simulator: Simulator) -> None:
-    count = max(request.config.getoption("--examples") // 25, 1)
+    count = max(request.config.getoption("--examples") // 50, 1)
 
     @seed(0)
     @settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
