@@ -1,0 +1,49 @@
+"""What the functions of a generated package return at one point each: `called.py PACKAGE FILE`
+writes it to the file, or compares it with what the file has, if there is that.
+
+It stands alone, as it is run in environments that have the packages of a user, and no tests.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from derivatrix.runtime import load_package, measure, sampling
+from derivatrix.runtime.interface import ModuleInterface
+
+KINDS = ("value", "vjp", "jvp")
+TOLERANCE = 1e-8
+
+
+def results(folder: str) -> dict[str, np.ndarray]:
+    """The arrays, by module, function and result."""
+    found = {}
+    for name, module in load_package(folder).items():
+        interface = ModuleInterface(module)
+        sizes = sampling.assignments(interface, {})[0]
+        point, _ = next(measure.defined(interface, sizes, np.random.default_rng(0)))
+        for kind in KINDS:
+            for key, array in interface.results(kind, point).items():
+                found[" ".join([name, kind, *key])] = array
+    return found
+
+
+def main(folder: str, file: str) -> int:
+    """1 if they differ."""
+    found = results(folder)
+    if not Path(file).exists():
+        np.savez(file, **found)
+        return 0
+    expected = dict(np.load(file))
+    wrong = sorted(found.keys() ^ expected.keys())
+    for name in found.keys() & expected.keys():
+        scale = np.abs(expected[name]).max(initial=1e-300)
+        if not np.abs(found[name] - expected[name]).max(initial=0) <= TOLERANCE * scale:
+            wrong.append(name)
+    print(*wrong, sep="\n")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
