@@ -1,0 +1,60 @@
+"""The campaign of mutations tells a fault that passes from one that is refused or changes nothing."""
+
+from __future__ import annotations
+
+import ast
+import random
+from pathlib import Path
+
+import pytest
+
+from derivatrix.compiler.ir import structure
+from derivatrix.compiler.operations import OPERATIONS
+from tests.campaign.mutations.compiled import passes
+from tests.campaign.mutations.written import changed, functions, spliced, statements
+from tests.identities import IDENTITIES
+
+IDENTITY = next(row for row in IDENTITIES if row.text == "logdet(eye+X*X')")
+
+
+def test_what_is_refused_and_what_passes(tmp_path: Path) -> None:
+    right = OPERATIONS["logdet"].differential
+
+    def halved(patch: pytest.MonkeyPatch) -> None:
+        patch.setitem(
+            vars(OPERATIONS["logdet"]), "differential", lambda at: (right(at)[0] * 0.9999,)
+        )
+
+    def slower(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(structure, "_sum", lambda node: frozenset())
+
+    assert passes(IDENTITY, lambda patch: None, tmp_path / "same") is None
+    assert passes(IDENTITY, halved, tmp_path / "wrong") is False
+    assert passes(IDENTITY, slower, tmp_path / "right") is True
+
+
+TEXT = '''def f(x, out):
+    """∂"""
+    out[:] = np.empty(3)  # ∂
+    for i in range(3):
+        s = 1.0
+        s += (x[i] *
+              2.0)
+        out[i] = s
+    gemm(x, out)
+    check_f(x)
+'''
+
+
+def test_statements_of_a_kernel() -> None:
+    (function,) = functions(TEXT)
+    found = {ast.unparse(each): each for each in statements(function)}
+    assert {*found} == {"s += x[i] * 2.0", "out[i] = s", "gemm(x, out)"}
+    for name, statement in found.items():
+        texts = {
+            spliced(TEXT, statement, changed(random.Random(n), statement)[1]) for n in range(20)
+        }
+        assert len(texts) == (1 if name.startswith("gemm") else 3)
+        assert TEXT not in texts
+        for text in texts:
+            ast.parse(text)
