@@ -195,6 +195,21 @@ def test_a_part_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         module.gradient(samples, np.ones(3), np.zeros((3, 3)))
 
 
+def test_a_part_may_make_arrays() -> None:
+    """Numba has to count references to these, also where a part is compiled with its blocks."""
+    A, B, Q = dx.matrix("A", n, n), dx.matrix("B", n, m), dx.matrix("Q", n, n, "spd")
+    solution = dx.solve_continuous_are(A, B, Q, dx.eye(m))
+    module = dx.compile(dx.function("regulators", [A, B, Q], solution, wrt=[A], batch=[B]))
+    random = np.random.default_rng(0)
+    shapes = (4, 4), (2000, 4, 3), (2000, 4, 4)
+    a, b, cotangents = (random.normal(size=shape) for shape in shapes)
+    assert "by_sums" in Path(module.__file__).read_text("utf-8")
+    found = module.vjp(a, b, np.eye(4), cotangents)
+    few = range(0, 2000, 5)
+    singly = [module.vjp(a, b[i : i + 5], np.eye(4), cotangents[i : i + 5]) for i in few]
+    np.testing.assert_allclose(found, sum(singly), rtol=1e-9)
+
+
 def test_what_is_compiled_beforehand(tmp_path: Path) -> None:
     """The types that callers' arrays have, in both precisions: calls compile nothing more."""
     module = warmed(tmp_path, ADDED["by samples too"][0])

@@ -255,9 +255,8 @@ class by_sums(_Sharing):
         ]
         name = f"{kernel.__name__}_blocks"
         text = f"def {name}({', '.join([*others, *work.names, '_first', '_last', 'step'])}):"
-        return module.compiled(
-            "\n".join([text, *indented(lines)]), SHARING_NAMES | {"_part": self.part}
-        )
+        text, scope = "\n".join([text, *indented(lines)]), SHARING_NAMES | {"_part": self.part}
+        return module.compiled(text, scope, counted=self.part.counted)
 
 
 class _Work:

@@ -94,6 +94,7 @@ def compiled(counted=False, **options):
         # that calls what has changed since is another's
         function.__qualname__ = f"{function.__module__}.{function.__name__}.{DIGEST[:8]}"
         made = njit(**options)(function)
+        made.counted = counted
         with suppress(RuntimeError):  # there is no place to write one
             made._cache = _Cache(function)
         called = made.get_call_template
