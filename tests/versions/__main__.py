@@ -1,6 +1,7 @@
 """Modules built and verified with the lowest and the newest versions of what derivatrix needs, and
 run with each others': `python -m tests.versions [PYTHON ...]` (this interpreter, if there is none)
 prints a table. The lowest versions are those of pyproject.toml, for the first interpreter.
+`--functions FILE` builds those of another file.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class Combination:
         """What a command of its interpreter prints."""
         return run(self.folder / "bin" / "python", *arguments)
 
-    def builds(self) -> bool:
+    def builds(self, functions: Path) -> bool:
         """Whether it builds the package, which verifies all modules."""
-        return self.succeeds("-m", "derivatrix", "build", FUNCTIONS, "-o", self.package)
+        return self.succeeds("-m", "derivatrix", "build", functions, "-o", self.package)
 
     def runs(self, other: Combination) -> bool:
         """Whether the package that another one built returns the same here as there."""
@@ -95,7 +96,9 @@ def main() -> int:
     """1 if something fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
     parser.add_argument("python", nargs="*", default=[sys.executable])
-    pythons = parser.parse_args().python
+    parser.add_argument("--functions", type=Path, default=FUNCTIONS)
+    chosen = parser.parse_args()
+    pythons, functions = chosen.python, chosen.functions.absolute()
     table = Table("", "Python", "Numba", "NumPy", "SciPy", "SymPy", "builds", "runs those of")
     passed = True
     with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +109,7 @@ def main() -> int:
         ]
         for combination in made:
             combination.install()
-        built = [each.builds() and each.runs(each) for each in made]
+        built = [each.builds(functions) and each.runs(each) for each in made]
         for number, combination in enumerate(made):
             ran = [
                 other
