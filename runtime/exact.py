@@ -74,14 +74,23 @@ def _estimate(derivative: np.ndarray) -> Estimate:
     return Estimate(found, np.abs(found) * np.finfo(np.float64).eps)
 
 
+def declared_value(interface: ModuleInterface, point: Point) -> np.ndarray:
+    """The value at a point, exact but for its rounding. Raises OutOfDomain and Imprecise."""
+    return _floats(_declared(interface, point).value())
+
+
+def _declared(interface: ModuleInterface, point: Point) -> Declared:
+    shape = interface.shape("value", "", point.sizes)
+    return Declared(interface.module.DECLARATION, shape, {**point.sizes, **point.values})
+
+
 def measure(interface: ModuleInterface, point: Point, random: np.random.Generator) -> Measurement:
     """The value and derivatives at a point, exact but for their own rounding; those of the gradient
     along the tangents alone, and none where an input is an orthogonal matrix: they are derivatives
     along curves.
 
     Raises OutOfDomain where the declaration has no value, Imprecise where that is not known."""
-    shape = interface.shape("value", "", point.sizes)
-    declared = Declared(interface.module.DECLARATION, shape, {**point.sizes, **point.values})
+    declared = _declared(interface, point)
     stacks = input_directions(interface, point, ALL, random)
     tangents = {
         entry.name: sampling.tangential(

@@ -98,7 +98,7 @@ def errors(module: ModuleType, values: Values, random: Random) -> Errors | None:
     tangents = {name: random.normal(size=array.shape) for name, array in values.items()}
     try:
         declared = Declared(module.DECLARATION, interface.shape("value", "", {}), values)
-        value, slope = declared.here.astype(float), declared.first(tangents).derivative
+        value, slope = declared.value().astype(float), declared.first(tangents).derivative
         theirs = Text(module.DECLARATION)(values, value.shape)
         ours = module.value(*values.values())
         derivative = module.jvp(*values.values(), *tangents.values())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from types import ModuleType
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -12,6 +15,8 @@ import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.operations import OPERATIONS
+from derivatrix.runtime import checks, measure
+from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.precise import NUMBERS, Imprecise, PreciseText, numbers
 from derivatrix.runtime.report import Report
 from tests.cases import CASES, EVALUATED
@@ -52,6 +57,37 @@ def test_every_operation_is_in_the_registry() -> None:
 def test_whole_numbers_are_divided_in_50_digits() -> None:
     third = PreciseText("1/3 + np.sum(X)**-1 - 2**(-1/2)")({"X": numbers(np.ones((1, 3)))}, ())
     assert abs(third[()] - (NUMBERS.mpf(2) / 3 - 1 / NUMBERS.sqrt(2))) < NUMBERS.mpf(10) ** -48
+
+
+@pytest.mark.parametrize("wrong", ["SciPy", "the module"])
+def test_50_digits_judge_values(wrong: str) -> None:
+    """Where the module's value is not NumPy's or SciPy's."""
+    interface = ModuleInterface(dx.compile(dx.function("square", [X], X @ X)))
+    measurement, _ = measure.small(interface, {}, 0)
+    if wrong == "SciPy":
+        measurement = replace(measurement, value=measurement.value * (1 + 1e-6))
+    trial = checks.Trial(interface, measurement, ["value"])
+    if wrong == "the module":
+        trial.kept["value"][""] *= 1 + 1e-6
+    checks.check_value(trial)
+    assert trial.rows[-1].passed == (wrong == "SciPy")
+
+
+def infinite_in_float32(call: Any, *given: Any, **options: Any) -> Any:
+    return {"": np.float32(np.inf)} if options else call(*given)
+
+
+def test_no_digit_in_float32() -> None:
+    """Then results may be anything, as infinite; with digits left they may not."""
+    x, y = dx.scalar("x"), dx.vector("y", n)
+    interface = ModuleInterface(dx.compile(dx.function("f", [y, x], dx.sum(y) / (x - 1))))
+    measurement, _ = measure.small(interface, {}, 0)
+    for near, passes in ((1 + 1e-9, True), (2.0, False)):
+        point = replace(measurement.point, values={**measurement.point.values, "x": np.array(near)})
+        trial = checks.Trial(interface, replace(measurement, point=point), ["value"])
+        with mock.patch.object(trial, "call", partial(infinite_in_float32, trial.call)):
+            checks.check_float32(trial)
+        assert all(row.passed for row in trial.rows) == passes
 
 
 def test_singular_matrices_in_50_digits() -> None:
