@@ -40,6 +40,8 @@ SAMPLE = [
         ("-sum(softmax(eigvalsh(S)).*log(softmax(eigvalsh(S)))) by S", "vjp", SINGLE),
         ("sqrtm(X) by X", "vjp", SINGLE),
         ("care(A,B,Q,R) by A B Q R", "value", DOUBLE),
+        ("logm", "value", SINGLE),
+        ("cosm(X) by X", "value", DOUBLE),
         ("normF(skew(A*x)*B)^2 by A x B", "vjp", SINGLE),
         ("det(X) by X", "vjp", TYPES),
     )
@@ -67,8 +69,6 @@ LATE = [
         ("sum(exp(eigvals(X))) by X", "vjp", TYPES),
         ("sum(tanhm(S).^2) by S", "vjp", TYPES),
         ("sinm(X) by X", "vjp", TYPES),
-        ("logm", "value", SINGLE),
-        ("cosm(X) by X", "value", DOUBLE),
         ("svdU(X).^2 by X", "vjp", SINGLE),
         ("normnuc(X*A)^2 by X", "vjp", TYPES),
         ("polar(X) by X", "vjp", TYPES),
