@@ -21,6 +21,8 @@ from tests.packages import write_files
 VERIFIED = "derivatrix.runtime.verify:verified"
 NO_NUMBERS = ("check_", "give_back", "super", "prepare")
 """The starts of the names of calls that are not for numbers."""
+SHARING = f"{FOLDER}/cpu/shared_work.py"
+"""Which thread does what: the campaign of callers is for that."""
 MEMORY = ("empty", "zeros", "shaped", "work_arrays", "np.int", "range")
 """What is in the text of values that are memory, or places in it."""
 
@@ -42,7 +44,7 @@ def helper(chance: random.Random, folder: Path) -> Found:
     found = [
         (name, function)
         for name in sorted(texts)
-        if name.startswith(f"{FOLDER}/cpu/")
+        if name.startswith(f"{FOLDER}/cpu/") and name != SHARING
         for function in functions(texts[name])
         if function.name in called
     ]
