@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from derivatrix.compiler.ir import structure
 from derivatrix.compiler.operations import OPERATIONS
+from tests.campaign.mutations import written
 from tests.campaign.mutations.compiled import passes
 from tests.campaign.mutations.written import changed, functions, spliced, statements
-from tests.identities import Identity
+from tests.identities import IDENTITIES, Identity
 
 IDENTITY = Identity("inv(eye + X*X')*y", "X: n n, y: n", "X", "")
 
@@ -30,6 +33,17 @@ def test_what_is_refused_and_what_passes(tmp_path: Path) -> None:
     assert passes(IDENTITY, lambda patch: None, tmp_path / "same") is None
     assert passes(IDENTITY, halved, tmp_path / "wrong") is False
     assert passes(IDENTITY, slower, tmp_path / "right") is True
+
+
+@pytest.mark.parametrize("kind", [written.kernel, written.helper])
+def test_what_is_left_as_it_was_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[..., Any]
+) -> None:
+    """So that what is refused is refused for its fault."""
+    identity = next(row for row in IDENTITIES if row.text == "chol(X)")
+    monkeypatch.setattr(written, "IDENTITIES", [identity])
+    monkeypatch.setattr(written, "changed", lambda _, statement: ("kept", ast.unparse(statement)))
+    assert kind(random.Random(0), tmp_path / "made")[1]
 
 
 TEXT = '''def f(x, out):

@@ -499,3 +499,14 @@ def test_hessian_of_a_simple_eigenvalue_beside_repeated_ones() -> None:
     np.testing.assert_allclose(module.hvp(at, tangent), expected, atol=1e-14)
     hessian = module.hessian(at)
     np.testing.assert_allclose(np.tensordot(hessian, tangent, 2), expected, atol=1e-14)
+
+
+def test_eigenvalues_of_symmetric_matrices_are_found_as_such() -> None:
+    M, S = dx.matrix("M", 3, 3), dx.matrix("S", 3, 3, "symmetric")
+
+    def value(expression: dx.Array) -> str:
+        return str(dx.function("f", [M, S], expression).formula("value"))
+
+    assert value(M + dx.diag(dx.eigvals(S))) == "M + diag(eigvalsh(S))"
+    assert value(M @ dx.eig(S)[1]) == "M eighV(S)"
+    assert value(dx.eigvals(M @ S)) == "eigvals(M S)"

@@ -78,7 +78,7 @@ def infinite_in_float32(call: Any, *given: Any, **options: Any) -> Any:
 
 
 def test_no_digit_in_float32() -> None:
-    """Then results may be anything, as infinite; with digits left they may not."""
+    """Then results may be infinite; with digits left they may not."""
     x, y = dx.scalar("x"), dx.vector("y", n)
     interface = ModuleInterface(dx.compile(dx.function("f", [y, x], dx.sum(y) / (x - 1))))
     measurement, _ = measure.small(interface, {}, 0)
