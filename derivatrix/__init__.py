@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from derivatrix.runtime.errors import DeclarationError as DeclarationError
     from derivatrix.runtime.errors import DerivatrixError as DerivatrixError
     from derivatrix.runtime.errors import LoadError as LoadError
+    from derivatrix.runtime.errors import MissingPackageError as MissingPackageError
     from derivatrix.runtime.errors import NotationError as NotationError
     from derivatrix.runtime.errors import ShapeError as ShapeError
     from derivatrix.runtime.errors import UnsupportedError as UnsupportedError
@@ -59,6 +60,7 @@ _NAMES = {
         "DeclarationError",
         "DerivatrixError",
         "LoadError",
+        "MissingPackageError",
         "NotationError",
         "ShapeError",
         "UnsupportedError",

@@ -31,3 +31,7 @@ class LoadError(DerivatrixError, ValueError):
 
 class VerificationError(DerivatrixError, ValueError):
     """A generated module disagrees with its declaration."""
+
+
+class MissingPackageError(DerivatrixError, ImportError):
+    """A package that an adapter is for is not installed, or too old."""

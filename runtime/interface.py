@@ -106,6 +106,7 @@ class ModuleInterface:
         )
         self.kinds = SCALAR_KINDS if not self.output else KINDS
         self.operator: str = getattr(module, "OPERATOR", "")
+        self.requirements: tuple[str, ...] = getattr(module, "REQUIREMENTS", ())
         self.parts: tuple[int, ...] = getattr(module, "PARTS", ())
         self.target: str = getattr(module, "TARGET", "cpu")
 
@@ -113,7 +114,7 @@ class ModuleInterface:
     def size_names(self) -> tuple[str, ...]:
         """The sizes that shapes mention, in the order met, the batch last."""
         shapes = [entry.shape for entry in self.inputs] + [self.output]
-        names = dict.fromkeys(name for shape in shapes for text in shape for name in _names(text))
+        names = dict.fromkeys(name for shape in shapes for text in shape for name in names_in(text))
         batched = self.batched or any(entry.batched for entry in self.inputs)
         return (*(name for name in names if name != BATCH), *([BATCH] * batched))
 
@@ -260,7 +261,8 @@ def shape_at(shape: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
     return tuple(int(eval(text, scope)) for text in shape)
 
 
-def _names(text: str) -> list[str]:
+def names_in(text: str) -> list[str]:
+    """The sizes that an arithmetic text mentions."""
     names = [node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
     return [name for name in names if name != "min"]
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 
@@ -68,7 +67,7 @@ def enlarged(interface: ModuleInterface, size: int) -> list[dict[str, int]]:
     names = list(interface.size_names)
     found = [_distinct(interface, names[::-1], size)]
     for name in names if len(names) > 1 else ():
-        alone = {name: max(size, _least(interface.module).get(name, 1))}
+        alone = {name: max(size, _least(interface).get(name, 1))}
         found.append(_distinct(interface, [n for n in names if n != name], 3, alone))
     return [sizes for sizes in found if _fits(interface, sizes)]
 
@@ -86,14 +85,10 @@ def ones(interface: ModuleInterface, given: Mapping[str, int]) -> list[dict[str,
     return found
 
 
-def _least(module: ModuleType) -> Mapping[str, int]:
+def _least(interface: ModuleInterface) -> Mapping[str, int]:
     """The least sizes among the module's conditions on sizes, such as "n >= 2"."""
-    found = [re.fullmatch(r"(\w+) >= (\d+)", text) for text in _requirements(module)]
+    found = [re.fullmatch(r"(\w+) >= (\d+)", text) for text in interface.requirements]
     return {match[1]: int(match[2]) for match in found if match}
-
-
-def _requirements(module: ModuleType) -> Sequence[str]:
-    return getattr(module, "REQUIREMENTS", ())
 
 
 def _distinct(
@@ -101,7 +96,7 @@ def _distinct(
 ) -> dict[str, int]:
     """The given sizes, and growing ones for the other names in their order, each at least `base`
     and its own least size."""
-    least, found = _least(interface.module), dict[str, int]()
+    least, found = _least(interface), dict[str, int]()
     for name in names:
         start = max(base, least.get(name, 1))
         found[name] = next(size for size in itertools.count(start) if size not in found.values())
@@ -114,7 +109,7 @@ def _shapes(interface: ModuleInterface) -> list[tuple[str, ...]]:
 
 def _fits(interface: ModuleInterface, sizes: Sizes) -> bool:
     positive = all(size > 0 for shape in _shapes(interface) for size in shape_at(shape, sizes))
-    return positive and all(eval(t, {}, dict(sizes)) for t in _requirements(interface.module))
+    return positive and all(eval(t, {}, dict(sizes)) for t in interface.requirements)
 
 
 def _collisions(interface: ModuleInterface, sizes: Sizes) -> int:

@@ -20,6 +20,7 @@ def pytest_addoption(parser):
     parser.addoption("--examples", default=150, type=int, help="how many random expressions to try")
     parser.addoption("--thorough", action="store_true", help="compile every case and identity too")
     parser.addoption("--peers", action="store_true", help="compare with JAX and PyTorch too")
+    parser.addoption("--adapters", action="store_true", help="run tests/adapters too")
 
 
 def pytest_configure(config):
@@ -28,6 +29,12 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "device: needs a CUDA device; runs where there is one")
     if not hasattr(config, "workerinput"):
         remove_stale_kernels(ROOT / "templates" / "support" / "cpu")
+
+
+def pytest_ignore_collect(collection_path, config):
+    if collection_path == ROOT / "tests" / "adapters" and not config.getoption("--adapters"):
+        return True
+    return None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,0 +1,3 @@
+"""Generated modules inside other programs: one file for each, imported as `derivatrix.jax`, ...
+
+Each takes a generated module, and imports its program only when it is used."""

@@ -1,0 +1,67 @@
+"""The sizes of a function, from the shapes of its inputs alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from derivatrix.runtime.errors import ShapeError
+from derivatrix.runtime.interface import BATCH, Input, ModuleInterface, names_in, shape_at
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def sizes_of(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
+    """Size name -> number, from input name -> shape; shapes of batched inputs have the batch axis.
+
+    Raises ShapeError, which names the function, the input, its shape and what was expected."""
+    sizes: dict[str, int] = {}
+    for entry in interface.inputs:
+        shape = shapes[entry.name]
+        if len(shape) != len(_texts(entry)):
+            raise _refusal(interface, entry, shape, sizes)
+        for text, length in zip(_texts(entry), shape, strict=True):
+            if text.isidentifier():
+                sizes.setdefault(text, length)
+    for entry in interface.inputs:
+        for text, length in zip(_texts(entry), shapes[entry.name], strict=True):
+            unknown = [name for name in names_in(text) if name not in sizes]
+            if len(unknown) == 1:
+                sizes[unknown[0]] = _solved(text, unknown[0], length, sizes)
+    for entry in interface.inputs:
+        if tuple(shapes[entry.name]) != shape_at(_texts(entry), sizes):
+            raise _refusal(interface, entry, shapes[entry.name], sizes)
+    for requirement in interface.requirements:
+        if not eval(requirement, {}, sizes):
+            raise ShapeError(f"{interface.name}: with {sizes}, it needs {requirement}")
+    return sizes
+
+
+def _texts(entry: Input) -> tuple[str, ...]:
+    return ((BATCH,) if entry.batched else ()) + entry.shape
+
+
+def _solved(text: str, name: str, length: int, sizes: Mapping[str, int]) -> int:
+    """The size for which a text, which grows with it, has a value; the next one above if none
+    has."""
+
+    def value(size: int) -> int:
+        return shape_at((text,), {**sizes, name: size})[0]
+
+    return bisect_left(range(2 * length + 64), length, key=value)
+
+
+def _refusal(
+    interface: ModuleInterface, entry: Input, shape: Sequence[int], sizes: Mapping[str, int]
+) -> ShapeError:
+    known = ", ".join(
+        f"{name} = {sizes[name]}"
+        for text in _texts(entry)
+        for name in names_in(text)
+        if name in sizes
+    )
+    expected = ", ".join(_texts(entry)) + "," * (len(_texts(entry)) == 1)
+    return ShapeError(
+        f"{interface.name}: argument {entry.name} has shape {tuple(shape)}; "
+        f"expected ({expected})" + (f" with {known}" if known else "")
+    )

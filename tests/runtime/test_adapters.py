@@ -1,0 +1,53 @@
+"""What all adapters stand on: sizes from shapes, packages that are needed, what is adapted."""
+
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.adapted import compiling
+from derivatrix.runtime.adapters.packages import require_package
+from derivatrix.runtime.adapters.sizes import sizes_of
+from derivatrix.runtime.errors import MissingPackageError, ShapeError
+from derivatrix.runtime.interface import ModuleInterface
+
+
+def interface_of(*shapes, batch=()):
+    arrays = [dx.tensor(f"A{place}", *shape) for place, shape in enumerate(shapes)]
+    total = sum((dx.sum(array) for array in arrays), dx.constant(0.0))
+    return ModuleInterface(dx.compile(dx.function("total", arrays, total, batch=batch)))
+
+
+def test_sizes_are_read_from_shapes():
+    n, m = dx.dims("n m")
+    interface = interface_of((n + 1, 3), (n * m,), (m**2 + m,), batch=["A0"])
+    found = sizes_of(interface, {"A0": (7, 5, 3), "A1": (8,), "A2": (6,)})
+    assert found == {"n": 4, "m": 2, "batch": 7}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [
+        ({"A0": (3, 2), "A1": (4,)}, r"A1 has shape \(4,\); expected \(n,\) with n = 3"),
+        ({"A0": (3,), "A1": (3,)}, r"A0 has shape \(3,\); expected \(n, m\)"),
+    ],
+)
+def test_shapes_that_disagree_are_named(shapes, said):
+    n, m = dx.dims("n m")
+    with pytest.raises(ShapeError, match="total: argument " + said):
+        sizes_of(interface_of((n, m), (n,)), shapes)
+
+
+def test_a_missing_package_is_named_with_what_installs_it():
+    with pytest.raises(MissingPackageError, match=r"needs absent_package 1.0 .*derivatrix\[absent"):
+        require_package("absent_package", "1.0")
+    with pytest.raises(MissingPackageError, match=f"numpy 99 or newer; found {np.__version__}"):
+        require_package("numpy", "99")
+    assert require_package("numpy", "2.0") is np
+
+
+def test_a_declared_function_is_compiled():
+    X = dx.matrix("X", 2, 2)
+    declared = dx.function("square", [X], X @ X)
+    assert compiling(lambda module: module)(declared) is dx.compile(declared)
+    with pytest.raises(dx.DeclarationError, match="square"):
+        compiling(lambda module: module)("square")
