@@ -18,7 +18,7 @@ from typing import Any
 
 from derivatrix.runtime.workers import Crash, Workers
 
-NAMES = ("expressions", "kernels", "points", "mutations", "callers", "builds", "hostile")
+NAMES = ("expressions", "peers", "kernels", "points", "mutations", "callers", "builds", "hostile")
 """The modules in this folder that are campaigns."""
 LONGEST = 300.0
 """Seconds after which a trial is ended, and counts as failed."""

@@ -4,6 +4,7 @@ from where it was left; `python -m tests.campaign` prints what all of them have 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def main() -> int:
     if chosen.name is None:
         rows = [so_far(path) for path in sorted(chosen.records.glob("*.jsonl"))]
     else:
+        importlib.import_module(f"tests.campaign.{chosen.name}")  # says what is not installed
         rows = [run(chosen.records, chosen.name, chosen.seed, chosen.minutes, print)]
     Console().print(table(rows))
     return int(any(row.failed for row in rows))

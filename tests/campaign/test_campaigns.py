@@ -17,13 +17,28 @@ from tests.campaign.hostile_case import PLANTED, Case
 
 SAMPLE = 1
 """Trials of each campaign."""
+NEEDS = {"peers": [pytest.mark.peers]}
+"""Campaigns that need more than the default suite has."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=NEEDS.get(name, [])) for name in NAMES])
 def test_sample(name: str) -> None:
     for outcome in itertools.islice(outcomes(name, 0), SAMPLE):
         assert outcome.tried
         assert not outcome.failures
+
+
+@pytest.mark.peers
+def test_peers_differ_by_a_millionth(monkeypatch: pytest.MonkeyPatch) -> None:
+    import jax
+
+    from tests.campaign import peers
+
+    expression = derivatrix.exp(derivatrix.matrix("M", 3, 3))
+    peers.check(expression)
+    monkeypatch.setattr(peers, "function", lambda text: lambda v: 1.000001 * jax.numpy.exp(v["M"]))
+    with pytest.raises(AssertionError, match="value"):
+        peers.check(expression)
 
 
 def test_a_campaign_goes_on_where_it_was_left(

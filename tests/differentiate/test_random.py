@@ -84,9 +84,9 @@ class Point:
         np.testing.assert_allclose(product, fine, rtol=0, atol=1e-5 * scale)
 
 
-def close(actual: Any, expected: np.ndarray) -> None:
+def close(actual: Any, expected: np.ndarray, what: str = "") -> None:
     scale = max(1.0, float(np.abs(expected).max(initial=0)))
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-8 * scale)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-8 * scale, err_msg=what)
 
 
 def check_derivatives(expression: Array) -> None:
