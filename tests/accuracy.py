@@ -1,6 +1,7 @@
 """How exact the kernels are: `python -m tests.accuracy` prints, for every operation, the error of
 its value and of its derivative, in units of the last place of the largest entry, against 50 digits;
-and that of NumPy's and SciPy's value. It writes docs/accuracy.md with `--write`.
+that of NumPy's and SciPy's value, and those of JAX. It writes docs/accuracy.md with `--write`.
+It needs `pip install jax`.
 
 Points are well conditioned (random ones), and badly conditioned: matrices with singular values from
 1 to 1e-6. The derivative is that along a random direction.
@@ -14,6 +15,7 @@ from statistics import median
 from types import ModuleType
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from rich.console import Console
 from rich.progress import track
@@ -27,6 +29,7 @@ from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.precise import Imprecise
 from derivatrix.runtime.reference import OutOfDomain, Text
 from tests import ROOT
+from tests.jax_texts import UNKNOWN, jax_function
 
 SIZE = 4
 POINTS = 5
@@ -37,8 +40,9 @@ HEADER = """# How exact the kernels are
 
 Errors in units of the last place of the largest entry (float64), against 50 digits: the median and
 the largest of {points} points, for 4 by 4 matrices. "Ours" are the generated kernels, "NumPy" is
-what NumPy and SciPy give. At well conditioned points matrices are random, or positive definite,
-dominated by their diagonal or such where the operation asks for it; at badly conditioned ones their
+what NumPy and SciPy give, "JAX" what JAX makes of the same text, "-" where it has no such
+function or derivative, or none that is finite. At well conditioned points matrices are random,
+or positive definite, dominated by their diagonal or such where the operation asks for it; at badly conditioned ones their
 singular values go from 1 to 1e-6. There errors grow with the condition number, in any
 implementation. `python -m tests.accuracy --write` makes this page.
 
@@ -49,7 +53,10 @@ matrices as `cosm`. Derivatives of `svd` and `eig` lose places where singular va
 are near each other, as their condition says.
 
 """
-COLUMNS = ("operation", "point", "value, ours", "value, NumPy", "derivative, ours")
+COLUMNS = (
+    *("operation", "point", "value, ours", "value, NumPy", "value, JAX"),
+    *("derivative, ours", "derivative, JAX"),
+)
 
 
 Random = np.random.Generator
@@ -57,11 +64,13 @@ Values = dict[str, np.ndarray]
 
 
 class Errors(NamedTuple):
-    """Of the value, of NumPy's value, and of the derivative, at one point."""
+    """Of values and derivatives at one point; nan where JAX has none."""
 
     value: float
     numpy: float
+    jax_value: float
     derivative: float
+    jax_derivative: float
 
 
 def matrix(size: int, domain: str, bad: bool, random: Random) -> np.ndarray:
@@ -104,12 +113,33 @@ def errors(module: ModuleType, values: Values, random: Random) -> Errors | None:
         derivative = module.jvp(*values.values(), *tangents.values())
     except (OutOfDomain, Imprecise, np.linalg.LinAlgError):
         return None
-    return Errors(places(ours, value), places(theirs, value), places(derivative, slope))
+    jax_value, jax_slope = jax_results(module.DECLARATION, values, tangents)
+    return Errors(
+        places(ours, value),
+        places(theirs, value),
+        places(jax_value, value),
+        places(derivative, slope),
+        places(jax_slope, slope),
+    )
+
+
+def jax_results(text: str, values: Values, tangents: Values) -> tuple[np.ndarray, np.ndarray]:
+    """JAX's value of a text and its derivative along tangents, nan for what it has not."""
+    function, nothing = jax_function(text), np.array(np.nan)
+    try:
+        value = np.asarray(function(values))
+    except UNKNOWN:
+        return nothing, nothing
+    try:
+        return value, np.asarray(jax.jvp(function, (values,), (tangents,))[1])
+    except UNKNOWN:
+        return value, nothing
 
 
 def places(found: np.ndarray, exact: np.ndarray) -> float:
     """The largest error in units of the last place of the largest entry."""
     unit = np.finfo(float).eps * np.abs(exact).max()
+    found = found.real  # JAX's eigenvalues are complex
     return float(np.abs(found - exact).max() / unit) if unit else float(np.abs(found).max())
 
 
@@ -143,6 +173,8 @@ def drawn(operation: Operation, declared: dx.Function, bad: bool, random: Random
 
 
 def shown(numbers: tuple[float, ...]) -> str:
+    if not np.isfinite(numbers).all():
+        return "-"
     return f"{median(numbers):.2g} / {max(numbers):.2g}"
 
 

@@ -16,14 +16,12 @@ from derivatrix.compiler.ir.nodes import leaves
 from tests.campaign import Outcome
 from tests.campaign.expressions import DEPTHS, found
 from tests.differentiate.test_random import Point, close, declared
+from tests.jax_texts import UNKNOWN, Arrays, jax_function
 from tests.points import within
 from tests.strategies import expressions
 
-jax.config.update("jax_enable_x64", True)
-
 LARGEST = 1e6
 """Values and derivatives beyond are not compared: a function is badly conditioned there."""
-Arrays = dict[str, np.ndarray]
 
 
 def trial(seed: int, number: int) -> Outcome:
@@ -40,7 +38,7 @@ def check(expression: Array) -> None:
     fn = declared(expression)
     point, derivatives = Point(fn), fn.derivatives
     names = list(point.leaves)
-    theirs = function(fn.declaration)
+    theirs = jax_function(fn.declaration)
     values = {name: point.values[name] for name in names}
     tangents = {name: point.tangents[name] for name in names}
 
@@ -65,14 +63,6 @@ def compare(kind: str, point: Point, nodes: Any, theirs: dict[str, Any]) -> None
         close(point.at(node), expected, f"{kind} by {name}")
 
 
-def function(text: str) -> Callable[[Arrays], Any]:
-    """The function of the leaves that a NumPy text stands for, in JAX."""
-    code = compile(f"(\n{text}\n)", "<declaration>", "eval")
-    return lambda values: jax.numpy.asarray(
-        eval(code, {"np": jax.numpy, "scipy": jax.scipy, **values})
-    )
-
-
 def gradient(theirs: Callable[[Arrays], Any], point: Point) -> Callable[[Arrays], Any]:
     """The gradient in JAX, by orthogonal matrices along those only: there the derivative of a
     gradient depends on what it is away from them."""
@@ -92,7 +82,7 @@ def known(call: Callable[[], Any]) -> Any:
     """What JAX gives; the expression is left out where it has no such function or derivative."""
     try:
         return call()
-    except (AttributeError, NotImplementedError):
+    except UNKNOWN:
         assume(False)
 
 

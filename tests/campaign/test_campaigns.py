@@ -36,7 +36,9 @@ def test_peers_differ_by_a_millionth(monkeypatch: pytest.MonkeyPatch) -> None:
 
     expression = derivatrix.exp(derivatrix.matrix("M", 3, 3))
     peers.check(expression)
-    monkeypatch.setattr(peers, "function", lambda text: lambda v: 1.000001 * jax.numpy.exp(v["M"]))
+    monkeypatch.setattr(
+        peers, "jax_function", lambda text: lambda v: 1.000001 * jax.numpy.exp(v["M"])
+    )
     with pytest.raises(AssertionError, match="value"):
         peers.check(expression)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import derivatrix as dx
 from derivatrix.compiler.ir.interpret import evaluate
@@ -65,6 +66,20 @@ def check_derivatives(function: dx.Function, sizes: dict[str, int]) -> None:
     )
     np.testing.assert_allclose(jvp, (8 * near - far) / 12e-3, rtol=1e-8, atol=1e-8)
     assert np.sum(vjp * values["tangent"]) == pytest.approx(np.sum(jvp * values["cotangent"]))
+
+
+def test_a_solver_of_ones_own() -> None:
+    """Its solution is the start; Newton's method finds no better one, and the derivative is ours.
+    The equation has other roots, which other starts lead to."""
+    start = dx.scalar("start")
+    equation = t - 3 * dx.sin(t) - s
+    module = dx.compile(dx.function("roots", [s, start], dx.root(equation, t, start), wrt=[s]))
+    found = [brentq(lambda t: t - 3 * np.sin(t) - 0.1, *ends) for ends in ((-3, -1), (-1, 1))]
+    for solution in found:
+        assert module.value(0.1, solution) == pytest.approx(solution, abs=1e-12)
+        slope = 1 / (1 - 3 * np.cos(solution))
+        assert module.gradient(0.1, solution) == pytest.approx(slope, rel=1e-9)
+    assert abs(found[0] - found[1]) > 1
 
 
 def test_a_root_that_is_not_there() -> None:

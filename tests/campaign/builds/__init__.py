@@ -1,4 +1,5 @@
-"""Builds that are killed, meet each other, find a full disk or something in the way, and damage to
+"""Builds that are killed, meet each other, find a full disk, something in the
+way or a read-only folder, and damage to
 packages and caches. Afterwards the package is the old one or the new one, whole, or an error of
 derivatrix says what to do; the next build mends all and removes what is left.
 """
@@ -10,11 +11,11 @@ from pathlib import Path
 from random import Random
 
 from tests.campaign import Outcome
-from tests.campaign.builds.accidents import blocked, full, killed, together
+from tests.campaign.builds.accidents import blocked, full, killed, read_only, together
 from tests.campaign.builds.damage import caches, support, verified
 from tests.campaign.builds.place import Place
 
-KINDS = (killed, full, support, together, blocked, killed, caches, verified)
+KINDS = (killed, full, support, together, blocked, read_only, killed, caches, verified)
 
 
 def trial(seed: int, number: int) -> Outcome:

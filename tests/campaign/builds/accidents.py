@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+import derivatrix as dx
 from tests.campaign.builds.place import Place, Version, ended, refusal
 
 NAMES = (("one", "two"), ("one", "two", "more"), ("two",), ("one", "more"))
@@ -77,6 +78,29 @@ def full(place: Place, random: Random) -> list[str]:
     problems += place.whole([old, new])
     problems += place.mended(random.choice((old, new)))
     return [f"{accident} {step}: {problem}" for problem in problems]
+
+
+def read_only(place: Place, random: Random) -> list[str]:
+    """A package that may not be written to, and the folder around it, one of them or both."""
+    old, new = versions(place, random)
+    place.build(old)
+    new.file  # noqa: B018 - it is written
+    shut = random.choice(([place.out], [place.folder], [place.out, place.folder]))
+    before, modes = contents(place.out), {path: path.stat().st_mode for path in shut}
+    for path in shut:
+        path.chmod(0o500)
+    status, text, error = ended(place.start(new, "--no-verify"))
+    for path, mode in modes.items():
+        path.chmod(mode)
+    problems = refusal(status, text, error)
+    if not status:
+        problems += [f"not the new one: {found}" for found in dx.check(new.functions, place.out)]
+    elif contents(place.out) != before:
+        problems.append("the build failed, and the directory is not as it was")
+    problems += place.whole([old, new])
+    problems += place.mended(random.choice((old, new)))
+    names = [path.name if path == place.out else "around it" for path in shut]
+    return [f"read-only {names}: {problem}" for problem in problems]
 
 
 IN_THE_WAY = ("out", "out/_support", "out/_support/cpu", "out/_formulas", "out/one.py/x")

@@ -134,10 +134,15 @@ def files(folder: Path) -> list[str]:
     ]
 
 
+ORDINARY = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override")
+"""Starts a program that may not, although it is root's, write what is read-only."""
+
+
 def started(module: str, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    """A module of this folder that runs as a program."""
+    """A module of this folder that runs as a program, as an ordinary user's."""
+    ordinary = ORDINARY if os.geteuid() == 0 else ()
     return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [*ordinary, sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env={
             **os.environ,

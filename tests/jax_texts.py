@@ -1,0 +1,23 @@
+"""NumPy texts in JAX: evaluated with JAX's `numpy` and `scipy`, in float64, and differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+jax.config.update("jax_enable_x64", True)
+
+Arrays = dict[str, np.ndarray]
+UNKNOWN = (AttributeError, NotImplementedError)
+"""What calling or differentiating a text raises where JAX has no such function or derivative."""
+
+
+def jax_function(text: str) -> Callable[[Arrays], Any]:
+    """The function of named arrays that a text stands for."""
+    code = compile(f"(\n{text}\n)", "<declaration>", "eval")
+    return lambda values: jax.numpy.asarray(
+        eval(code, {"np": jax.numpy, "scipy": jax.scipy, **values})
+    )
