@@ -40,10 +40,10 @@ HEADER = """# How exact the kernels are
 
 Errors in units of the last place of the largest entry (float64), against 50 digits: the median and
 the largest of {points} points, for 4 by 4 matrices. "Ours" are the generated kernels, "NumPy" is
-what NumPy and SciPy give, "JAX" what JAX makes of the same text, "-" where it has no such
-function or derivative, or none that is finite. At well conditioned points matrices are random,
-or positive definite, dominated by their diagonal or such where the operation asks for it; at badly
-conditioned ones their singular values go from 1 to 1e-6. There errors grow with the condition number, in any
+what NumPy and SciPy give, "JAX" what JAX makes of the same text, "-" where it has no such function
+or derivative, or none that is finite. At well conditioned points matrices are random, or positive
+definite, dominated by their diagonal or such where the operation asks for it; at badly conditioned
+ones their singular values go from 1 to 1e-6. There errors grow with the condition number, in any
 implementation. `python -m tests.accuracy --write` makes this page.
 
 Where ours are worse, by a factor of up to ten: `solve_discrete_lyapunov` (by a Schur form, where
