@@ -1,5 +1,5 @@
 """`nox -s versions`: modules built and run with every version of Python that there is here, the
-lowest versions of what derivatrix needs, and the newest."""
+lowest versions of what derivatrix needs, and the newest. `nox -s docs`: the site, in site/."""
 
 import shutil
 
@@ -13,3 +13,9 @@ def versions(session: nox.Session) -> None:
     found = [path for version in PYTHONS if (path := shutil.which(f"python{version}"))]
     session.install("-e", ".[test]")
     session.run("python", "-m", "tests.versions", *found)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    session.install("-e", ".[docs]")
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "site")

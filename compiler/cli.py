@@ -1,4 +1,4 @@
-"""The command line: `derivatrix build | verify | check | explain`.
+"""The command line: `derivatrix build | verify | check | explain | playground`.
 
 The compiler is imported inside the commands that need it, so `verify` works without SymPy.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import sys
 import threading
 from collections import Counter
@@ -25,8 +26,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from derivatrix import __version__
-from derivatrix.compiler.driver.atomic_output import abandon
-from derivatrix.runtime.errors import DerivatrixError, UnsupportedError
+from derivatrix.runtime.atomic_output import abandon
+from derivatrix.runtime.errors import DerivatrixError, MissingPackageError, UnsupportedError
 from derivatrix.runtime.workers import Workers, end_workers
 
 if TYPE_CHECKING:
@@ -146,11 +147,11 @@ class _Style(click.ParamType):
 
 
 _file = click.argument("file", metavar="FILE")
+_files = click.argument("files", metavar="[FILE]...", nargs=-1)
 _directory = click.option(
     "-o",
     "--output",
     "directory",
-    required=True,
     metavar="DIR",
     help="The directory of the generated package.",
 )
@@ -160,9 +161,11 @@ _targets = click.option(
     multiple=True,
     metavar="[cpu|cuda]",
     callback=_known_targets,
-    default=("cpu",),
-    show_default=True,
-    help="What to generate code for.",
+    help="What to generate code for.  [default: cpu]",
+)
+_dims = click.option("--dims", help='The inputs of a text: "A: p m, S: n n spd, s:".')
+_wrt = click.option(
+    "--wrt", multiple=True, metavar="NAME", help="Differentiate a text by this input."
 )
 _jobs = click.option(
     "-j",
@@ -173,22 +176,37 @@ _jobs = click.option(
 )
 
 
-@main.command(short_help="Write verified modules for the functions in a file.")
-@_file
+@main.command(short_help="Write verified modules for the functions in files.")
+@_files
 @_directory
 @_targets
+@click.option("--text", help="Build the function of this text, with --dims and --name, instead.")
+@_dims
+@_wrt
+@click.option("--name", help="What the function of the text is called.")
 @click.option("--no-verify", is_flag=True, help="Write the modules without checking them.")
 @click.option("--warm", is_flag=True, help="Compile the kernels ahead of their first call.")
 @_jobs
 def build(
-    file: str, directory: str, targets: Sequence[str], no_verify: bool, warm: bool, jobs: int | None
+    files: Sequence[str],
+    directory: str | None,
+    targets: Sequence[str],
+    text: str | None,
+    dims: str | None,
+    wrt: Sequence[str],
+    name: str | None,
+    no_verify: bool,
+    warm: bool,
+    jobs: int | None,
 ) -> None:
-    """Derive, generate and verify the functions in FILE, and write them as the package DIR.
+    """Derive, generate and verify the functions in each FILE, and write them as the package DIR.
+    Without FILE and DIR, those that [tool.derivatrix] of ./pyproject.toml names.
 
     Nothing is written unless every module passes verification; what it found is kept as
     certificate.md and certificate.json. Modules that are in DIR already, as its certificate
-    vouches for, are not verified again. Files in DIR that derivatrix did not write are left alone.
-    FILE may name one function, as in functions.py:square; then DIR has that one only.
+    vouches for, are not verified again. Modules in DIR that come from other function files, and
+    files that derivatrix did not write, are left alone. FILE may name one function, as in
+    functions.py:square; then DIR has that one only of the file.
 
     With --warm the kernels are compiled into Numba's cache beside the modules, for programs on
     this machine that import DIR as a package.
@@ -196,25 +214,84 @@ def build(
     \b
     Example:
         derivatrix build functions.py -o generated
+        derivatrix build model.py losses.py -o generated
+        derivatrix build --text "tr(A*X)" --dims "A: n m, X: m n" --name f -o generated
         python -c "from generated import square; help(square)"
     """
     from derivatrix.compiler.driver.build import build as write
-    from derivatrix.compiler.frontends.function_file import load_functions
 
-    functions = load_functions(file)
+    if text is None:
+        if dims is not None or wrt or name is not None:
+            raise click.UsageError("--dims, --wrt and --name go with --text")
+        functions, directory, targets = _project(files, directory, targets)
+    else:
+        functions = [_text_function(files, directory, text, dims, wrt, name)]
+    assert directory is not None
     with _progress() as advance:
-        result = write(functions, directory, targets, not no_verify, advance, warm, jobs)
+        result = write(
+            functions, directory, targets or ("cpu",), not no_verify, advance, warm, jobs
+        )
     new = [report for report in result.reports if report.function in result.verified]
     if new:
         _print_table(new)
     count = _count(len(result.modules))
-    changed = _files(result.written) or "nothing new"
+    changed = _listed(result.written) or "nothing new"
     click.echo(f"{directory}: {count}, {_proof(result)}; wrote {changed}")
     if result.removed:
-        click.echo(f"{directory}: removed {_files(result.removed)}, of an earlier build")
+        click.echo(f"{directory}: removed {_listed(result.removed)}, of an earlier build")
+    if result.outdated:
+        click.echo(
+            f"{directory}: {', '.join(result.outdated)}: of another version of derivatrix; build "
+            "their function files, too, before these are imported"
+        )
 
 
-def _files(names: Sequence[str]) -> str:
+def _project(
+    files: Sequence[str], directory: str | None, targets: Sequence[str]
+) -> tuple[Sequence[Function], str, Sequence[str]]:
+    """The functions, directory and targets of a command line, or else those of the project in
+    whose folder the command runs."""
+    from derivatrix.compiler.driver.project import TABLE, find_project
+    from derivatrix.compiler.frontends.function_file import load_files
+
+    if files and directory is not None:
+        return load_files(files), directory, targets
+    if files or directory is not None:
+        raise click.UsageError(
+            "FILE and -o DIR go together" + ("" if files else "; FILE is missing")
+        )
+    project = find_project()
+    if project is None:
+        raise click.UsageError(
+            f"name a FILE and -o DIR, or write a table {TABLE} in pyproject.toml"
+        )
+    return project.load(), project.output, targets or project.targets
+
+
+def _text_function(
+    files: Sequence[str],
+    directory: str | None,
+    text: str,
+    dims: str | None,
+    wrt: Sequence[str],
+    name: str | None,
+) -> Function:
+    from derivatrix.compiler.frontends.notation.declaration import text_function
+
+    if files:
+        raise click.UsageError("--text stands in the place of FILE")
+    given = {"--dims": dims, "--name": name, "-o": directory}
+    missing = ", ".join(option for option, value in given.items() if value is None)
+    if missing:
+        raise click.UsageError(f"--text needs {missing}, too")
+    return text_function(text, str(dims), _names(wrt), str(name))
+
+
+def _names(wrt: Sequence[str]) -> list[str]:
+    return [name.strip() for part in wrt for name in part.split(",")]
+
+
+def _listed(names: Sequence[str]) -> str:
     """Names of files of a package; those in folders are counted."""
     own = [name for name in names if "/" not in name]
     counts = Counter(name.partition("/")[0] for name in names if "/" in name)
@@ -264,33 +341,35 @@ def verify(directory: str, verbose: bool, thorough: bool, jobs: int | None) -> N
     click.echo(f"{directory}: {_count(len(reports))}, verified")
 
 
-@main.command(short_help="Tell whether a package is up to date with its function file.")
-@_file
+@main.command(short_help="Tell whether a package is up to date with its function files.")
+@_files
 @_directory
 @_targets
-def check(file: str, directory: str, targets: Sequence[str]) -> None:
+def check(files: Sequence[str], directory: str | None, targets: Sequence[str]) -> None:
     """Compare DIR with what `build` would write there now; exit status 1 if they differ.
+    Without FILE and DIR, those that [tool.derivatrix] of ./pyproject.toml names.
 
     Nothing is written. The comparison is byte for byte, and generated text is the same on every
     machine, so this tells in CI whether generated modules that are kept in a repository are fresh.
+    Modules in DIR that come from other function files are not looked at.
 
     \b
     Example:
         derivatrix check functions.py -o generated
     """
     from derivatrix.compiler.driver.build import check as compare
-    from derivatrix.compiler.frontends.function_file import load_functions
 
-    differences = compare(load_functions(file), directory, targets)
+    functions, place, wanted = _project(files, directory, targets)
+    differences = compare(functions, place, wanted or ("cpu",))
     for difference in differences:
-        click.echo(f"{directory}: {difference.file} is {difference.state}")
+        click.echo(f"{place}: {difference.file} is {difference.state}")
     if differences:
-        options = [word for target in targets for word in ("--target", target)]
-        words = ["derivatrix", "build", file, "-o", directory]
-        command = shlex.join([*words, *([] if targets == ("cpu",) else options)])
-        click.echo(f"run: {command}", err=True)
+        words = ["derivatrix", "build", *files, *(["-o", place] if files else [])]
+        if tuple(targets) != ("cpu",):
+            words += [word for target in targets for word in ("--target", target)]
+        click.echo(f"run: {shlex.join(words)}", err=True)
         sys.exit(1)
-    click.echo(f"{directory}: up to date")
+    click.echo(f"{place}: up to date")
 
 
 @main.command(short_help="Show the formulas, plan and kernels of functions.")
@@ -316,8 +395,8 @@ def check(file: str, directory: str, targets: Sequence[str]) -> None:
     show_default=True,
     help="The compute capability of the devices for which kernels are compiled.",
 )
-@click.option("--dims", help='The inputs of a text: "A: p m, S: n n spd, s:".')
-@click.option("--wrt", multiple=True, metavar="NAME", help="Differentiate a text by this input.")
+@_dims
+@_wrt
 @click.option("--steps", is_flag=True, help="Show how each gradient or VJP is derived, by line.")
 def explain(
     file: str,
@@ -334,8 +413,9 @@ def explain(
     With --target cuda a table of kernels comes last: what each computes, and the resources that it
     takes on a device, which takes the toolkit (the extra cuda), but no device.
 
-    FILE may name one function, as in functions.py:square. With --dims it is an expression in the
-    text notation instead, whose declaration and formulas are shown.
+    FILE may name one function, as in functions.py:square; of several functions only the shapes,
+    the value and the gradient or VJP are shown. With --dims it is an expression in the text
+    notation instead, whose declaration and formulas are shown.
 
     \b
     Example:
@@ -347,7 +427,11 @@ def explain(
     """
     from derivatrix.compiler.driver.pipeline import dump
 
-    for function in _explained(file, dims, wrt):
+    functions = _explained(file, dims, wrt)
+    if len(functions) > 1 and not steps and stage is None:
+        _print_index(file, functions, style)
+        return
+    for function in functions:
         if steps:
             _print_steps(function, style)
             continue
@@ -362,6 +446,45 @@ def explain(
             click.echo(dump(function, name, target))
         if target == "cuda":
             _print_kernels(function, architecture)
+
+
+@main.command(short_help="Serve a page that derives what is typed on it.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve at.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=8642, show_default=True, help="The port."
+)
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="A name by which others may ask for the page.",
+)
+def playground(host: str, port: int, allow_host: Sequence[str]) -> None:
+    """Serve a page for browsers on this machine: a function in the text notation, its derivatives,
+    how they come about, and its module, verified and measured. Needs the extra `playground`.
+
+    \b
+    Example:
+        derivatrix playground --port 8000
+    """
+    try:
+        import latex2mathml  # noqa: F401  the processes of requests import it
+
+        from derivatrix.compiler.playground.server import serve
+    except ImportError as error:
+        raise MissingPackageError(
+            f"derivatrix playground needs packages that cannot be imported ({error}); install them "
+            "with `pip install 'derivatrix[playground]'`"
+        ) from error
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        _complain(f"{host}, port {port}: {os.strerror(error.errno or 0)}; --port chooses another")
+        sys.exit(1)
+    name = f"[{host}]" if ":" in host else host
+    click.echo(f"http://{name}:{port}/ (Ctrl+C ends it)")
+    serve(listening, (name, *allow_host))
 
 
 def _print_kernels(function: Function, architecture: str) -> None:
@@ -384,28 +507,41 @@ def _print_kernels(function: Function, architecture: str) -> None:
 
 
 def _print_steps(function: Function, style: str) -> None:
-    from derivatrix.compiler.differentiate.derivation import derivation
-
     for name in function.wrt:
         _heading(f"{function.name}: derivation by {name}")
-        found = derivation(function.derivatives, name, style)
-        width = min(60, max(len(step.text) for step in found))
-        for step in found:
-            gap = " " * max(2, width + 2 - len(step.text))
-            click.echo(f"{step.text}{gap}[{step.reason}]")
+        click.echo(function.steps(name, style))
 
 
 def _explained(file: str, dims: str | None, wrt: Sequence[str]) -> Sequence[Function]:
     """The functions in a file, or the one that a text stands for."""
     from derivatrix.compiler.frontends.function_file import load_functions
-    from derivatrix.compiler.frontends.notation.declaration import text_function
+    from derivatrix.compiler.frontends.notation.declaration import input_names, text_function
 
     if dims is not None:
-        names = [name.strip() for part in wrt for name in part.split(",")]
-        return [text_function(file, dims, names)]
+        return [text_function(file, dims, _names(wrt))]
+    inputs = [] if ".py" in file or os.path.exists(file) else input_names(file)
+    if inputs and not file.isidentifier():
+        raise click.UsageError(
+            f"there is no file {file!r}; for a text give the sizes of {', '.join(inputs)}, too, as "
+            f"in --dims {shlex.quote(', '.join(f'{name}: n n' for name in inputs))}"
+        )
     if wrt:
         raise click.UsageError("--wrt goes with a text and its --dims; a file says wrt itself")
     return load_functions(file)
+
+
+def _print_index(file: str, functions: Sequence[Function], style: str) -> None:
+    """The shapes, the value and the gradient or VJP of each function, and how to see one whole."""
+    from derivatrix.compiler.ir.dimensions import shape_text
+
+    for function in functions:
+        shape = shape_text(function.expression.shape)
+        inputs = (f"{leaf.name} {shape_text(leaf.shape)}" for leaf in function.inputs)
+        _heading(f"{function.name}({', '.join(inputs)}) -> {shape}")
+        _print_formula(function, "value", style)
+        _print_formula(function, "gradient" if "gradient" in function.kinds else "vjp", style)
+    one = shlex.join(["derivatrix", "explain", f"{file}:{functions[0].name}"])
+    click.echo(f"\n{len(functions)} functions; for all there is to one of them: {one}")
 
 
 def _print_formulas(function: Function, style: str) -> None:
@@ -413,9 +549,17 @@ def _print_formulas(function: Function, style: str) -> None:
     for kind in function.kinds:
         if kind == "value_and_gradient":  # both are there already
             continue
-        for key in function.derivatives.results(kind):
-            by = f" by {', '.join(key)}" if key else ""
-            click.echo(f"{kind}{by}: {function.formula(kind, key or None, style)}")
+        _print_formula(function, kind, style)
+
+
+def _print_formula(function: Function, kind: str, style: str) -> None:
+    for key in function.derivatives.results(kind):
+        by = f" by {', '.join(key)}" if key else ""
+        try:
+            text = function.formula(kind, key or None, style)
+        except UnsupportedError as error:
+            text = f"({error})"
+        click.echo(f"{kind}{by}: {text}")
 
 
 def _count(modules: int) -> str:

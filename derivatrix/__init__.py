@@ -23,6 +23,7 @@ from derivatrix.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
+    from derivatrix import runtime as runtime
     from derivatrix.compiler.driver.build import BuildResult as BuildResult
     from derivatrix.compiler.driver.build import build as build
     from derivatrix.compiler.driver.build import check as check
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from derivatrix.compiler.frontends.function import Function as Function
     from derivatrix.compiler.frontends.function import derive as derive
     from derivatrix.compiler.frontends.function import function as function
+    from derivatrix.compiler.frontends.function_file import load_functions as load_functions
     from derivatrix.compiler.frontends.notation import parse as parse
+    from derivatrix.compiler.ir.arrays import Array as Array
     from derivatrix.compiler.ir.operation import Operation as Operation
     from derivatrix.compiler.ir.operation import register as register
     from derivatrix.runtime import Report as Report
@@ -48,10 +51,21 @@ if TYPE_CHECKING:
     from derivatrix.runtime.errors import UnsupportedError as UnsupportedError
     from derivatrix.runtime.errors import VerificationError as VerificationError
 
+    # functions that are made from the records of operations
+    def _one(*arrays: Any) -> Array: ...
+    def _several(*arrays: Any) -> Any: ...
+
+    adjugate = axial = cosm = eigvals = expm = half_lower = logm = nuclear_norm = pinv = _one
+    polar_factor = products_of_others = reciprocal_gaps = reciprocal_sums = sinm = skew = _one
+    shares_of_maximum = solve_continuous_are = solve_continuous_lyapunov = solve_polar = _one
+    solve_discrete_are = solve_discrete_lyapunov = sqrtm = svdvals = tanhm = _one
+    eig = lu = _several
+
 _PACKAGES = ("compiler", "runtime", "templates", "version")
 _NAMES = {
     "compiler.driver.build": ("BuildResult", "build", "check", "compile"),
     "compiler.frontends.notation": ("parse",),
+    "compiler.frontends.function_file": ("load_functions",),
     "compiler.frontends.function": ("Function", "derive", "function"),
     "compiler.operations": ("Operation", "register"),
     "runtime": ("Report", "load", "load_package", "verify"),
@@ -72,16 +86,24 @@ _ARRAYS = "compiler.frontends.arrays"
 _OPERATIONS = "compiler.frontends.operations"
 
 
-def __getattr__(name: str) -> Any:
-    value = _find(name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # checkers are to find what is not there
+
+    def __getattr__(name: str) -> Any:
+        value = _find(name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
+    """What users write; `derivatrix.compiler` and the like can be imported, too."""
     arrays = importlib.import_module(f"{__name__}.{_ARRAYS}").NAMES
     operations = importlib.import_module(f"{__name__}.compiler.operations").OPERATIONS
-    return sorted({*globals(), *_PACKAGES, *_PLACES, *arrays, *operations})
+    return sorted({"__version__", "runtime", *_PLACES, *arrays, *operations})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext derivatrix` calls: there is a cell magic `%%derivatrix` from then on."""
+    importlib.import_module(f"{__name__}.jupyter").register(shell)
 
 
 def _find(name: str) -> object:

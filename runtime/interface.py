@@ -256,9 +256,11 @@ def attempt(function: Callable[[], Any]) -> Any:
 
 
 def shape_at(shape: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
-    """A shape of arithmetic texts as numbers."""
+    """A shape of arithmetic texts as numbers; as symbols, where a program that traces has these for
+    sizes."""
     scope: dict[str, Any] = {"__builtins__": {}, "min": min, **sizes}
-    return tuple(int(eval(text, scope)) for text in shape)
+    lengths = [eval(text, scope) for text in shape]
+    return tuple(each if hasattr(each, "__index__") else int(each) for each in lengths)
 
 
 def names_in(text: str) -> list[str]:

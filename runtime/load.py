@@ -10,16 +10,25 @@ import importlib
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from derivatrix.runtime.errors import LoadError
-from derivatrix.runtime.support import assigned, package_for
+from derivatrix.runtime.support import SHORT, assigned, is_cached, package_for
 
 REQUIRED = ("INPUTS", "OUTPUT", "FUNCTIONS", "FORMULAS", "DECLARATION", "DIGEST")
 """The names that every generated module defines at its top level."""
+_loading = threading.RLock()
+
+
+class LoadedModule(ModuleType):
+    """A module loaded from a file. A pickle of it is the path, a copy the module itself."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load, (str(self.__file__),)
 
 
 def load(source: str | os.PathLike[str]) -> ModuleType:
@@ -36,7 +45,7 @@ def load(source: str | os.PathLike[str]) -> ModuleType:
         separators = [separator for separator in (os.sep, os.altsep) if separator]
         if not source.endswith(".py") and not any(each in source for each in separators):
             return _load_name(source)
-    return _load_file(Path(source))
+    return load_file(Path(source))
 
 
 def load_package(directory: str | os.PathLike[str]) -> dict[str, ModuleType]:
@@ -44,7 +53,7 @@ def load_package(directory: str | os.PathLike[str]) -> dict[str, ModuleType]:
 
     Raises LoadError when there is none, or when one that the package lists is missing or not as
     derivatrix wrote it."""
-    return {path.stem: _load_file(path) for path in package_files(directory)}
+    return {path.stem: load_file(path) for path in package_files(directory)}
 
 
 def package_files(directory: str | os.PathLike[str]) -> list[Path]:
@@ -111,7 +120,9 @@ def _load_name(name: str) -> ModuleType:
     return module
 
 
-def _load_file(path: Path) -> ModuleType:
+def load_file(path: Path, name: str = "") -> ModuleType:
+    """The generated module in a file, under its own name, or another. Raises LoadError as `load`
+    does."""
     if path.is_dir():
         raise LoadError(f"{path}: a directory; load one of its files, or use load_package")
     source = _read(path)
@@ -120,15 +131,22 @@ def _load_file(path: Path) -> ModuleType:
     if absent:
         raise LoadError(_refusal(str(path), absent))
     where = path.resolve()
-    # short, since it is in the names of the files of Numba's cache
-    identity = hashlib.blake2b(str(where).encode() + b"\0" + source, digest_size=8)
-    name = f"{path.stem}_{identity.hexdigest()}"
     digest = facts.get("SUPPORT")
-    if digest is not None:  # older modules have everything in their own text
-        name = f"{package_for(where, digest)}.{name}"
-    if name in sys.modules:
-        return sys.modules[name]
-    return _execute(name, where, source)
+    # older modules have everything in their own text
+    package = "" if digest is None else package_for(where, digest)
+    name = name or _own_name(where, source, package, digest)
+    with _loading:
+        found = sys.modules.get(name)
+        return found if isinstance(found, LoadedModule) else _execute(name, where, source)
+
+
+def _own_name(path: Path, source: bytes, package: str, digest: str | None) -> str:
+    identity = hashlib.blake2b(str(path).encode() + b"\0" + source, digest_size=8).hexdigest()
+    if digest is None:
+        return f"{path.stem}_{identity}"
+    if is_cached(path, digest):
+        identity = f"{path.parent.name[:SHORT]}_{identity[:SHORT]}"
+    return f"{package}.{path.stem}_{identity}"
 
 
 def _execute(name: str, path: Path, source: bytes) -> ModuleType:
@@ -138,6 +156,8 @@ def _execute(name: str, path: Path, source: bytes) -> ModuleType:
     if spec is None:
         raise LoadError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
+    module.__class__ = LoadedModule
+    spec._initializing = True  # type: ignore[attr-defined]  # other threads wait for it
     sys.modules[name] = module
     try:
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
@@ -146,6 +166,8 @@ def _execute(name: str, path: Path, source: bytes) -> ModuleType:
         if isinstance(error, Exception):
             raise _raised(str(path), error) from error
         raise
+    finally:
+        spec._initializing = False  # type: ignore[attr-defined]
     return module
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from html import escape
 from typing import Any
 
 from derivatrix.runtime.errors import VerificationError
@@ -83,10 +84,11 @@ class Reach:
         return cls(reached, total, missed, _checked(record["note"], str))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The rows of one module. `function` is its name, `digest` its DIGEST; `place` says where its
-    kernels ran, if not where they are meant to; `reach` what of them ran."""
+    kernels ran, if not where they are meant to; `reach` what of them ran. `str` of it, and a
+    notebook, show a table."""
 
     function: str
     digest: str
@@ -107,10 +109,7 @@ class Report:
 
     def __str__(self) -> str:
         points = list(dict.fromkeys(row.point for row in self.rows if row.point))
-        count = len(self.rows)
-        failed = len(self.failures)
-        verdict = f"passed {count} checks" if self.passed else f"FAILED {failed} of {count} checks"
-        lines = [f"{self.function}: {verdict}{f' in {self.place}' if self.place else ''}"]
+        lines = [self._title()]
         lines += [f"  {point}" for point in points]
         lines += ["", table(_cells(self.rows)), "", LEGEND]
         lines += ["", str(self.reach)] if str(self.reach) else []
@@ -119,6 +118,22 @@ class Report:
         if not self.passed:
             lines += ["", *map(describe, self.failures[:10]), "", *self._advice()]
         return "\n".join(lines)
+
+    def _title(self) -> str:
+        count, failed = len(self.rows), len(self.failures)
+        verdict = f"passed {count} checks" if self.passed else f"FAILED {failed} of {count} checks"
+        return f"{self.function}: {verdict}{f' in {self.place}' if self.place else ''}"
+
+    def __repr__(self) -> str:
+        return f"<report on {self._title()}>"
+
+    def _repr_html_(self) -> str:
+        first, *others = [[escape(cell) for cell in row] for row in _cells(self.rows)]
+        head = f"<tr>{''.join(f'<th>{cell}</th>' for cell in first)}</tr>"
+        body = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in others]
+        failures = [f"<p>{escape(describe(row))}</p>" for row in self.failures[:10]]
+        title = f"<p><b>{escape(self._title())}</b></p>"
+        return f"{title}<table>{head}{''.join(body)}</table><p>{LEGEND}</p>{''.join(failures)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `json` writes; errors have two digits, and null where not finite."""

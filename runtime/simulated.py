@@ -10,12 +10,13 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import scipy
 
-from derivatrix.runtime.errors import LoadError
+from derivatrix.runtime.errors import LoadError, MissingPackageError
 from derivatrix.runtime.report import Report, reported
 from derivatrix.runtime.support import with_support
 from derivatrix.runtime.workers import Workers
@@ -56,6 +57,16 @@ def needs_simulation(module: ModuleType) -> bool:
     """Whether a module's kernels are for a device, and none can be used by this process."""
     is_for_devices = getattr(module, "TARGET", "cpu") == "cuda"
     return is_for_devices and not simulating() and not has_device()
+
+
+def require_numba_cuda(name: str) -> None:
+    """Raise MissingPackageError where what a module for devices needs is not installed: what Numba
+    has itself is older, and its simulator lacks much."""
+    if find_spec("numba_cuda") is None:
+        raise MissingPackageError(
+            f"{name}: modules for the target cuda are verified and run with numba-cuda, which is "
+            "not installed: pip install 'derivatrix[cuda]', or build with --no-verify"
+        )
 
 
 @contextmanager

@@ -14,6 +14,10 @@ from typing import Any
 from derivatrix.runtime.errors import LoadError
 
 FOLDER = "_support"
+SHORT = 7
+"""How many characters of a digest names have, which are in those of the files of Numba's cache."""
+HOME = "derivatrix.compiled"
+"""The package that modules loaded from files are in, whatever folder they are in."""
 AGAIN = "build the package again with `derivatrix build`"
 
 
@@ -46,7 +50,23 @@ def package_for(path: Path, digest: str) -> str:
         if file_digest(contents) != expected:
             raise LoadError(f"{folder / name}: is not as derivatrix wrote it; {AGAIN}")
         state.update(contents)
-    return _package(f"derivatrix_{state.hexdigest()}", root)
+    if is_cached(path, digest):
+        version = str(facts.get("VERSION")).replace(".", "_")
+        return _package(f"{HOME}.v{version}_{digest[:SHORT]}_{state.hexdigest()[:SHORT]}", root)
+    return _package(f"{HOME}.files_{state.hexdigest()}", root)
+
+
+def is_cached(path: Path, digest: str) -> bool:
+    """Whether a file is where `derivatrix.compile` keeps its modules, above it those with the same
+    support."""
+    return path.parent.parent.name == digest
+
+
+def version_in(package: str) -> tuple[str, str]:
+    """The version and the beginning of the digest in the name of a package of the cache; of another
+    the digest is ""."""
+    version, _, rest = package.rpartition("_")[0].rpartition("_")
+    return version.removeprefix("v").replace("_", "."), rest if version else ""
 
 
 def with_support(module: ModuleType) -> list[ModuleType]:

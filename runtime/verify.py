@@ -52,9 +52,12 @@ def verify(
     progress: called with a line of text for each point.
     A module for CUDA devices is verified on the device, and where there is none in Numba's
     simulator, at small sizes; the report says so (`place`).
-    Raises LoadError when the module is not a generated one, ShapeError for sizes that it lacks.
+    Raises LoadError when the module is not a generated one, ShapeError for sizes that it lacks,
+    MissingPackageError where it is for CUDA devices and what it needs is not installed.
     """
     interface = ModuleInterface(module)
+    if interface.target == "cuda":
+        simulated.require_numba_cuda(interface.name)
     if simulated.needs_simulation(module):
         return simulated.verify_simulated(module, sizes or {}, seed, thorough)
     place = simulated.PLACE if interface.target == "cuda" and simulated.simulating() else ""

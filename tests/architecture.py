@@ -50,9 +50,9 @@ def figures() -> list[Figure]:
         Figure("files loose in compiler/", len(list((ROOT / "compiler").glob("*.py"))), 2, 3),
         Figure("files that use Numba's internals", len(internal_files()), 4, 4),
         Figure("lines of a generated square.py", generated_lines("square.py", "square"), 109, 150),
-        Figure("lines of a generated energy.py", generated_lines("square.py", "energy"), 222, 250),
+        Figure("lines of a generated energy.py", generated_lines("square.py", "energy"), 221, 250),
         Figure("lines of a generated loss.py", generated_lines("digits.py", "loss"), 297, 300),
-        Figure("lines of the product", sum(product_lines().values()), 47977, 36000),
+        Figure("lines of the product", sum(product_lines().values()), 54566, 36000),
     ]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.driver.ownership import SUPPORT
-from derivatrix.compiler.driver.pipeline import _operator, kernel_plan, operator_plan
+from derivatrix.compiler.driver.pipeline import _operator, interface, kernel_plan, operator_plan
 from derivatrix.compiler.emit.cpu.module import emit
 from derivatrix.compiler.emit.cpu.public_functions import parallel_arguments
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
@@ -139,7 +139,7 @@ def module_text(function: Function, plans: Sequence[Plan]) -> str:
         if plan.name in kinds
     ]
     operator = _operator(function.derivatives) if len(functions) < len(plans) else None
-    facts = dict.fromkeys(REQUIRED, ()) | {"REQUIREMENTS": function.requirements}
+    facts = {**dict.fromkeys(REQUIRED, ()), **interface(function), "TARGET": "cpu"}
     description = ModuleDescription(function.name, "", facts, functions, operator)
     text, _ = emit(description)
     return text

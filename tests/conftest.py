@@ -12,7 +12,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Two processes with two threads each on two cores wait for each other longer than they work. It
 is read where NumPy is first imported; a test that needs threads of OpenBLAS says so itself."""
 
-LATE = {"thorough": "takes long", "peers": "needs JAX and PyTorch"}
+LATE = {
+    "thorough": "takes long",
+    "peers": "needs JAX and PyTorch",
+    "browser": "needs Playwright and Chromium",
+}
 """The markers of tests that run only when they are asked for."""
 
 
@@ -20,6 +24,7 @@ def pytest_addoption(parser):
     parser.addoption("--examples", default=150, type=int, help="how many random expressions to try")
     parser.addoption("--thorough", action="store_true", help="compile every case and identity too")
     parser.addoption("--peers", action="store_true", help="compare with JAX and PyTorch too")
+    parser.addoption("--browser", action="store_true", help="run tests in Chromium too")
     parser.addoption("--adapters", action="store_true", help="run tests/adapters too")
 
 

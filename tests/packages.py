@@ -28,7 +28,7 @@ def support_of(*functions: Function, target: str = "cpu") -> set[str]:
 
 def package_of(*functions: Function, targets: Sequence[str] = ("cpu",)) -> set[str]:
     """The files of a package of functions, without a certificate."""
-    found = {"__init__.py"}
+    found = {"__init__.py", "py.typed"}
     for function, target in itertools.product(functions, targets):
         found |= {*generate(function, target).texts, *support_of(function, target=target)}
     return found

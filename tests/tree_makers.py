@@ -213,6 +213,23 @@ def kronecker(make: Maker, shape: Shape, depth: int) -> Tree | None:
     return kinds.Kronecker(make.tree(left, depth), make.tree(right, depth))
 
 
+def commutation(make: Maker, shape: Shape, depth: int) -> Tree | None:
+    sizes = make.random.choice([(ONE, FOUR), (TWO, TWO), (FOUR, ONE)])
+    return kinds.Commutation(*sizes) if shape == (FOUR, FOUR) else None
+
+
+def duplication(make: Maker, shape: Shape, depth: int) -> Tree | None:
+    return kinds.Duplication(TWO) if shape == (FOUR, n) else None
+
+
+def elimination(make: Maker, shape: Shape, depth: int) -> Tree | None:
+    return kinds.Elimination(TWO) if shape == (n, FOUR) else None
+
+
+def diagonals(make: Maker, shape: Shape, depth: int) -> Tree | None:
+    return kinds.Diagonals(m) if shape == (FOUR, m) else None
+
+
 def vectorised(make: Maker, shape: Shape, depth: int) -> Tree | None:
     if len(shape) != 1:
         return None
@@ -490,6 +507,10 @@ MAKERS: dict[type[Tree], Make] = {
     kinds.Padded: padded,
     kinds.Block: block,
     kinds.Kronecker: kronecker,
+    kinds.Commutation: commutation,
+    kinds.Duplication: duplication,
+    kinds.Elimination: elimination,
+    kinds.Diagonals: diagonals,
     kinds.Vectorised: vectorised,
     kinds.Unvectorised: unvectorised,
     kinds.Transpose: lambda make, shape, depth: (

@@ -12,6 +12,7 @@ from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.factoring import UNIT
 from derivatrix.compiler.formulas.notation import Notation
+from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.rewrite import occurrences
 from derivatrix.compiler.formulas.tree import Tree, is_row
@@ -43,7 +44,7 @@ def formula_value(
 
 def text_of(node: Node, style: str) -> str:
     """The text of a node: as an equation in the styles that have these."""
-    return render(node, style) if style == "numpy" else render_equation("Z", node, style)
+    return render_equation("Z", node, style) if style in math_printers() else render(node, style)
 
 
 def check_text(node: Node, style: str) -> None:
@@ -216,7 +217,36 @@ class Reader:
         return total
 
     def of_kronecker(self, tree: kinds.Kronecker, at: Mapping[str, int]) -> Any:
-        return np.kron(*self.all([tree.left, tree.right], at))
+        parts = self.all([tree.left, tree.right], at)
+        for place, part in enumerate((tree.left, tree.right)):
+            if part.rank < tree.rank:
+                parts[place] = parts[place][None, :] if is_row(part) else parts[place][:, None]
+        return np.kron(*parts)
+
+    def of_commutation(self, tree: kinds.Commutation, at: Mapping[str, int]) -> Any:
+        rows, columns = self.size(tree.rows), self.size(tree.columns)
+        result = np.zeros((rows * columns, rows * columns))
+        for i, j in np.ndindex(rows, columns):
+            result[j + columns * i, i + rows * j] = 1
+        return result
+
+    def of_duplication(self, tree: kinds.Duplication, at: Mapping[str, int]) -> Any:
+        size = self.size(tree.size)
+        result = np.zeros((size * size, size * (size + 1) // 2))
+        for place, (i, j) in enumerate(zip(*np.tril_indices(size), strict=True)):
+            result[i + size * j, place] = result[j + size * i, place] = 1
+        return result
+
+    def of_elimination(self, tree: kinds.Elimination, at: Mapping[str, int]) -> Any:
+        size = self.size(tree.size)
+        result = np.zeros((size * (size + 1) // 2, size * size))
+        for place, (i, j) in enumerate(zip(*np.tril_indices(size), strict=True)):
+            result[place, i + size * j] = 1
+        return result
+
+    def of_diagonals(self, tree: kinds.Diagonals, at: Mapping[str, int]) -> Any:
+        size = self.size(tree.size)
+        return np.stack([np.diag(row).ravel() for row in np.eye(size)], axis=1)
 
     def of_vectorised(self, tree: kinds.Vectorised, at: Mapping[str, int]) -> Any:
         body = self.value(tree.body, at)

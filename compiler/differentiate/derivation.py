@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import sympy
@@ -24,6 +25,8 @@ from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
 from derivatrix.compiler.formulas.printers.base import ATOM
+from derivatrix.compiler.formulas.printers.latex import aligned
+from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.printers.unicode import UNICODE
 from derivatrix.compiler.formulas.sharing import definition_texts
 from derivatrix.compiler.formulas.tree import Tree
@@ -62,6 +65,19 @@ class Step(NamedTuple):
     reason: str
 
 
+class Steps(tuple[Step, ...]):
+    """The lines of a derivation. In a notebook they are shown in LaTeX, whatever their style."""
+
+    latex: Callable[[], Steps]
+
+    def __repr__(self) -> str:
+        width = min(60, max(len(step.text) for step in self))
+        return "\n".join(f"{step.text:{width}}  [{step.reason}]" for step in self)
+
+    def _repr_latex_(self) -> str:
+        return aligned(rf"{step.text} \qquad \text{{[{step.reason}]}}" for step in self.latex())
+
+
 @dataclass(frozen=True)
 class Line:
     """An expression in differentials, and why it equals the one before. `parts`: by the name of a
@@ -72,13 +88,11 @@ class Line:
     parts: Mapping[str, Node] = field(repr=False)
 
 
-def derivation(
-    derivatives: Derivatives, wrt: str | None = None, style: str = "unicode"
-) -> list[Step]:
+def derivation(derivatives: Derivatives, wrt: str | None = None, style: str = "unicode") -> Steps:
     """How the gradient (of a scalar function) or the VJP by the input `wrt` comes about.
 
-    With a batch axis: for one sample. Raises DeclarationError for another style than unicode,
-    latex or index, or for an input by which the function is not differentiated.
+    With a batch axis: for one sample. Raises DeclarationError for a style that is not for reading,
+    as numpy, or for an input by which the function is not differentiated.
     """
     printers = math_printers()
     if style not in printers:
@@ -90,12 +104,15 @@ def derivation(
     name = names[0] if wrt is None else wrt
     if name not in names:
         raise DeclarationError(f"{function.name}: {name!r} is not in wrt: {', '.join(names)}")
-    return list(_Derivation(derivatives, name, style).steps())
+    found = _Derivation(derivatives, name, style)
+    steps = Steps(Step(text, found.printer.prose(reason)) for text, reason in found.steps())
+    steps.latex = partial(derivation, derivatives, name, "latex")
+    return steps
 
 
-def lines(root: Node, leaf: ir.Leaf) -> Iterator[Line]:
+def lines(root: Node, leaf: ir.Leaf, printer: MathPrinter = UNICODE) -> Iterator[Line]:
     """The differential of `root` where only `leaf` moves: first d root, at last one of d leaf."""
-    differentials = _Differentials(root, leaf)
+    differentials = _Differentials(root, leaf, printer)
     expression: Node = differentials.differential(root)
     yield Line(expression, "", differentials.parts)
     for _ in range(LINES):
@@ -114,9 +131,10 @@ def lines(root: Node, leaf: ir.Leaf) -> Iterator[Line]:
 class _Differentials:
     """The differentials of nodes, as leaves. `open`: those whose rule can still be used."""
 
-    def __init__(self, root: Node, leaf: ir.Leaf) -> None:
+    def __init__(self, root: Node, leaf: ir.Leaf, printer: MathPrinter) -> None:
         nodes = topological([root])
         self.leaf = leaf
+        self.printer = printer
         self.order = {node: position for position, node in enumerate(nodes)}
         self.varying = depending(nodes, [leaf])
         self.open: dict[Node, Node] = {}
@@ -145,7 +163,7 @@ class _Differentials:
                 constant = any(term not in self.varying for term in node.terms)
                 return "differential of a sum" + ("; constants drop out" if constant else "")
             case ir.Map():
-                return f"chain rule, entry by entry: {_slopes(node, self.varying)}"
+                return f"chain rule, entry by entry: {_slopes(node, self.varying, self.printer)}"
             case ir.Apply():
                 return _operation(node)
             case ir.Einsum():
@@ -177,7 +195,7 @@ def _product(node: ir.Einsum, varying: set[Node]) -> str:
     return "a product with constants is linear"
 
 
-def _slopes(node: ir.Map, varying: set[Node]) -> str:
+def _slopes(node: ir.Map, varying: set[Node], printer: MathPrinter) -> str:
     """The derivatives of an entrywise function, as of t (and u, v, ...)."""
     letters = "tuvwabcdefgh"
     symbols: dict[sympy.Symbol, Tree] = {
@@ -185,13 +203,14 @@ def _slopes(node: ir.Map, varying: set[Node]) -> str:
         for i in range(len(node.arguments))
     }
     texts = []
-    sign = "d" if len(node.arguments) == 1 else "∂"
-    whole = UNICODE.text(expressions.convert(node.expression, symbols), ATOM)
+    sign = "d" if len(node.arguments) == 1 else printer.partial
+    whole = printer.text(expressions.convert(node.expression, symbols), ATOM)
     for i, argument in enumerate(node.arguments):
         if argument in varying:
             slope = scalar_functions.derivative(node.expression, slot(i))
-            text = UNICODE.text(expressions.convert(slope, symbols))
-            texts.append(f"{sign}{whole}/{sign}{UNICODE.text(symbols[slot(i)])} = {text}")
+            text = printer.text(expressions.convert(slope, symbols))
+            equation = f"{sign}{whole}/{sign}{printer.text(symbols[slot(i)])} = {text}"
+            texts.append(printer.formula.format(equation))
     return ", ".join(texts)
 
 
@@ -207,7 +226,7 @@ class _Derivation:
 
     def steps(self) -> Iterator[Step]:
         (root,) = simplify([self.derivatives.function.expression])
-        found = list(lines(root, self.leaf))
+        found = list(lines(root, self.leaf, self.printer))
         letter = self.derivatives.value_letter
         tree, where = self._tree(root, {})
         own = self.printer.text(tree, ATOM)
@@ -239,7 +258,7 @@ class _Derivation:
         value = self.derivatives.value_letter
         left = self.printer.derivative(kind, value, (self.leaf.name,))
         projected = self.leaf.structure in PROJECTED and pulled is not result
-        symbol = "G" if projected else "∇" if self.scalar else left
+        symbol = "G" if projected else self.printer.nabla if self.scalar else left
         reason = f"collected: {self._pairing(symbol)}"
         if self.scalar and 0 < self.leaf.ndim < 3 and not is_zero(pulled):
             labels = tuple(range(self.leaf.ndim))
@@ -257,22 +276,22 @@ class _Derivation:
 
     def _pairing(self, symbol: str) -> str:
         """What the gradient or VJP is defined by; `symbol` stands for it."""
-        letter, word = self.derivatives.value_letter, self.printer.word
-        moved, moving = map(self.printer.differential, (word(self.leaf.name), word(letter)))
-        if self.scalar:
-            return f"{moving} = {self._product(symbol, moved)}"
-        return f"⟨{word(letter, 'bar')}, {moving}⟩ = ⟨{symbol}, {moved}⟩"
+        printer, letter = self.printer, self.derivatives.value_letter
+        moved, moving = (printer.differential(printer.word(n)) for n in (self.leaf.name, letter))
+        left, right = moving, self._product(symbol, moved)
+        if not self.scalar:
+            left = printer.inner(printer.word(letter, "bar"), moving)
+            right = printer.inner(symbol, moved)
+        return printer.formula.format(f"{left} = {right}")
 
     def _product(self, symbol: str, moved: str) -> str:
         """The inner product of the gradient and the input's differential."""
-        match self.leaf.ndim:
-            case 0:
-                return f"{symbol} {moved}"
-            case 1:
-                return f"{symbol}ᵀ {moved}"
-            case 2:
-                return f"tr({symbol}ᵀ {moved})"
-        return f"⟨{symbol}, {moved}⟩"
+        if self.leaf.ndim == 0:
+            return f"{symbol} {moved}"
+        product = f"{self.printer.transposed.format(symbol)} {moved}"
+        if self.leaf.ndim > 2:
+            return self.printer.inner(symbol, moved)
+        return self.printer.call("tr", [product]) if self.leaf.ndim == 2 else product
 
     def _tree(self, node: Node, parts: Mapping[str, Node]) -> tuple[Tree, list[tuple[str, str]]]:
         used = {part.name for part in leaves([node])}

@@ -17,8 +17,17 @@ import sympy
 from derivatrix.compiler.differentiate import spectral
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
-from derivatrix.compiler.formulas import STYLES, render, render_equation
+from derivatrix.compiler.formulas import (
+    STYLES,
+    Side,
+    render,
+    render_equation,
+    render_vec,
+    render_vec_equation,
+)
+from derivatrix.compiler.formulas.indexing import NoMatrixNotation
 from derivatrix.compiler.formulas.printers import math_printers
+from derivatrix.compiler.formulas.printers.latex import aligned
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, Shape, readings
 from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
@@ -29,7 +38,7 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugates
-from derivatrix.runtime.errors import DeclarationError
+from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 KINDS = ("value", "vjp", "jvp", "jacobian")
 SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
@@ -228,8 +237,29 @@ class Derivatives:
         if not isinstance(style, str) or style not in STYLES:
             raise DeclarationError(f"no style {shown(style)}; choose from {', '.join(STYLES)}")
         results = self.kernel(kind)[1] if style in ("numpy", "index") else self.results(kind)
-        node = results[self._key(kind, wrt, results)]
-        return render(node, style, self.display_names(), self._size_texts())
+        key = self._key(kind, wrt, results)
+        if not STYLES[style].vec:
+            return render(results[key], style, self.display_names(), self._size_texts())
+        sizes = size_texts(self.function.inputs)
+        if not self._is_vec(kind, key):
+            return render(results[key], style, self.display_names(), sizes)
+        sides = self._sides(key)
+        try:
+            return render_vec(results[key], style, sides, self.display_names(), sizes)
+        except NoMatrixNotation as error:
+            raise UnsupportedError(
+                f"{self.function.name}: the {kind} by {' and '.join(key)} has no vec form, that is "
+                "none made of Kronecker products; take the style 'index', or 'numpy' for its array"
+            ) from error
+
+    def _is_vec(self, kind: str, key: Key) -> bool:
+        """Whether the vec styles write a result as a matrix between vectors."""
+        return kind in ("jacobian", "hessian") and self.results(kind)[key].ndim > 2
+
+    def _sides(self, key: Key) -> tuple[Side, Side]:
+        """What the rows and the columns of a Jacobian or Hessian as a matrix are."""
+        row = Side.of(self.inputs[key[0]]) if len(key) == 2 else Side(self.function.expression.ndim)
+        return row, Side.of(self.inputs[key[-1]])
 
     def equations(self, style: str = "unicode") -> list[str]:
         """Every formula with its left-hand side, in a style for reading; for one sample where there
@@ -242,16 +272,31 @@ class Derivatives:
         ]
 
     def equation_lines(self, kind: str, style: str = "unicode") -> list[str]:
-        """The formulas of one kind with their left-hand sides."""
-        names = self.display_names()
+        """The formulas of one kind with their left-hand sides; in a vec style, those without a vec
+        form by their indices."""
+        return [self._equation(kind, key, style) for key in self.results(kind)]
+
+    def _equation(self, kind: str, key: Key, style: str) -> str:
+        node, names = self.results(kind)[key], self.display_names()
         printer = math_printers()[style]
-        return [
-            render_equation(printer.derivative(kind, self.value_letter, key), node, style, names)
-            for key, node in self.results(kind).items()
-        ]
+        left = printer.derivative(kind, self.value_letter, key)
+        if STYLES[style].vec and self._is_vec(kind, key):
+            sides = self._sides(key)
+            operators = [side.operator for side in sides]
+            matrix = printer.vec_derivative(kind, self.value_letter, key, operators)
+            try:
+                return render_vec_equation(matrix, node, style, sides, names)
+            except NoMatrixNotation:
+                style = "index"
+        return render_equation(left, node, style, names)
 
     def __str__(self) -> str:
         return "\n".join(self.equations())
+
+    __repr__ = __str__
+
+    def _repr_latex_(self) -> str:
+        return aligned(self.equations("latex"))
 
     @cached_property
     def _result_letter(self) -> str:

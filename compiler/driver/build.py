@@ -11,18 +11,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from derivatrix.compiler.driver.atomic_output import locked, staging, upwards
-from derivatrix.compiler.driver.cache import module_directory
 from derivatrix.compiler.driver.comparison import require_agreement
 from derivatrix.compiler.driver.ownership import (
     CERTIFICATE,
-    MARK,
-    PACKAGE,
     SUPPORT,
     own_files,
     published,
     support_files,
 )
+from derivatrix.compiler.driver.package import Package, is_current, kept_modules, package_of
 from derivatrix.compiler.driver.pipeline import Generated, generate, module_name
 from derivatrix.compiler.driver.support_package import support_texts, unfinished_text
 from derivatrix.compiler.driver.worker_serialization import Work, generate_elsewhere
@@ -31,8 +28,11 @@ from derivatrix.compiler.emit.targets import find_target
 from derivatrix.compiler.frontends.function import Function, require_function
 from derivatrix.compiler.frontends.function_file import require_unique
 from derivatrix.compiler.ir.arrays import Array
-from derivatrix.runtime import Report, load, write_certificate
+from derivatrix.runtime import Report, write_certificate
+from derivatrix.runtime.atomic_output import locked, staging, upwards
+from derivatrix.runtime.cache import module_directory, write_if_different
 from derivatrix.runtime.certificate import standing_reports
+from derivatrix.runtime.compiled import load_compiled
 from derivatrix.runtime.errors import (
     BuildError,
     DeclarationError,
@@ -49,9 +49,9 @@ Progress = Callable[[str, int, int], None]
 
 IMPORTED = (
     *("_formulas", "_support", "ast", "atexit", "collections", "contextlib", "copy", "ctypes"),
-    *("dataclasses", "functools", "hashlib", "importlib", "itertools", "linecache", "llvmlite"),
-    *("math", "numba", "numpy", "os", "pathlib", "pickle", "queue", "re", "scipy", "sys"),
-    *("threading", "time", "types", "typing", "warnings"),
+    *("dataclasses", "functools", "hashlib", "html", "importlib", "itertools", "linecache"),
+    *("llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle", "queue", "re", "scipy"),
+    *("sys", "threading", "time", "types", "typing", "warnings"),
 )
 """What generated modules and packages import, and the folders beside them: a module of such a name
 would stand in its way."""
@@ -59,33 +59,14 @@ would stand in its way."""
 FUNCTIONS_PER_PROCESS = 4
 """Another process is started for as many functions to derive; for fewer it is not worth it."""
 
-_PACKAGE_TEXT = '''{mark}: {summary}. Do not edit; build again instead.
-
-{lines}
-"""
-
-import importlib
-
-__all__ = [{names}]
-
-
-def __getattr__(name):
-    if name in __all__:
-        return importlib.import_module("." + name, __name__)
-    raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
-
-
-def __dir__():
-    return sorted({{*globals(), *__all__}})
-'''
-
 
 @dataclass(frozen=True)
 class BuildResult:
     """What `build` did. `modules`: the names in the package; `written` and `removed`: the files
     that changed; `reports`: what verification found, one a module, none where it was left out;
     `verified`: the modules verified by this build, the others' reports are those of the
-    certificate that was there."""
+    certificate that was there; `outdated`: those of other function files that another version of
+    derivatrix wrote, and that cannot be imported until they are built again."""
 
     directory: Path
     modules: tuple[str, ...]
@@ -93,6 +74,7 @@ class BuildResult:
     removed: tuple[str, ...]
     reports: tuple[Report, ...] = field(repr=False)
     verified: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,8 +99,10 @@ def build(
 
     The modules are written and verified in a directory beside the old ones and then put in place
     file by file, so a build that fails leaves `out_dir` as it was. With `verify` a certificate
-    goes with them. Modules of an earlier build that no function belongs to any more are removed.
-    A module that is there already, as its certificate vouches for, is not verified again.
+    goes with them. Modules of an earlier build of the same function files (see `load_functions`),
+    or of functions of no file, that no function belongs to any more are removed; those of other
+    files are kept. A module that is there already, as its certificate vouches for, is not verified
+    again.
 
     warm: compile the kernels for float64 and float32 too, so that their first call is quick in
     every process that imports `out_dir` as a package on this machine.
@@ -126,8 +110,8 @@ def build(
 
     Raises DeclarationError for what is no function, functions with one name and names that
     cannot be a module's, UnsupportedError for unknown targets, BuildError where a file that
-    derivatrix did not write is in the way or the directory cannot be written, VerificationError
-    where a module fails, and what `generate` raises.
+    derivatrix did not write, or a module of another function file, is in the way or the directory
+    cannot be written, VerificationError where a module fails, and what `generate` raises.
     """
     given = _functions(functions, "build")
     directory = _directory(out_dir, "build")
@@ -135,18 +119,22 @@ def build(
     with Workers(_jobs(jobs)) as workers:
         steps = _Steps(work, 1 + verify + warm, workers, progress)
         modules = steps.generate()
-        texts = _texts(modules)
-        if _foreign(directory, texts):
-            with locked(directory):  # a file that another build removes just now is nobody's
-                _refuse(directory, texts)
+        result = None
         try:
-            with staging(directory) as place:
-                for name, text in texts.items():
-                    (place / name).parent.mkdir(parents=True, exist_ok=True)
-                    (place / name).write_text(text, encoding="utf-8", newline="\n")
-                standing = _unchanged_reports(directory, texts) if verify else {}
-                reports = steps.verify(place, modules, standing) if verify else ()
-                result = _install(directory, place, texts, modules, reports, standing)
+            while result is None:
+                package = package_of(work, modules, directory)
+                if _foreign(directory, package.texts):
+                    with locked(
+                        directory
+                    ):  # a file that another build removes just now is nobody's
+                        _refuse(directory, package.texts)
+                with staging(directory) as place:
+                    for name, text in package.texts.items():
+                        (place / name).parent.mkdir(parents=True, exist_ok=True)
+                        (place / name).write_text(text, encoding="utf-8", newline="\n")
+                    standing = _unchanged_reports(directory, package.texts) if verify else {}
+                    reports = steps.verify(place, package, standing) if verify else ()
+                    result = _install(directory, place, package, reports, standing)
         except OSError as error:
             raise BuildError(f"{directory}: cannot be written: {error.strerror}") from error
         if warm:
@@ -168,7 +156,8 @@ def check(
     directory = _directory(out_dir, "check")
     work = _work(given, _targets(targets, "check"), "check")
     with Workers() as workers:
-        texts = _texts(_Steps(work, 1, workers, None).generate())
+        modules = _Steps(work, 1, workers, None).generate()
+    texts = package_of(work, modules, directory).texts
     states = {name: _state(directory / name, text.encode()) for name, text in texts.items()}
     found = [Difference(name, state) for name, state in states.items() if state]
     return found + [Difference(name, "extra") for name in _leftovers(directory, texts)]
@@ -188,27 +177,11 @@ def compile(function: Function, target: str = "cpu") -> ModuleType:
     try:
         directory = module_directory(support_digest(), FOLDER, generated.digest)
         path = directory / path
-        _write_if_different(directory.parent, support_texts(all_files()))
-        _write_if_different(directory, generated.texts)
+        write_if_different(directory.parent, support_texts(all_files()))
+        write_if_different(directory, generated.texts)
     except OSError as error:
         raise BuildError(f"{path}: cannot be written: {error.strerror}") from error
-    return load(path)
-
-
-def _write_if_different(directory: Path, texts: Mapping[str, str]) -> None:
-    """Write those files of a directory of the cache that are not there as they should be."""
-    stale = [name for name, text in texts.items() if not _holds(directory / name, text.encode())]
-    if not stale:
-        return
-    with staging(directory) as place:
-        for name in stale:
-            (directory / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (place / "file").write_bytes(texts[name].encode())
-            os.replace(place / "file", directory / name)
-
-
-def _holds(path: Path, contents: bytes) -> bool:
-    return path.is_file() and path.read_bytes() == contents
+    return load_compiled(path)
 
 
 # Arguments
@@ -335,16 +308,17 @@ class _Steps:
         return generate_elsewhere(self.work, self.workers, changed)
 
     def verify(
-        self, staging: Path, modules: Sequence[Generated], standing: Mapping[str, Report]
+        self, staging: Path, package: Package, standing: Mapping[str, Report]
     ) -> tuple[Report, ...]:
         """The reports, kept as a certificate too: `standing` ones, and those of the modules that
         have none. Raises VerificationError with every failure."""
-        files = [staging / f"{module.name}.py" for module in modules]
+        files = [staging / f"{module.name}.py" for module in package.current]
         new = [path for path in files if path.stem not in standing]
-        fresh = [module.name not in standing for module in modules]
+        fresh = [module.name not in standing for module in package.modules]
         for function, _ in itertools.compress(self.work, fresh):
             require_agreement(function)
-        self.done += len(files) - len(new)
+        self.total += len(files) - len(self.work)
+        self.done = len(self.work) + len(files) - len(new)
         found = verify_files(new, self.workers, self._announce)
         self.done += len(new)
         by_name = {**standing, **{report.function: report for report in found}}
@@ -372,24 +346,6 @@ def _require_passed(reports: Iterable[Report]) -> None:
             failures.append(str(error))
     if failures:
         raise VerificationError("\n".join([*failures, "Nothing was written."]))
-
-
-def _texts(modules: Sequence[Generated]) -> dict[str, str]:
-    """The text of each file of the package, those of the support first, the package's own last."""
-    support = support_texts(file for module in modules for file in module.support)
-    texts = {name: text for module in modules for name, text in module.texts.items()}
-    return {**support, **texts, PACKAGE: _package_text(modules)}
-
-
-def _package_text(modules: Sequence[Generated]) -> str:
-    names = sorted(module.name for module in modules)
-    summary = f"{len(names)} module{'s' if len(names) != 1 else ''}"
-    return _PACKAGE_TEXT.format(
-        mark=MARK,
-        summary=summary,
-        lines="\n".join(f"    {name}" for name in names),
-        names=", ".join(f'"{name}"' for name in names),
-    )
 
 
 # What is in the directory already
@@ -430,10 +386,9 @@ def _unchanged_reports(directory: Path, texts: Mapping[str, str]) -> dict[str, R
 def _leftovers(directory: Path, texts: Iterable[str]) -> list[str]:
     """The files of an earlier build that no function belongs to any more."""
     modules = [f"{name}.py" for name in published(directory)]
-    formulas = [
-        f"_formulas/{name}" for name in modules if (directory / "_formulas" / name).exists()
-    ]
-    old = [*modules, *formulas, *support_files(directory)]
+    beside = [name for module in modules for name in (f"_formulas/{module}", f"{module}i")]
+    beside = [name for name in beside if (directory / name).exists()]
+    old = [*modules, *beside, *support_files(directory)]
     own = own_files(directory, old)
     return [name for name in old if name in own and name not in set(texts)]
 
@@ -451,18 +406,21 @@ def _state(path: Path, contents: bytes) -> str:
 def _install(
     directory: Path,
     place: Path,
-    texts: Mapping[str, str],
-    modules: Sequence[Generated],
+    package: Package,
     reports: tuple[Report, ...],
     standing: Container[str],
-) -> BuildResult:
-    """Put the staged files in place, those that differ. While several of them change, and after a
-    build that ended meanwhile, no module of the package can be imported. All that takes space is
-    made before the first of them changes: a disk that is full leaves the package as it was."""
-    fresh = [*texts]
+) -> BuildResult | None:
+    """Put the staged files in place, those that differ; None where another build has changed the
+    modules to be kept meanwhile. While several files change, and after a build that ended
+    meanwhile, no module of the package can be imported. All that takes space is made before the
+    first of them changes: a disk that is full leaves the package as it was."""
+    fresh = [*package.texts]
+    names = [module.name for module in package.modules]
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
         _refuse(directory, fresh)  # again: verification took its time
+        if kept_modules(directory, names, package.own) != package.kept:
+            return None
         removed = _leftovers(directory, fresh)
         if reports:
             fresh += CERTIFICATE
@@ -473,16 +431,19 @@ def _install(
         for name in (*moved, SUPPORT):
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
         if SUPPORT in written or len({*written, *removed} - {*CERTIFICATE}) > 1:
-            mark = _unfinished(directory, place, texts)
+            mark = _unfinished(directory, place, package.texts)
             os.replace(mark, directory / SUPPORT)
             moved.append(SUPPORT)  # which ends it
         for name in removed:  # before the rest: their names may differ in case only
             (directory / name).unlink()
         for name in moved:
             os.replace(place / name, directory / name)
-    names = tuple(module.name for module in modules)
+    names += [module.name for module in package.kept]
     verified = tuple(report.function for report in reports if report.function not in standing)
-    return BuildResult(directory, names, tuple(written), tuple(removed), reports, verified)
+    outdated = tuple(module.name for module in package.kept if not is_current(module))
+    return BuildResult(
+        directory, tuple(names), tuple(written), tuple(removed), reports, verified, outdated
+    )
 
 
 def _unfinished(directory: Path, place: Path, texts: Mapping[str, str]) -> Path:

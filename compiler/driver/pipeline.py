@@ -23,6 +23,7 @@ from derivatrix.compiler.emit.description import (
     Result,
 )
 from derivatrix.compiler.emit.skeleton import formulas_text
+from derivatrix.compiler.emit.stub import stub_text
 from derivatrix.compiler.emit.targets import find_target
 from derivatrix.compiler.formulas import STYLES, render
 from derivatrix.compiler.frontends.function import Function
@@ -41,18 +42,24 @@ from derivatrix.runtime.errors import DeclarationError
 @dataclass(frozen=True)
 class Generated:
     """A generated module: its name (the file's stem), its text, its digest, the files of the
-    support that it needs, as "cpu/blas.py", and the text of the file with its formulas."""
+    support that it needs, as "cpu/blas.py", and the texts of the files with its formulas and with
+    its types."""
 
     name: str
     text: str
     digest: str
     support: tuple[str, ...]
     formulas: str
+    types: str
 
     @property
     def texts(self) -> dict[str, str]:
-        """Its two files, as they are in a generated package."""
-        return {f"_formulas/{self.name}.py": self.formulas, f"{self.name}.py": self.text}
+        """Its files, as they are in a generated package."""
+        return {
+            f"_formulas/{self.name}.py": self.formulas,
+            f"{self.name}.py": self.text,
+            f"{self.name}.pyi": self.types,
+        }
 
 
 def generate(function: Function, target: str = "cpu") -> Generated:
@@ -63,7 +70,8 @@ def generate(function: Function, target: str = "cpu") -> Generated:
         module = describe(function, target)
         text, support = find_target(target).emit(module)
     formulas = formulas_text(name, module.formulas)
-    return Generated(name, text, str(module.facts["DIGEST"]), support, formulas)
+    types = stub_text(name, module)
+    return Generated(name, text, str(module.facts["DIGEST"]), support, formulas, types)
 
 
 def module_name(name: str, target: str) -> str:
@@ -194,10 +202,15 @@ def _input(function: Function, leaf: Leaf) -> dict[str, object]:
 
 
 def _formulas(derivatives: Derivatives) -> dict[str, dict[str, dict[str, str]]]:
-    """Kind -> inputs ("" for a value, "A, b" for a block of a Hessian) -> style -> formula."""
+    """Kind -> inputs ("" for a value, "A, b" for a block of a Hessian) -> style -> formula; not the
+    vec styles, which not all derivatives have."""
     return {
         kind: {
-            ", ".join(key): {style: derivatives.formula(kind, key, style) for style in STYLES}
+            ", ".join(key): {
+                name: derivatives.formula(kind, key, name)
+                for name, style in STYLES.items()
+                if not style.vec
+            }
             for key in derivatives.results(kind)
         }
         for kind in derivatives.kinds

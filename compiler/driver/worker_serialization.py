@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-import io
 import pickle
 from collections.abc import Sequence
 from typing import Any
 
 from derivatrix.compiler.driver.pipeline import Generated, digest, generate
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.compiler.ir.nodes import topological
-from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.runtime.workers import Changed, Workers
 
 Work = Sequence[tuple[Function, str]]
@@ -40,33 +37,13 @@ def generated(packed: str) -> dict[str, Any] | None:
     """A generated module as plain data: what a worker does."""
     if not packed:
         return None
-    _, fields, target = pickle.loads(base64.b64decode(packed))
-    module = generate(Function(*fields), target)
-    return vars(module)
+    return vars(generate(*pickle.loads(base64.b64decode(packed))))
 
 
 def _packed(function: Function, target: str) -> str:
     """A function as text; "" where it has parts that cannot be written."""
-    fields = (function.name, function.inputs, function.expression, function.wrt, function.batch)
-    nodes = topological([*function.inputs, function.expression])  # first: none is deep then
-    file = io.BytesIO()
     try:
-        _Pickler(file).dump((nodes, fields, target))
+        contents = pickle.dumps((function, target))
     except (AttributeError, pickle.PicklingError, RecursionError, TypeError):
         return ""
-    return base64.b64encode(file.getvalue()).decode()
-
-
-class _Pickler(pickle.Pickler):
-    """Writes operations as their names."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if not isinstance(value, Operation):
-            return NotImplemented
-        if OPERATIONS.get(value.name) is not value:
-            raise pickle.PicklingError(f"{value.name} is not registered")
-        return _operation, (value.name,)
-
-
-def _operation(name: str) -> Operation:
-    return OPERATIONS[name]
+    return base64.b64encode(contents).decode()

@@ -61,7 +61,7 @@ def returns_text(function: FunctionDescription) -> str:
 def _returns(result: Result, path: str, buffers: Mapping[str, str]) -> str:
     if isinstance(result, str):
         return buffers.get(result, result)
-    inner = _inner(path)
+    inner = inner_title(path)
     parts = (f"{name}={_returns(part, inner, buffers)}" for name, part in result)
     return f"{path}({', '.join(parts)})"
 
@@ -71,7 +71,8 @@ def title(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
 
 
-def _inner(path: str) -> str:
+def inner_title(path: str) -> str:
+    """The name of the named tuples in one."""
     return "Gradient" if path == "ValueAndGradient" else f"{path}Row"
 
 
@@ -83,7 +84,7 @@ def tuples(functions: Iterable[FunctionDescription]) -> dict[str, str]:
         if not isinstance(result, str):
             found[path] = " ".join(name for name, _ in result)
             for _, part in result:
-                add(part, _inner(path))
+                add(part, inner_title(path))
 
     for function in functions:
         add(function.result, title(function.name))

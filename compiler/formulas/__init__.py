@@ -3,7 +3,9 @@
 - unicode, latex: matrix notation, or index notation where there is none;
 - index: index notation throughout;
 - numpy: an expression that evaluates, with only `np`, `scipy` and the names of leaves and
-  dimensions in scope, to the node's array.
+  dimensions in scope, to the node's array;
+- vec, vec-latex, vec-numpy: as unicode, latex and numpy, but Jacobians and Hessians with more than
+  two axes as matrices between vectors, see `render_vec`.
 """
 
 from __future__ import annotations
@@ -11,15 +13,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from derivatrix.compiler.formulas.arrays import Arrays
+from derivatrix.compiler.formulas.build import Builder
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.printers.numpy import NumPy
 from derivatrix.compiler.formulas.sharing import definition_texts
 from derivatrix.compiler.formulas.tree import Number
+from derivatrix.compiler.formulas.vec import Side, VecArrays, VecNotation
 from derivatrix.compiler.ir.nodes import Node
 
-__all__ = ["STYLES", "render", "render_equation"]
+__all__ = ["STYLES", "Side", "render", "render_equation", "render_vec", "render_vec_equation"]
+
+Sides = tuple[Side, Side]
+"""What is differentiated, and by what."""
 
 
 def render(
@@ -39,8 +46,32 @@ def render(
         raise ValueError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
     printer = STYLES[style].printer
     if not isinstance(printer, MathPrinter):
-        return _numpy(node, NumPy(sizes))
-    (_, text), *definitions = _equations("", node, style, names)
+        own = NumPy(sizes)
+        return _numpy(Arrays(node, own), own)
+    lines = _equations("", Notation(node, names, STYLES[style].by_index), printer)
+    return _one_line(lines, printer)
+
+
+def render_vec(
+    node: Node,
+    style: str,
+    sides: Sides,
+    names: Mapping[str, str],
+    sizes: Mapping[str, str],
+) -> str:
+    """The formula of a Jacobian with more than two axes as a matrix, in a vec style; see `render`.
+
+    Raises NoMatrixNotation where there is no vec form.
+    """
+    printer = STYLES[style].printer
+    if not isinstance(printer, MathPrinter):
+        own = NumPy(sizes)
+        return _numpy(VecArrays(node, own, sides), own)
+    return _one_line(_equations("", VecNotation(node, names, sides), printer), printer)
+
+
+def _one_line(lines: list[tuple[str, str]], printer: MathPrinter) -> str:
+    (_, text), *definitions = lines
     return printer.where(text, definitions) if definitions else text
 
 
@@ -52,23 +83,28 @@ def render_equation(
     left: what is defined, in the same style. Where the formula has indices, they are added to
     it: "J" becomes "J[i,j,k]". style: any but numpy.
     """
-    return math_printers()[style].equations(_equations(left, node, style, names))
-
-
-def _equations(
-    left: str, node: Node, style: str, names: Mapping[str, str] | None
-) -> list[tuple[str, str]]:
-    """The left and right sides of the equation, and of the definitions that it uses."""
     printer = math_printers()[style]
     builder = Notation(node, names, STYLES[style].by_index)
+    return printer.equations(_equations(left, builder, printer))
+
+
+def render_vec_equation(
+    left: str, node: Node, style: str, sides: Sides, names: Mapping[str, str]
+) -> str:
+    """`left` = the formula of a Jacobian as a matrix; see `render_vec` and `render_equation`."""
+    printer = math_printers()[style]
+    return printer.equations(_equations(left, VecNotation(node, names, sides), printer))
+
+
+def _equations(left: str, builder: Notation, printer: MathPrinter) -> list[tuple[str, str]]:
+    """The left and right sides of the equation, and of the definitions that it uses."""
     tree, indices = builder.result()
     first = printer.left_side(left, indices), printer.text(tree)
     return [first, *definition_texts(printer, tree, builder.definitions)]
 
 
-def _numpy(node: Node, printer: NumPy) -> str:
+def _numpy(builder: Builder, printer: NumPy) -> str:
     """One expression; shared parts are named by assignment expressions in a tuple."""
-    builder = Arrays(node, printer)
     tree, _ = builder.result()
     text = printer.real(tree) if isinstance(tree, Number) else printer.text(tree)
     parts = [f"{part.name.python} := {printer.text(part.tree)}" for part in builder.definitions]

@@ -4,6 +4,7 @@ over letters."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from typing import Any, TypeVar
 
 import sympy
 
@@ -143,9 +144,12 @@ def joined(items: list[Item], parts: Product) -> Item:
     return contracted(items, output, parts), output
 
 
-def components(factors: Sequence[Factor], apart: Set[int]) -> list[list[Factor]]:
+Labelled = TypeVar("Labelled", bound=tuple[Any, tuple[int, ...]])
+
+
+def components(factors: Sequence[Labelled], apart: Set[int]) -> list[list[Labelled]]:
     """The factors in groups linked by labels that are not in `apart`, in their order."""
-    groups: list[list[Factor]] = []
+    groups: list[list[Labelled]] = []
     for factor in factors:
         own = set(factor[1]) - apart
         linked = [group for group in groups if own & set(labels_of(group))]

@@ -48,7 +48,7 @@ from derivatrix.compiler.formulas.indexing import (
 from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.rewrite import replaced
 from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indicators, shared
-from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit
+from derivatrix.compiler.formulas.tree import Add, Indices, Name, Over, Tree, Unit
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import Factor, Node, einsum
@@ -70,6 +70,7 @@ class Notation(Builder):
         self.by_index = by_index  # whether every axis carries an index
         self.limit = 30 if by_index else 12
         self.open: set[Node] = set()  # nodes whose drafts have been begun
+        self.letters_used: set[str] = set()
         super().__init__(root, names, differentials)
 
     def result(self) -> tuple[Tree, Indices]:
@@ -121,7 +122,13 @@ class Notation(Builder):
         """A letter that stands for nothing yet."""
         letters = BATCH_LETTERS if batched else LETTERS
         candidates = chain(letters, (f"i{number}" for number in count(1)))
-        return next(own for own in candidates if own not in scope and own not in self.taken)
+        letter = next(own for own in candidates if own not in scope and own not in self.taken)
+        self.letters_used.add(letter)
+        return letter
+
+    def new_name(self, rank: int, letter: str = "") -> Name:
+        """An unused name that is no index letter either."""
+        return super().new_name(rank, "" if letter in self.letters_used else letter)
 
     def expand(
         self, node: Node, indices: Indices, scope: frozenset[str], strict: bool = False

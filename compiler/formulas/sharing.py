@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 import sympy
 
@@ -30,7 +31,8 @@ def shared(
     tree: Tree, definitions: Sequence[Definition], name: Callable[[int, str], kinds.Name]
 ) -> Formula:
     """A formula with names for the parts that it repeats. `name`: a new name for a rank,
-    if possible this letter."""
+    if possible this letter. What is inverted and stands elsewhere, too, as in its determinant, is
+    named instead of its inverse."""
     names = [part.name for part in definitions]
     known = {part.name: part for part in definitions}
     trees: dict[kinds.Name | None, Tree] = {
@@ -39,10 +41,17 @@ def shared(
     }
     counts = {key: occurrences([own]) for key, own in trees.items()}
     while True:
-        part = _repeated(counts.values())
+        total: Counter[Tree] = Counter()
+        for found in counts.values():
+            total.update(found)
+        part = _repeated(total)
         if part is None:
             break
-        own = name(part.rank, letter_of(part))
+        letter = letter_of(part)
+        if _is_inverse(part) and total[part.body] > total[part]:
+            part = part.body
+            letter = letter_of(part) or "M"
+        own = name(part.rank, letter)
         known[own] = Definition(own, part, (None,) * part.rank)
         for key in [key for key, found in counts.items() if part in found]:
             trees[key] = replaced(trees[key], {part: own})
@@ -53,11 +62,22 @@ def shared(
     return trees[None], [replace(known[own], tree=trees[own]) for own in names]
 
 
+def _is_inverse(part: Tree) -> TypeGuard[kinds.Power]:
+    """Whether a part is the inverse, or a power of it, of what has no name."""
+    if not isinstance(part, kinds.Power) or part.exponent > 0:
+        return False
+    return not isinstance(part.body, kinds.Name)
+
+
 def letter_of(part: Tree) -> str:
-    """The letter that a factor of a matrix has in books; "" for what has none."""
-    if not isinstance(part, kinds.Call) or part.output >= len(part.operation.letters):
+    """The letter that a factor of a matrix, or a matrix of probabilities, has in books; "" for what
+    has none."""
+    if not isinstance(part, kinds.Call):
         return ""
-    return part.operation.letters[part.output]
+    if part.operation.name == "softmax":
+        return "P" if part.rank > 1 else "p"
+    letters = part.operation.letters
+    return letters[part.output] if part.output < len(letters) else ""
 
 
 def numbered(tree: Tree, definitions: Sequence[Definition]) -> Formula:
@@ -81,11 +101,8 @@ def numbered(tree: Tree, definitions: Sequence[Definition]) -> Formula:
     return replaced(tree, table), parts
 
 
-def _repeated(counts: Iterable[Counter[Tree]]) -> Tree | None:
+def _repeated(total: Counter[Tree]) -> Tree | None:
     """The part that a name saves most for."""
-    total: Counter[Tree] = Counter()
-    for found in counts:
-        total.update(found)
     candidates: list[tuple[int, str, Tree]] = []
     for part, count in total.items():
         if count < 2 or not isinstance(part, NAMED) or part.letters or part.rank > 2:

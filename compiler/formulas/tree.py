@@ -302,14 +302,44 @@ class Block(Ranked):
 
 @kind
 class Kronecker(Tree):
-    """The Kronecker product of two matrices or two vectors."""
+    """The Kronecker product of two matrices or two vectors; in vec forms also of a matrix and a
+    column or row (a transposed vector)."""
 
     left: Tree
     right: Tree
 
     @property
     def rank(self) -> int:
-        return self.left.rank
+        return max(self.left.rank, self.right.rank)
+
+
+@kind
+class Commutation(Matrix):
+    """K with K vec A = vec Aᵀ, where A has shape (rows, columns)."""
+
+    rows: Dimension
+    columns: Dimension
+
+
+@kind
+class Duplication(Matrix):
+    """D with D vech S = vec S for a symmetric matrix S of this size."""
+
+    size: Dimension
+
+
+@kind
+class Elimination(Matrix):
+    """L with L vec A = vech A for a square matrix A of this size."""
+
+    size: Dimension
+
+
+@kind
+class Diagonals(Matrix):
+    """Ψ with Ψ v = vec diag(v) for a vector v of this size."""
+
+    size: Dimension
 
 
 @kind

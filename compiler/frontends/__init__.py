@@ -10,6 +10,7 @@ from derivatrix.compiler.frontends import numpy, sympy
 from derivatrix.compiler.ir.hooks import hooks
 
 hooks.formula = partial(render, style="unicode")
+hooks.latex = partial(render, style="latex")
 hooks.function = numpy.find_public
 hooks.call_ufunc = numpy.call_ufunc
 hooks.call_function = numpy.call_function

@@ -75,7 +75,7 @@ def root_operation(
     shape = unknowns[0].shape if len(unknowns) == 1 else (entries(unknowns),)
     start = Leaf(START, shape, role="placeholder")
     solved = _Root(residuals, unknowns, [start, *given])
-    return Operation(
+    operation = Operation(
         name=name,
         ranks=tuple(leaf.ndim for leaf in solved.given),
         shapes=solved.shapes,
@@ -89,6 +89,9 @@ def root_operation(
         ),
         domain=("",) * len(solved.given),
     )
+    maker = root_operation, (residuals, unknowns, fails, name, declared)
+    object.__setattr__(operation, "maker", maker)
+    return operation
 
 
 class _Root:

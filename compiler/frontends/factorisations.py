@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from derivatrix.compiler.frontends.linear import solve
 from derivatrix.compiler.frontends.operations import calling
@@ -54,6 +54,10 @@ def cholesky(array: Any, *, upper: bool = False) -> Array:
     return factor.mT if upper else factor
 
 
+@overload
+def qr(array: Any, mode: Literal["reduced", "economic"] = "reduced") -> QRResult: ...
+@overload
+def qr(array: Any, mode: Literal["r"]) -> Array: ...
 def qr(array: Any, mode: str = "reduced") -> QRResult | Array:
     operand = asarray(array)
     if mode not in ("reduced", "economic", "r"):
@@ -99,6 +103,10 @@ def lambda_min(array: Any) -> Array:
     return eigvalsh(array)[..., 0]
 
 
+@overload
+def svd(array: Any, full_matrices: bool = False, compute_uv: Literal[True] = True) -> SVDResult: ...
+@overload
+def svd(array: Any, full_matrices: bool = False, *, compute_uv: Literal[False]) -> Array: ...
 def svd(array: Any, full_matrices: bool = False, compute_uv: bool = True) -> SVDResult | Array:
     operand = asarray(array)
     if not compute_uv:

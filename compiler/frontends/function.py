@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import sympy
 
+from derivatrix.compiler.differentiate.derivation import Steps, derivation
 from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.formulas.names import latex_name
 from derivatrix.compiler.frontends.limits import require_modest, stated_depth
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.arrays import Array, asarray
@@ -18,6 +20,7 @@ from derivatrix.compiler.ir.dimensions import BATCH, Shape, shape_text
 from derivatrix.compiler.ir.identifiers import require_name, require_variable
 from derivatrix.compiler.ir.nodes import Apply, Einsum, Leaf, Map, Node, Slice, full, topological
 from derivatrix.compiler.ir.nodes import leaves as leaves_below
+from derivatrix.compiler.ir.pickled import pickled
 from derivatrix.compiler.ir.requirements import requirements
 from derivatrix.compiler.ir.scalar_values import require_kernel
 from derivatrix.compiler.ir.shown import shown
@@ -32,10 +35,24 @@ class Function(Declaration):
     """A declared function, with its derivatives and their formulas.
 
     derived: for a derivative, the function that was declared, and the inputs by which it was
-    differentiated.
+    differentiated. source: the function file that it was loaded from; "" for none.
     """
 
     derived: tuple[Function, tuple[str, ...]] | None = None
+    source: str = ""
+
+    @property
+    def _fields(self) -> tuple[Any, ...]:
+        return (*(getattr(self, field.name) for field in fields(self)),)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled(Function, self._fields, [*self.inputs, self.expression])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Function) and self._fields == other._fields
+
+    def __hash__(self) -> int:
+        return hash(self._fields)
 
     @cached_property
     def derivatives(self) -> Derivatives:
@@ -52,11 +69,31 @@ class Function(Declaration):
         """The formula of a derivative.
 
         kind: one of `kinds`; wrt: an input (or its name), a pair of them for a Hessian; may be
-        left out where there is one choice; style: "unicode", "latex", "numpy" or "index".
-        Raises DeclarationError for what does not exist.
+        left out where there is one choice; style: "unicode", "latex", "numpy" or "index"; or "vec",
+        "vec-latex" or "vec-numpy", in which Jacobians and Hessians with more than two axes are
+        matrices ∂vec Y/∂(vec X)ᵀ. Raises DeclarationError for what does not exist, and
+        UnsupportedError for what has no vec form or no text in NumPy.
         """
         with stated_depth(self.name):
             return self.derivatives.formula(kind, wrt, style)
+
+    def steps(self, wrt: Any = None, style: str = "unicode") -> Steps:
+        """How the gradient of a scalar function, or the VJP, by an input comes about: its lines,
+        each a `text` and the `reason` for it, which print as a table.
+
+        wrt: an input (or its name); may be left out where there is one choice; style: "unicode",
+        "latex" or "index". Raises DeclarationError for what does not exist.
+        """
+        if wrt is not None:
+            (wrt,) = _names(self.name, "steps", [wrt], self.wrt)
+        with stated_depth(self.name):
+            return derivation(self.derivatives, wrt, style)
+
+    def _repr_latex_(self) -> str:
+        names = ", ".join(latex_name(leaf.name, "") for leaf in self.inputs)
+        title = self.name.replace("_", r"\_")
+        left = rf"\operatorname{{{title}}}\left({names}\right)"
+        return rf"$\displaystyle {left} = {self.formula('value', style='latex')}$"
 
     def derivative(self, *wrt: Any) -> Function:
         """The derivative by one input, then by the next, and so on, as a function of its own.

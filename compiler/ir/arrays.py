@@ -27,6 +27,7 @@ from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir.hooks import hooks
 from derivatrix.compiler.ir.messages import broadcast, disagreement, operand_text, require_square
 from derivatrix.compiler.ir.methods import Methods
+from derivatrix.compiler.ir.pickled import pickled
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
@@ -108,6 +109,12 @@ class Array(Methods):
 
     def __repr__(self) -> str:
         return f"Array({hooks.formula(self.node)}, shape={shape_text(self.shape)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled(Array, (self.node,), [self.node])
+
+    def _repr_latex_(self) -> str:
+        return rf"$\displaystyle {hooks.latex(self.node)}$"
 
     def __len__(self) -> int:
         if not self.ndim or not self.node.shape[0].is_Integer:

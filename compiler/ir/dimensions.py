@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import sympy
 from sympy.printing.latex import LatexPrinter
@@ -48,8 +48,9 @@ BATCH = symbol("batch")
 """How many samples a batch has."""
 
 
-def dims(names: str) -> tuple[sympy.Symbol, ...] | sympy.Symbol:
-    """Symbolic dimensions from a string such as "n m" or "n, m"; one name gives one symbol."""
+def dims(names: str) -> Any:
+    """Symbolic dimensions from a string such as "n m" or "n, m": a tuple of SymPy symbols, or, of
+    one name, the symbol itself. Raises DeclarationError for a text without names."""
     parts = names.replace(",", " ").split() if isinstance(names, str) else []
     if not parts:
         raise DeclarationError(

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    """formula: a node as text. function: the public function of a name, None if there is none.
-    call_ufunc, call_function: NumPy's dispatch. refuse_conversion: the error for who asks for an
-    array's numbers. lower, embed: from SymPy's expressions and to them."""
+    """formula: a node as text; latex: the same in LaTeX. function: the public function of a name,
+    None if there is none. call_ufunc, call_function: NumPy's dispatch. refuse_conversion: the error
+    for who asks for an array's numbers. lower, embed: from SymPy's expressions and to them."""
 
     formula: Callable[[Node], str]
+    latex: Callable[[Node], str]
     function: Callable[[str], Callable[..., Any] | None]
     call_ufunc: Callable[[np.ufunc, str, Any, dict[str, Any]], Any]
     call_function: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]

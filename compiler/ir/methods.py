@@ -92,11 +92,13 @@ class Methods:
     def __round__(self, digits: int | None = None) -> Self:
         raise UnsupportedError(f"round has no rule for symbolic arrays{hint('round')}")
 
-    def __getattr__(self, name: str) -> Any:
-        text = f"a symbolic array has no attribute {name!r}"
-        if not name.startswith("_"):
-            text += hint(name)
-        raise AttributeError(text)
+    if not TYPE_CHECKING:  # checkers are to find what is not there
+
+        def __getattr__(self, name: str) -> Any:
+            text = f"a symbolic array has no attribute {name!r}"
+            if not name.startswith("_"):
+                text += hint(name)
+            raise AttributeError(text)
 
 
 HINTS = {

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pickle import PicklingError
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -140,6 +141,20 @@ class Operation(Keyed):
     equation: Equation | None = None
     rules: tuple[Callable[[Apply], Node | None], ...] = ()
 
+    maker: ClassVar[tuple[Callable[..., Operation], tuple[Any, ...]] | None] = None
+    """For an operation that is not registered, as an equation's: the function that has made it, and
+    its arguments, by which another process makes it again."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if OPERATIONS.get(self.name) is self:
+            return registered, (self.name,)
+        if self.maker is None:
+            raise PicklingError(
+                f"the operation {self.name} is not registered, and other processes cannot know it; "
+                "register it with `derivatrix.register`, there as here"
+            )
+        return self.maker
+
     def __post_init__(self) -> None:
         arguments = ", ".join(f"{{{position}}}" for position in range(len(self.ranks)))
         for style, form in {"unicode": "{}", "latex": r"\operatorname{{{{{}}}}}"}.items():
@@ -163,6 +178,15 @@ class Operation(Keyed):
 
 
 OPERATIONS: dict[str, Operation] = {}
+
+
+def registered(name: str) -> Operation:
+    """The operation of this name. Raises DeclarationError where none is registered."""
+    if name not in OPERATIONS:
+        raise DeclarationError(
+            f"no operation is called {name!r} in this process; import the file that registers it"
+        )
+    return OPERATIONS[name]
 
 
 def register(operation: Operation) -> Operation:

@@ -17,6 +17,7 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension
+from derivatrix.compiler.ir.masks import masked
 from derivatrix.compiler.plan.nominal_sizes import nominal
 from derivatrix.compiler.simplify.product import Product
 
@@ -43,7 +44,7 @@ def _opened(product: Product, others: int) -> list[Product] | None:
     """The products that one with a composite factor is the sum of; None if it has none."""
     single = len(product.factors) == 1
     for position, (node, labels) in enumerate(product.factors):
-        inner = _rewritten(node)
+        inner = masked(node)
         if not isinstance(inner, ir.Einsum | ir.Sum) or not (single or _opens(inner)):
             continue
         rest = product.factors[:position] + product.factors[position + 1 :]
@@ -68,7 +69,7 @@ def _spliced(
 @lru_cache(maxsize=65536)
 def _opens(node: ir.Node) -> bool:
     """Whether a node consists of smaller ones, or has structure of its own."""
-    node = _rewritten(node)
+    node = masked(node)
     match node:
         case ir.Sum():
             return all(_opens(term) or isinstance(term, ir.Structural) for term in node.terms)
@@ -77,25 +78,6 @@ def _opens(node: ir.Node) -> bool:
                 return True
             return all(volume(f.shape) < volume(node.shape) or _opens(f) for f, _ in node.factors)
     return False
-
-
-@lru_cache(maxsize=65536)
-def _rewritten(node: ir.Node) -> ir.Node:
-    """An operation that multiplies entry by entry with a mask, as that product."""
-    if not isinstance(node, ir.Apply) or node.operation.name not in MASKS:
-        return node
-    ((argument, labels),) = node.arguments
-    if ir.literal(argument) is not None:
-        return node
-    core = tuple(range(len(node.stack), node.ndim))
-    ones = ir.full(1, tuple(node.shape[axis] for axis in core))
-    mask = ir.Apply(node.operation, ((ones, ()),), (), node.parameters, node.output)
-    sizes = dict(enumerate(node.shape))
-    return ir.einsum([(argument, (*labels, *core)), (mask, core)], range(node.ndim), sizes=sizes)
-
-
-MASKS = frozenset({"half_lower"})
-"""Operations that are linear and act on each entry by itself."""
 
 
 def volume(sizes: Iterable[Dimension]) -> float:

@@ -15,25 +15,34 @@ def sizes_of(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
     """Size name -> number, from input name -> shape; shapes of batched inputs have the batch axis.
 
     Raises ShapeError, which names the function, the input, its shape and what was expected."""
+    sizes = known_sizes(interface, shapes)
+    for requirement in interface.requirements:
+        if not eval(requirement, {}, sizes):
+            raise ShapeError(f"{interface.name}: with {sizes}, it needs {requirement}")
+    return sizes
+
+
+def known_sizes(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
+    """The sizes that the shapes of some inputs tell. Raises ShapeError where these disagree."""
     sizes: dict[str, int] = {}
-    for entry in interface.inputs:
+    given = [entry for entry in interface.inputs if entry.name in shapes]
+    for entry in given:
         shape = shapes[entry.name]
         if len(shape) != len(_texts(entry)):
             raise _refusal(interface, entry, shape, sizes)
         for text, length in zip(_texts(entry), shape, strict=True):
             if text.isidentifier():
                 sizes.setdefault(text, length)
-    for entry in interface.inputs:
+    for entry in given:
         for text, length in zip(_texts(entry), shapes[entry.name], strict=True):
             unknown = [name for name in names_in(text) if name not in sizes]
             if len(unknown) == 1:
                 sizes[unknown[0]] = _solved(text, unknown[0], length, sizes)
-    for entry in interface.inputs:
-        if tuple(shapes[entry.name]) != shape_at(_texts(entry), sizes):
-            raise _refusal(interface, entry, shapes[entry.name], sizes)
-    for requirement in interface.requirements:
-        if not eval(requirement, {}, sizes):
-            raise ShapeError(f"{interface.name}: with {sizes}, it needs {requirement}")
+    for entry in given:
+        for text, length in zip(_texts(entry), shapes[entry.name], strict=True):
+            known = all(name in sizes for name in names_in(text))
+            if known and shape_at((text,), sizes) != (length,):
+                raise _refusal(interface, entry, shapes[entry.name], sizes)
     return sizes
 
 
@@ -54,12 +63,8 @@ def _solved(text: str, name: str, length: int, sizes: Mapping[str, int]) -> int:
 def _refusal(
     interface: ModuleInterface, entry: Input, shape: Sequence[int], sizes: Mapping[str, int]
 ) -> ShapeError:
-    known = ", ".join(
-        f"{name} = {sizes[name]}"
-        for text in _texts(entry)
-        for name in names_in(text)
-        if name in sizes
-    )
+    names = dict.fromkeys(name for text in _texts(entry) for name in names_in(text))
+    known = ", ".join(f"{name} = {sizes[name]}" for name in names if name in sizes)
     expected = ", ".join(_texts(entry)) + "," * (len(_texts(entry)) == 1)
     return ShapeError(
         f"{interface.name}: argument {entry.name} has shape {tuple(shape)}; "

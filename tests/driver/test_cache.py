@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.driver import cache
+from derivatrix.runtime import cache
 
 n = dx.dims("n")
 a = dx.vector("a", n)

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -14,7 +15,7 @@ from derivatrix.compiler import cli
 from derivatrix.compiler.driver import pipeline
 from derivatrix.compiler.formulas import STYLES
 from derivatrix.compiler.frontends.function_file import load_functions
-from derivatrix.runtime import Report, Row, parallel
+from derivatrix.runtime import Report, Row, load, parallel
 from derivatrix.runtime.errors import DeclarationError
 from tests import ROOT
 from tests.cases import STAGE_TEXTS
@@ -96,7 +97,7 @@ def test_build_without_verification(run, tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 modules, not verified" in result.output
     result = run("build", "functions.py:square", "-o", "generated", "--no-verify")
-    assert "removed double.py, _formulas (1 file), of an earlier build" in result.output
+    assert "removed double.py, double.pyi, _formulas (1 file), of an earlier build" in result.output
     (square,) = load_functions("functions.py:square")
     assert {*snapshot(tmp_path / "generated")} == package_of(square)
 
@@ -153,7 +154,62 @@ def test_explain_shows_the_function_from_declaration_to_kernel(run):
     for text in ("X @ X", "vjp by X: Ȳ Xᵀ + Xᵀ Ȳ", "plan", "def vjp_kernel("):
         assert text in result.output
     assert "double(" not in result.output
-    assert "double(" in run("explain", "functions.py").output
+
+
+def test_explain_lists_several_functions_in_short(run):
+    result = run("explain", "functions.py")
+    assert result.exit_code == 0, result.output
+    for text in (
+        "square(X (n, n)) -> (n, n)",
+        "value: X²",
+        "vjp by X: Ȳ Xᵀ + Xᵀ Ȳ",
+        "double(X (n, n)) -> (n, n)",
+        "2 functions; for all there is to one of them: derivatrix explain functions.py:square",
+    ):
+        assert text in result.output
+    assert len(result.output.splitlines()) < 15
+    assert run("explain", "functions.py", "--stage", "plan").output.count("vjp_kernel: ") == 2
+
+
+def test_a_text_without_its_sizes_is_told_from_a_file(run):
+    result = run("explain", "tr(A*X*inv(B))")
+    assert result.exit_code == 2
+    assert "for a text give the sizes of A, X, B, too" in result.output
+    assert "--dims 'A: n n, X: n n, B: n n'" in result.output
+
+
+def test_build_of_a_text(run):
+    given = ("--dims", "A: n m, X: m n", "--name", "f", "-o", "generated", "--no-verify")
+    assert run("build", "--text", "tr(A*X)", *given, "--wrt", "X").exit_code == 0
+    module = load("generated/f.py")
+    np.testing.assert_array_equal(module.gradient([[1.0, 2.0]], [[3.0], [4.0]]), [[1.0], [2.0]])
+    again = run("build", "--text", "A", "--dims", "A: n", "--name", "g", *given[4:])
+    assert "generated: 2 modules" in again.output and "removed" not in again.output
+    for wrong, said in (
+        (("functions.py", "--text", "A", *given), "--text stands in the place of FILE"),
+        (("--text", "A", "-o", "generated"), "--text needs --dims, --name, too"),
+        (("functions.py", *given), "go with --text"),
+    ):
+        result = run("build", *wrong)
+        assert result.exit_code == 2 and said in result.output
+    assert "declared and never used" in run("build", "--text", "1", *given).output
+
+
+def test_files_that_pyproject_names(run, tmp_path):
+    assert "or write a table [tool.derivatrix]" in run("build").output
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "more.py").write_text(FUNCTIONS.replace("double", "triple"))
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.derivatrix]\noutput = 'generated'\n"
+        "functions = ['functions.py:double', 'inner/more.py:triple']\n"
+    )
+    result = run("check")
+    assert result.exit_code == 1 and "run: derivatrix build\n" in result.output
+    result = run("build", "--no-verify")
+    assert result.exit_code == 0, result.output
+    assert "generated: 2 modules" in result.output
+    assert run("check").output == "generated: up to date\n"
+    assert run("build", "functions.py").exit_code == run("build", "-o", "out").exit_code == 2
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -161,6 +217,7 @@ def test_explain_in_each_style(run, style):
     result = run("explain", "functions.py:square", "--style", style)
     assert result.exit_code == 0, result.output
     expected = {"unicode": "Ȳ Xᵀ", "latex": r"\bar{Y}", "numpy": "X.T", "index": "vjp"}
+    expected |= {"vec": "(I ⊗ X) + (Xᵀ ⊗ I)", "vec-latex": r"\otimes", "vec-numpy": "np.kron"}
     assert expected[style] in result.output
 
 
@@ -327,7 +384,7 @@ def test_wrong_command_lines_have_status_2(run):
         assert "Usage:" in result.output
 
 
-COMMANDS = ["build", "verify", "check", "explain"]
+COMMANDS = ["build", "verify", "check", "explain", "playground"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -335,7 +392,7 @@ def test_help_has_an_example(run, command):
     result = run(command, "--help")
     assert result.exit_code == 0
     assert f"derivatrix {command} " in result.output.partition("Example:")[2]
-    if command != "verify":
+    if command not in ("verify", "playground"):
         assert "cpu|cuda" in result.output
 
 

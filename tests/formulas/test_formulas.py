@@ -218,7 +218,7 @@ WELL_KNOWN = [
      "−2 Xᵀ (y ⊙ max(0, 1 − y ⊙ (X w)))"),
     ("sum(max(0, x))", {"x": "n"}, "gradient", "[x > 0]  where [0 > 0] = ½"),
     ("sum(relu(x))", {"x": "n"}, "gradient", "[x > 0]"),
-    ("softmax(x)", {"x": "n"}, "jacobian", "diag(softmax(x)) − softmax(x) softmax(x)ᵀ"),
+    ("softmax(x)", {"x": "n"}, "jacobian", "diag(p) − p pᵀ  where p = softmax(x)"),
     ("kron(A,X)", {"X": "n p", "A": "q m"}, "jvp", "A ⊗ Ẋ"),
     ("kron(A,X)", {"X": "n p", "A": "q m"}, "jacobian",
      "[i mod n = k] [j mod p = l] A[⌊i/n⌋,⌊j/p⌋]"),
@@ -299,7 +299,7 @@ def test_jacobian_by_index():
         (quadratic, "Z = Σ_{i,j} x[i] B[i,j] y[j]"),
         (X[1:, 0], "Z[i] = X[i + 1,0]"),
         (inv(S) @ x, "Z[i] = Σ_j (S⁻¹)[i,j] x[j]"),
-        (apply(SOFTMAX, B @ x), "Z[i] = softmax(t₁)[i]\n  where t₁[i] = Σ_j B[i,j] x[j]"),
+        (apply(SOFTMAX, B @ x), "Z[i] = softmax(t₁)[i]  where t₁[i] = Σ_j B[i,j] x[j]"),
         (pulled, "Z[i,j] = Σ_b ȳ[b,i] x[b,j]"),
         (elementwise(sympy.exp(slot(0)), X) * s, "Z[i,j] = s exp(X[i,j])"),
         (quadratic * quadratic, "Z = (Σ_{i,j} x[i] B[i,j] y[j])²"),
@@ -350,9 +350,11 @@ def test_sizes_are_read_off_inputs():
 def test_shared_parts_have_a_line_of_their_own():
     shared = apply(SOFTMAX, B @ x + y)
     node = (shared * (x - (shared @ x))).node
-    lines = render_equation("z", node, "unicode").splitlines()
-    assert lines == ["z = t₁ ⊙ (x − t₁ᵀ x)", "  where t₁ = softmax(y + B x)"]
-    assert render(node, "unicode").endswith("  where t₁ = softmax(y + B x)")
+    definition = "  where p = softmax(y + B x)"
+    assert render_equation("z", node, "unicode") == f"z = p ⊙ (x − pᵀ x){definition}"
+    lines = render_equation("z" * 90, node, "unicode").splitlines()
+    assert lines == [f"{'z' * 90} = p ⊙ (x − pᵀ x)", definition]
+    assert render(node, "unicode").endswith(definition)
     assert render(node, "numpy").startswith("(t1 := scipy.special.softmax(")
     assert r"\begin{aligned}" in render_equation("z", node, "latex")
     check(node)
@@ -360,9 +362,9 @@ def test_shared_parts_have_a_line_of_their_own():
 
 def test_names_of_shared_parts_are_new():
     t1 = leaf("t1", n)
-    shared = apply(SOFTMAX, B @ x + t1)
+    shared = elementwise(sympy.tanh(slot(0)), B @ x + t1)
     node = (shared * (t1 - (shared @ x))).node
-    assert "where t₂ = softmax" in render(node, "unicode")
+    assert "where t₂ = tanh" in render(node, "unicode")
     check(node)
 
 
@@ -597,3 +599,35 @@ def check_trees(node, values, sizes):
         for by_index in (False, True):
             result = np.broadcast_to(formula_value(node, values, sizes, by_index), expected.shape)
             np.testing.assert_allclose(result, expected, rtol=1e-7, atol=1e-8 * size)
+
+
+LETTERS = [
+    ("softmax(X*W)", "X: N d, W: d c", "W", "jvp",
+     "(X Ẇ − ((X Ẇ) ⊙ P) 𝟏 𝟏ᵀ) ⊙ P  where P = softmax(X W)"),
+    ("softmax(P*x)", "P: m n, x: n", "x", "jvp",
+     "(P ẋ − pᵀ P ẋ) ⊙ p  where p = softmax(P x)"),
+    ("softmax(p)", "p: n", "p", "jacobian", "diag(t₁) − t₁ t₁ᵀ  where t₁ = softmax(p)"),
+    ("det(X'*A*X)", "X: p k, A: p p spd", "X", "hessian",
+     "det(M) (2 A[i,l] (M⁻¹)[j,q] + 4 (A X M⁻¹)[i,j] (A X M⁻¹)[l,q] "
+     "− 2 (A X M⁻¹)[i,q] (A X M⁻¹)[l,j] − 2 (A X M⁻¹ Xᵀ A)[i,l] (M⁻¹)[j,q])"
+     "  where M = Xᵀ A X"),
+    ("tr(inv(L*L'))", "L: n n lower", "L", "hvp",
+     "−2 (tril(M⁻² L̇) + tril(M⁻¹ T₁ L) + tril(T₁ M⁻¹ L))"
+     "  where M = L Lᵀ, T₁ = −M⁻¹ (L̇ Lᵀ + L L̇ᵀ) M⁻¹"),
+]  # fmt: skip
+"""A matrix of probabilities and one that is inverted have the letters of books, where these are
+free."""
+
+
+@pytest.mark.parametrize("text, inputs, by, kind, expected", LETTERS)
+def test_what_is_repeated_has_a_books_letter(text, inputs, by, kind, expected):
+    assert text_function(text, inputs, [by]).formula(kind) == expected
+
+
+def test_a_letter_is_no_index():
+    """p counts entries there, so the probabilities are t₁."""
+    text = "-sum(softmax(eigvalsh(S)).*log(softmax(eigvalsh(S))))"
+    function = text_function(text, "S: n n symmetric", ["S"])
+    hessian = function.formula("hessian")
+    assert "Σ_{p,q}" in hessian
+    assert not re.search(r"\bp = ", hessian)

@@ -195,7 +195,8 @@ def load(
     folder: Path, name: str, functions: list[FunctionDescription], requirements=()
 ) -> ModuleType:
     """The module with these functions, written and imported."""
-    facts = {"REQUIREMENTS": requirements}
+    facts = {"REQUIREMENTS": requirements, "FUNCTIONS": (), "TARGET": "cpu"}
+    facts["OUTPUT"] = {"shape": (), "batched": False}
     text, _ = emit(ModuleDescription(name, "A test.", facts, functions))
     path = write_files(folder, texts_of(name, text)) / f"{name}.py"
     package = package_for(path.resolve(), support_digest())

@@ -1,7 +1,9 @@
 """Jacobians and Hessians as operators: their terms, with parts evaluated by NumPy, against the
 dense arrays."""
 
+import copy
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse.linalg
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function, function
@@ -240,12 +243,52 @@ def test_scipy_takes_operators(square: ModuleType) -> None:
     found, failure = scipy.sparse.linalg.gmres(operator, right, rtol=1e-10)
     assert not failure
     np.testing.assert_allclose(found, operator.solve(right), atol=1e-8)
-    wrapped = operator.aslinearoperator()
-    assert isinstance(wrapped, scipy.sparse.linalg.LinearOperator)
-    np.testing.assert_allclose(wrapped.T @ right, right @ operator)
     (value,) = scipy.sparse.linalg.svds(operator, 1, return_singular_vectors=False)
     dense = operator.todense().reshape(16, 16)
     np.testing.assert_allclose(value, np.linalg.norm(dense, 2))
+
+
+def test_operators_are_those_of_scipy(square: ModuleType) -> None:
+    first, second = np.random.default_rng(0).normal(size=(2, 3, 3))
+    J, K = square.jacobian_operator(first), square.jacobian_operator(second)
+    assert isinstance(J, LinearOperator) and aslinearoperator(J) is J
+    dense, other = (operator.todense().reshape(9, 9) for operator in (J, K))
+    eye = aslinearoperator(np.eye(9))
+    algebra = {
+        "sums": (J + eye - K, dense + np.eye(9) - other),
+        "from the left": (eye + J, np.eye(9) + dense),
+        "multiples": (2 * J / 4 + np.float64(3) * -K, dense / 2 - 3 * other),
+        "products": (J @ K @ eye * J, dense @ other @ dense),
+        "powers": (J**2, dense @ dense),
+        "transposes": ((J @ K.T).H + J.H + K.transpose() + K.adjoint(), None),
+    }
+    algebra["transposes"] = (algebra["transposes"][0], other @ dense.T + dense.T + 2 * other.T)
+    vectors = np.random.default_rng(1).normal(size=(9, 2))
+    for operator, matrix in algebra.values():
+        assert isinstance(operator, LinearOperator)
+        close(operator @ vectors, matrix @ vectors)
+        close(operator.rmatvec(vectors[:, 0]), matrix.T @ vectors[:, 0])
+        close(operator.T @ vectors, matrix.T @ vectors)
+    column = vectors[:, :1]
+    close(J.matvec(column), dense @ column)
+    close(J.rmatvec(column), dense.T @ column)
+    shaped = column.reshape(3, 3)
+    for product in (J @ shaped, J * shaped, J(shaped), J.dot(shaped)):
+        close(product, (dense @ column).reshape(3, 3))
+    assert type(copy.deepcopy(J)) is type(J)
+
+
+def test_scipy_is_imported_with_the_first_operator(square: ModuleType) -> None:
+    text = f"""
+import sys
+import numpy as np
+import derivatrix.runtime
+square = derivatrix.runtime.load({square.__file__!r})
+assert "scipy.sparse.linalg" not in sys.modules
+square.jacobian_operator(np.eye(2))
+assert "scipy.sparse.linalg" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", text], check=True)
 
 
 def test_operators_are_pickled(square: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from numba import njit, types
 from numba.core import caching, callconv, cgutils, codegen, dispatcher
 from numba.np import arrayobj
 
-from derivatrix.templates.support.internals import arithmetic, functions, memory
+from derivatrix.templates.support.internals import arithmetic, functions, memory, verification
 from tests import ROOT
 
 
@@ -118,6 +118,34 @@ def parts_are_called_by_address() -> bool:
 
     out = np.zeros(3)
     return called(work, address, np.arange(3.0), out) == 0 and bool((out == [0, 2, 4]).all())
+
+
+def kernels_take_the_buffers_of_others() -> bool:
+    array, word_at = types.Array(types.float64, 1, "C"), verification.word_at
+
+    def scaled(number, x, out):  # type: ignore[no-untyped-def]
+        if x.size > 2:
+            raise ValueError
+        for place in range(x.size):
+            out[place] = number * x[place]
+
+    address = functions.address_of(compiled(scaled), (types.float64, array, array))
+    call = verification.called_with_buffers(address, ((types.float64, array), (array,)), 1, 0)
+
+    def kernel(lists):  # type: ignore[no-untyped-def]
+        return call((word_at(lists, 0), word_at(lists, 1)))
+
+    number, x, out = np.full(1, 3.0), np.arange(2.0), np.zeros(2)
+    failed = []
+    for length in (2, 3):
+        sizes = np.full(1, length)
+        buffers = [np.array([sizes.ctypes.data, each.ctypes.data]) for each in (number, x, out)]
+        given, filled = (
+            np.array([each.ctypes.data for each in some]) for some in (buffers[:2], buffers[2:])
+        )
+        lists = np.array([given.ctypes.data, filled.ctypes.data])
+        failed.append(called(kernel, lists.ctypes.data))
+    return failed == [False, True] and bool((out == [0, 3]).all())
 
 
 def wrong_shapes_are_refused() -> bool:
@@ -255,6 +283,7 @@ USES = [
         callconv.CPUCallConv,
         "return_user_exc",
     ),
+    Use("buffers of others", kernels_take_the_buffers_of_others, verification, "view"),
     Use("arrays over memory", arrays_lie_over_memory, arrayobj, "populate_array"),
     Use("Numba's memory", work_arrays_are_one_block, memory, "call_named"),
     Use("atomic words", words_are_changed_at_once, ir.IRBuilder, "atomic_rmw"),

@@ -335,6 +335,7 @@ def test_what_no_module_needs_any_more_is_removed(package: Path) -> None:
     more -= support_of(square) | support_of(square, target="cuda")
     assert more and all((package / name).is_file() for name in more)
     more |= {"solved.py", "solved_cuda.py", "_formulas/solved.py", "_formulas/solved_cuda.py"}
+    more |= {"solved.pyi", "solved_cuda.pyi"}
     expected = {(name, "extra") for name in more}
     assert check(package) == expected | {(INIT, "stale"), ("__init__.py", "stale")}
     assert {*build(package).removed} == more

@@ -1,11 +1,15 @@
 """The styles of formulas, a file each."""
 
-from derivatrix.compiler.formulas.printers import index, latex, numpy, unicode
+from derivatrix.compiler.formulas.printers import index, latex, numpy, unicode, vec
 from derivatrix.compiler.formulas.printers.base import Style
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 
 STYLES: dict[str, Style] = {
-    style.name: style for style in (unicode.STYLE, latex.STYLE, numpy.STYLE, index.STYLE)
+    style.name: style
+    for style in (
+        *(unicode.STYLE, latex.STYLE, numpy.STYLE, index.STYLE),
+        *(vec.STYLE, vec.LATEX, vec.NUMPY),
+    )
 }
 
 

@@ -70,8 +70,10 @@ class Printer(ABC):
 
 @dataclass(frozen=True)
 class Style:
-    """A way of writing formulas. by_index: each entry by its indices, with no matrix notation."""
+    """A way of writing formulas. by_index: each entry by its indices, with no matrix notation; vec:
+    Jacobians and Hessians with more than two axes as matrices."""
 
     name: str
     printer: Printer
     by_index: bool = False
+    vec: bool = False

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import ClassVar
 
 import sympy
 
 from derivatrix.compiler.formulas.names import latex_name
 from derivatrix.compiler.formulas.printers.base import ATOM, POWER, Style, Text
+from derivatrix.compiler.formulas.printers.latex_prose import prose
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.tree import Call, Choice, Literal, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
@@ -24,6 +26,7 @@ class Latex(MathPrinter):
 
     minus = "-"
     ones = r"\mathbf{1}"
+    diagonals = r"\Psi"
     hadamard_sign = r" \odot "
     division_sign = r" \oslash "
     kronecker_sign = r" \otimes "
@@ -34,12 +37,22 @@ class Latex(MathPrinter):
     relations: ClassVar = {">=": r"\ge", "<=": r"\le", "==": "=", "!=": r"\ne"}
     words: ClassVar = {"and": r" \land ", "or": r" \lor ", "not": r"\lnot "}
     operations = "latex"
+    nabla = r"\nabla"
+    partial = r"\partial "
+    formula = "${}$"
     left_sides: ClassVar = {
         "jacobian": r"\frac{{\partial {0}}}{{\partial {1}}}",
         "gradient": r"\nabla_{{{1}}} {0}",
         "hessian": r"\nabla^2_{{{1},{2}}} {0}",
         "hvp": r"d \, \nabla_{{{1}}} {0}",
+        "vec hessian": r"\frac{{\partial^2 {0}}}{{\partial {1} \, \partial {2}}}",
     }
+
+    def prose(self, text: str) -> str:
+        return prose(text)
+
+    def inner(self, left: str, right: str) -> str:
+        return rf"\langle {left}, {right} \rangle"
 
     def parentheses(self, text: str) -> str:
         return rf"\left({text}\right)"
@@ -75,6 +88,9 @@ class Latex(MathPrinter):
 
     def differential(self, body: str) -> str:
         return rf"\mathrm{{d}}{body}"
+
+    def subscript(self, base: str, text: str) -> str:
+        return f"{base}_{{{text}}}"
 
     def superscript(self, base: str, exponent: str) -> str:
         return f"{base}^{{{exponent}}}"
@@ -140,3 +156,9 @@ class Latex(MathPrinter):
 
 
 STYLE = Style("latex", Latex())
+
+
+def aligned(lines: Iterable[str]) -> str:
+    """Equations below each other, as a notebook shows them."""
+    rows = r" \\ ".join(f"& {line}" for line in lines)
+    return rf"$$\begin{{aligned}} {rows} \end{{aligned}}$$"

@@ -13,6 +13,7 @@ from derivatrix.compiler.formulas.layout import surrounded
 from derivatrix.compiler.formulas.printers.base import ATOM, HADAMARD, POWER, PRODUCT, SUM, Text
 from derivatrix.compiler.formulas.printers.spelling import Spelling
 from derivatrix.compiler.formulas.tree import Indices, Tree, divisor, negated, split_divisors
+from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.divided_differences import Differences
 
 OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
@@ -34,6 +35,10 @@ class MathPrinter(Spelling):
         kinds.Trace: "tr",
         kinds.Total: "sum",
     }
+    nabla = "∇"
+    partial = "∂"
+    formula = "{}"
+    """A formula within a sentence."""
 
     def shown(self, tree: Tree) -> Text:
         if type(self) not in tree.texts:
@@ -55,6 +60,31 @@ class MathPrinter(Spelling):
         if kind in ("value", "jvp"):
             return self.word(value, "dot" if kind == "jvp" else "")
         return self.left_sides[kind].format(*map(self.word, (value, *inputs)))
+
+    def prose(self, text: str) -> str:
+        """A sentence of English, with formulas in Unicode."""
+        return text
+
+    def inner(self, left: str, right: str) -> str:
+        """An inner product."""
+        return f"⟨{left}, {right}⟩"
+
+    def vec_derivative(
+        self, kind: str, value: str, inputs: Sequence[str], sides: Sequence[str]
+    ) -> str:
+        """The name of a Jacobian or Hessian as a matrix. sides: what stands for the value, or the
+        first input, and for the last input: "vec", "vech", ... or "" for itself."""
+        names = [value, *inputs][-2:]
+        row, column = (self._side(*own) for own in zip(sides, map(self.word, names), strict=True))
+        by = self.transposed.format(column if not sides[1] else self.parentheses(column))
+        if kind == "jacobian":
+            return self.left_sides[kind].format(row, by)
+        return self.left_sides["vec hessian"].format(self.word(value), row, by)
+
+    def _side(self, operator: str, name: str) -> str:
+        if operator == "vech of the transpose":
+            return f"{self.head('vech')} {self.transposed.format(name)}"
+        return f"{self.head(operator)} {name}" if operator else name
 
     # Names and numbers
 
@@ -117,8 +147,30 @@ class MathPrinter(Spelling):
         return self.blocks([[self.text(cell) for cell in row] for row in tree.rows]), ATOM
 
     def show_kronecker(self, tree: kinds.Kronecker) -> Text:
-        parts = (self.text(part, POWER) for part in (tree.left, tree.right))
-        return self.kronecker_sign.join(parts), HADAMARD
+        parts = (
+            self.text(part, SUM if isinstance(part, kinds.Kronecker) else POWER)
+            for part in (tree.left, tree.right)
+        )
+        return self.kronecker_sign.join(parts), SUM
+
+    def show_commutation(self, tree: kinds.Commutation) -> Text:
+        sizes = (tree.rows,) if tree.rows == tree.columns else (tree.rows, tree.columns)
+        return self.sized("K", sizes), ATOM
+
+    def show_duplication(self, tree: kinds.Duplication) -> Text:
+        return self.sized("D", (tree.size,)), ATOM
+
+    def show_elimination(self, tree: kinds.Elimination) -> Text:
+        return self.sized("L", (tree.size,)), ATOM
+
+    def show_diagonals(self, tree: kinds.Diagonals) -> Text:
+        return self.sized(self.diagonals, (tree.size,)), ATOM
+
+    def sized(self, letter: str, sizes: Sequence[Dimension]) -> str:
+        """A matrix that is the same for all arrays of these sizes."""
+        texts = [self.dimension(size) for size in sizes]
+        comma = "," if any(len(own) > 1 for own in texts) else ""
+        return self.subscript(letter, comma.join(texts))
 
     def show_vectorised(self, tree: kinds.Vectorised) -> Text:
         return self.call("vech" if tree.packed else "vec", [self.text(tree.body)]), ATOM

@@ -83,7 +83,6 @@ class NumPy(Printer):
     calls: ClassVar = {
         kinds.Diag: "np.diag",
         kinds.Diagonal: "np.diagonal",
-        kinds.Kronecker: "np.kron",
         kinds.Norm: "np.linalg.norm",
         kinds.Total: "np.sum",
         kinds.Trace: "np.trace",
@@ -313,6 +312,39 @@ class NumPy(Printer):
             return f"{self.text(tree.body, ATOM)}.reshape({columns}, {rows}).T", ATOM
         reshaped, _ = self.show_reshaped(kinds.Reshaped(tree.rows, tree.columns, True))
         return f"np.tensordot({self.text(tree.body)}, {reshaped}, 1)", ATOM
+
+    def show_kronecker(self, tree: kinds.Kronecker) -> Text:
+        parts = [self._as_rank(part, tree.rank) for part in (tree.left, tree.right)]
+        return self.call("np.kron", parts), ATOM
+
+    def _as_rank(self, tree: Tree, rank: int) -> str:
+        """The text of a factor; of a column or row as a matrix where the other is one."""
+        if tree.rank == rank:
+            return self.text(tree)
+        if is_row(tree):
+            return f"{self.text(tree.body, ATOM)}[None, :]"
+        return f"{self.text(tree, ATOM)}[:, None]"
+
+    def show_commutation(self, tree: kinds.Commutation) -> Text:
+        rows, columns = self.dimension(tree.rows), self.dimension(tree.columns)
+        count = f"({rows}) * ({columns})"
+        moved = f"np.eye({count}).reshape({columns}, {rows}, {count}).swapaxes(0, 1)"
+        return f"{moved}.reshape({count}, {count})", ATOM
+
+    def show_duplication(self, tree: kinds.Duplication) -> Text:
+        size = self.dimension(tree.size)
+        lower = f"np.eye(({size})**2)[(np.tri({size}) > 0).ravel()]"
+        upper = f"{lower}.reshape(-1, {size}, {size}).swapaxes(1, 2).reshape(-1, ({size})**2)"
+        return f"np.maximum({lower}, {upper}).T", ATOM
+
+    def show_elimination(self, tree: kinds.Elimination) -> Text:
+        size = self.dimension(tree.size)
+        lower = f"np.eye(({size})**2)[(np.tri({size}) > 0).ravel()]"
+        return f"{lower}.reshape(-1, {size}, {size}).swapaxes(1, 2).reshape(-1, ({size})**2)", ATOM
+
+    def show_diagonals(self, tree: kinds.Diagonals) -> Text:
+        size = self.dimension(tree.size)
+        return f"np.eye(({size})**2)[:, :: {size} + 1]", ATOM
 
     def show_positive(self, tree: kinds.Positive) -> Text:
         return f"np.heaviside({self.loose(tree.body)}, 0.5)", ATOM

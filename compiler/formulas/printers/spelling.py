@@ -21,6 +21,8 @@ class Spelling(Printer):
     ones: ClassVar[str]
     """The vector of ones."""
     identity: ClassVar[str] = "I"
+    diagonals: ClassVar[str] = "Ψ"
+    """The letter of the matrix that makes of a vector the vec of its diagonal matrix."""
     hadamard_sign: ClassVar[str]
     """Between factors of a product entry by entry, with its spaces."""
     division_sign: ClassVar[str]
@@ -73,6 +75,10 @@ class Spelling(Printer):
         """The differential of a part of a derivation."""
 
     # Powers and fractions
+
+    @abstractmethod
+    def subscript(self, base: str, text: str) -> str:
+        """A letter with a subscript."""
 
     @abstractmethod
     def superscript(self, base: str, exponent: str) -> str:

@@ -18,6 +18,9 @@ FRACTIONS = {
     (1, 8): "⅛",
 }  # fmt: skip
 
+WIDTH = 100
+"""A line with a formula and the one definition that it uses is not longer than this."""
+
 SUPERSCRIPTS = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -41,6 +44,7 @@ class Unicode(MathPrinter):
         "gradient": "∇_{1} {0}",
         "hessian": "∂²{0}/∂{1}∂{2}",
         "hvp": "d ∇_{1} {0}",
+        "vec hessian": "∂²{0}/∂{1} ∂{2}",
     }
 
     def word(self, name: str, accent: str = "") -> str:
@@ -80,6 +84,9 @@ class Unicode(MathPrinter):
     def differential(self, body: str) -> str:
         word = re.match(r"\w{2,}", body)
         return f"d {body}" if word else f"d{body}"
+
+    def subscript(self, base: str, text: str) -> str:
+        return f"{base}_{text}" if text.isalnum() else f"{base}_{{{text}}}"
 
     def superscript(self, base: str, exponent: str) -> str:
         if set(exponent) <= set("-−0123456789"):
@@ -128,6 +135,9 @@ class Unicode(MathPrinter):
     def equations(self, lines: list[tuple[str, str]]) -> str:
         (left, right), *definitions = lines
         text = f"{left} = {right}"
+        whole = self.where(text, definitions)
+        if len(definitions) == 1 and len(whole) <= WIDTH:
+            return whole
         for position, (name, part) in enumerate(definitions):
             text += f"\n  {'where' if position == 0 else '     '} {name} = {part}"
         return text

@@ -1,4 +1,4 @@
-"""A function declared by texts alone, as the command line takes it."""
+"""A function declared by texts alone, as the command line and notebooks take it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,37 @@ from collections.abc import Sequence
 
 from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.frontends.notation import parse
+from derivatrix.compiler.frontends.notation.functions import is_name
+from derivatrix.compiler.frontends.notation.syntax import Parser, parse_tree
+from derivatrix.compiler.frontends.notation.tokens import Source
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import NotationError
 
 NAME = "expression"
-"""What such a function is called."""
+"""What such a function is called where nobody says."""
 
 
-def text_function(text: str, dims: str, wrt: Sequence[str] = ()) -> Function:
+def text_function(text: str, dims: str, wrt: Sequence[str] = (), name: str = NAME) -> Function:
     """The function of a text, its inputs as in "A: p m, X: m n", by the inputs named in `wrt`
     (all if there are none).
 
     Raises NotationError, and DeclarationError for names that make no sense.
     """
     inputs = split_dims(dims)
-    return function(NAME, list(inputs), parse(text, **inputs), wrt=wrt or None)
+    made = function(name, list(inputs), parse(text, **inputs), wrt=wrt or None)
+    made.source = f"the text of {name}"
+    return made
+
+
+def input_names(text: str) -> list[str]:
+    """The names of the inputs of a text, in their order; none where it cannot be read."""
+    source = Source(text)
+    try:
+        parse_tree(source)
+        names = [token.text for token in Parser(source).tokens if token.kind == "name"]
+    except NotationError:
+        return []
+    return [name for name in dict.fromkeys(names) if not is_name(name)]
 
 
 def split_dims(dims: str) -> dict[str, str]:

@@ -30,20 +30,27 @@ def _described(value):
 
 
 def _require_plain(function, name, value):
-    if _says_more(value):
+    advice = _says_more(value)
+    if advice:
         raise TypeError(
             f"{function}: argument {name} is {_described(value)}, which says more than its "
-            "numbers; pass the numbers alone, as of np.asarray"
+            f"numbers; {advice}"
         )
 
 
 def _number_array(function, name, value):
-    """`value` as an array of real numbers."""
+    """`value` as an array of real numbers: what NumPy takes, and what has DLPack's methods alone,
+    in the memory of the CPU."""
     _require_plain(function, name, value)
     try:
-        array = np.asarray(value)
+        by_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
+        array = np.from_dlpack(value) if by_dlpack else np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{function}: argument {name} is no array: {error}") from error
+    except (BufferError, RuntimeError, TypeError) as error:  # on a device, or with a gradient
+        raise TypeError(
+            f"{function}: argument {name} is {_described(value)}, which NumPy cannot read: {error}"
+        ) from error
     if array.dtype.kind not in "fiub":
         raise TypeError(
             f"{function}: argument {name} is {_described(value)}; expected real numbers"
@@ -88,6 +95,13 @@ def _shape_text(shape):
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
+def _stack_hint(name, found, expected):
+    """What to do where an argument looks like a stack of those expected."""
+    if len(found) != len(expected) + 1 or "batch" in expected:
+        return ""
+    return f"; a stack of samples is taken where the function is declared with batch=[{name}]"
+
+
 def _refuse(function, expected, values):
     """Raise ValueError for the first argument that has another shape than expected; sizes are
     known from the axes before."""
@@ -110,6 +124,7 @@ def _refuse(function, expected, values):
             raise ValueError(
                 f"{function}: argument {name} has shape {_shape_text(array.shape)}; "
                 f"expected {_shape_text(shape)}{' with ' + values if values else ''}"
+                f"{_stack_hint(name, array.shape, shape)}"
             )
     for requirement in requirements:
         if not eval(requirement, {}, sizes):

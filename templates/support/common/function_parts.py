@@ -5,7 +5,7 @@
 import linecache
 import re
 
-from .kinds import SUMMARIES
+from .documentation import documentation
 from .signature import renamed, tuple_text
 
 
@@ -83,5 +83,7 @@ def defined(module, name, lines, parts, scope):
     types = {f"_type_{each}": module.names[each] for each in parts.returned.types}
     scope = scope | types | {"__name__": own, "_owner": module.owner, "_expected": expected}
     exec(compile(text, file, "exec"), scope)
-    scope[name].__doc__ = SUMMARIES[name]
+    scope[name].__doc__ = documentation(name, module, parts)
+    found = dict.fromkeys((name, *parts.returned.types))
+    module.public += [each for each in found if each not in module.public]
     return scope[name]

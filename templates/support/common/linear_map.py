@@ -12,6 +12,8 @@ arithmetic of several, or (table, label) for a table's entry.
 import copy
 import itertools
 import math
+from functools import cache
+from html import escape
 
 import numpy as np
 
@@ -37,11 +39,12 @@ class _Operator:
     """A linear map from arrays of `input_shape` to arrays of `output_shape`.
 
     `operator @ V` takes an array of the input's shape, a vector of its size, or a matrix of as
-    many rows, and gives the same of the output's. As a matrix its shape is `shape`; SciPy's
-    iterative methods take it as it is. `structure` says in words what it is made of.
+    many rows, and gives the same of the output's. As a matrix its shape is `shape`; it is one of
+    `scipy.sparse.linalg.LinearOperator`. `structure` says in words what it is made of.
     """
 
-    __array_ufunc__ = None  # so that `array @ operator` comes here
+    def __new__(cls, *arguments):
+        return object.__new__(_operator_class())
 
     def __init__(self, name, structure, shapes, batched, projected, terms, parts, masks, dtype):
         self.name = name
@@ -49,7 +52,6 @@ class _Operator:
         self.output_shape, self.input_shape = shapes
         self.shape = (math.prod(self.output_shape), math.prod(self.input_shape))
         self.dtype = np.dtype(dtype)
-        self.ndim = 2
         self._batched = batched
         self._projected = projected
         self._terms = terms if all(self.shape) else ()
@@ -58,12 +60,16 @@ class _Operator:
         self._transposed = None
         self._routes: dict = {}
 
-    def __getstate__(self):
-        return {**vars(self), "_routes": {}}  # functions, made anew for the next product
+    def __reduce__(self):
+        state = {**vars(self), "_routes": {}}  # functions, made anew for the next product
+        return _Operator.__new__, (_Operator,), state
 
     def __repr__(self):
         rows, columns = self.shape
         return f"<{self.name}: {rows} x {columns}, {self.structure}>"
+
+    def _repr_html_(self):
+        return f"<code>{escape(repr(self))}</code>"
 
     @property
     def T(self):
@@ -79,8 +85,21 @@ class _Operator:
             self._transposed = other
         return self._transposed
 
+    def _transpose(self):
+        return self.T
+
+    _adjoint = _transpose
+
     def __matmul__(self, other):
+        if type(other) is not np.ndarray and hasattr(other, "matvec"):
+            return self.dot(other)
         return self._through(other, self.input_shape, self.output_shape, self._product)
+
+    def dot(self, other):
+        """The product with a number, an array or an operator."""
+        if np.isscalar(other) or hasattr(other, "matvec"):
+            return super().dot(other)  # type: ignore[misc]  # that of LinearOperator
+        return self @ other
 
     def __rmatmul__(self, other):
         array = np.asarray(other)
@@ -89,13 +108,15 @@ class _Operator:
         return self.T @ array
 
     def matvec(self, vector):
-        """The product with a vector of as many entries as the matrix has columns."""
+        """The product with a vector of as many entries as the matrix has columns, flat or a column
+        as the vector is."""
         array = _dense(self.name, vector, self.dtype)
         if array.size != self.shape[1]:
             raise ValueError(
                 f"{self.name}: {array.size} numbers where {self.shape[1]} are expected"
             )
-        return self._product(array.reshape(-1), 0)
+        product = self._product(array.reshape(-1), 0)
+        return product[:, None] if array.shape == (self.shape[1], 1) else product
 
     def rmatvec(self, vector):
         """The product of the transpose with a vector."""
@@ -111,13 +132,7 @@ class _Operator:
         """The product of the transpose with a matrix."""
         return self.T.matmat(matrix)
 
-    def aslinearoperator(self):
-        """The same as one of `scipy.sparse.linalg.LinearOperator`."""
-        from scipy.sparse.linalg import LinearOperator
-
-        return LinearOperator(
-            self.shape, self.matvec, self.rmatvec, self.matmat, self.dtype, self.rmatmat
-        )
+    _matvec, _rmatvec, _matmat, _rmatmat = matvec, rmatvec, matmat, rmatmat
 
     def todense(self):
         """The array of shape (*output, *input): of one sample after the other, where both have
@@ -305,6 +320,14 @@ class _Operator:
             [axis for axis in range(len(shape)) if axis not in done]
             for shape, done in zip(shapes, paired, strict=True)
         ]
+
+
+@cache
+def _operator_class():
+    """The class of operators, made for the first one: importing what it is of SciPy takes time."""
+    from scipy.sparse.linalg import LinearOperator
+
+    return type(_Operator.__name__, (_Operator, LinearOperator), {"__doc__": _Operator.__doc__})
 
 
 def _dense(name, value, dtype):

@@ -8,9 +8,15 @@ _PLAIN = (np.ndarray, np.matrix, np.memmap)
 
 
 def _says_more(value):
-    """Whether a value has more to it than numbers, which would be lost: a mask, or a unit."""
+    """What to do with a value that has more to it than numbers, a mask or a unit, which would be
+    lost; "" where it has not."""
+    if type(value) in _PLAIN:
+        return ""
     if isinstance(value, list | tuple):
-        return any(map(_says_more, value))
-    if isinstance(value, np.ndarray):
-        return type(value) not in _PLAIN
-    return any(hasattr(value, name) for name in ("mask", "unit", "units"))
+        return next(filter(None, map(_says_more, value)), "")
+    if not callable(getattr(value, "mask", callable)):  # pandas has a method of this name
+        return "what is masked has no number: fill it, as with np.ma.filled, or leave it out"
+    named = any(not callable(getattr(value, name, callable)) for name in ("unit", "units"))
+    if named or isinstance(value, np.ndarray):
+        return "pass the numbers alone, as of np.asarray"
+    return ""

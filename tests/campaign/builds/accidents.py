@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Sequence
@@ -125,7 +126,7 @@ def blocked(place: Place, random: Random) -> list[str]:
     problems = refusal(status, text, error)
     if not status:
         problems.append("the build has not failed")
-    if contents(place.folder) != before | contents(place.folder, ("functions_70.py",)):
+    if contents(place.folder) != before | contents(place.folder, ("functions.py",)):
         problems.append(f"the folder is not as it was: {sorted(contents(place.folder))}")
     remove(made)
     remove(made.parent) if thing == "out/one.py/x" else None
@@ -149,5 +150,5 @@ def remove(path: Path) -> None:
         for each in path.iterdir():
             remove(each)
         path.rmdir()
-    else:
-        path.unlink(missing_ok=True)
+    elif os.path.lexists(path):
+        path.unlink()

@@ -88,7 +88,8 @@ def verified(place: Place, random: Random) -> list[str]:
     if command[0] == "build":
         command.append(str(place.out))
     what = ["none", "0", "", str(place.folder)]
-    status, text, error = ended(started("tests.campaign.builds.victim", *what, *command))
+    victim = started("tests.campaign.builds.victim", *what, *command, **version.variables)
+    status, text, error = ended(victim)
     problems = refusal(status, text, error) if status != 1 or "FAILED" not in text else []
     if command[0] == "build" and status == 0:
         now = {path: path.read_bytes() for path in before if path.exists()}
@@ -113,9 +114,8 @@ def caches(place: Place, random: Random) -> list[str]:
 
 def _compiled(version: Version, folder: Path) -> list[str]:
     """What is wrong with a program that compiles a version with its cache in a folder."""
-    program = started(
-        "tests.campaign.builds.compiled", str(version.file), DERIVATRIX_CACHE=str(folder)
-    )
+    variables = {**version.variables, "DERIVATRIX_CACHE": str(folder)}
+    program = started("tests.campaign.builds.compiled", str(version.file), **variables)
     status, text, error = ended(program)
     if status:
         return [f"status {status}: {error[-3000:]}"]

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from unittest.mock import patch
 
 import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function
@@ -22,6 +23,19 @@ LONGEST = 120
 """Seconds after which a command is taken to hang."""
 
 
+FUNCTIONS = """
+import os
+import derivatrix as dx
+
+a = dx.vector("a", dx.dims("n"))
+functions = [
+    dx.function(name, [a], int(os.environ["VERSION"]) + i + (dx.erf(a) if name == "more" else a))
+    for i, name in enumerate(os.environ["NAMES"].split())
+]
+"""
+"""A function file. `more` needs other support files than the others do."""
+
+
 @dataclass(frozen=True)
 class Version:
     """Functions that can be told from those of other versions by a number in them. names: each has
@@ -31,21 +45,22 @@ class Version:
     number: int
     names: tuple[str, ...]
 
-    @cached_property
+    @property
     def file(self) -> Path:
-        """The file that declares them. `more` needs other support files than the others do."""
-        lines = ["import derivatrix as dx", 'a = dx.vector("a", dx.dims("n"))']
-        for place, name in enumerate(self.names):
-            term = "dx.erf(a)" if name == "more" else "a"
-            expression = f"{self.number + place} + {term}"
-            lines.append(f'{name} = dx.function("{name}", [a], {expression})')
-        path = self.folder / f"functions_{self.number}.py"
-        path.write_text("\n".join(lines) + "\n")
+        """The file that declares them, the same for all versions, with these variables."""
+        path = self.folder / "functions.py"
+        if not path.exists():
+            path.write_text(FUNCTIONS)
         return path
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"VERSION": str(self.number), "NAMES": " ".join(self.names)}
 
     @cached_property
     def functions(self) -> list[Function]:
-        return load_functions(self.file)
+        with patch.dict(os.environ, self.variables):
+            return load_functions(self.file)
 
     @cached_property
     def files(self) -> set[str]:
@@ -87,7 +102,7 @@ class Place:
         """Begin to build a version by the command line, with an accident (see `victim`)."""
         build = ["build", str(version.file), "-o", str(self.out), *options]
         what = [accident, str(step), events, str(self.folder)]
-        return started(VICTIM, *what, *build)
+        return started(VICTIM, *what, *build, **version.variables)
 
     def build(self, version: Version) -> None:
         """Build a version, without verification, and without accidents."""
@@ -117,7 +132,7 @@ class Place:
         self.build(version)
         own = {f"out/{name}" for name in version.files}
         left = {*files(self.folder)} - own - {f"out/{name}" for name in CERTIFICATE}
-        strange = sorted(name for name in left if not name.startswith(("functions_", "cache/")))
+        strange = sorted(name for name in left if not name.startswith(("functions.py", "cache/")))
         problems = [f"files are left behind: {strange}"] if strange else []
         return [*problems, *self.whole([version])]
 

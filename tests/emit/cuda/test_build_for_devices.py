@@ -203,3 +203,14 @@ def test_what_compiling_takes(monkeypatch):
             call()
     with pytest.raises(dx.UnsupportedError, match="its kernels are not for CUDA devices"):
         resources.kernels(pytest)
+
+
+def test_without_the_extra_it_is_named(tmp_path, monkeypatch):
+    """Numba's own simulator lacks what kernels use; the fault is not the module's."""
+    a = dx.vector("a", 2)
+    double = dx.function("double", [a], 2 * a)
+    monkeypatch.setattr(simulated, "find_spec", lambda name: None)
+    with pytest.raises(dx.MissingPackageError, match=r"double_cuda: .*derivatrix\[cuda\]"):
+        dx.build(double, tmp_path, "cuda")
+    assert not list(tmp_path.iterdir())
+    assert dx.build(double, tmp_path, "cuda", verify=False).modules == ("double_cuda",)

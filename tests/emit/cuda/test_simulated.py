@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.driver.cache import cache_directory
 from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.interpret import evaluate_all
+from derivatrix.runtime.cache import cache_directory
 from derivatrix.runtime.simulated import as_on_device, simulating
 from tests.differentiate.test_identities import SIZES, Setting
 from tests.identities import IDENTITIES, Identity

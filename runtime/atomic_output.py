@@ -2,25 +2,22 @@
 
 Locks keep builds apart: on a directory while its files change, and on each staging directory for
 as long as its build lives, so that what a killed build left behind can be told and removed.
-Where there are no such locks (Windows, some network drives) nothing is locked and nothing swept.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-if sys.platform != "win32":
-    import fcntl
+from filelock import FileLock, Timeout
 
 PREFIX = ".derivatrix-"
 MARKER = "build-in-progress.txt"
 _MARKER_TEXT = "A build of derivatrix makes its files here and removes this directory at its end.\n"
+_LOCK = "derivatrix.lock"
 
 _living: set[Path] = set()
 
@@ -42,14 +39,13 @@ def staging(directory: Path) -> Iterator[Path]:
         _sweep(near)
     made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     _living.add(made)
-    handle = _lock(made, wait=False)
     try:
-        (made / MARKER).write_text(_MARKER_TEXT, encoding="utf-8")
-        yield made
+        with FileLock(made / _LOCK):
+            (made / MARKER).write_text(_MARKER_TEXT, encoding="utf-8")
+            yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
         _living.discard(made)
-        _release(handle)
 
 
 def abandon() -> None:
@@ -60,12 +56,19 @@ def abandon() -> None:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """While this runs no other build changes the files of the directory."""
-    handle = _lock(directory, wait=True)
+    """While this runs no other build changes the files of the directory.
+
+    The file of the lock stays, in the folder that Python has for files of no interest; where none
+    can be made nothing is locked."""
+    folder = directory / "__pycache__"
+    lock = FileLock(folder / _LOCK)
+    with contextlib.suppress(OSError):
+        folder.mkdir(exist_ok=True)
+        lock.acquire()
     try:
         yield
     finally:
-        _release(handle)
+        lock.release()
 
 
 def _sweep(place: Path) -> None:
@@ -73,28 +76,5 @@ def _sweep(place: Path) -> None:
     for path in place.glob(f"{PREFIX}*"):
         if path.is_symlink() or not (path / MARKER).is_file():
             continue
-        handle = _lock(path, wait=False)
-        if handle is not None:
+        with contextlib.suppress(Timeout, OSError), FileLock(path / _LOCK, timeout=0):
             shutil.rmtree(path, ignore_errors=True)
-            _release(handle)
-
-
-def _lock(directory: Path, wait: bool) -> int | None:
-    """A lock that ends with the process or with `_release`; None where it cannot be had."""
-    if sys.platform == "win32":
-        return None
-    try:
-        handle = os.open(directory, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
-
-
-def _release(handle: int | None) -> None:
-    if handle is not None:
-        os.close(handle)

@@ -8,9 +8,13 @@ import stat
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+
+from platformdirs import user_cache_dir
+
+from derivatrix.runtime.atomic_output import staging
 
 if sys.platform != "win32":
     import grp
@@ -33,13 +37,29 @@ def module_directory(group: str, shared: str, name: str) -> Path:
     return directory
 
 
+def write_if_different(directory: Path, texts: Mapping[str, str]) -> None:
+    """Write those files of a directory of the cache that are not there as they should be."""
+    stale = [name for name, text in texts.items() if not _holds(directory / name, text.encode())]
+    if not stale:
+        return
+    with staging(directory) as place:
+        for name in stale:
+            (directory / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (place / "file").write_bytes(texts[name].encode())
+            os.replace(place / "file", directory / name)
+
+
+def _holds(path: Path, contents: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == contents
+
+
 def cache_directory() -> Path:
     """$DERIVATRIX_CACHE, or a place in the user's cache directory; where that cannot be written,
     or others can write to it, a temporary directory that lasts as long as the process."""
     wanted = os.environ.get("DERIVATRIX_CACHE")
     try:
-        directory = Path(wanted).expanduser() if wanted else _user_cache() / "derivatrix"
-        directory = directory.resolve()
+        place = wanted or user_cache_dir("derivatrix", appauthor=False, opinion=False)
+        directory = Path(place).expanduser().resolve()
         for path in (*reversed(directory.parents), directory):
             if not path.exists():
                 path.mkdir(mode=0o700, exist_ok=True)
@@ -51,14 +71,6 @@ def cache_directory() -> Path:
         _warn(problem)
         return _temporary_cache()
     return directory
-
-
-def _user_cache() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 @cache

@@ -1,0 +1,173 @@
+"""The files of a package: the modules of a build, and those of other function files, which it
+keeps."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from derivatrix.compiler.driver.ownership import (
+    MARK,
+    PACKAGE,
+    TYPED,
+    own_files,
+    published,
+    recorded_sources,
+)
+from derivatrix.compiler.driver.pipeline import Generated
+from derivatrix.compiler.driver.support_package import support_texts
+from derivatrix.compiler.driver.worker_serialization import Work
+from derivatrix.compiler.emit.imports import support_digest, support_files
+from derivatrix.compiler.frontends.function import Function
+from derivatrix.runtime.errors import BuildError
+from derivatrix.runtime.support import FOLDER, assigned
+
+_TYPED_TEXT = "Written by derivatrix: the modules of this package have types.\n"
+_TEXT = '''{mark}: {summary}. Do not edit; build again instead.
+
+{lines}
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+__all__ = [{names}]
+{sources}
+if TYPE_CHECKING:
+{imports}
+else:
+
+    def __getattr__(name):
+        if name in __all__:
+            return importlib.import_module("." + name, __name__)
+        raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
+
+    def __dir__():
+        return sorted(__all__)
+'''
+
+
+@dataclass(frozen=True)
+class Package:
+    """The modules of a package: those of a build, then `kept` ones, of other function files.
+    own: the files of the build ("" for none); sources: the file that a module comes from, of those
+    that come from one."""
+
+    modules: list[Generated]
+    kept: list[Generated]
+    own: Sequence[str]
+    sources: Mapping[str, str]
+
+    @property
+    def current(self) -> list[Generated]:
+        """The modules that can be imported beside this version's support."""
+        return [*self.modules, *filter(is_current, self.kept)]
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The text of each file of the package, those of the support first, its own last."""
+        modules = [*self.modules, *self.kept]
+        support = support_texts(file for module in modules for file in module.support)
+        texts = {name: text for module in modules for name, text in module.texts.items()}
+        return {**support, **texts, TYPED: _TYPED_TEXT, PACKAGE: self._own_text()}
+
+    def _own_text(self) -> str:
+        names = sorted(module.name for module in (*self.modules, *self.kept))
+        summary = f"{len(names)} module{'s' if len(names) != 1 else ''}"
+        sources = "".join(
+            f'    "{name}": {self.sources[name]!r},\n' for name in sorted(self.sources)
+        )
+        return _TEXT.format(
+            mark=MARK,
+            summary=summary,
+            lines="\n".join(f"    {name}" for name in names),
+            names=", ".join(f'"{name}"' for name in names),
+            imports="\n".join(f"    from . import {name} as {name}" for name in names),
+            sources=f"_SOURCES = {{\n{sources}}}\n" if sources else "",
+        )
+
+
+def package_of(work: Work, modules: list[Generated], directory: Path) -> Package:
+    """The package that a build leaves in a directory, as that is now."""
+    places = [_source_name(function, directory) for function, _ in work]
+    names = [module.name for module in modules]
+    kept = kept_modules(directory, names, places)
+    recorded = recorded_sources(directory)
+    sources = {each.name: recorded[each.name] for each in kept if each.name in recorded}
+    sources |= {name: place for name, place in zip(names, places, strict=True) if place}
+    return Package(modules, kept, places, sources)
+
+
+def _source_name(function: Function, directory: Path) -> str:
+    """The function file as the package in a directory records it: relative to the directory, so
+    that it is the same wherever both lie, and by its name alone where they have nothing to do with
+    each other; "" for none."""
+    if not os.path.isabs(function.source):
+        return function.source
+    file, place = Path(function.source), directory.resolve()
+    try:
+        common = Path(os.path.commonpath([file, place]))
+    except ValueError:  # on different drives
+        return file.name
+    above = (common, *common.parents)
+    if common in (file.parent, place.parent) or any((p / "pyproject.toml").exists() for p in above):
+        return Path(os.path.relpath(file, place)).as_posix()
+    return file.name
+
+
+def kept_modules(directory: Path, names: Iterable[str], sources: Iterable[str]) -> list[Generated]:
+    """The modules in a package that a build of modules called `names`, from `sources`, keeps: those
+    of other sources, as they are.
+
+    Raises BuildError where one of another function file, which is still there, has such a name."""
+    recorded, own = recorded_sources(directory), {*sources}
+    new = {name.casefold() for name in names}
+    listed = published(directory)
+    for name in listed:
+        other = recorded.get(name, "")
+        if name.casefold() in new and other not in own and other and (directory / other).is_file():
+            raise BuildError(
+                f"{directory}: {name}.py comes from {(directory / other).resolve()}, which "
+                "declares a function of this name, too; rename one, build both in one command, or "
+                "choose another directory. Nothing was written."
+            )
+    listed = [name for name in listed if name.casefold() not in new]
+    others = [name for name in listed if recorded.get(name, "") not in own]
+    files = own_files(directory, [f"{name}.py" for name in others])
+    return [_as_it_is(directory, name) for name in others if f"{name}.py" in files]
+
+
+def is_current(module: Generated) -> bool:
+    """Whether a module was built with this version's support, without which it cannot be
+    imported."""
+    return assigned(module.text.encode()).get("SUPPORT") == support_digest()
+
+
+def _as_it_is(directory: Path, name: str) -> Generated:
+    def read(file: str) -> str:
+        return (directory / file).read_bytes().decode()
+
+    try:
+        text, types = read(f"{name}.py"), read(f"{name}.pyi")
+        formulas = read(f"_formulas/{name}.py")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BuildError(
+            f"{directory}: {name}.py, its types or its formulas, which come from another function "
+            f"file, cannot be read ({error}); build that file again, or remove {name}.py"
+        ) from error
+    digest = str(assigned(text.encode()).get("DIGEST", ""))
+    made = Generated(name, text, digest, (), formulas, types)
+    return replace(made, support=_support(text)) if is_current(made) else made
+
+
+def _support(text: str) -> tuple[str, ...]:
+    """The files of the support that a module needs."""
+    imports = [each for each in ast.parse(text.encode()).body if isinstance(each, ast.ImportFrom)]
+    origins = [each.module or "" for each in imports if each.level == 1]
+    return support_files(
+        origin.removeprefix(f"{FOLDER}.") for origin in origins if origin.startswith(f"{FOLDER}.")
+    )

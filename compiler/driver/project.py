@@ -1,0 +1,110 @@
+"""What a project's pyproject.toml says of its generated package, in the table [tool.derivatrix]."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from derivatrix.runtime.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.driver.build import BuildResult
+    from derivatrix.compiler.frontends.function import Function
+
+FILE = "pyproject.toml"
+TABLE = "[tool.derivatrix]"
+EXAMPLE = '`functions = ["src/model/functions.py"]` and `output = "src/model/generated"`'
+
+
+@dataclass(frozen=True)
+class Project:
+    """A table [tool.derivatrix]. root: the folder of the pyproject.toml; functions: the function
+    files, or single functions in them as in "functions.py:square"; output: the directory of the
+    generated package; both as they are written, relative to the root."""
+
+    root: Path
+    functions: tuple[str, ...]
+    output: str
+    targets: tuple[str, ...]
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the generated package."""
+        return self.root / self.output
+
+    @property
+    def files(self) -> list[str]:
+        """The function files, relative to the root."""
+        found = []
+        for name in self.functions:
+            path, _, function = name.rpartition(":")
+            found.append(path if path and function.isidentifier() else name)
+        return list(dict.fromkeys(found))
+
+    def load(self) -> list[Function]:
+        """The declared functions. Raises what `load_functions` raises."""
+        from derivatrix.compiler.frontends.function_file import load_files
+
+        return load_files([self.root / name for name in self.functions])
+
+    def build(self) -> BuildResult:
+        """Build the package, verified. Raises what `build` raises."""
+        from derivatrix.compiler.driver.build import build
+
+        return build(self.load(), self.directory, self.targets)
+
+
+def find_project(root: str | os.PathLike[str] = ".") -> Project | None:
+    """What the pyproject.toml in a folder says; None where there is none, or nothing in it for
+    derivatrix. Raises DeclarationError for what cannot be read."""
+    path = Path(root) / FILE
+    if not path.is_file():
+        return None
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DeclarationError(f"{path}: cannot be read: {error}") from error
+    tools = settings.get("tool")
+    table = tools.get("derivatrix") if isinstance(tools, dict) else None
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        raise DeclarationError(f"{path}: tool.derivatrix is no table; write {EXAMPLE} in {TABLE}")
+    return _project(path, table)
+
+
+def _project(path: Path, table: Mapping[str, Any]) -> Project:
+    for name in table:
+        if name not in ("functions", "output", "targets"):
+            raise DeclarationError(
+                f"{path}: {TABLE} has no setting {name!r}; there are functions, output and targets"
+            )
+    output = table.get("output")
+    if not isinstance(output, str) or not output.strip():
+        raise DeclarationError(
+            f"{path}: {TABLE} needs output, the directory of the generated package; "
+            f"{_found(table, 'output')}; write {EXAMPLE}"
+        )
+    functions = _texts(path, table, "functions", None)
+    targets = _texts(path, table, "targets", ["cpu"])
+    return Project(path.parent, functions, output, targets)
+
+
+def _texts(
+    path: Path, table: Mapping[str, Any], name: str, default: list[str] | None
+) -> tuple[str, ...]:
+    found = table.get(name, default)
+    if not (isinstance(found, list) and found and all(isinstance(each, str) for each in found)):
+        raise DeclarationError(
+            f"{path}: {TABLE} needs {name} as a list of texts; {_found(table, name)}; "
+            f"write {EXAMPLE}"
+        )
+    return tuple(found)
+
+
+def _found(table: Mapping[str, Any], name: str) -> str:
+    return f"found {table[name]!r}" if name in table else "it has none"

@@ -1,0 +1,194 @@
+"""The file with the types of a generated module, for type checkers and editors.
+
+Arguments are whatever has real numbers, results are arrays of float64; or of float32 where all
+arrays given are, or of what `out` has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription, Result
+from derivatrix.compiler.emit.signatures import inner_title, title, tuples
+from derivatrix.compiler.emit.skeleton import environment
+from derivatrix.compiler.emit.texts import literal
+from derivatrix.compiler.plan.steps import Plan
+from derivatrix.templates.support.common.module import FACTS
+from derivatrix.version import VERSION
+
+METHODS = ("count", "index")
+"""Fields of these names are in the way of a tuple's methods."""
+
+
+@dataclass(frozen=True)
+class TupleText:
+    """The class of a named tuple: `fields` are names, types, and whether a method is hidden."""
+
+    name: str
+    bases: str
+    fields: Sequence[tuple[str, str, bool]]
+
+
+def stub_text(name: str, module: ModuleDescription) -> str:
+    """The text of the file, of the module called `name`."""
+    on_host = module.facts["TARGET"] == "cpu"
+    named = tuples(module.everything)
+    names = [function.name for function in module.everything]
+    kernels = [f"{function.name}_kernel" for function in module.functions]
+    public = [*FACTS, *(kernels if on_host else ["KERNELS"]), *names, *named]
+    plans = [function.plan for function in module.everything]
+    return (
+        environment()
+        .get_template("stub.pyi.jinja")
+        .render(
+            version=VERSION,
+            name=name,
+            on_host=on_host,
+            public=literal(sorted(public)),
+            operators=module.operator is not None,
+            ranks=max(len(each.shape) for plan in plans for each in plan.arguments),
+            row_types=[f"_{place}" for place in range(len(named.get("HessianRow", "").split()))],
+            tuples=_tuples(module, on_host),
+            functions=_functions(module) if on_host else _untyped(module),
+        )
+    )
+
+
+# Named tuples
+
+
+@dataclass(frozen=True)
+class _Leaves:
+    """What stands for the arrays of a result: by their ranks `array` or `number`; `bare` where
+    named tuples have nothing that varies."""
+
+    ranks: Mapping[str, int]
+    array: str
+    number: str
+    bare: bool = False
+
+    def leaf(self, name: str) -> str:
+        return self.array if self.ranks.get(name, 1) else self.number
+
+    def type(self, result: Result, path: str) -> str:
+        """The type of a result, of which named tuples are called `path`."""
+        if isinstance(result, str):
+            return self.leaf(result)
+        if self.bare:
+            return path
+        kinds = [self.array, self.number]
+        if path.endswith("Row"):
+            kinds = [self.leaf(part) for _, part in result if isinstance(part, str)]
+        return f"{path}[{', '.join(kinds)}]"
+
+
+def _tuples(module: ModuleDescription, on_host: bool) -> list[TupleText]:
+    """The classes of all named tuples, those that others have first."""
+    found: dict[str, TupleText] = {}
+
+    def add(result: Result, path: str, leaves: _Leaves) -> None:
+        if isinstance(result, str):
+            return
+        for _, part in result:
+            add(part, inner_title(path), leaves)
+        row = path.endswith("Row") and not leaves.bare
+        types = [
+            f"_{place}" if row else leaves.type(part, inner_title(path))
+            for place, (_, part) in enumerate(result)
+        ]
+        varying = types if row else [leaves.array, leaves.number]
+        bases = "NamedTuple" if leaves.bare else f"NamedTuple, Generic[{', '.join(varying)}]"
+        fields = [(n, t, n in METHODS) for (n, _), t in zip(result, types, strict=True)]
+        found.setdefault(path, TupleText(path, bases, fields))
+
+    for function in module.everything:
+        if function not in module.functions:
+            leaves = _Leaves({}, "_Operator", "", bare=True)
+        elif on_host:
+            leaves = _Leaves(_ranks(function.plan), "_Array", "_Number")
+        else:
+            leaves = _Leaves({}, "Any", "", bare=True)
+        add(function.result, title(function.name), leaves)
+    return list(found.values())
+
+
+def _ranks(plan: Plan) -> dict[str, int]:
+    """The ranks of the results."""
+    return {name: len(buffer.shape) for name, buffer in plan.outputs}
+
+
+# Functions
+
+
+def _functions(module: ModuleDescription) -> Iterator[str]:
+    """The lines of kernels and public functions for the CPU."""
+    for function in module.functions:
+        plan = function.plan
+        given = [(a.local, "NDArray[_Real]" if a.shape else "_Rank0") for a in plan.arguments]
+        filled = [(buffer.name, "NDArray[_Real]") for _, buffer in plan.outputs]
+        yield _definition(f"{function.name}_kernel", [*given, *filled], "", "None")
+    for function in module.functions:
+        yield from _overloads(function)
+    if module.operator is not None:
+        function = module.operator.function
+        leaves = _Leaves({}, "_Operator", "", bare=True)
+        returned = leaves.type(function.result, title(function.name))
+        yield _definition(function.name, _parameters(function.plan), "", returned)
+
+
+def _overloads(function: FunctionDescription) -> Iterator[str]:
+    """A public function for float32, for float64, and for arrays that are given as `out`."""
+    plan, ranks, path = function.plan, _ranks(function.plan), title(function.name)
+    out = _out(plan)
+    none = f"{out}: None = None"
+    arrays = any(argument.shape for argument in plan.arguments)
+    exact = "NDArray[np.float32]" if arrays else "np.float32"
+    narrow = [
+        (name, exact if kind != "_Rank0" or not arrays else kind)
+        for name, kind in _parameters(plan)
+    ]
+    result = function.result
+    single = _Leaves(ranks, "NDArray[np.float32]", "np.float32").type(result, path)
+    double = _Leaves(ranks, "NDArray[np.float64]", "np.float64").type(result, path)
+    given = _Leaves(ranks, "NDArray[_Real]", "NDArray[_Real]").type(result, path)
+    wanted = f"{out}: {_nested(result)}"
+    yield "@overload"
+    yield _definition(function.name, narrow, none, single)
+    yield "@overload"
+    yield _definition(function.name, _parameters(plan), none, double)
+    yield "@overload"
+    yield _definition(function.name, _parameters(plan), wanted, given)
+
+
+def _untyped(module: ModuleDescription) -> Iterator[str]:
+    """The lines of public functions for devices, whose arrays are CuPy's."""
+    leaves = _Leaves({}, "Any", "", bare=True)
+    for function in module.functions:
+        given = [(name, "Any") for name, _ in _parameters(function.plan)]
+        returned = leaves.type(function.result, title(function.name))
+        yield _definition(function.name, given, f"{_out(function.plan)}: Any = None", returned)
+
+
+def _parameters(plan: Plan) -> list[tuple[str, str]]:
+    return [(argument.name, f"_Rank{len(argument.shape)}") for argument in plan.arguments]
+
+
+def _out(plan: Plan) -> str:
+    """What the argument `out` is called where an input has that name."""
+    out = "out"
+    while out in [argument.name for argument in plan.arguments]:
+        out += "_"
+    return out
+
+
+def _nested(result: Result) -> str:
+    """The type of `out`: arrays in tuples, as results are."""
+    if isinstance(result, str):
+        return "NDArray[_Real]"
+    return f"tuple[{', '.join(_nested(part) for _, part in result)}]"
+
+
+def _definition(name: str, given: list[tuple[str, str]], named: str, returned: str) -> str:
+    parameters = [f"{each}: {kind}" for each, kind in given] + ([f"*, {named}"] if named else [])
+    return f"def {name}({', '.join(parameters)}) -> {returned}: ..."

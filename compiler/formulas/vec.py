@@ -1,0 +1,220 @@
+"""Jacobians and Hessians as matrices, ∂vec Y/∂(vec X)ᵀ, as Magnus and Neudecker write them.
+
+vec stacks the columns of a matrix. A symmetric input S stands as vech S, its lower triangle row by
+row, with vec S = D vech S; so does a lower triangular L, with vec L = Lᵀ vech L for the elimination
+matrix L, the transpose of an upper triangular one, and a diagonal one as its diagonal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from derivatrix.compiler.formulas import algebra, factoring
+from derivatrix.compiler.formulas import tree as kinds
+from derivatrix.compiler.formulas.arrays import Arrays
+from derivatrix.compiler.formulas.build import Builder, Item, matrix
+from derivatrix.compiler.formulas.expressions import convert
+from derivatrix.compiler.formulas.indexing import NoMatrixNotation
+from derivatrix.compiler.formulas.jacobian_products import JacobianProduct, jacobian_products
+from derivatrix.compiler.formulas.kronecker import Form
+from derivatrix.compiler.formulas.notation import Notation
+from derivatrix.compiler.formulas.printers.numpy import NumPy
+from derivatrix.compiler.formulas.solves import solving_matrix
+from derivatrix.compiler.formulas.tree import Indices, Tree
+from derivatrix.compiler.formulas.vec_forms import vec_form
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.dimensions import Dimension, Shape
+
+HALVES = {"symmetric": "symmetric", "spd": "symmetric", "lower": "lower", "upper": "upper"}
+"""The structures whose matrices stand as vech, by what they are."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is differentiated, or by what: an array with so many axes. half: "symmetric", "lower"
+    or "upper" where vech stands for the matrix, else ""; diagonal: whether its diagonal does."""
+
+    rank: int
+    half: str = ""
+    diagonal: bool = False
+
+    @staticmethod
+    def of(leaf: ir.Leaf) -> Side:
+        """The side of an input."""
+        return Side(leaf.ndim, HALVES.get(leaf.structure, ""), leaf.structure == "diagonal")
+
+    @property
+    def operator(self) -> str:
+        """What stands for the array: "vec", ..., or "" for itself."""
+        if self.diagonal:
+            return "diagonal"
+        if self.half == "upper":
+            return "vech of the transpose"
+        return ("vech" if self.half else "vec") if self.rank == 2 else ""
+
+    def count(self, shape: Shape) -> Dimension:
+        """The number of entries of what stands for an array of this shape."""
+        if self.half:
+            return sympy.expand(shape[0] * (shape[0] + 1) / 2)
+        return shape[0] if self.diagonal else sympy.expand(sympy.Mul(*shape))
+
+    def matrix(self, size: Dimension) -> Tree | None:
+        """M with vec X = M x for what stands for a matrix X of this size, or its transpose if that
+        is upper triangular; None for vec X itself."""
+        if self.half == "symmetric":
+            return kinds.Duplication(size)
+        return kinds.Transpose(kinds.Elimination(size)) if self.half else None
+
+
+class _VecForm(Builder):
+    """Builds the matrix of a Jacobian between two sides."""
+
+    sides: tuple[Side, Side]
+
+    def alone(self, node: ir.Node) -> tuple[Tree, Indices]:
+        if node is not self.root:
+            return super().alone(node)  # type: ignore[safe-super]
+        return vec_tree(self, node, *self.sides), (None, None)
+
+    def _deep(self) -> list[ir.Node]:
+        """Of more than two axes, which are taken apart, none."""
+        return [node for node in super()._deep() if node.ndim < 3]
+
+    def gathered(self, terms: Sequence[Tree]) -> Tree:
+        """The sum of terms."""
+        return algebra.add(terms)
+
+
+class VecNotation(_VecForm, Notation):
+    """Trees for the styles vec and vec-latex."""
+
+    def __init__(self, root: ir.Node, names: Mapping[str, str], sides: tuple[Side, Side]) -> None:
+        self.sides = sides
+        super().__init__(root, names)
+
+    def gathered(self, terms: Sequence[Tree]) -> Tree:
+        """The sum, with what the terms have in common taken out."""
+        tree = algebra.add(terms)
+        return factoring.factored(tree) if isinstance(tree, kinds.Add) else tree
+
+
+class VecArrays(_VecForm, Arrays):
+    """Trees for the style vec-numpy."""
+
+    def __init__(self, root: ir.Node, printer: NumPy, sides: tuple[Side, Side]) -> None:
+        self.sides = sides
+        super().__init__(root, printer)
+
+
+def vec_tree(builder: _VecForm, node: ir.Node, row: Side, column: Side) -> Tree:
+    """The matrix of a Jacobian whose first axes are those of `row`.
+
+    builder: makes the trees of its factors. Raises NoMatrixNotation where there is no vec form.
+    """
+    if not (1 <= row.rank <= 2 and 1 <= column.rank <= 2 and row.rank + column.rank == node.ndim):
+        raise NoMatrixNotation
+    straight: dict[Tree, sympy.Expr] = {}
+    crossed: dict[Tree, sympy.Expr] = {}
+    for product in jacobian_products(node):
+        form = _of_product(builder, product, row, column)
+        coefficient, body = _split(form.tree)
+        found = crossed if form.crossed else straight
+        found[body] = found.get(body, sympy.S.Zero) + coefficient
+    turn = kinds.Commutation(*node.shape[-2:])
+    terms = [algebra.scale(number, [], body) for body, number in straight.items()]
+    terms += [
+        algebra.scale(number, [], algebra.matmul(body, turn)) for body, number in crossed.items()
+    ]
+    if not terms:
+        shapes = node.shape[: row.rank], node.shape[row.rank :]
+        return kinds.Zeros((row.count(shapes[0]), column.count(shapes[1])))
+    tree = builder.gathered(terms)
+    before, after = row.matrix(node.shape[0]), column.matrix(node.shape[-1])
+    if after is not None:
+        tree = algebra.matmul(tree, after)
+    return tree if before is None else algebra.matmul(algebra.transpose(before), tree)
+
+
+def _split(tree: Tree) -> tuple[sympy.Expr, Tree]:
+    """A term as a number and the rest."""
+    if isinstance(tree, kinds.Scale) and tree.body is not None:
+        return tree.coefficient, algebra.scale(sympy.S.One, tree.scalars, tree.body)
+    return sympy.S.One, tree
+
+
+def _of_product(builder: Builder, product: JacobianProduct, row: Side, column: Side) -> Form:
+    rows, columns = list(product.output[: row.rank]), list(product.output[row.rank :])
+    factors = list(product.factors)
+    for side, labels in ((row, rows), (column, columns)):
+        if side.half == "upper":
+            labels.reverse()
+        if side.half in ("lower", "upper"):
+            factors = [own for own in factors if not _masks(own, labels)]
+        if side.diagonal:
+            labels[:] = dict.fromkeys(labels)
+    items: list[Item] = [(convert(product.counted), ())]
+    items += [(_solving(builder, node), own) for node, own in product.solves]
+    items += [(_whole(builder, node), own) for node, own in factors]
+    form = vec_form(_without_spreads(items), tuple(rows), tuple(columns), product.sizes)
+    return _beside_duplications(form, row, column)
+
+
+def _whole(builder: Builder, node: ir.Node) -> Tree:
+    if isinstance(node, ir.Structural):
+        return matrix(node)
+    return builder.tree(node, (None,) * node.ndim, frozenset())
+
+
+def _solving(builder: Builder, node: ir.Apply) -> Tree:
+    arguments = [_whole(builder, argument) for argument, _ in node.arguments[:-1]]
+    return solving_matrix(node.operation.name, arguments, node.shape[-2:])
+
+
+def _masks(factor: ir.Factor, labels: Sequence[int]) -> bool:
+    """Whether a factor is the mask of a lower triangle with these axes."""
+    node, own = factor
+    return isinstance(node, ir.Triangle) and node.offset == 0 and list(own) == labels
+
+
+def _without_spreads(items: list[Item]) -> list[Item]:
+    """The items without the axes along which they are constant."""
+    result: list[Item] = []
+    for tree, labels in items:
+        if isinstance(tree, kinds.Spread):
+            labels = tuple(labels[axis] for axis in tree.along)
+            tree = tree.body
+        result.append((tree, labels))
+    return result
+
+
+def _beside_duplications(form: Form, row: Side, column: Side) -> Form:
+    """The same where D is on its right, with K D = D, or Dᵀ on its left, where A ⊗ B is as good as
+    (B ⊗ A) K."""
+    tree, crossed = form.tree, form.crossed and column.half != "symmetric"
+    if row.half != "symmetric":
+        return Form(tree, crossed)
+    match tree:
+        case kinds.Scale(body=Tree() as body):
+            inner = _beside_duplications(Form(body, crossed), row, column)
+            return inner.scaled([kinds.Scale(tree.coefficient, tree.scalars, None)])
+        case kinds.Kronecker() if crossed:
+            return Form(kinds.Kronecker(tree.right, tree.left))
+        case kinds.Kronecker() if column.half == "symmetric":
+            parts = sorted((tree.left, tree.right), key=lambda own: own.sort_key)
+            return Form(kinds.Kronecker(*parts))
+        case kinds.Matmul() if column.half == "symmetric":
+            return Form(algebra.matmul(*map(_upright, tree.factors)))
+    return Form(tree, crossed)
+
+
+def _upright(factor: Tree) -> Tree:
+    """vec A for vec Aᵀ."""
+    match factor:
+        case kinds.Vectorised(body=kinds.Transpose() as body, packed=False):
+            return kinds.Vectorised(body.body, False)
+        case kinds.Transpose(body=kinds.Vectorised() as body):
+            return kinds.Transpose(_upright(body))
+    return factor

@@ -1,0 +1,149 @@
+"""The page's server: the files of the page, and its requests, whose answers are lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib import resources
+
+import uvicorn
+from pygments.formatters import HtmlFormatter
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from derivatrix.compiler.playground.processes import Processes
+from derivatrix.compiler.playground.worker import LIMITS, Limits
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+MOST = 64 * 1024
+"""The most bytes of a request."""
+
+NAMES = ("style.css", "script.js", "elements.js", "requests.js", "examples.js", "structure.js")
+PAGE = {"": "index.html", **{name: name for name in (*NAMES, "icon.svg")}}
+"""The files of the page by their paths."""
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+class Guard:
+    """Answers only requests to one of the `hosts` by this page itself: a page of another site can
+    neither ask by its own name (Origin), nor by a name of its own for this address (Host)."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+        self.app = app
+        self.hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        refused = self._refused(Headers(scope=scope))
+        app = PlainTextResponse(refused, 403) if refused else self.app
+        await app(scope, receive, send_with_headers)
+
+    def _refused(self, headers: Headers) -> str:
+        """Why a request with these headers is not answered; "" where it is."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        name = re.sub(r":\d+$", "", host).lower()
+        if name not in self.hosts:
+            return f"{name!r} is no name of this server; `--allow-host` adds one"
+        if origin is not None and origin.lower() != f"http://{host.lower()}":
+            return "only the page itself may ask"
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return "only the page itself may ask"
+        return ""
+
+
+def application(
+    hosts: Sequence[str] = LOOPBACK, limits: Mapping[str, Limits] = LIMITS
+) -> Starlette:
+    """The server's program, which has its processes as `state.processes`."""
+    processes = Processes(limits)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        processes.start()
+        try:
+            yield
+        finally:
+            processes.end()
+
+    async def ask(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in limits:
+            return PlainTextResponse(f"there is no request {name!r}", 404)
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return PlainTextResponse("a request is application/json", 415)
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST:
+                return PlainTextResponse(f"a request has at most {MOST} bytes", 413)
+        try:
+            data = json.loads(body)
+        except ValueError:
+            data = None
+        if not isinstance(data, dict):
+            return PlainTextResponse("a request is an object of JSON", 400)
+        answers = processes.answers(name, data, request.is_disconnected)
+        return StreamingResponse(answers, media_type="application/x-ndjson")
+
+    app = Starlette(
+        routes=[
+            Route("/ask/{name}", ask, methods=["POST"]),
+            Route("/code.css", _code_style),
+            Route("/{path}", _page),
+            Route("/", _page),
+        ],
+        middleware=[Middleware(Guard, hosts=[host.lower() for host in hosts])],
+        lifespan=lifespan,
+    )
+    app.state.processes = processes
+    return app
+
+
+def serve(listening: socket.socket, hosts: Sequence[str] = ()) -> None:
+    """Serve the page at a socket until the process is interrupted. hosts: names by which this
+    server may be asked besides those of this machine."""
+    app = application((*LOOPBACK, *hosts))
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+async def _page(request: Request) -> Response:
+    name = PAGE.get(request.path_params.get("path", ""))
+    if name is None:
+        return PlainTextResponse("there is no such page", 404)
+    contents = resources.files(f"{__package__}").joinpath("page", name).read_bytes()
+    return Response(contents, media_type=TYPES[name.rpartition(".")[2]])
+
+
+async def _code_style(request: Request) -> Response:
+    """Colours of Python's texts."""
+    light = HtmlFormatter(style="friendly").get_style_defs("code")
+    dark = HtmlFormatter(style="github-dark").get_style_defs("code")
+    text = f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+    return Response(text, media_type="text/css")

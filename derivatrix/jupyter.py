@@ -1,0 +1,57 @@
+"""The cell magic `%%derivatrix`, which declares a function in the text notation.
+
+    %load_ext derivatrix
+
+    %%derivatrix quad --dims "x: n, A: n n" --wrt x
+    x'*A*x
+
+assigns the function to `quad` and shows its derivatives.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.frontends.notation.declaration import text_function
+from derivatrix.runtime.errors import DeclarationError
+
+__all__ = ["register"]
+
+
+def register(shell: Any) -> None:
+    """Give an IPython shell the magic."""
+
+    def declare(line: str, cell: str) -> Derivatives:
+        function = declared(line, cell)
+        shell.user_ns[function.name] = function
+        return function.derivatives
+
+    shell.register_magic_function(declare, magic_kind="cell", magic_name="derivatrix")
+
+
+def declared(line: str, cell: str) -> Function:
+    """The function of a cell and of what stands behind `%%derivatrix`. Raises DeclarationError for
+    options that there are not, and what `text_function` raises."""
+    try:
+        name, dims, wrt = _options.main(shlex.split(line), standalone_mode=False)
+    except (click.ClickException, ValueError) as error:
+        reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        raise DeclarationError(
+            f'%%derivatrix: {reason} Expected: %%derivatrix NAME --dims "x: n, A: n n" [--wrt x]'
+        ) from error
+    names = [each.strip() for part in wrt for each in part.split(",")]
+    return text_function(" ".join(cell.split()), dims, names, name)
+
+
+@click.command("%%derivatrix", add_help_option=False)
+@click.argument("name")
+@click.option("--dims", required=True)
+@click.option("--wrt", multiple=True)
+def _options(name: str, dims: str, wrt: Sequence[str]) -> tuple[str, str, Sequence[str]]:
+    return name, dims, wrt

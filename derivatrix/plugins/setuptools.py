@@ -1,0 +1,87 @@
+"""A step of setuptools' `build`, for projects with a table [tool.derivatrix] in pyproject.toml."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from setuptools import Command, Distribution
+from setuptools.command.build import build
+
+from derivatrix.compiler.driver.project import Project, find_project
+
+COMMAND = "build_derivatrix"
+
+
+def finalize(distribution: Distribution) -> None:
+    """Add the command to the steps of `build`, where the project asks for it."""
+    if find_project(distribution.src_root or os.curdir) is None:
+        return
+    distribution.cmdclass[COMMAND] = BuildDerivatrix
+    base = distribution.cmdclass.get("build", build)
+    steps = [*base.sub_commands, (COMMAND, None)]
+    distribution.cmdclass["build"] = type("build", (base,), {"sub_commands": steps})
+
+
+class BuildDerivatrix(Command):
+    """Builds the generated package where the project has it, and copies it to what is installed.
+
+    An editable installation needs no copy."""
+
+    description = "generate the package of derivatives that [tool.derivatrix] declares"
+    user_options = [("build-lib=", "d", "directory to copy the generated package to")]  # noqa: RUF012
+    editable_mode = False
+    build_lib: str | None
+
+    def initialize_options(self) -> None:
+        self.build_lib = None
+
+    def finalize_options(self) -> None:
+        self.set_undefined_options("build_py", ("build_lib", "build_lib"))
+
+    def run(self) -> None:
+        result = self._project.build()
+        self.announce(f"derivatrix: {result.directory}: {', '.join(result.modules)}", level=2)
+        if self.editable_mode:
+            return
+        shutil.rmtree(self._installed, ignore_errors=True)  # what an earlier build has left there
+        for target, source in self.get_output_mapping().items():
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+
+    def get_source_files(self) -> list[str]:
+        """The function files, for the source archive."""
+        return self._project.files
+
+    def get_outputs(self) -> list[str]:
+        return [*self.get_output_mapping()]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """The files of the generated package where they are installed from, and in the project."""
+        directory = self._project.directory
+        files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+        return {
+            str(self._installed / path.relative_to(directory)): str(path)
+            for path in files
+            if "__pycache__" not in path.parts
+        }
+
+    @property
+    def _project(self) -> Project:
+        found = find_project(self.distribution.src_root or os.curdir)
+        assert found is not None
+        return found
+
+    @property
+    def _installed(self) -> Path:
+        """Where the generated package is in what is installed: below the package that its folder
+        belongs to."""
+        assert self.build_lib is not None
+        output = Path(os.path.normpath(self._project.output))
+        folders = {"": ".", **(self.distribution.package_dir or {})}
+        for name, folder in sorted(folders.items(), key=lambda item: -len(Path(item[1]).parts)):
+            if output.is_relative_to(os.path.normpath(folder)):
+                below = output.relative_to(os.path.normpath(folder))
+                return Path(self.build_lib, *filter(None, name.split(".")), below)
+        return Path(self.build_lib, output)

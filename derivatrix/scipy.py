@@ -1,0 +1,40 @@
+"""Generated modules, and declared functions, for SciPy's optimisers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from derivatrix.adapted import module_of
+from derivatrix.runtime.adapters.scipy import Objective
+
+if TYPE_CHECKING:
+    from derivatrix.compiler.frontends.function import Function
+
+__all__ = ["Objective", "objective"]
+
+
+def objective(
+    module: ModuleType | Function, /, wrt: Sequence[str] | None = None, **fixed: Any
+) -> Objective:
+    """See `derivatrix.runtime.adapters.scipy.objective`; of a declared function `hess` works for
+    array functions, too: the function that it needs is compiled when it is first called."""
+    weighted = None if isinstance(module, ModuleType) else cache(lambda: _weighted(module))
+    return Objective(module_of(module), wrt, fixed, weighted)
+
+
+def _weighted(function: Function) -> ModuleType:
+    """The module of the sum of a function's entries times those of one more input, its last."""
+    import derivatrix as dx
+    from derivatrix.compiler.ir.arrays import Array
+
+    names = [leaf.name for leaf in function.inputs]
+    name = "weights"
+    while name in names:
+        name += "_"
+    weights = dx.tensor(name, *function.expression.shape)
+    total = dx.sum(weights * Array(function.expression))
+    inputs = [*names, weights]
+    return dx.compile(dx.function(f"{function.name}_weighted", inputs, total, function.wrt))

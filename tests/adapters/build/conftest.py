@@ -1,0 +1,64 @@
+"""An environment of its own, in which derivatrix is installed as users have it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+PARTS = ("compiler", "runtime", "templates", "derivatrix", "pyproject.toml", "README.md", "LICENSE")
+
+
+class Environment:
+    """A virtual environment that has the packages of this one, too, but for derivatrix."""
+
+    def __init__(self, folder: Path) -> None:
+        self.python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        packages = self.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+        (Path(packages) / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+    def run(self, *arguments: str | Path, cwd: Path | None = None, status: int = 0) -> str:
+        """What a run of the environment's Python prints."""
+        environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "NO_COLOR": "1"}
+        environment.pop("PYTHONPATH", None)
+        done = subprocess.run(
+            [self.python, *arguments],
+            cwd=cwd,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+        )
+        assert done.returncode == status, done.stdout
+        return done.stdout
+
+    def install(self, *what: str | Path) -> str:
+        """Install without looking for anything elsewhere."""
+        pip = ("-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index")
+        return self.run(*pip, "--force-reinstall", *what)
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory):
+    """One with derivatrix, from a wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("environment")
+    made = Environment(folder / "venv")
+    for part in PARTS:
+        source, copy = ROOT / part, folder / "checkout" / part
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, copy, symlinks=True, ignore=ignored)
+        else:
+            shutil.copyfile(source, copy)
+    made.install(folder / "checkout")
+    assert str(folder) in made.run(
+        "-c", "import derivatrix; print(derivatrix.__file__)", cwd=folder
+    )
+    return made

@@ -1,0 +1,1 @@
+"""dask, joblib and scikit-learn with processes of their own."""

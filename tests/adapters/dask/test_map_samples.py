@@ -1,0 +1,161 @@
+"""Functions of modules with `batch=` on dask arrays: the values, shapes, types and chunks."""
+
+from functools import partial
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import derivatrix as dx
+from derivatrix.dask import map_samples
+
+n, c = dx.dims("n c")
+x, b, s = dx.vector("x", n), dx.vector("b", c), dx.scalar("s")
+W, S = dx.matrix("W", c, n), dx.matrix("S", n, n, "spd")
+FUNCTIONS = (
+    dx.function("scalar", [x, W, b], dx.logsumexp(W @ x + b), batch=[x]),
+    dx.function("shared", [s, W, x], dx.tanh(s * (W @ x)), batch=[x], wrt=[W]),
+    dx.function("stacked", [S, x], x @ dx.solve(S, x), batch=[S, x]),
+)
+SIZES = {"n": 3, "c": 2}
+SAMPLES, CHUNK = 7, 3
+
+
+def values(function, real):
+    """An argument for each input."""
+    random = np.random.default_rng(0)
+    found = []
+    for leaf in function.inputs:
+        shape = tuple(SIZES[str(size)] for size in leaf.shape)
+        full = (SAMPLES,) * (leaf.name in function.batch) + shape
+        array = random.normal(size=full)
+        if leaf.structure == "spd":
+            array = array @ array.swapaxes(-1, -2) + np.eye(SIZES["n"])
+        found.append(array.astype(real) if shape else real(2))
+    return found
+
+
+def extras(module, kind, arguments, real):
+    """What a function takes after the inputs."""
+    random = np.random.default_rng(1)
+    if kind == "vjp":
+        return [random.normal(size=module.value(*arguments).shape).astype(real)]
+    if kind not in ("jvp", "hvp"):
+        return []
+    shapes = {entry["name"]: a.shape for entry, a in zip(module.INPUTS, arguments, strict=True)}
+    return [random.normal(size=shapes[name]).astype(real) for name in module.WRT]
+
+
+def chunked(array):
+    samples = np.ndim(array) > 0 and len(array) == SAMPLES
+    return da.from_array(array, (CHUNK, *[-1] * (array.ndim - 1))) if samples else array
+
+
+def leaves(result):
+    return (
+        [each for part in result for each in leaves(part)]
+        if isinstance(result, tuple)
+        else [result]
+    )
+
+
+def agrees(module, kind, real, other=None):
+    """That the function on chunks returns what that of `other`, or itself, does on all samples."""
+    arguments = values(next(f for f in FUNCTIONS if f.name in str(module.__file__)), real)
+    arguments += extras(module, kind, arguments, real)
+    expected = getattr(module, kind)(*arguments)
+    lazy = map_samples(getattr(other or module, kind), *map(chunked, arguments))
+    (found,) = dask.compute(lazy, scheduler="synchronous")
+    assert [type(part) for part in (lazy, found)] == [type(expected)] * 2 or not isinstance(
+        expected, tuple
+    )
+    tolerance = 1e-10 if real is np.float64 else 1e-4
+    for one, two, three in zip(*map(leaves, (lazy, found, expected)), strict=True):
+        assert isinstance(one, da.Array)
+        assert one.shape == two.shape == three.shape
+        assert one.dtype == one._meta.dtype == two.dtype == three.dtype == real
+        chunks = (3, 3, 1) if three.shape[:1] == (SAMPLES,) else three.shape[:1]
+        assert one.chunks == (chunks, *((size,) for size in three.shape[1:]))
+        np.testing.assert_allclose(two, three, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+def test_what_one_call_returns(function):
+    module = dx.compile(function)
+    for kind in module.FUNCTIONS if function.name == "scalar" else ("value", "vjp", "jvp"):
+        agrees(module, kind, np.float64)
+    agrees(module, "vjp", np.float32)
+
+
+def test_a_fault_is_noticed():
+    module = dx.compile(FUNCTIONS[1])
+    fault = (1 + 1e-4) * dx.tanh(s * (W @ x))
+    wrong = dx.compile(dx.function("wrong", [s, W, x], fault, batch=[x], wrt=[W]))
+    with pytest.raises(AssertionError):
+        agrees(module, "vjp", np.float64, wrong)
+
+
+def test_samples_in_other_chunks_are_aligned():
+    module = dx.compile(FUNCTIONS[2])
+    S_value, x_value = values(FUNCTIONS[2], np.float64)
+    lazy = map_samples(
+        module.value, da.from_array(S_value, (2, -1, -1)), da.from_array(x_value, (7, -1))
+    )
+    np.testing.assert_allclose(
+        lazy.compute(scheduler="synchronous"), module.value(S_value, x_value)
+    )
+
+
+X_value, W_value, b_value = values(FUNCTIONS[0], np.float64)
+masked = da.from_array(X_value)[da.from_array(X_value)[:, 0] > 0]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "said"),
+    [
+        (
+            [da.from_array(X_value, (3, 2)), W_value, b_value],
+            dx.UnsupportedError,
+            r"x is in chunks \(2, 1\) along axis 1.*x.rechunk\(\{1: -1\}\)",
+        ),
+        (
+            [X_value, da.from_array(W_value, (1, 3)), b_value],
+            dx.UnsupportedError,
+            r"W is in chunks .*W.rechunk\(\{0: -1\}\)",
+        ),
+        (
+            [X_value + 1j, W_value, b_value],
+            dx.UnsupportedError,
+            "x is of ndarrays of dtype complex128",
+        ),
+        ([X_value, W_value.T, b_value], dx.ShapeError, r"W has shape \(3, 2\)"),
+        ([X_value, W_value], dx.UnsupportedError, r"takes 3 arrays \(x, W, b\), not 2"),
+        (
+            [masked, W_value, b_value],
+            dx.ShapeError,
+            r"shape of argument x is not known.*compute_chunk_sizes",
+        ),
+    ],
+)
+def test_arrays_that_do_not_fit(arrays, error, said):
+    with pytest.raises(error, match=f"scalar.*{said}"):
+        map_samples(dx.compile(FUNCTIONS[0]).value, *arrays)
+
+
+def test_functions_that_do_not_fit():
+    module = dx.compile(FUNCTIONS[0])
+    for wrong in (
+        module.value_kernel,
+        module.hessian_operator,
+        np.sin,
+        partial(module.value),
+        module,
+    ):
+        with pytest.raises(dx.UnsupportedError, match=r"function of a generated module.*not "):
+            map_samples(wrong, X_value, W_value, b_value)
+    alone = dx.compile(dx.function("alone", [x], x @ x))
+    with pytest.raises(dx.UnsupportedError, match=r"alone.value: no input has a batch axis"):
+        map_samples(alone.value, X_value)
+    with pytest.raises(dx.ShapeError, match=r"scalar.vjp: argument cotangent has shape \(2,\)"):
+        map_samples(module.vjp, X_value, W_value, b_value, np.ones(2))

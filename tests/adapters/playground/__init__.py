@@ -1,0 +1,1 @@
+"""The playground, by HTTP and in Chromium."""

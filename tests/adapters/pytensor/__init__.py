@@ -1,0 +1,1 @@
+"""Generated modules in PyTensor's graphs."""

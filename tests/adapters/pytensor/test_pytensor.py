@@ -1,0 +1,169 @@
+"""The Ops of generated modules, by PyTensor's own check of gradients."""
+
+import pickle
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import Mode
+from pytensor.gradient import GradientError, NullTypeGradError, Rop, verify_grad
+
+import derivatrix as dx
+from derivatrix.pytensor import operator
+from tests.pages import run_page
+
+n, m = dx.dims("n m")
+S, C = dx.matrix("S", n, n, "spd"), dx.matrix("C", n, n)
+X, A, s = dx.matrix("X", n, n), dx.matrix("A", m, n), dx.scalar("s")
+x = dx.vector("x", n)
+LIKELIHOOD = dx.function("likelihood", [S, C], dx.logdet(S) + dx.trace(dx.inv(S) @ C), ["S"])
+PRODUCT = dx.function("product", [X, A, s], s * (A @ X @ X), ["A", "X", "s"])
+LAYER = dx.function("layer", [x, A], dx.tanh(A @ x), batch=[x])
+PYTHON = Mode("py")
+
+
+def of_any(M: Any) -> Any:
+    """The likelihood of a positive definite matrix that depends on any."""
+    eye = np.eye(3, dtype=M.dtype)
+    return operator(LIKELIHOOD)(M @ M.T + 3 * eye, eye)
+
+
+def drawn(*shapes: tuple[int, ...], dtype: Any = np.float64) -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [np.asarray(random.normal(size=shape), dtype) for shape in shapes]
+
+
+CASES: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
+    "scalar": (of_any, [(3, 3)]),
+    "array": (lambda *a: operator(PRODUCT)(*a), [(3, 3), (2, 3), ()]),
+    "batch": (lambda *a: operator(LAYER)(*a), [(4, 3), (2, 3)]),
+    "gradient": (lambda M: pytensor.gradient.grad(of_any(M), M), [(3, 3)]),
+}
+
+
+@pytest.mark.filterwarnings("error:.*object mode")
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("scalar", "NUMBA"), ("array", "NUMBA"), *((name, PYTHON) for name in CASES)],
+    ids=lambda part: part if isinstance(part, str) else "PYTHON",
+)
+def test_gradients(name: str, mode: Any) -> None:
+    function, shapes = CASES[name]
+    random = np.random.default_rng(1)
+    tight = {"abs_tol": 1e-6, "rel_tol": 1e-6}
+    verify_grad(function, drawn(*shapes), rng=random, mode=mode, **tight)
+
+
+def test_float32() -> None:
+    function, shapes = CASES["array"]
+    values = drawn(*shapes, dtype=np.float32)
+    verify_grad(function, values, rng=np.random.default_rng(1), mode=PYTHON)
+    made = function(*(pt.as_tensor_variable(each) for each in values))
+    assert made.dtype == "float32" and made.eval(mode="NUMBA").dtype == np.float32
+    mixed = operator(PRODUCT)(values[0], pt.dmatrix(), values[2])
+    assert mixed.dtype == "float64"
+
+
+@pytest.mark.filterwarnings("ignore:Rop is deprecated")
+@pytest.mark.parametrize("name", ["scalar", "array", "second"])
+def test_forward_derivatives(name: str) -> None:
+    """By `R_op`, and by the gradient of the gradient."""
+    M, N = pt.dmatrices(2)
+    if name == "array":
+        value = operator(PRODUCT)(M, np.ones((2, 3)), 2.0)
+    else:
+        value = operator(LIKELIHOOD)(M, np.eye(3))
+        value = value if name == "scalar" else pytensor.gradient.grad(value, M)
+    both = [Rop(value, M, N, use_op_rop_implementation=own) for own in (True, False)]
+    point, along = drawn((3, 3), (3, 3))
+    found = pytensor.function([M, N], both, mode=PYTHON)(point @ point.T + np.eye(3), along)
+    assert np.abs(found[0]).max() > 0.1
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+
+
+def test_a_value_and_its_gradient_are_one_call_which_raises() -> None:
+    M = pt.dmatrix()
+    value = operator(LIKELIHOOD)(M, np.eye(3))
+    function = pytensor.function([M], [value, pytensor.gradient.grad(value, M)], mode="NUMBA")
+    names = [str(node.op) for node in function.maker.fgraph.apply_nodes]
+    assert [name for name in names if name.startswith("likelihood")] == [
+        "likelihood.value_and_gradient"
+    ]
+    module, point = dx.compile(LIKELIHOOD), 2 * np.eye(3)
+    expected = module.value_and_gradient(point, np.eye(3))
+    for found, wanted in zip(function(point), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    with pytest.raises(np.linalg.LinAlgError):
+        function(-np.eye(3))
+    with pytest.raises(ValueError, match="likelihood"):
+        function(np.eye(2))
+    alone = pytensor.function([M], value, mode=PYTHON).maker.fgraph.apply_nodes
+    assert "likelihood.value" in {str(node.op) for node in alone}
+
+
+def test_a_wrong_gradient_is_refused() -> None:
+    right = dx.compile(LIKELIHOOD)
+
+    def wrong(*arguments: Any) -> Any:
+        value, gradient = right.value_and_gradient(*arguments)
+        return value, gradient * (1 + 1e-4)
+
+    module = ModuleType(right.__name__)
+    vars(module).update({**vars(right), "value_and_gradient": wrong})
+
+    def check(module: ModuleType) -> None:
+        verify_grad(
+            lambda M: operator(module)(M @ M.T + np.eye(3), np.eye(3)),
+            drawn((3, 3)),
+            rng=np.random.default_rng(1),
+            mode=PYTHON,
+            abs_tol=1e-5,
+            rel_tol=1e-5,
+        )
+
+    check(right)
+    with pytest.raises(GradientError):
+        check(module)
+
+
+ERRORS = {
+    "integers": ((pt.lmatrix(), np.eye(2)), dx.UnsupportedError, "S is a tensor of int64.*astype"),
+    "complex": ((pt.zmatrix(), np.eye(2)), dx.UnsupportedError, "S is a tensor of complex128"),
+    "no tensor": ((object(), np.eye(2)), dx.UnsupportedError, "S is object; expected a tensor"),
+    "axes": ((np.eye(2), pt.dvector()), dx.ShapeError, "C has 1 axes; expected 2"),
+    "count": ((np.eye(2),), dx.ShapeError, "1 arguments; expected 2"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name: str) -> None:
+    arguments, kind, text = ERRORS[name]
+    with pytest.raises(kind, match=text):
+        operator(LIKELIHOOD)(*arguments)
+
+
+def test_derivatives_that_there_are_not() -> None:
+    M, N = pt.dmatrices(2)
+    value = operator(LIKELIHOOD)(M, N)
+    with pytest.raises(NullTypeGradError, match="no derivative by C; declare it in wrt"):
+        pytensor.gradient.grad(value, N)
+    squared = (operator(PRODUCT)(M, np.ones((2, 3)), 2.0) ** 2).sum()
+    with pytest.raises(NullTypeGradError, match="no second derivatives"):
+        pytensor.gradient.grad(pytensor.gradient.grad(squared, M).sum(), M)
+    with pytest.raises(dx.UnsupportedError, match="no derivative by C"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Rop(value, N, N, use_op_rop_implementation=True)
+
+
+def test_operators_are_pickled() -> None:
+    op = operator(PRODUCT)
+    assert pickle.loads(pickle.dumps(op)) == op
+
+
+def test_the_page_runs() -> None:
+    found = run_page("pytensor")
+    assert found["gradient"].shape == (2, 2)

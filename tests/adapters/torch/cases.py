@@ -1,0 +1,79 @@
+"""The functions that PyTorch's checkers are run on, and tensors to run them with."""
+
+from functools import cache
+
+import numpy as np
+import torch
+
+import derivatrix as dx
+import derivatrix.torch
+from derivatrix.compiler.frontends.function_file import load_functions
+from derivatrix.runtime import sampling
+from tests import ROOT
+from tests.cases import CASES
+
+n, m = dx.dims("n m")
+S, C = dx.matrix("S", n, n, "spd"), dx.matrix("C", n, n)
+A, B = dx.matrix("A", m, n), dx.matrix("B", n, m)
+y, s, t = dx.vector("y", n), dx.scalar("s"), dx.scalar("t")
+
+EXAMPLES = [
+    function
+    for path in sorted((ROOT / "examples").glob("*.py"))
+    for function in load_functions(path)
+]
+MORE = [
+    dx.function("nll", [S, C], dx.logdet(S) + dx.trace(dx.inv(S) @ C), wrt=[S]),
+    dx.function("order", [A, C, B], dx.trace(A @ C @ B @ A @ B), wrt=[B, A]),
+    dx.function("orders", [A, C, B], dx.trace(A @ C @ B @ A @ B), wrt=[B, A], batch=[A, B]),
+    dx.function("affine", [s, y], s**2 * y + s / 3),
+    dx.function("numbers", [s, t], dx.exp(s) * t + s * t**2),
+    dx.function("stack", [S, y], y @ S @ y + dx.sum(y**3), batch=[y]),
+]
+FUNCTIONS = {function.name: function for function in EXAMPLES + MORE}
+OTHERS = {function.name: function for function in CASES if function.name not in FUNCTIONS}
+"""Those of the whole suite, with `--thorough`: compiling them takes long."""
+
+
+@cache
+def generated(name):
+    """The generated module of a function."""
+    return dx.compile((FUNCTIONS | OTHERS)[name])
+
+
+def operator(name):
+    """The operator of a function."""
+    return derivatrix.torch.operator(generated(name))
+
+
+def tensors(operator, dtype=torch.float64):
+    """A tensor inside the domain of each input; those in wrt require gradients."""
+    interface, random = operator.family.interface, np.random.default_rng(1)
+    sizes = sampling.assignments(interface, {})[0]
+    values = next(sampling.draws(interface, sizes, random)).values
+    return [
+        torch.tensor(values[entry.name], dtype=dtype, requires_grad=entry.wrt)
+        for entry in interface.inputs
+    ]
+
+
+def unstructured(operator, given):
+    """The operator as a function of tensors near those given that checkers may move anywhere: of
+    what has the structure that was declared."""
+
+    def structured(structure, point, tensor):
+        if structure in ("spd", "symmetric"):
+            return (tensor + tensor.mT) / 2
+        if structure == "orthogonal":
+            return point @ torch.linalg.matrix_exp((point.mT @ tensor - tensor.mT @ point) / 2)
+        return {"lower": torch.tril, "upper": torch.triu, "diagonal": of_diagonal}.get(
+            structure, torch.clone
+        )(tensor)
+
+    structures = [entry.structure for entry in operator.family.interface.inputs]
+    points = [tensor.detach().clone() for tensor in given]
+    return lambda *moved: operator(*map(structured, structures, points, moved))
+
+
+def of_diagonal(matrix):
+    return torch.diag(torch.diagonal(matrix))

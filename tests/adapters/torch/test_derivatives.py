@@ -1,0 +1,105 @@
+"""PyTorch's own checkers, over every example and more functions."""
+
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+import derivatrix.torch
+from derivatrix.runtime.errors import UnsupportedError
+from tests.adapters.torch.cases import FUNCTIONS, OTHERS, generated, operator, tensors, unstructured
+
+ALL = [*FUNCTIONS, *(pytest.param(name, marks=pytest.mark.thorough) for name in OTHERS)]
+pytestmark = pytest.mark.filterwarnings("ignore:Backwards compatibility")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradcheck_in_both_modes_and_under_vmap(name):
+    op = operator(name)
+    given = tensors(op)
+    function = unstructured(op, given)
+    batched = {"check_batched_grad": True, "check_batched_forward_grad": True}
+    assert gradcheck(function, given, check_forward_ad=True, **batched)
+    if "hvp" in op.family.operators:
+        assert gradgradcheck(function, given, check_fwd_over_rev=True)
+
+
+@pytest.mark.parametrize("name", ["square", "classifier", "sylvester"])
+def test_a_second_backward_without_second_derivatives_is_refused(name):
+    op = operator(name)
+    given = tensors(op)
+    needed = [tensor for tensor in given if tensor.requires_grad]
+    first = torch.autograd.grad(op(*given).sum(), needed, create_graph=True)
+    with pytest.raises(UnsupportedError, match=f"{name}: has no second derivatives, since"):
+        sum(each.sum() for each in first).backward()
+
+
+def test_a_third_backward_is_refused():
+    op = operator("energy")
+    (X,) = tensors(op)
+    (first,) = torch.autograd.grad(op(X), X, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), X, create_graph=True)
+    with pytest.raises(UnsupportedError, match="energy: has no third derivatives"):
+        second.sum().backward()
+
+
+SINGLE = ("square", "energy", "product", "classifier", "loss", "stack", "numbers")
+"""Those that are compiled for single precision, too, without `--thorough`."""
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_opcheck(name):
+    op = operator(name)
+    found = torch.library.opcheck(op, tensors(op))
+    assert len(found) == 4 and {*found.values()} == {"SUCCESS"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in SINGLE else pytest.param(name, marks=pytest.mark.thorough)
+        for name in FUNCTIONS | OTHERS
+    ],
+)
+def test_single_precision(name):
+    op = operator(name)
+    checked = torch.library.opcheck(op, tensors(op, torch.float32), rtol=1e-3, atol=1e-3)
+    assert {*checked.values()} == {"SUCCESS"}
+    given = tensors(op, torch.float32)
+    value = op(*given)
+    exact = op(*(tensor.double() for tensor in given))
+    assert value.dtype == torch.float32 and exact.dtype == torch.float64
+    torch.testing.assert_close(value.double(), exact, rtol=1e-4, atol=1e-4)
+    value.sum().backward()
+    assert {tensor.grad.dtype for tensor in given if tensor.requires_grad} == {torch.float32}
+
+
+def spoilt(module, kind):
+    """A copy of a module, one of whose functions is off by 1e-4."""
+    copy = ModuleType(module.__name__)
+    vars(copy).update(vars(module))
+
+    def wrong(*arguments):
+        return getattr(module, kind)(*arguments) * (1 + 1e-4)
+
+    setattr(copy, kind, wrong)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("kind", "check", "options"),
+    [
+        ("vjp", gradcheck, {}),
+        ("jvp", gradcheck, {"check_forward_ad": True}),
+        ("hvp", gradgradcheck, {}),
+    ],
+)
+def test_a_planted_fault_of_a_ten_thousandth_is_refused(kind, check, options):
+    module = generated("energy")
+    given = [torch.tensor(np.eye(3) + 0.5, requires_grad=True)]
+    tight = {"eps": 1e-6, "atol": 1e-6, "rtol": 1e-5, **options}
+    assert check(derivatrix.torch.operator(module), given, **tight)
+    with pytest.raises(GradcheckError, match=r"Jacobian .*mismatch"):
+        check(derivatrix.torch.operator(spoilt(module, kind)), given, **tight)

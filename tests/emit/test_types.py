@@ -1,0 +1,95 @@
+"""The names, help and types of generated modules."""
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import derivatrix as dx
+from tests import ROOT
+from tests.typed import functions, planted, write
+
+ERROR = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+): error: ", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a package and programs, and these by their names."""
+    place = tmp_path_factory.mktemp("typed")
+    return place, write(place)
+
+
+def test_mypy_finds_the_planted_errors_and_no_others(folder):
+    place, paths = folder
+    files = [*paths.values(), *place.glob("generated/*.pyi")]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", *map(str, files)],
+        cwd=place,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stderr
+    found = {(each["file"], int(each["line"])) for each in ERROR.finditer(done.stdout)}
+    assert found == {("wrong.py", line) for line in planted(paths["wrong"])}, done.stdout
+
+
+def test_the_page_runs(folder):
+    place, paths = folder
+    command = [sys.executable, str(paths["page"])]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def modules():
+    return {function.name: dx.compile(function) for function in functions()}
+
+
+@pytest.mark.parametrize("name", ["scaled", "model", "number", "index"])
+def test_stubs_say_what_modules_have(folder, modules, name):
+    place, _ = folder
+    stub = ast.parse((place / "generated" / f"{name}.pyi").read_text("utf-8"))
+    (public,) = [
+        ast.literal_eval(each.value)
+        for each in stub.body
+        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "__all__"
+    ]
+    module = modules[name]
+    assert public == sorted(module.__all__) == dir(module)
+    assert len(public) == len({*public})
+    scope: dict[str, object] = {}
+    exec(f"from {module.__name__} import *", scope)
+    assert scope.keys() - {"__builtins__"} == {*public}
+    for each in stub.body:
+        if isinstance(each, ast.FunctionDef):
+            function = getattr(module, each.name)
+            names = [arg.arg for arg in (*each.args.args, *each.args.kwonlyargs)]
+            assert names == [*inspect.signature(getattr(function, "py_func", function)).parameters]
+        if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
+            fields = [ast.unparse(line.target) for line in each.body]
+            assert tuple(fields) == getattr(module, each.name)._fields
+
+
+def test_help_says_formulas_shapes_and_errors(modules):
+    text = modules["scaled"].vjp.__doc__
+    assert "by A: −ȳ s A⁻¹ b bᵀ A⁻¹" in text
+    assert "A: shape (n, n)" in text and "cotangent: shape ()" in text
+    assert "result.b: shape (n,)" in text
+    assert all(name in text for name in ("TypeError", "ValueError", "LinAlgError"))
+    text = modules["model"].vjp.__doc__
+    assert "Formulas, for one sample" in text and "x: shape (batch, n)" in text
+    assert "sizes without k >= 1" in text and "LinAlgError" not in text
+    text = modules["scaled"].value_and_gradient.__doc__
+    assert "value: s (bᵀ A⁻¹ b)" in text and "result.gradient.A: shape (n, n)" in text
+    assert "by A, b: " in modules["scaled"].hessian_operator.__doc__
+
+
+def test_derivatrix_lists_its_own_names_only():
+    names = {*dir(dx)}
+    assert {"matrix", "expm", "function", "verify", "runtime", "ShapeError"} <= names
+    assert not names & {"Any", "TYPE_CHECKING", "annotations", "importlib", "sys", "compiler"}

@@ -1,0 +1,317 @@
+"""Objectives of flat vectors for SciPy's optimisers, against its own differences."""
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize as optimize
+
+import derivatrix as dx
+from derivatrix.runtime.adapters.parametrisations import PARAMETRISATIONS
+from derivatrix.scipy import Objective, objective
+from tests.pages import run_page
+
+n, m, r = dx.dims("n m r")
+S, C = dx.matrix("S", n, n, "spd"), dx.matrix("C", n, n)
+X, y, w, b = dx.matrix("X", m, n), dx.vector("y", m), dx.vector("w", n), dx.scalar("b")
+k, a, t = dx.vector("k", r, "positive"), dx.vector("a", r), dx.vector("t", m)
+q, mu = dx.vector("q", n, "simplex"), dx.vector("mu", n)
+U = dx.matrix("U", n, n)
+
+LOGISTIC = dx.function(
+    "logistic", [w, b, X, y], dx.sum(dx.log(1 + dx.exp(-y * (X @ w + b)))) + w @ w / 2, ["w", "b"]
+)
+LIKELIHOOD = dx.function("likelihood", [S, C], dx.logdet(S) + dx.trace(dx.inv(S) @ C), ["S"])
+CURVE = dx.function("curve", [k, a, t, y], dx.exp(-t[:, None] * k) @ a - y, ["k", "a"])
+LOSS = dx.function("loss", [q, mu], -(mu @ q), ["q"])
+RISKS = dx.function("risks", [q, C], q * (C @ q), ["q"])
+LAYER = dx.function("layer", [U, w, S], dx.tanh(U @ w) @ S, ["U", "w", "S"], batch=[w])
+BOWL = dx.function("bowl", [w, mu], dx.sum(dx.exp(w)) - mu @ w, ["w"])
+
+random = np.random.default_rng(0)
+POINTS = random.normal(size=(40, 3))
+COVARIANCE = np.cov(POINTS.T)
+LABELS = np.sign(POINTS @ [1.0, -2.0, 0.5] + random.normal(size=40))
+TIMES = np.linspace(0, 4, 30)
+DECAY = np.exp(-TIMES[:, None] * [0.4, 2.0]) @ [1.0, 2.0] + random.normal(size=30) / 100
+
+
+@pytest.fixture(name="random")
+def fixture_random() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+def differences(function: Any, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    """The derivative by central differences, the entries of x last."""
+    steps = step * np.eye(len(x))
+    found = [(np.asarray(function(x + e)) - function(x - e)) / (2 * step) for e in steps]
+    return np.stack(found, axis=-1)
+
+
+SHAPES = {
+    name: (2, 3, 3) if name not in ("positive", "simplex") else (2, 3) for name in PARAMETRISATIONS
+}
+
+
+@pytest.mark.parametrize("structure", SHAPES)
+def test_parametrisations(structure: str, random: np.random.Generator) -> None:
+    """Of stacks: there and back; tangents, pullbacks and their derivatives by differences."""
+    own, shape = PARAMETRISATIONS[structure], SHAPES[structure]
+    free, direction = random.normal(size=(2, *own.shape(shape)))
+    array, cotangent = own.array(free), random.normal(size=shape)
+    assert array.shape == shape and dx.runtime.domains.contains(structure, array)
+    np.testing.assert_allclose(own.free(array), free, atol=1e-12)
+
+    def along(function: Any) -> np.ndarray:
+        return differences(lambda s: function(free + s[0] * direction), np.zeros(1))[..., 0]
+
+    tangent = own.tangent(free, direction)
+    np.testing.assert_allclose(tangent, along(own.array), atol=1e-7)
+    pulled = own.pullback(free, cotangent)
+    np.testing.assert_allclose(np.vdot(pulled, direction), np.vdot(cotangent, tangent))
+    curvature = own.curvature(free, direction, cotangent)
+    expected = along(lambda each: own.pullback(each, cotangent))
+    np.testing.assert_allclose(curvature, expected, atol=1e-7)
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.calls += 1
+        return self.function(*arguments)
+
+
+def check_derivatives(problem: Objective, x: np.ndarray) -> None:
+    assert optimize.check_grad(problem.fun, problem.jac, x) < 1e-5
+    hessian = problem.hess(x)
+    np.testing.assert_allclose(hessian, differences(problem.jac, x), atol=1e-6)
+    direction = np.cos(np.arange(len(x)))
+    np.testing.assert_allclose(problem.hessp(x, direction), hessian @ direction, atol=1e-10)
+
+
+SCALAR = {
+    "logistic": (LOGISTIC, {"X": POINTS, "y": LABELS}, {"w": np.zeros(3), "b": 0.0}),
+    "likelihood": (LIKELIHOOD, {"C": COVARIANCE}, {"S": np.eye(3)}),
+}
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_scalar_functions_are_minimised(name: str, random: np.random.Generator) -> None:
+    function, fixed, start = SCALAR[name]
+    problem = objective(function, [*start], **fixed)
+    x = problem.pack(start)
+    check_derivatives(problem, x + random.normal(size=len(x)) / 4)
+    by_differences = optimize.minimize(problem.fun, x, method="BFGS")
+    for method, more in {
+        "BFGS": {},
+        "trust-exact": {"hess": problem.hess},
+        "Newton-CG": {"hessp": problem.hessp},
+        "trust-constr": {"hessp": problem.hessp},
+    }.items():
+        found = optimize.minimize(problem.fun, x, jac=problem.jac, method=method, **more)
+        assert found.nfev < by_differences.nfev / 2
+        np.testing.assert_allclose(found.x, by_differences.x, atol=1e-4)
+    if name == "likelihood":
+        np.testing.assert_allclose(problem.unpack(found.x).S, COVARIANCE, atol=1e-5)
+
+
+def test_curves_are_fitted() -> None:
+    """Nonlinear least squares, the Jacobian as a matrix and as an operator."""
+    problem = objective(CURVE, ["k", "a"], t=TIMES, y=DECAY)
+    start = problem.pack({"k": [0.2, 1.0], "a": np.ones(2)})
+    jacobian, operator = problem.jac(start), problem.jac_operator(start)
+    np.testing.assert_allclose(jacobian, differences(problem.residual, start), atol=1e-7)
+    np.testing.assert_allclose(operator @ np.eye(4), jacobian)
+    np.testing.assert_allclose(operator.T @ np.eye(30), jacobian.T)
+    counted = [Counted(problem.residual) for _ in range(3)]
+    plain, matrix, products = (
+        optimize.least_squares(function, start, jac=jac)
+        for function, jac in zip(
+            counted, ("2-point", problem.jac, problem.jac_operator), strict=True
+        )
+    )
+    assert max(each.calls for each in counted[1:]) < counted[0].calls / 2
+    for found in (matrix, products):
+        np.testing.assert_allclose(found.x, plain.x, atol=1e-5)
+        np.testing.assert_allclose(problem.unpack(found.x).k, [0.4, 2.0], rtol=0.1)
+
+
+def test_a_constrained_portfolio(random: np.random.Generator) -> None:
+    """The largest return on the simplex whose risks, asset by asset, are within a bound."""
+    gains = np.array([1.0, 1.5, 0.3])
+    problem = objective(LOSS, mu=gains)
+    risks = objective(RISKS, ["q"], C=COVARIANCE)
+    x = problem.pack(np.full(3, 1 / 3))
+    check_derivatives(problem, x + 0.3)
+    weights = random.normal(size=3)
+    expected = differences(lambda each: risks.jac(each).T @ weights, x + 0.3)
+    np.testing.assert_allclose(risks.hess(x + 0.3, weights), expected, atol=1e-7)
+    bound = 1.2 * risks.residual(x).max()
+    fun = [Counted(problem.fun) for _ in range(2)]
+    constraint = [Counted(risks.residual) for _ in range(2)]
+    exact = optimize.NonlinearConstraint(constraint[0], -np.inf, bound, risks.jac, risks.hess)
+    rough = optimize.NonlinearConstraint(constraint[1], -np.inf, bound)
+    options = {"gtol": 1e-7, "xtol": 1e-9, "maxiter": 500}
+    found = optimize.minimize(
+        fun[0],
+        x,
+        method="trust-constr",
+        jac=problem.jac,
+        hess=problem.hess,
+        constraints=exact,
+        options=options,
+    )
+    plain = optimize.minimize(fun[1], x, method="trust-constr", constraints=rough, options=options)
+    assert fun[0].calls < fun[1].calls / 2 and constraint[0].calls < constraint[1].calls / 2
+    shares = problem.unpack(found.x).q
+    np.testing.assert_allclose(shares, problem.unpack(plain.x).q, atol=1e-3)
+    assert (risks.residual(found.x) < bound * (1 + 1e-6)).all() and shares @ gains > gains.mean()
+
+
+def test_batches(random: np.random.Generator) -> None:
+    """Of a function with one array a sample, the samples' own inputs and those that they share."""
+    problem = objective(LAYER)
+    x = problem.pack(
+        {"U": random.normal(size=(2, 2)), "w": random.normal(size=(3, 2)), "S": np.eye(2)}
+    )
+    assert len(x) == 4 + 6 + 3
+    jacobian, operator = problem.jac(x), problem.jac_operator(x)
+    np.testing.assert_allclose(jacobian, differences(problem.residual, x), atol=1e-8)
+    np.testing.assert_allclose(operator @ np.eye(13), jacobian, atol=1e-14)
+    np.testing.assert_allclose(operator.H @ np.eye(6), jacobian.T, atol=1e-14)
+    shared = objective(LAYER, ["U"], w=np.ones((3, 2)), S=np.eye(2))
+    assert shared.jac(np.ones(4)).shape == (6, 4)
+
+
+def test_operators_in_optimisers() -> None:
+    """A module's own functions, for an input that is a vector."""
+    bowl, risks = dx.compile(BOWL), dx.compile(RISKS)
+    target = np.array([1.0, 2.0, 3.0])
+    found = optimize.minimize(
+        bowl.value,
+        np.zeros(3),
+        args=(target,),
+        method="trust-constr",
+        jac=bowl.gradient,
+        hess=bowl.hessian_operator,
+        options={"gtol": 1e-10},
+    )
+    np.testing.assert_allclose(found.x, np.log(target), atol=1e-8)
+    equal = optimize.least_squares(
+        lambda q, C: risks.value(q, C) - 1,
+        np.ones(3),
+        risks.jacobian_operator,
+        args=(COVARIANCE,),
+    )
+    np.testing.assert_allclose(equal.x * (COVARIANCE @ equal.x), np.ones(3), atol=1e-7)
+
+
+def test_a_wrong_gradient_is_refused() -> None:
+    """By check_grad, where the module's gradient is off by 1e-4 of it."""
+    right = dx.compile(LIKELIHOOD)
+
+    def wrong(*arguments: Any) -> Any:
+        value, gradient = right.value_and_gradient(*arguments)
+        return value, gradient * (1 + 1e-4)
+
+    module = ModuleType(right.__name__)
+    vars(module).update({**vars(right), "value_and_gradient": wrong})
+    errors = []
+    for each in (right, module):
+        problem = objective(each, C=COVARIANCE)
+        x = problem.pack(np.diag([1.0, 2.0, 3.0]))
+        size = np.linalg.norm(problem.jac(x))
+        errors.append(optimize.check_grad(problem.fun, problem.jac, x) / size)
+    assert errors[0] < 1e-6 < 1e-5 < errors[1]
+
+
+def logistic(**fixed: Any) -> Objective:
+    return objective(LOGISTIC, ["w", "b"], **{"X": POINTS, "y": LABELS, **fixed})
+
+
+ERRORS: dict[str, tuple[Any, type[Exception], str]] = {
+    "missing": (lambda: objective(LOGISTIC, ["w", "b"], X=POINTS), dx.DeclarationError, "lacks y"),
+    "unknown": (lambda: logistic(z=1), dx.DeclarationError, "has z, which is no such input"),
+    "both": (lambda: logistic(w=np.ones(3)), dx.DeclarationError, "with values for w"),
+    "twice": (lambda: objective(BOWL, ["w", "w"], mu=1), dx.DeclarationError, "each once"),
+    "no derivative": (
+        lambda: objective(BOWL, ["w", "mu"]),
+        dx.UnsupportedError,
+        "bowl: objective: there is no derivative by mu, only by w; declare",
+    ),
+    "no numbers": (lambda: logistic(y="text"), dx.UnsupportedError, "y is 'text'"),
+    "complex": (lambda: logistic().fun(np.ones(4) * 1j), dx.UnsupportedError, "x is ndarray of"),
+    "fixed shapes": (
+        lambda: logistic(y=np.ones(39)),
+        dx.ShapeError,
+        r"y has shape \(39,\); expected \(m,\) with m = 40",
+    ),
+    "too short": (lambda: logistic().fun(np.ones(3)), dx.ShapeError, "3 numbers; expected 4 for w"),
+    "not flat": (lambda: logistic().jac(np.ones((2, 2))), dx.ShapeError, "expected a flat vector"),
+    "packed shapes": (
+        lambda: logistic().pack({"w": np.ones(2), "b": 0}),
+        dx.ShapeError,
+        r"w has shape \(2,\)|X has shape \(40, 3\)",
+    ),
+    "packed names": (lambda: logistic().pack({"w": np.ones(3)}), dx.DeclarationError, "lacks b"),
+    "packed count": (lambda: logistic().pack(np.ones(3)), dx.DeclarationError, "1 arrays for w, b"),
+    "not definite": (
+        lambda: objective(LIKELIHOOD, C=np.eye(2)).pack(-np.eye(2)),
+        dx.DeclarationError,
+        "S is declared spd",
+    ),
+    "not symmetric": (
+        lambda: objective(LIKELIHOOD, C=np.eye(2)).pack(np.array([[2.0, 1], [0, 2]])),
+        dx.DeclarationError,
+        "S is declared spd",
+    ),
+    "on the boundary": (
+        lambda: objective(LOSS, mu=np.ones(2)).pack(np.array([1.0, 0])),
+        dx.DeclarationError,
+        "q is declared simplex",
+    ),
+    "unknown sizes": (
+        lambda: objective(LAYER).residual(np.ones(3)),
+        dx.ShapeError,
+        "no value tells the sizes n, batch; make x by pack",
+    ),
+    "residual of a scalar": (
+        lambda: logistic().residual(np.ones(4)),
+        dx.UnsupportedError,
+        "use fun",
+    ),
+    "fun of an array": (
+        lambda: objective(RISKS, C=COVARIANCE).fun(np.ones(2)),
+        dx.UnsupportedError,
+        "risks: fun is of scalar functions.*use residual",
+    ),
+    "hess of a module": (
+        lambda: objective(dx.compile(RISKS), C=COVARIANCE).hess(np.ones(2), np.ones(3)),
+        dx.UnsupportedError,
+        "make the objective of the declared function",
+    ),
+    "orthogonal": (
+        lambda: objective(
+            dx.function("rotated", [Q := dx.matrix("Q", n, n, "orthogonal"), X], X @ Q), X=POINTS
+        ),
+        dx.UnsupportedError,
+        "Q is orthogonal, which has no free parametrisation",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name: str) -> None:
+    call, kind, text = ERRORS[name]
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def test_the_page_runs() -> None:
+    found = run_page("scipy")
+    assert found["fit"].success and found["portfolio"].success
