@@ -28,7 +28,8 @@ class BuildHook(BuildHookInterface):
             )
         project.build()
         output = PurePosixPath(project.output)
-        build_data["artifacts"] += [f"/{output}/**/*.py", f"/{output}/certificate.*"]
+        files = ("**/*.py", "*.pyi", "py.typed", "certificate.*")
+        build_data["artifacts"] += [f"/{output}/{each}" for each in files]
 
 
 @hookimpl

@@ -49,7 +49,7 @@ def test_a_project_is_built_and_installed(environment, tmp_path, project):
         names = file.getnames()
     assert {f"{name}-1.0/src/{name}/{each}" for each in functions} <= {*names}
     files = zipfile.ZipFile(wheel).namelist()
-    for part in ("__init__.py", "_support/cpu/functions.py", "certificate.json"):
+    for part in ("__init__.py", "_support/cpu/functions.py", "certificate.json", "py.typed"):
         assert f"{name}/generated/{part}" in files
     assert not any("__pycache__" in each for each in files)
     assert not (package / "generated").exists()

@@ -21,7 +21,8 @@ class Environment:
         self.python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         packages = self.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-        (Path(packages) / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        outer = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+        (Path(packages) / "outer.pth").write_text(outer)
 
     def run(self, *arguments: str | Path, cwd: Path | None = None, status: int = 0) -> str:
         """What a run of the environment's Python prints."""
