@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     solve_discrete_are = solve_discrete_lyapunov = sqrtm = svdvals = tanhm = _one
     eig = lu = _several
 
-_PACKAGES = ("compiler", "runtime", "templates", "version")
+_ADAPTERS = ("dask", "jax", "pytensor", "scipy", "torch")
+_PACKAGES = ("compiler", "runtime", "templates", "version", *_ADAPTERS)
 _NAMES = {
     "compiler.driver.build": ("BuildResult", "build", "check", "compile"),
     "compiler.frontends.notation": ("parse",),

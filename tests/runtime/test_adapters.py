@@ -1,5 +1,8 @@
 """What all adapters stand on: sizes from shapes, packages that are needed, what is adapted."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -51,3 +54,11 @@ def test_a_declared_function_is_compiled():
     assert compiling(lambda module: module)(declared) is dx.compile(declared)
     with pytest.raises(dx.DeclarationError, match="square"):
         compiling(lambda module: module)("square")
+
+
+@pytest.mark.parametrize("name", ["dask", "jax", "pytensor", "scipy", "torch"])
+def test_adapters_are_there_without_their_packages(name):
+    """Of no more than `import derivatrix`, and before what they are for is imported."""
+    code = f"import sys, derivatrix; derivatrix.{name}; print({name!r} in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(name == "scipy")
