@@ -157,15 +157,27 @@ class ModuleInterface:
         shape = self.shape("value", "", point.sizes)
         return self._declaration({**point.sizes, **point.values}, shape)
 
+    def arguments(self, kind: str) -> dict[str, bool]:
+        """The names of what a function takes, in order, each with whether it has the batch axis:
+        the inputs, then the cotangent of the output, or a tangent of each `wrt` input."""
+        found = {entry.name: entry.batched for entry in self.inputs}
+        if kind == "vjp":
+            found["cotangent"] = self.batched
+        if kind in ("jvp", "hvp"):
+            found |= {self.tangent_name(entry): entry.batched for entry in self.wrt}
+        return found
+
+    def tangent_name(self, entry: Input) -> str:
+        """What functions call the tangent of an input."""
+        return "tangent" if len(self.wrt) == 1 else f"tangent_{entry.name}"
+
     def extras(self, kind: str, point: Point) -> Arrays:
         """The arguments that a function takes after the inputs, by name."""
         if kind == "vjp":
             return {"cotangent": point.cotangent}
         if kind not in ("jvp", "hvp"):
             return {}
-        if len(self.wrt) == 1:
-            return {"tangent": point.tangents[self.wrt[0].name]}
-        return {f"tangent_{entry.name}": point.tangents[entry.name] for entry in self.wrt}
+        return {self.tangent_name(entry): point.tangents[entry.name] for entry in self.wrt}
 
     def results(
         self,

@@ -293,15 +293,21 @@ def product(node: ir.Einsum) -> Product:
 Item = tuple[Tree, tuple[int, ...]]
 
 
-def opened(items: list[Item], parts: Product) -> list[Item]:
-    """The items without the axes along which they are constant. A summed label that no item has
-    any more becomes a factor, its size."""
+def without_spreads(items: list[Item]) -> list[Item]:
+    """The items without the axes along which they are constant."""
     result: list[Item] = []
     for tree, labels in items:
         if isinstance(tree, kinds.Spread):
             labels = tuple(labels[axis] for axis in tree.along)
             tree = tree.body
         result.append((tree, labels))
+    return result
+
+
+def opened(items: list[Item], parts: Product) -> list[Item]:
+    """The items without the axes along which they are constant. A summed label that no item has
+    any more becomes a factor, its size."""
+    result = without_spreads(items)
     kept = {*labels_of(result), *parts.output}
     gone = [label for label in labels_of(items) if label not in kept]
     if gone:

@@ -15,7 +15,7 @@ import sympy
 from derivatrix.compiler.formulas import algebra, factoring
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.arrays import Arrays
-from derivatrix.compiler.formulas.build import Builder, Item, matrix
+from derivatrix.compiler.formulas.build import Builder, Item, matrix, without_spreads
 from derivatrix.compiler.formulas.expressions import convert
 from derivatrix.compiler.formulas.indexing import NoMatrixNotation
 from derivatrix.compiler.formulas.jacobian_products import JacobianProduct, jacobian_products
@@ -158,7 +158,7 @@ def _of_product(builder: Builder, product: JacobianProduct, row: Side, column: S
     items: list[Item] = [(convert(product.counted), ())]
     items += [(_solving(builder, node), own) for node, own in product.solves]
     items += [(_whole(builder, node), own) for node, own in factors]
-    form = vec_form(_without_spreads(items), tuple(rows), tuple(columns), product.sizes)
+    form = vec_form(without_spreads(items), tuple(rows), tuple(columns), product.sizes)
     return _beside_duplications(form, row, column)
 
 
@@ -177,17 +177,6 @@ def _masks(factor: ir.Factor, labels: Sequence[int]) -> bool:
     """Whether a factor is the mask of a lower triangle with these axes."""
     node, own = factor
     return isinstance(node, ir.Triangle) and node.offset == 0 and list(own) == labels
-
-
-def _without_spreads(items: list[Item]) -> list[Item]:
-    """The items without the axes along which they are constant."""
-    result: list[Item] = []
-    for tree, labels in items:
-        if isinstance(tree, kinds.Spread):
-            labels = tuple(labels[axis] for axis in tree.along)
-            tree = tree.body
-        result.append((tree, labels))
-    return result
 
 
 def _beside_duplications(form: Form, row: Side, column: Side) -> Form:

@@ -14,9 +14,9 @@ import numpy as np
 from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
-from derivatrix.runtime.interface import Input, ModuleInterface
+from derivatrix.runtime.interface import ModuleInterface
 
-LEAST = "2024.8"
+LEAST = "2026.8"
 SAMPLES = "samples"
 """The index of the axis of samples."""
 
@@ -58,7 +58,7 @@ class _Call:
 
     def arguments(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays, checked, each followed by the names of its axes."""
-        batched = self._parameters()
+        batched = self.interface.arguments(self.kind)
         if len(arrays) != len(batched):
             raise UnsupportedError(
                 f"{self.name}: takes {len(batched)} arrays ({', '.join(batched)}), "
@@ -113,20 +113,9 @@ class _Call:
     def _named(self, title: str, parts: Sequence[Any]) -> Any:
         return parts[0] if len(parts) == 1 else getattr(self.module, title)(*parts)
 
-    def _parameters(self) -> dict[str, bool]:
-        """The names of what the function takes, and whether each has the axis of samples."""
-        wrt = self.interface.wrt
-        found = {entry.name: entry.batched for entry in self.interface.inputs}
-        if self.kind == "vjp":
-            found["cotangent"] = True
-        if self.kind in ("jvp", "hvp"):
-            found |= {_tangent(entry, wrt): entry.batched for entry in wrt}
-        return found
-
     def _require_shapes(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        wrt = self.interface.wrt
-        self.sizes = sizes_of(self.interface, shapes)
-        expected = {_tangent(entry, wrt): entry.full(self.sizes) for entry in wrt}
+        self.sizes, name_of = sizes_of(self.interface, shapes), self.interface.tangent_name
+        expected = {name_of(entry): entry.full(self.sizes) for entry in self.interface.wrt}
         expected["cotangent"] = self.interface.shape("value", "", self.sizes)
         for name in expected.keys() & shapes.keys():
             if shapes[name] != expected[name]:
@@ -157,10 +146,6 @@ class _Call:
                     f"{axis}, where each call needs all of it; only samples may be in chunks: pass "
                     f"{name}.rechunk({{{axis}: -1}})"
                 )
-
-
-def _tangent(entry: Input, wrt: Sequence[Input]) -> str:
-    return "tangent" if len(wrt) == 1 else f"tangent_{entry.name}"
 
 
 def _found(function: Callable[..., Any]) -> tuple[ModuleType, str]:

@@ -139,20 +139,13 @@ def _one_by_one(calls: Calls, kind: str, arrays: Arrays, isin: Sequence[bool]) -
     return jax.lax.map(of_one, samples)
 
 
-def _entries(many: Calls, kind: str) -> list[bool]:
-    """Whether each argument of a function that takes a batch has a batch axis."""
-    batched = [entry.batched for entry in many.interface.inputs]
-    if kind in ("jvp", "hvp"):
-        return batched + [entry.batched for entry in many.interface.wrt]
-    return batched + [True] * (kind == "vjp")
-
-
 def _does_the_same(many: Calls, kind: str, isin: Sequence[bool]) -> bool:
     """Whether a function that takes a batch does for these samples what calls for each of them do.
     Its `vjp` adds up what they make of inputs that they share."""
     sums = kind == "vjp" and not all(entry.batched for entry in many.interface.wrt)
     return not sums and all(
-        batched or not mapped for batched, mapped in zip(_entries(many, kind), isin, strict=True)
+        batched or not mapped
+        for batched, mapped in zip(many.interface.arguments(kind).values(), isin, strict=True)
     )
 
 
@@ -162,5 +155,7 @@ def _for_batch(many: Calls, kind: str, arrays: Arrays, isin: Sequence[bool]) -> 
     length = next(each.shape[0] for each, mapped in zip(arrays, isin, strict=True) if mapped)
     return [
         jnp.broadcast_to(each, (length, *each.shape)) if batched and not mapped else each
-        for each, batched, mapped in zip(arrays, _entries(many, kind), isin, strict=True)
+        for each, batched, mapped in zip(
+            arrays, many.interface.arguments(kind).values(), isin, strict=True
+        )
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.interface import ModuleInterface
 
-LEAST = "2.30"
+LEAST = "2.38"
 
 
 def operator(module: ModuleType) -> Any:

@@ -17,7 +17,7 @@ def operator(module: ModuleType, batched: ModuleType | None = None) -> Operator:
 
     Raises MissingPackageError without PyTorch, DeclarationError where `batched` is no batched
     module of the same inputs."""
-    require_package("torch", "2.6")
+    require_package("torch", "2.13")
     from derivatrix.runtime.adapters.torch_family import operator_of
 
     return operator_of(module, batched)

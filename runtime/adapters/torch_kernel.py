@@ -24,14 +24,8 @@ class Kernel:
 
     def __init__(self, interface: ModuleInterface, kind: str) -> None:
         self.interface, self.kind = interface, kind
-        self.parameters = [entry.name for entry in interface.inputs]
-        self.varies = [entry.batched for entry in interface.inputs]
-        if kind == "vjp":
-            self.parameters += ["cotangent"]
-            self.varies += [interface.batched]
-        elif kind in ("jvp", "hvp"):
-            self.parameters += [f"tangent of {entry.name}" for entry in interface.wrt]
-            self.varies += [entry.batched for entry in interface.wrt]
+        arguments = interface.arguments(kind)
+        self.parameters, self.varies = [*arguments], [*arguments.values()]
         self.count = len(interface.keys(kind))
         self._module, self._on_device = interface.module, interface.target == "cuda"
 
