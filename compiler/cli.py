@@ -20,6 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
@@ -203,10 +204,10 @@ def build(
     Without FILE and DIR, those that [tool.derivatrix] of ./pyproject.toml names.
 
     Nothing is written unless every module passes verification; what it found is kept as
-    certificate.md and certificate.json. Modules that are in DIR already, as its certificate
-    vouches for, are not verified again. Modules in DIR that come from other function files, and
-    files that derivatrix did not write, are left alone. FILE may name one function, as in
-    functions.py:square; then DIR has that one only of the file.
+    certificate.md, certificate.json and, with plots, certificate.html. Modules that are in DIR
+    already, as its certificate vouches for, are not verified again. Modules in DIR that come from
+    other function files, and files that derivatrix did not write, are left alone. FILE may name one
+    function, as in functions.py:square; then DIR has that one only of the file.
 
     With --warm the kernels are compiled into Numba's cache beside the modules, for programs on
     this machine that import DIR as a package.
@@ -398,7 +399,14 @@ def check(files: Sequence[str], directory: str | None, targets: Sequence[str]) -
 @_dims
 @_wrt
 @click.option("--steps", is_flag=True, help="Show how each gradient or VJP is derived, by line.")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write all of it to this file instead, for browsers.",
+)
+@click.pass_context
 def explain(
+    ctx: click.Context,
     file: str,
     stage: str | None,
     style: str,
@@ -407,6 +415,7 @@ def explain(
     dims: str | None,
     wrt: Sequence[str],
     steps: bool,
+    html: Path | None,
 ) -> None:
     """Show the functions in FILE: declaration, formulas, plan and generated module.
 
@@ -417,17 +426,27 @@ def explain(
     the value and the gradient or VJP are shown. With --dims it is an expression in the text
     notation instead, whose declaration and formulas are shown.
 
+    With --html all there is to the functions, in all styles, is one page for browsers and printers,
+    which loads nothing from elsewhere. Needs the extra `playground`.
+
     \b
     Example:
         derivatrix explain functions.py:square
         derivatrix explain functions.py:square --stage plan
         derivatrix explain functions.py:square --target cuda
+        derivatrix explain functions.py:square --html square.html
         derivatrix explain "tr(A*X*B)" --dims "A: p m, X: m n, B: n p" --wrt X
         derivatrix explain "tr(A*inv(X))" --dims "A: n n, X: n n" --wrt X --steps
     """
     from derivatrix.compiler.driver.pipeline import dump
 
     functions = _explained(file, dims, wrt)
+    if html is not None:
+        for option in ("stage", "style", "steps"):
+            if ctx.get_parameter_source(option) == ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--html has all of it; it goes without --{option}")
+        _write_report(functions, html, target)
+        return
     if len(functions) > 1 and not steps and stage is None:
         _print_index(file, functions, style)
         return
@@ -467,15 +486,10 @@ def playground(host: str, port: int, allow_host: Sequence[str]) -> None:
     Example:
         derivatrix playground --port 8000
     """
-    try:
+    with _extra("playground"):
         import latex2mathml  # noqa: F401  the processes of requests import it
 
         from derivatrix.compiler.playground.server import serve
-    except ImportError as error:
-        raise MissingPackageError(
-            f"derivatrix playground needs packages that cannot be imported ({error}); install them "
-            "with `pip install 'derivatrix[playground]'`"
-        ) from error
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)
@@ -485,6 +499,25 @@ def playground(host: str, port: int, allow_host: Sequence[str]) -> None:
     name = f"[{host}]" if ":" in host else host
     click.echo(f"http://{name}:{port}/ (Ctrl+C ends it)")
     serve(listening, (name, *allow_host))
+
+
+@contextmanager
+def _extra(command: str) -> Iterator[None]:
+    """Raises MissingPackageError where a command's packages cannot be imported."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingPackageError(
+            f"derivatrix {command} needs packages that cannot be imported ({error}); install them "
+            "with `pip install 'derivatrix[playground]'`"
+        ) from error
+
+
+def _write_report(functions: Sequence[Function], path: Path, target: str) -> None:
+    with _extra("explain --html"):
+        from derivatrix.compiler.report.page import write_report
+    write_report(functions, path, target)
+    click.echo(f"wrote {path}")
 
 
 def _print_kernels(function: Function, architecture: str) -> None:

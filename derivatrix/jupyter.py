@@ -5,7 +5,8 @@
     %%derivatrix quad --dims "x: n, A: n n" --wrt x
     x'*A*x
 
-assigns the function to `quad` and shows its derivatives.
+assigns the function to `quad` and shows its derivatives. Functions are shown as the page that
+`derivatrix explain --html` writes, where the extra `playground` is installed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["register"]
 
 
 def register(shell: Any) -> None:
-    """Give an IPython shell the magic."""
+    """Give an IPython shell the magic, and the view of functions."""
 
     def declare(line: str, cell: str) -> Derivatives:
         function = declared(line, cell)
@@ -33,6 +34,16 @@ def register(shell: Any) -> None:
         return function.derivatives
 
     shell.register_magic_function(declare, magic_kind="cell", magic_name="derivatrix")
+    shell.display_formatter.formatters["text/html"].for_type(Function, view)
+
+
+def view(function: Function) -> str | None:
+    """All there is to a function, as HTML; None, and its formula stays, without the extra."""
+    try:
+        from derivatrix.compiler.report.page import embedded
+    except ImportError:
+        return None
+    return embedded(function)
 
 
 def declared(line: str, cell: str) -> Function:

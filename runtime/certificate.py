@@ -1,6 +1,7 @@
 """What verification found of a directory of modules, kept beside them.
 
-`certificate.json` is for programs and `certificate.md` for people. Neither holds a date or a path.
+`certificate.json` is for programs, `certificate.md` and, with plots, `certificate.html` for people.
+None holds a date or a path.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import json
 import os
 import platform
 import sysconfig
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -18,18 +18,22 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from derivatrix.runtime.certificate_page import certificate_page
 from derivatrix.runtime.errors import LoadError
 from derivatrix.runtime.report import Report, table
 from derivatrix.runtime.simulated import has_device
+from derivatrix.runtime.text_file import write_text
 from derivatrix.version import VERSION
 
 JSON = "certificate.json"
 TEXT = "certificate.md"
-FORMAT = 1
+PAGE = "certificate.html"
+FORMAT = 2
+REMARK = "Written by derivatrix; `derivatrix verify` renews it."
 
 
 def write_certificate(directory: str | os.PathLike[str], reports: Iterable[Report]) -> None:
-    """Write both files, in the order of the modules' names; each is complete or left as it was.
+    """Write the files, in the order of the modules' names; each is complete or left as it was.
 
     They are the same whether reports are new or were read from a certificate."""
     modules = sorted((report.to_dict() for report in reports), key=lambda entry: entry["function"])
@@ -41,8 +45,9 @@ def write_certificate(directory: str | os.PathLike[str], reports: Iterable[Repor
         "modules": modules,
     }
     root = Path(directory)
-    _write(root / JSON, json.dumps(record, indent=1, allow_nan=False) + "\n")
-    _write(root / TEXT, _text(ordered))
+    write_text(root / JSON, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    write_text(root / TEXT, _text(ordered))
+    write_text(root / PAGE, certificate_page(ordered, made_with(), REMARK))
 
 
 def read_certificate(directory: str | os.PathLike[str]) -> dict[str, Any]:
@@ -126,7 +131,7 @@ def _text(reports: list[Report]) -> str:
     parts = [
         "# Verification certificate",
         "",
-        "Written by derivatrix; `derivatrix verify` renews it.",
+        REMARK,
     ]
     parts += ["", *_block(table(cells))]
     for report in reports:
@@ -136,16 +141,3 @@ def _text(reports: list[Report]) -> str:
 
 def _block(text: str) -> list[str]:
     return ["```text", text, "```"]
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file through a temporary one beside it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)  # mkstemp's own mode is for its owner alone
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise

@@ -281,7 +281,7 @@ def check_products(trial: Trial) -> None:
     VJP."""
     kept, interface = trial.kept, trial.interface
     if "jacobian" in kept and "jvp" in kept:
-        blocks = [_push(trial, entry, kept["jacobian"][entry.name]) for entry in interface.wrt]
+        blocks = [push(trial, entry, kept["jacobian"][entry.name]) for entry in interface.wrt]
         _compare_products(trial, "jvp", "", kept["jvp"][""], blocks)
     for kind in ("jacobian", "gradient", "value_and_gradient"):
         for entry in interface.wrt if kind in kept and "vjp" in kept else ():
@@ -293,7 +293,7 @@ def check_products(trial: Trial) -> None:
             hessian = {
                 entry: kept["hessian"][f"{row.name}, {entry.name}"] for entry in interface.wrt
             }
-            blocks = [_push(trial, entry, block) for entry, block in hessian.items()]
+            blocks = [push(trial, entry, block) for entry, block in hessian.items()]
             _compare_products(trial, "hvp", row.name, kept["hvp"][row.name], blocks)
 
 
@@ -311,7 +311,7 @@ def _compare_products(
     trial.compare("products", kind, key, actual, expected, allowed, size)
 
 
-def _push(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def push(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An array of shape (*lead, ..., *input) times the input's tangent: (batch, ...) flattened;
     and the same of absolute values."""
     sizes = trial.point.sizes

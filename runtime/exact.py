@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from derivatrix.runtime import sampling
 from derivatrix.runtime.differences import Estimate
 from derivatrix.runtime.interface import Arrays, ModuleInterface, Point
-from derivatrix.runtime.measure import Measurement, input_directions
+from derivatrix.runtime.measure import Measurement, input_directions, tangents
 from derivatrix.runtime.precise import NUMBERS, PreciseText, numbers
 from derivatrix.runtime.reference import OutOfDomain
 
@@ -92,12 +91,7 @@ def measure(interface: ModuleInterface, point: Point, random: np.random.Generato
     Raises OutOfDomain where the declaration has no value, Imprecise where that is not known."""
     declared = _declared(interface, point)
     stacks = input_directions(interface, point, ALL, random)
-    tangents = {
-        entry.name: sampling.tangential(
-            entry.structure, point.values[entry.name], point.tangents[entry.name]
-        )
-        for entry in interface.wrt
-    }
+    moving = tangents(interface, point)
     first = {
         name: _stacked([declared.first({name: step}) for step in stack])
         for name, stack in stacks.items()
@@ -107,11 +101,11 @@ def measure(interface: ModuleInterface, point: Point, random: np.random.Generato
     straight = all(entry.structure != "orthogonal" for entry in interface.wrt)
     if "hvp" in interface.kinds and straight:
         second_along = {
-            name: _estimate(_change_of_gradient(declared, name, stack, tangents))
+            name: _estimate(_change_of_gradient(declared, name, stack, moving))
             for name, stack in stacks.items()
             if len(stack)
         }
-    along = declared.first(tangents)
+    along = declared.first(moving)
     value = _floats(declared.value())
     return Measurement(point, value, stacks, first, along, {}, second_along, single=True)
 

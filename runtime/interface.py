@@ -41,6 +41,11 @@ class Input:
     wrt: bool
     domain: str
 
+    @property
+    def rank(self) -> int:
+        """The number of axes, with that of the batch."""
+        return len(self.shape) + self.batched
+
     def core(self, sizes: Sizes) -> tuple[int, ...]:
         """The shape of one sample."""
         return shape_at(self.shape, sizes)
@@ -157,14 +162,16 @@ class ModuleInterface:
         shape = self.shape("value", "", point.sizes)
         return self._declaration({**point.sizes, **point.values}, shape)
 
-    def arguments(self, kind: str) -> dict[str, bool]:
-        """The names of what a function takes, in order, each with whether it has the batch axis:
-        the inputs, then the cotangent of the output, or a tangent of each `wrt` input."""
-        found = {entry.name: entry.batched for entry in self.inputs}
+    def arguments(self, kind: str) -> dict[str, Input]:
+        """What a function takes, in order, by name: the inputs, then the cotangent of the output,
+        or a tangent of each `wrt` input, as an input like that one."""
+        found = {entry.name: entry for entry in self.inputs}
         if kind == "vjp":
-            found["cotangent"] = self.batched
+            found["cotangent"] = Input(
+                "cotangent", self.output, "general", self.batched, False, "general"
+            )
         if kind in ("jvp", "hvp"):
-            found |= {self.tangent_name(entry): entry.batched for entry in self.wrt}
+            found |= {self.tangent_name(entry): entry for entry in self.wrt}
         return found
 
     def tangent_name(self, entry: Input) -> str:

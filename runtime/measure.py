@@ -263,12 +263,7 @@ def _measure(
     """The differences along the directions of `stacks`, if there are some, and along the tangents.
     kinks, most: see `_along`; with_second: whether to make those of the gradient, too."""
     along_steps = partial(_along, kinks=kinks, most=most)
-    tangents = {
-        entry.name: sampling.tangential(
-            entry.structure, point.values[entry.name], point.tangents[entry.name]
-        )
-        for entry in interface.wrt
-    }
+    moving = tangents(interface, point)
 
     def values(moved: Point) -> tuple[np.ndarray, ...]:
         return (interface.declared_value(moved),)
@@ -278,21 +273,33 @@ def _measure(
         for name, stack in stacks.items()
         if len(stack)
     }
-    (along,) = along_steps(values, (value,), point, tangents)
+    (along,) = along_steps(values, (value,), point, moving)
     second: dict[str, Estimate] = {}
     second_along: dict[str, Estimate] = {}
     gradient = _gradient(interface, point) if with_second else None
     if gradient is not None:
-        slopes = partial(_slopes, interface)
+        along_gradient = partial(slopes, interface)
         for name, stack in stacks.items():
-            columns = [along_steps(slopes, gradient, point, {name: step}) for step in stack]
+            columns = [along_steps(along_gradient, gradient, point, {name: step}) for step in stack]
             for position, entry in enumerate(interface.wrt if columns else ()):
                 own = [_within(entry, point, column[position]) for column in columns]
                 second[f"{entry.name}, {name}"] = _stacked(own)
-        parts = zip(interface.wrt, along_steps(slopes, gradient, point, tangents), strict=True)
+        parts = zip(
+            interface.wrt, along_steps(along_gradient, gradient, point, moving), strict=True
+        )
         second_along = {entry.name: _within(entry, point, part) for entry, part in parts}
     single = _single(interface, point, value)
     return Measurement(point, value, stacks, first, along, second, second_along, single)
+
+
+def tangents(interface: ModuleInterface, point: Point) -> Arrays:
+    """The point's tangents, each projected on its input's structure."""
+    return {
+        entry.name: sampling.tangential(
+            entry.structure, point.values[entry.name], point.tangents[entry.name]
+        )
+        for entry in interface.wrt
+    }
 
 
 def input_directions(
@@ -339,6 +346,18 @@ def _along(
     """The differences of a function of points; `steps` moves some inputs, every sample of a
     batch alike if it has no batch axis. kinks: whether what differs to the two sides of the point
     counts as an error."""
+    line, length = line_along(function, point, steps)
+    found = differentiate(line, centre, length, most)
+    return _sided(line, centre, KINK_STEP / length, found) if kinks else found
+
+
+def line_along(
+    function: Callable[[Point], tuple[np.ndarray, ...]],
+    point: Point,
+    steps: Mapping[str, np.ndarray],
+) -> tuple[Line, float]:
+    """A function of points as one of the distance from this one along `steps`, and how far a unit
+    of that goes."""
 
     def line(distance: float) -> tuple[np.ndarray, ...]:
         moved = {
@@ -346,9 +365,7 @@ def _along(
         }
         return function(replace(point, values={**point.values, **moved}))
 
-    length = np.sqrt(sum(float(np.sum(step**2)) for step in steps.values()))
-    found = differentiate(line, centre, length, most)
-    return _sided(line, centre, KINK_STEP / length, found) if kinks else found
+    return line, np.sqrt(sum(float(np.sum(step**2)) for step in steps.values()))
 
 
 def _sided(
@@ -379,16 +396,17 @@ def _gradient(interface: ModuleInterface, point: Point) -> tuple[np.ndarray, ...
     if "gradient" not in interface.kinds:
         return None
     try:
-        return _slopes(interface, point)
+        return slopes(interface, point)
     except OutOfDomain:
         return None
 
 
-def _slopes(interface: ModuleInterface, point: Point) -> tuple[np.ndarray, ...]:
+def slopes(interface: ModuleInterface, point: Point) -> tuple[np.ndarray, ...]:
+    """The module's gradient at a point. Raises OutOfDomain where it raises, or is not finite."""
     try:
-        slopes = tuple(interface.results("gradient", point).values())
+        found = tuple(interface.results("gradient", point).values())
     except CallError as error:
         raise OutOfDomain(str(error)) from error
-    if not all(np.isfinite(slope).all() for slope in slopes):
+    if not all(np.isfinite(slope).all() for slope in found):
         raise OutOfDomain("the gradient is not finite")
-    return slopes
+    return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 from derivatrix.runtime.errors import VerificationError
 from derivatrix.runtime.interface import SCALAR_KINDS
+from derivatrix.runtime.page import html_table
 from derivatrix.runtime.workers import Crash
 
 ADVICE = (
@@ -25,6 +26,8 @@ UNDECIDED = ("control", "point")
 
 MODULE = "module"
 """What stands for the function in rows that are about no function alone."""
+
+T = TypeVar("T", "Row", "Curve")
 
 LEGEND = "Numbers are the worst errors, relative to the largest entry of their array."
 
@@ -84,17 +87,33 @@ class Reach:
         return cls(reached, total, missed, _checked(record["note"], str))
 
 
+STEPS = tuple(10.0**-power for power in range(1, 11))
+"""The steps of the differences of `Curve`: distances between a point and those beside it."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How far central differences are from one derivative by one input at one point: for each of
+    `STEPS` the error relative to the largest entry, infinite where the line leaves the domain."""
+
+    function: str
+    input: str
+    point: str
+    errors: tuple[float, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class Report:
     """The rows of one module. `function` is its name, `digest` its DIGEST; `place` says where its
-    kernels ran, if not where they are meant to; `reach` what of them ran. `str` of it, and a
-    notebook, show a table."""
+    kernels ran, if not where they are meant to; `reach` what of them ran; `curves` how differences
+    go with their step. `str` of it, and a notebook, show a table."""
 
     function: str
     digest: str
     rows: tuple[Row, ...]
     place: str = ""
     reach: Reach = Reach()
+    curves: tuple[Curve, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -109,9 +128,9 @@ class Report:
 
     def __str__(self) -> str:
         points = list(dict.fromkeys(row.point for row in self.rows if row.point))
-        lines = [self._title()]
+        lines = [self.title]
         lines += [f"  {point}" for point in points]
-        lines += ["", table(_cells(self.rows)), "", LEGEND]
+        lines += ["", table(cells(self.rows)), "", LEGEND]
         lines += ["", str(self.reach)] if str(self.reach) else []
         if self.reach.missed:
             lines += ["lines that no point reached:", *(f"  {text}" for text in self.reach.lines)]
@@ -119,21 +138,20 @@ class Report:
             lines += ["", *map(describe, self.failures[:10]), "", *self._advice()]
         return "\n".join(lines)
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """Its verdict as a line of text."""
         count, failed = len(self.rows), len(self.failures)
         verdict = f"passed {count} checks" if self.passed else f"FAILED {failed} of {count} checks"
         return f"{self.function}: {verdict}{f' in {self.place}' if self.place else ''}"
 
     def __repr__(self) -> str:
-        return f"<report on {self._title()}>"
+        return f"<report on {self.title}>"
 
     def _repr_html_(self) -> str:
-        first, *others = [[escape(cell) for cell in row] for row in _cells(self.rows)]
-        head = f"<tr>{''.join(f'<th>{cell}</th>' for cell in first)}</tr>"
-        body = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in others]
         failures = [f"<p>{escape(describe(row))}</p>" for row in self.failures[:10]]
-        title = f"<p><b>{escape(self._title())}</b></p>"
-        return f"{title}<table>{head}{''.join(body)}</table><p>{LEGEND}</p>{''.join(failures)}"
+        title = f"<p><b>{escape(self.title)}</b></p>"
+        return f"{title}{html_table(cells(self.rows))}<p>{LEGEND}</p>{''.join(failures)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `json` writes; errors have two digits, and null where not finite."""
@@ -148,16 +166,22 @@ class Report:
             "place": self.place,
             "reach": self.reach.to_dict(),
             "rows": rows,
+            "steps": list(STEPS),
+            "curves": [
+                {**asdict(curve), "errors": [_rounded(error) for error in curve.errors]}
+                for curve in self.curves
+            ],
         }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Report:
         """The report that `to_dict` gave as plain data, with its rounded errors; those that are
         not finite are infinite. Raises KeyError, TypeError or ValueError for other data."""
-        rows = tuple(_row(entry) for entry in record["rows"])
+        rows = tuple(_read(Row, entry) for entry in record["rows"])
         names = ("function", "digest", "place")
         function, digest, place = (_checked(record[name], str) for name in names)
-        return cls(function, digest, rows, place, Reach.from_dict(record["reach"]))
+        curves = tuple(_read(Curve, entry) for entry in record["curves"])
+        return cls(function, digest, rows, place, Reach.from_dict(record["reach"]), curves)
 
     def raise_for_failure(self) -> None:
         """Raise VerificationError, with the worst rows, unless the module has passed."""
@@ -202,7 +226,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def _cells(rows: Sequence[Row]) -> list[list[str]]:
+def cells(rows: Sequence[Row]) -> list[list[str]]:
     """A line for each check, a column for each function: the worst error of all inputs and
     points."""
     groups: dict[tuple[str, str], list[Row]] = {}
@@ -233,17 +257,20 @@ def _severity(row: Row) -> tuple[bool, float]:
     return row.check not in UNDECIDED, math.inf if math.isnan(row.error) else row.error
 
 
-def _row(entry: Mapping[str, Any]) -> Row:
-    kinds = {"error": float, "tolerance": float, "passed": bool}
+def _read(kind: type[T], entry: Mapping[str, Any]) -> T:
+    """A row or a curve from plain data."""
+    kinds = {"error": float, "tolerance": float, "passed": bool, "errors": tuple}
     values = {
-        field.name: _checked(entry[field.name], kinds.get(field.name, str)) for field in fields(Row)
+        name: _checked(entry[name], kinds.get(name, str)) for name in kind.__dataclass_fields__
     }
-    return Row(**values)
+    return kind(**values)
 
 
 def _checked(value: Any, kind: type) -> Any:
     if kind is float:
         return math.inf if value is None else float(value)
+    if kind is tuple:
+        return tuple(_checked(each, float) for each, _ in zip(value, STEPS, strict=True))
     if not isinstance(value, kind):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value

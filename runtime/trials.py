@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from derivatrix.runtime import checks, measure, operators, reach, sampling, special
 from derivatrix.runtime.checks import Trial
+from derivatrix.runtime.curves import curves
 from derivatrix.runtime.interface import CallError, ModuleInterface, Point
 from derivatrix.runtime.reach import Run
 from derivatrix.runtime.reference import OutOfDomain
-from derivatrix.runtime.report import MODULE, Row
+from derivatrix.runtime.report import MODULE, Curve, Row
 
 EVERYWHERE = (
     checks.check_value,
@@ -41,8 +43,15 @@ UNMARKED = "modules for devices are verified at small sizes; which lines ran is 
 SPECIAL = "special points"
 """The label of rows that special points passed."""
 
-Rows = tuple[list[Row], str]
 Check = Callable[[Trial], None]
+
+
+class Rows(NamedTuple):
+    """What was found at a point: its rows, its label, and how differences go with their step."""
+
+    rows: list[Row]
+    label: str
+    curves: tuple[Curve, ...] = ()
 
 
 def small(
@@ -58,7 +67,8 @@ def small(
         extra = SMALL if number < len(found) else ()
         once = () if number else ONCE + (ON_CPU if interface.target == "cpu" else ())
         trial = Trial(interface, measurement)
-        yield _rows(trial, (*EVERYWHERE, checks.check_differences, *extra, *once))
+        rows = _rows(trial, (*EVERYWHERE, checks.check_differences, *extra, *once))
+        yield rows._replace(curves=tuple(curves(trial)))
     if interface.target == "cpu":
         yield _specials(interface, sizes, seed)
 
@@ -79,7 +89,7 @@ def thorough(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) ->
             continue
         except precise.Imprecise as error:
             note = f"{error} is not known in 50 digits"
-            yield [Row("digits", MODULE, "", "", 0.0, 0.0, True, note)], label
+            yield Rows([Row("digits", MODULE, "", "", 0.0, 0.0, True, note)], label)
             return
         second = measurement.second_along
         kinds = [kind for kind in interface.kinds if second or kind not in ("hessian", "hvp")]
@@ -89,7 +99,7 @@ def thorough(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) ->
 def _rows(trial: Trial, wanted: Iterable[Check]) -> Rows:
     for check in wanted:
         check(trial)
-    return trial.rows, trial.point.label
+    return Rows(trial.rows, trial.point.label)
 
 
 def large(interface: ModuleInterface, run: Run, seed: int) -> Iterator[Rows]:
@@ -121,7 +131,7 @@ def _specials(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -
             elif key not in worst or row.error > worst[key].error:
                 worst[key] = row
     passed = [replace(row, point=SPECIAL) for row in worst.values()]
-    return [*passed, *failed], SPECIAL
+    return Rows([*passed, *failed], SPECIAL)
 
 
 def _special(interface: ModuleInterface, point: Point, seed: int) -> list[Row]:
@@ -134,7 +144,7 @@ def _special(interface: ModuleInterface, point: Point, seed: int) -> list[Row]:
     if "hvp" in kinds and (unsteady or measure.is_sensitive(interface, point, "hvp")):
         kinds = tuple(kind for kind in kinds if kind not in ("hessian", "hvp"))
     trial = Trial(interface, measurement, kinds, special=True)
-    return _rows(trial, UNSTEADY if unsteady else (*EVERYWHERE, checks.check_slopes))[0]
+    return _rows(trial, UNSTEADY if unsteady else (*EVERYWHERE, checks.check_slopes)).rows
 
 
 def _undefined(interface: ModuleInterface, point: Point) -> list[Row]:

@@ -21,7 +21,7 @@ from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.load import load
 from derivatrix.runtime.reach import Search
 from derivatrix.runtime.reference import BrokenText, OutOfDomain
-from derivatrix.runtime.report import MODULE, Reach, Report, Row
+from derivatrix.runtime.report import MODULE, Curve, Reach, Report, Row
 
 ADVICE = (
     'give the inputs a structure or domain where the function is defined ("positive", "spd", '
@@ -62,12 +62,14 @@ def verify(
         return simulated.verify_simulated(module, sizes or {}, seed, thorough)
     place = simulated.PLACE if interface.target == "cuda" and simulated.simulating() else ""
     rows = [_functions(interface)]
+    curves: list[Curve] = []
     reach = Reach(note=trials.UNMARKED if interface.target == "cuda" else "")
 
     def add(found: trials.Rows) -> None:
         if progress is not None:
-            progress(f"{interface.name}: {found[1]}")
-        rows.extend(found[0])
+            progress(f"{interface.name}: {found.label}")
+        rows.extend(found.rows)
+        curves.extend(found.curves)
 
     with warnings.catch_warnings(), simulated.as_on_device(module), ExitStack() as stack:
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -92,7 +94,7 @@ def verify(
         except OutOfDomain as error:
             note = f"no point was found where the declaration has a value ({error}); {ADVICE}"
             rows.append(_failure("point", note))
-    return Report(interface.name, module.DIGEST, tuple(rows), place, reach)
+    return Report(interface.name, module.DIGEST, tuple(rows), place, reach, tuple(curves))
 
 
 def _functions(interface: ModuleInterface) -> Row:

@@ -190,6 +190,8 @@ EVALUATED: list[Function] = [
     function("triangular", [L, y], dx.solve(L, y)),
     function("determinant", [F], dx.det(F) ** 2),
     function("adjugate", [F], derivatrix.adjugate(F)),
+    function("adjugate_terms", [F], derivatrix.adjugate_jacobian(F)[0] @ F),
+    function("adjugate_along", [F], derivatrix.adjugate_derivative(F, F @ F)),
     function("exponential", [X], derivatrix.expm(X / n)),
     function("symmetric_vectors", [K, y], y @ dx.eigh(K).eigenvectors),
     function("extremal", [R, y], dx.norm(R, 1) * y + dx.max(y)),

@@ -2,6 +2,7 @@
 process runs a test, and one process for the searches of verification."""
 
 import os
+import sys
 from functools import partial
 
 import pytest
@@ -11,6 +12,10 @@ from tests import ROOT
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Two processes with two threads each on two cores wait for each other longer than they work. It
 is read where NumPy is first imported; a test that needs threads of OpenBLAS says so itself."""
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+"""Hundreds of processes are started, each of which would compile all our files again."""
 
 LATE = {
     "thorough": "takes long",
@@ -70,9 +75,9 @@ def pytest_collection_modifyitems(config, items):
     left_out = [option for option in LATE if not config.getoption(f"--{option}")]
     if any(item.get_closest_marker("device") for item in items) and not has_device():
         left_out.append("device")
-    late = [item for item in items if any(map(item.get_closest_marker, left_out))]
-    config.hook.pytest_deselected(items=late)
-    items[:] = [item for item in items if item not in set(late)]
+    late = {item for item in items if any(map(item.get_closest_marker, left_out))}
+    config.hook.pytest_deselected(items=[*late])
+    items[:] = [item for item in items if item not in late]
 
 
 @pytest.fixture(scope="session", autouse=True)

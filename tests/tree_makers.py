@@ -27,7 +27,7 @@ PLACES = {"i": 0, "j": 1}
 """Indices that stand for something outside of the trees."""
 
 NOTATION_ONLY = (kinds.Differential, kinds.Indexed, kinds.Bracket, kinds.Over)
-NUMPY_ONLY = (kinds.Contraction, kinds.Arranged, Solve, AxisSum)
+NUMPY_ONLY = (kinds.Contraction, kinds.Arranged, kinds.Resized, Solve, AxisSum)
 
 
 BASES = (kinds.Ranked, kinds.Vector, kinds.Matrix)
@@ -416,6 +416,11 @@ def arranged(make: Maker, shape: Shape, depth: int) -> Tree | None:
     return kinds.Arranged(len(shape), make.tree(tuple(body), depth), tuple(places))
 
 
+def resized(make: Maker, shape: Shape, depth: int) -> Tree | None:
+    count = sympy.expand(sympy.Mul(*shape))
+    return kinds.Resized(make.tree((count,), depth), shape) if shape else None
+
+
 def mask(make: Maker, shape: Shape, depth: int) -> Tree | None:
     return kinds.Mask(*shape, make.random.randint(-1, 1)) if len(shape) == 2 else None
 
@@ -548,6 +553,7 @@ MAKERS: dict[type[Tree], Make] = {
     kinds.Over: over,
     kinds.Contraction: contraction,
     kinds.Arranged: arranged,
+    kinds.Resized: resized,
     Solve: solve,
     AxisSum: axis_sum,
 }

@@ -9,7 +9,7 @@ import numpy as np
 
 from derivatrix.compiler.formulas import render, render_equation
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.build import Definition
+from derivatrix.compiler.formulas.definitions import Definition
 from derivatrix.compiler.formulas.factoring import UNIT
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import math_printers
@@ -148,7 +148,7 @@ class Reader:
         return np.tri(self.size(tree.rows), self.size(tree.columns), -tree.offset)
 
     def of_rows(self, tree: kinds.Rows, at: Mapping[str, int]) -> Any:
-        return np.eye(self.size(tree.size))[self.places((tree.start, tree.count, tree.step, 0))]
+        return np.eye(self.size(tree.size))[self.places(tree.taken, at)]
 
     def of_gathered(self, tree: kinds.Gathered, at: Mapping[str, int]) -> Any:
         return np.eye(self.size(tree.size))[list(tree.table)]
@@ -166,22 +166,25 @@ class Reader:
         new = [place for place, axis in enumerate(tree.places) if axis is None]
         return np.expand_dims(np.transpose(self.value(tree.body, at), kept), new)
 
+    def of_resized(self, tree: kinds.Resized, at: Mapping[str, int]) -> Any:
+        return self.value(tree.body, at).reshape([self.size(size) for size in tree.shape])
+
     def of_solve(self, tree: Solve, at: Mapping[str, int]) -> Any:
         return np.linalg.solve(self.value(tree.matrix, at), self.value(tree.right, at))
 
     def of_axissum(self, tree: AxisSum, at: Mapping[str, int]) -> Any:
         return np.sum(self.value(tree.body, at), axis=tree.axis)
 
-    def places(self, taken: Any) -> Any:
+    def places(self, taken: Any, at: Mapping[str, int]) -> Any:
         start, count, step, _ = taken
-        return self.size(start) + step * np.arange(self.size(count))
+        return self.index(start, at) + step * np.arange(self.size(count))
 
     def of_part(self, tree: kinds.Part, at: Mapping[str, int]) -> Any:
         value = self.value(tree.body, at)
         axis = 0
         for taken in tree.ranges:
             if isinstance(taken, tuple):
-                value = value.take(self.places(taken), axis)
+                value = value.take(self.places(taken, at), axis)
             elif taken is not None:
                 value = value.take(self.index(taken, at), axis)
             axis += taken is None or isinstance(taken, tuple)
@@ -192,7 +195,7 @@ class Reader:
         whole = zip(tree.ranges, body.shape, strict=True)
         result = np.zeros([n if taken is None else self.size(taken[3]) for taken, n in whole])
         every = zip(tree.ranges, body.shape, strict=True)
-        places = [np.arange(n) if taken is None else self.places(taken) for taken, n in every]
+        places = [np.arange(n) if taken is None else self.places(taken, at) for taken, n in every]
         result[np.ix_(*places)] = body
         return result
 

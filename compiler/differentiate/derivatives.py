@@ -38,6 +38,7 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugates
+from derivatrix.compiler.simplify.lengths import with_lengths
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 KINDS = ("value", "vjp", "jvp", "jacobian")
@@ -109,6 +110,15 @@ class Derivatives:
     def kernel(self, kind: str) -> tuple[list[Leaf], dict[Key, Node]]:
         """What a kernel takes and computes: as `arguments` and `batched`, where tangents may be
         any arrays and are projected on their inputs' structures."""
+        arguments, results = self._with_general_tangents(kind)
+        nodes = with_adjugates(self.with_lengths(list(results.values())))
+        return arguments, dict(zip(results, nodes, strict=True))
+
+    def with_lengths(self, nodes: Sequence[Node]) -> list[Node]:
+        """Nodes of derivatives with the subgradient 0 of lengths at 0 (`simplify.lengths`)."""
+        return with_lengths(nodes, self.batched("value").values())
+
+    def _with_general_tangents(self, kind: str) -> tuple[list[Leaf], dict[Key, Node]]:
         arguments = self.arguments(kind)
         results = self.batched(kind)
         general: dict[Leaf, Leaf] = {}
@@ -122,7 +132,7 @@ class Derivatives:
             nodes = simplify(substitute(list(results.values()), projected))
             results = dict(zip(results, nodes, strict=True))
             arguments = [general.get(leaf, leaf) for leaf in arguments]
-        return arguments, dict(zip(results, with_adjugates(list(results.values())), strict=True))
+        return arguments, results
 
     def _batched_leaf(self, leaf: Leaf) -> Leaf:
         if leaf.role == "input":
@@ -236,7 +246,7 @@ class Derivatives:
         """The formula of one result; see `Function.formula`."""
         if not isinstance(style, str) or style not in STYLES:
             raise DeclarationError(f"no style {shown(style)}; choose from {', '.join(STYLES)}")
-        results = self.kernel(kind)[1] if style in ("numpy", "index") else self.results(kind)
+        results = self._shown(kind, style)
         key = self._key(kind, wrt, results)
         if not STYLES[style].vec:
             return render(results[key], style, self.display_names(), self._size_texts())
@@ -251,6 +261,15 @@ class Derivatives:
                 f"{self.function.name}: the {kind} by {' and '.join(key)} has no vec form, that is "
                 "none made of Kronecker products; take the style 'index', or 'numpy' for its array"
             ) from error
+
+    def _shown(self, kind: str, style: str) -> dict[Key, Node]:
+        """What a style shows: text to be evaluated is what kernels compute."""
+        if style == "numpy":
+            return self.kernel(kind)[1]
+        if style != "index":
+            return self.results(kind)
+        results = self._with_general_tangents(kind)[1]
+        return dict(zip(results, with_adjugates(list(results.values())), strict=True))
 
     def _is_vec(self, kind: str, key: Key) -> bool:
         """Whether the vec styles write a result as a matrix between vectors."""

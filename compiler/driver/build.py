@@ -438,12 +438,20 @@ def _install(
             (directory / name).unlink()
         for name in moved:
             os.replace(place / name, directory / name)
+            _forget_bytecode(directory / name)
     names += [module.name for module in package.kept]
     verified = tuple(report.function for report in reports if report.function not in standing)
     outdated = tuple(module.name for module in package.kept if not is_current(module))
     return BuildResult(
         directory, tuple(names), tuple(written), tuple(removed), reports, verified, outdated
     )
+
+
+def _forget_bytecode(path: Path) -> None:
+    """Python knows that bytecode is of another source by its second and size, which may be those of
+    a file that was written just before."""
+    for old in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        old.unlink(missing_ok=True)
 
 
 def _unfinished(directory: Path, place: Path, texts: Mapping[str, str]) -> Path:

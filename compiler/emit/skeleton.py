@@ -17,14 +17,15 @@ from derivatrix.version import VERSION
 
 
 @cache
-def environment() -> jinja2.Environment:
+def environment(autoescape: bool = False) -> jinja2.Environment:
+    """The templates; with `autoescape` what they print is escaped for HTML."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("derivatrix.templates", ""),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,
+        autoescape=autoescape,
     )
 
 

@@ -10,16 +10,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from derivatrix.compiler.formulas.arrays import Arrays
 from derivatrix.compiler.formulas.build import Builder
+from derivatrix.compiler.formulas.definitions import Definition
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.printers.numpy import NumPy
 from derivatrix.compiler.formulas.sharing import definition_texts
-from derivatrix.compiler.formulas.tree import Number
+from derivatrix.compiler.formulas.tree import Indices, Number, Tree
 from derivatrix.compiler.formulas.vec import Side, VecArrays, VecNotation
 from derivatrix.compiler.ir.nodes import Node
 
@@ -27,6 +29,9 @@ __all__ = ["STYLES", "Side", "render", "render_equation", "render_vec", "render_
 
 Sides = tuple[Side, Side]
 """What is differentiated, and by what."""
+
+Formula = tuple[Tree, Indices, Sequence[Definition]]
+"""A right side, the left side's indices, and what is named in them."""
 
 
 def render(
@@ -48,8 +53,7 @@ def render(
     if not isinstance(printer, MathPrinter):
         own = NumPy(sizes)
         return _numpy(Arrays(node, own), own)
-    lines = _equations("", Notation(node, names, STYLES[style].by_index), printer)
-    return _one_line(lines, printer)
+    return _one_line(_equations("", _formula(node, names, style), printer), printer)
 
 
 def render_vec(
@@ -67,7 +71,7 @@ def render_vec(
     if not isinstance(printer, MathPrinter):
         own = NumPy(sizes)
         return _numpy(VecArrays(node, own, sides), own)
-    return _one_line(_equations("", VecNotation(node, names, sides), printer), printer)
+    return _one_line(_equations("", _built(VecNotation(node, names, sides)), printer), printer)
 
 
 def _one_line(lines: list[tuple[str, str]], printer: MathPrinter) -> str:
@@ -84,8 +88,7 @@ def render_equation(
     it: "J" becomes "J[i,j,k]". style: any but numpy.
     """
     printer = math_printers()[style]
-    builder = Notation(node, names, STYLES[style].by_index)
-    return printer.equations(_equations(left, builder, printer))
+    return printer.equations(_equations(left, _formula(node, names, style), printer))
 
 
 def render_vec_equation(
@@ -93,14 +96,29 @@ def render_vec_equation(
 ) -> str:
     """`left` = the formula of a Jacobian as a matrix; see `render_vec` and `render_equation`."""
     printer = math_printers()[style]
-    return printer.equations(_equations(left, VecNotation(node, names, sides), printer))
+    return printer.equations(_equations(left, _built(VecNotation(node, names, sides)), printer))
 
 
-def _equations(left: str, builder: Notation, printer: MathPrinter) -> list[tuple[str, str]]:
+def _equations(left: str, formula: Formula, printer: MathPrinter) -> list[tuple[str, str]]:
     """The left and right sides of the equation, and of the definitions that it uses."""
-    tree, indices = builder.result()
+    tree, indices, definitions = formula
     first = printer.left_side(left, indices), printer.text(tree)
-    return [first, *definition_texts(printer, tree, builder.definitions)]
+    return [first, *definition_texts(printer, tree, definitions)]
+
+
+def _formula(node: Node, names: Mapping[str, str] | None, style: str) -> Formula:
+    return _notation(node, tuple((names or {}).items()), STYLES[style].by_index)
+
+
+@lru_cache(maxsize=128)
+def _notation(node: Node, names: tuple[tuple[str, str], ...], by_index: bool) -> Formula:
+    """Built once for Unicode, LaTeX, and all the places in a module that show it."""
+    return _built(Notation(node, dict(names), by_index))
+
+
+def _built(builder: Notation) -> Formula:
+    tree, indices = builder.result()
+    return tree, indices, builder.definitions
 
 
 def _numpy(builder: Builder, printer: NumPy) -> str:

@@ -20,7 +20,14 @@ from derivatrix.compiler.formulas.build import (
 )
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.printers.numpy import NumPy
-from derivatrix.compiler.formulas.tree import Arranged, Contraction, Indices, Tree
+from derivatrix.compiler.formulas.tree import (
+    Arranged,
+    Contraction,
+    Indices,
+    Reshaped,
+    Resized,
+    Tree,
+)
 from derivatrix.compiler.ir.nodes import Apply, Constant, Einsum, Leaf, Map, Node, Structural, Sum
 
 ONE = sympy.S.One
@@ -83,6 +90,7 @@ class Arrays(Builder):
         reduced = contract(items, output, parts.sizes)
         if reduced is not None:
             return reduced
+        items = _split(items, output, parts)
         scalars = [tree for tree, labels in items if not labels]
         arrays = [(tree, labels) for tree, labels in items if labels]
         flat = [label for _, labels in arrays for label in labels]
@@ -120,6 +128,24 @@ class Arrays(Builder):
         rank = len(covered) + node.ndim - len(node.stack)
         along = [*covered, *range(len(node.stack), node.ndim)]
         return entrywise.spread(call(node, arguments, rank), along, node.shape)
+
+
+def _split(items: list[Item], output: tuple[int, ...], parts: Product) -> list[Item]:
+    """The items with two axes in place of one that is summed over with a merge of these alone."""
+    for merge in items:
+        tree, labels = merge
+        if not isinstance(tree, Reshaped) or tree.packed or labels[0] in output:
+            continue
+        found = [item for item in items if item is not merge and labels[0] in item[1]]
+        if len(found) == 1 and found[0][1].count(labels[0]) == 1 and labels[1] != labels[2]:
+            (body, own) = found[0]
+            place = own.index(labels[0])
+            whole = (*own[:place], *labels[1:], *own[place + 1 :])
+            inner = body.body if isinstance(body, Resized) else body
+            resized = Resized(inner, tuple(parts.sizes[label] for label in whole))
+            rest = [item for item in items if item is not merge and item is not found[0]]
+            return _split([(resized, whole), *rest], output, parts)
+    return items
 
 
 def arranged(tree: Tree, order: tuple[int | None, ...]) -> Tree:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,12 @@ import sympy
 
 from derivatrix.compiler.formulas import algebra, entrywise, expressions
 from derivatrix.compiler.formulas import tree as kinds
+from derivatrix.compiler.formulas.definitions import Definition, unnamed
+from derivatrix.compiler.formulas.rewrite import replaced
+from derivatrix.compiler.formulas.sharing import named
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.dimensions import BATCH, Shape
+from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import Factor, Node, leaves, slot, topological
 from derivatrix.compiler.ir.structure import facts
 
@@ -26,17 +29,6 @@ DEPTH = 20
 """Trees are cut into definitions where nodes lie deeper than this."""
 
 SYMMETRIC = ("symmetric", "spd", "diagonal")
-
-
-@dataclass(frozen=True)
-class Definition:
-    """`name` stands for `tree`; `indices` are those that the left side shows, where it has any for
-    axes of these sizes."""
-
-    name: kinds.Name
-    tree: Tree
-    indices: Indices
-    shape: Shape = ()
 
 
 class Builder(ABC):
@@ -68,8 +60,21 @@ class Builder(ABC):
             self.define(node)
 
     def result(self) -> tuple[Tree, Indices]:
-        """The root's tree, and the indices that its left side shows."""
-        return self.draft(self.root)
+        """The root's tree, with names for what is repeated, and the left side's indices."""
+        tree, indices = self.draft(self.root)
+        table = self.conventions([tree, *(part.tree for part in self.definitions)])
+        parts = [replace(part, tree=replaced(part.tree, table)) for part in self.definitions]
+        tree, self.definitions = named(replaced(tree, table), parts, self.measure, self.reserved)
+        return tree, indices
+
+    def conventions(self, trees: Sequence[Tree]) -> dict[Tree, Tree]:
+        """For parts of the trees, how they are written beside the others."""
+        return {}
+
+    @property
+    def reserved(self) -> set[str]:
+        """What no definition may be called."""
+        return self.taken
 
     def tree(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         """The tree of `node`, with an index for each axis that is not None. `scope`: index
@@ -78,14 +83,19 @@ class Builder(ABC):
             draft, _ = self.draft(node)
             twice = isinstance(node, ir.Einsum) and self.uses[node] == 2
             limit = 2 * self.limit if twice and not draft.counts[kinds.Ones] else self.limit
-            if self.measure(draft) > limit:
-                self.define(node)
+            target = self.repeated(node)
+            if self.measure(draft) > limit and _compound(target):
+                self.define(target)
         if node in self.known:
             return indexed(self.known[node], indices)
         written = (node, indices, scope)
         if written not in self.written:
             self.written[written] = self.expand(node, indices, scope)
         return self.written[written]
+
+    def repeated(self, node: Node) -> Node:
+        """What gets a name where a node is long and repeated."""
+        return node
 
     def define(self, node: Node) -> Tree:
         """Give `node` a name."""
@@ -115,28 +125,9 @@ class Builder(ABC):
         """The length of a tree's text."""
 
     def fresh_name(self, node: Node) -> kinds.Name:
-        """An unused name for a definition."""
-        name = self.new_name(node.ndim - (BATCH in node.shape[:1]), self.letter(node))
-        return replace(name, axes=node.ndim, symmetric="symmetric" in facts(node))
-
-    def letter(self, node: Node) -> str:
-        """The letter that a definition should have."""
-        return ""
-
-    def new_name(self, rank: int, letter: str = "") -> kinds.Name:
-        """An unused name: the letter, if it is free, or T1, T2, ... (t1, ... for vectors and
-        scalars)."""
-        if letter and letter not in self.taken:
-            self.taken.add(letter)
-            return kinds.Name(rank, letter, letter)
-        candidates = "TUVWZ" if rank > 1 else "tuvwz"
-        letters = [letter for letter in candidates if letter not in self.taken] or ["part_"]
-        while True:
-            self.number += 1
-            base, python = f"{letters[0]}{self.number}", f"t{self.number}"
-            if not {base, python} & self.taken:
-                break
-        return kinds.Name(rank, base, python)
+        """A name for a definition until all are known."""
+        self.number += 1
+        return unnamed(node.ndim, self.number, "symmetric" in facts(node))
 
     def sum(self, node: ir.Sum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A sum's tree."""

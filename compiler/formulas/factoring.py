@@ -226,14 +226,16 @@ def _signed(total: Tree) -> tuple[sympy.Expr, Tree]:
         return shortest_first(negated(term) if term.is_negative else term)
 
     if not min(total.terms, key=without_sign).is_negative:
-        return ONE, _freed(total)
+        return ONE, freed(total)
     negative = [algebra.scale(-ONE, [], term) for term in total.terms]
     turned = algebra.add(negative)
-    return -ONE, _freed(turned) if isinstance(turned, kinds.Add) else turned
+    return -ONE, freed(turned) if isinstance(turned, kinds.Add) else turned
 
 
-def _freed(total: kinds.Add) -> Tree:
+def freed(total: kinds.Add) -> Tree:
     """A sum in parentheses with common factors taken out; what is the same in all terms stands
-    before the parentheses."""
+    before the parentheses, where that is no longer."""
     tree = factored(total)
-    return next(_common_scalars(tree), tree) if isinstance(tree, kinds.Add) else tree
+    if not isinstance(tree, kinds.Add):
+        return tree
+    return next((own for own in _common_scalars(tree) if length(own) <= length(tree)), tree)

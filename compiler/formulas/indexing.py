@@ -15,7 +15,7 @@ from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
-from derivatrix.compiler.ir.nodes import Factor
+from derivatrix.compiler.ir.nodes import Factor, einsum
 
 ONE = sympy.S.One
 
@@ -118,6 +118,54 @@ def solved(
     return left, known
 
 
+def in_blocks(
+    factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
+) -> list[Factor]:
+    """The factors with a block of one in place of it and of merges whose outer index is known."""
+    merges = {
+        factor[1][0]: factor
+        for factor in factors
+        if _takes_blocks(factor, factors, parts)
+        and factor[1][1] in fixed
+        and factor[1][2] not in fixed
+    }
+    found: list[Factor] = []
+    for node, labels in factors:
+        slices: list[Factor] = []
+        for label in labels:
+            if label in merges and (node, labels) != merges[label]:
+                merge, (_, outer, inner) = merges[label]
+                start = sympy.expand(merge.shape[2] * fixed[outer])
+                taken = ir.Slice(merge.shape[2], merge.shape[0], start, 1)
+                slices.append((taken, (inner, label)))
+        turned = {own[1]: own[0] for _, own in slices}
+        output = tuple(turned.get(label, label) for label in labels)
+        if len(set(output)) < len(labels):
+            return list(factors)
+        if slices:
+            first = [own for own in slices if own[1][1] == labels[0]]
+            rest = [own for own in slices if own not in first]
+            found.append((einsum([*first, (node, labels), *rest], output), output))
+        elif (node, labels) not in merges.values():
+            found.append((node, labels))
+    return found
+
+
+def outer_labels(parts: Product) -> list[int]:
+    """The summed labels of blocks whose entries are those of the product."""
+    found = [own for node, own in parts.factors if _takes_blocks((node, own), parts.factors, parts)]
+    found = [own for own in found if own[1] not in parts.output and own[2] in parts.output]
+    return list(dict.fromkeys(own[1] for own in sorted(found, key=lambda own: own[2])))
+
+
+def _takes_blocks(factor: Factor, factors: Sequence[Factor], parts: Product) -> bool:
+    """Whether a factor merges two axes into one that is summed over with one other factor."""
+    node, own = factor
+    if not isinstance(node, ir.Reshape) or own[1] == own[2] or own[0] in parts.output:
+        return False
+    return sum(labels.count(own[0]) for _, labels in factors) == 2
+
+
 def split_merge(
     factors: Sequence[Factor], fixed: Mapping[int, sympy.Expr], parts: Product
 ) -> tuple[Factor, dict[int, sympy.Expr], list[Item]] | None:
@@ -133,7 +181,7 @@ def split_merge(
         index, inner = fixed[own[0]], node.shape[2]
         values = {own[1]: sympy.floor(index / inner), own[2]: sympy.Mod(index, inner)}
         known = [(value, fixed[i]) for i, value in values.items() if i in fixed]
-        brackets: list[Item] = [(kinds.Bracket(one, "==", other), ()) for one, other in known]
+        brackets: list[Item] = [(condition(one, "==", other), ()) for one, other in known]
         return factor, {i: values[i] for i in free}, brackets
     return None
 
@@ -183,21 +231,28 @@ def letters_of(indices: Indices) -> frozenset[str]:
     return frozenset(str(index) for index in indices if index is not None)
 
 
+def condition(left: sympy.Expr, symbol: str, right: sympy.Expr) -> Tree:
+    """1 where the relation between two indices holds, which it may for all of them."""
+    gap = sympy.expand(left - right)
+    holds = gap.is_nonnegative if symbol == ">=" else gap == 0
+    return kinds.Number(ONE) if holds else kinds.Bracket(left, symbol, right)
+
+
 def bracket(node: ir.Structural, indices: Sequence[sympy.Expr]) -> Tree:
     """An entry of an array of zeros and ones: a condition on its indices."""
     *first, row, column = indices
     match node:
         case ir.Reshape():
-            return kinds.Bracket(first[0], "==", node.shape[2] * row + column)
+            return condition(first[0], "==", node.shape[2] * row + column)
         case ir.Vech():
-            place = kinds.Bracket(first[0], "==", row * (row + 1) / 2 + column)
-            return algebra.scale(sympy.S.One, [place, kinds.Bracket(row, ">=", column)], None)
+            place = condition(first[0], "==", row * (row + 1) / 2 + column)
+            return algebra.scale(ONE, [place, condition(row, ">=", column)], None)
         case ir.Gather():
             return kinds.Bracket(column, "==", sympy.Function(f"gather{list(node.table)}")(row))
         case ir.Delta():
-            return kinds.Bracket(row, "δ", column)
+            return condition(row, "δ", column)
         case ir.Slice():
-            return kinds.Bracket(column, "==", node.start + node.step * row)
+            return condition(column, "==", node.start + node.step * row)
         case ir.Triangle():
-            return kinds.Bracket(row, ">=", column + node.offset)
+            return condition(row, ">=", column + node.offset)
     raise TypeError(f"no formula for {node!r}")

@@ -35,20 +35,21 @@ from derivatrix.compiler.formulas.indexing import (
     components,
     contracted,
     entry_of,
+    in_blocks,
     index_of,
     is_reshaped,
     joined,
     letters_of,
     letters_summed,
+    outer_labels,
     solved,
     split_merge,
     summed_over,
     writes_whole,
 )
 from derivatrix.compiler.formulas.length import length
-from derivatrix.compiler.formulas.rewrite import replaced
-from derivatrix.compiler.formulas.sharing import letter_of, numbered, plain_indicators, shared
-from derivatrix.compiler.formulas.tree import Add, Indices, Name, Over, Tree, Unit
+from derivatrix.compiler.formulas.sharing import complements, plain_indicators
+from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import Factor, Node, einsum
@@ -73,19 +74,19 @@ class Notation(Builder):
         self.letters_used: set[str] = set()
         super().__init__(root, names, differentials)
 
-    def result(self) -> tuple[Tree, Indices]:
-        """The root's tree, with names for what is repeated, and the left side's indices."""
-        tree, indices = super().result()
-        table = plain_indicators([tree, *(part.tree for part in self.definitions)])
-        self.definitions = [
-            replace(part, tree=replaced(part.tree, table)) for part in self.definitions
-        ]
-        tree, parts = shared(replaced(tree, table), self.definitions, self.new_name)
-        tree, self.definitions = numbered(tree, parts)
-        return tree, indices
+    def conventions(self, trees: Sequence[Tree]) -> dict[Tree, Tree]:
+        return {**plain_indicators(trees), **complements(trees)}
 
-    def letter(self, node: Node) -> str:
-        return letter_of(self.draft(node)[0])
+    @property
+    def reserved(self) -> set[str]:
+        return self.taken | self.letters_used
+
+    def repeated(self, node: Node) -> Node:
+        """What is inverted, instead of its inverse."""
+        if isinstance(node, ir.Apply) and node.operation.name == "inv" and not node.stack:
+            del self.drafts[node]
+            return node.arguments[0][0]
+        return node
 
     def measure(self, tree: Tree) -> int:
         return length(tree)
@@ -125,10 +126,6 @@ class Notation(Builder):
         letter = next(own for own in candidates if own not in scope and own not in self.taken)
         self.letters_used.add(letter)
         return letter
-
-    def new_name(self, rank: int, letter: str = "") -> Name:
-        """An unused name that is no index letter either."""
-        return super().new_name(rank, "" if letter in self.letters_used else letter)
 
     def expand(
         self, node: Node, indices: Indices, scope: frozenset[str], strict: bool = False
@@ -178,7 +175,9 @@ class Notation(Builder):
         tree = super().sum(node, indices, scope)
         if isinstance(tree, Add):
             tree = algebra.add([chained(term) for term in tree.terms])
-        return factoring.factored(tree) if isinstance(tree, Add) else chained(tree)
+        if not isinstance(tree, Add):
+            return chained(tree)
+        return factoring.factored(tree) if node is self.root else factoring.freed(tree)
 
     # Products
 
@@ -203,7 +202,15 @@ class Notation(Builder):
                 letter = self.unused_letter(scope | set(letters), batched=True)
                 letters[letter] = BATCH
                 fixed[label] = index_of(letter)
-        check_reducible(fixed, output, parts)
+        try:
+            check_reducible(fixed, output, parts)
+        except NoMatrixNotation:
+            for label in outer_labels(parts):
+                letter = self.unused_letter(scope | set(letters))
+                letters[letter] = parts.sizes[label]
+                fixed[label] = index_of(letter)
+            parts = replace(parts, factors=tuple(in_blocks(parts.factors, fixed, parts)))
+            check_reducible(fixed, output, parts)
         scope |= set(letters)
         items = []
         for factor in parts.factors:
@@ -253,6 +260,7 @@ class Notation(Builder):
         """The factors with their indices. What is linked by summed labels becomes an entry of one
         matrix or vector, or else a sum over a letter."""
         factors, fixed = solved(factors, fixed, parts)
+        factors = factors if self.by_index else in_blocks(factors, fixed, parts)
         items: list[Item] = []
         for linked in components(factors, {*fixed, *parts.output}):
             summed = [i for i in labels_of(linked) if i not in fixed and i not in parts.output]

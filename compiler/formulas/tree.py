@@ -259,6 +259,10 @@ class Rows(Matrix):
     start: Dimension
     step: int
 
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        return _names(self.start)
+
     @property
     def taken(self) -> Range:
         """Which entries of an axis a product with it takes."""
@@ -272,6 +276,11 @@ class Part(Tree):
 
     body: Tree
     ranges: tuple[Range | Dimension | None, ...]
+
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        taken = (part[0] if isinstance(part, tuple) else part for part in self.ranges)
+        return self.body.letters.union(*(_names(part) for part in taken if part is not None))
 
     @property
     def rank(self) -> int:
@@ -599,6 +608,18 @@ class Contraction(Ranked):
 
     subscripts: str
     operands: tuple[Tree, ...]
+
+
+@kind
+class Resized(Tree):
+    """The entries of `body`, row by row, as an array of this shape; only in NumPy texts."""
+
+    body: Tree
+    shape: Shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
 
 
 @kind

@@ -1,15 +1,16 @@
-"""The adjugate of a square matrix: det(A) A⁻¹, which singular matrices have, too."""
+"""The adjugate of a square matrix, det(A) A⁻¹, which singular ones have, too; its derivative."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
+from derivatrix.compiler.ir.nodes import einsum
 from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.determinant import DETERMINANT
 from derivatrix.compiler.operations.inverse import INVERSE
-from derivatrix.compiler.operations.shapes import square
+from derivatrix.compiler.operations.shapes import same, square
 
 
 def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
@@ -22,11 +23,14 @@ def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
 
 
 def _differential(at: Point) -> tuple[Array, ...]:
-    """d adj A = det(A) (tr(A⁻¹ dA) A⁻¹ - A⁻¹ dA A⁻¹)."""
+    """d adj A = det(A) tr(A⁻¹ dA) A⁻¹ - det(A) A⁻¹ dA A⁻¹."""
     inverse = apply(INVERSE, at.arguments[0])
-    size = sum_over(multiply(inverse.mT, at.tangents[0]))
-    change = multiply(inverse, size) - inverse @ at.tangents[0] @ inverse
-    return (multiply(change, apply(DETERMINANT, at.arguments[0])),)
+    scaled = multiply(inverse, apply(DETERMINANT, at.arguments[0]))
+    return (multiply(scaled, _trace(inverse, at.tangents[0])) - scaled @ at.tangents[0] @ inverse,)
+
+
+def _trace(one: Array, other: Array) -> Array:
+    return sum_over(multiply(one.mT, other))
 
 
 NUMPY = (
@@ -53,7 +57,126 @@ ADJUGATE = register(
 det(A) inv(A) where A has an inverse.
 
 A: a square matrix, with leading stacked axes if any. Made of the inverse, or where A is singular or
-nearly so of the singular value decomposition; kernels for CUDA devices raise LinAlgError there. Its
-derivatives need an inverse.""",
+nearly so of the singular value decomposition, as is its derivative; kernels for CUDA devices raise
+LinAlgError there. Second derivatives need an inverse.""",
+    )
+)
+
+
+def _decomposed(matrix: np.ndarray) -> tuple[np.ndarray, ...]:
+    """For A = U diag(s) Vᵀ: U, V, and the products of all s but two, by the numbers of these, with
+    the sign det(U) det(V); zero where the two are one."""
+    u, s, vh = np.linalg.svd(matrix)
+    one = np.eye(s.shape[-1])
+    others = np.where(one[:, None] + one > 0, 1, s[..., None, None, :]).prod(-1) * (1 - one)
+    sign = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    return u, vh.mT, sign * others
+
+
+def _derivative(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
+    """V D Uᵀ: with W = Uᵀ dA V and products P of all s but two, D[p,q] is -P[p,q] W[p,q], and on
+    the diagonal the sum of all P[p,r] W[r,r]."""
+    u, v, others = _decomposed(arguments[0])
+    inner = u.mT @ arguments[1] @ v
+    sums = others @ np.diagonal(inner, axis1=-2, axis2=-1)[..., None]
+    return (v @ (sums * np.eye(u.shape[-1]) - others * inner) @ u.mT,)
+
+
+def _jacobian(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
+    u, v, others = _decomposed(arguments[0])
+    trace, product = (
+        np.einsum(f"...ap,...{left},...pq,...{right},...dq->...abcd", v, u, others, u, v)
+        for left, right in (("bp", "cq"), ("bq", "cp"))
+    )
+    return (trace - product,)
+
+
+def _of_derivative(at: Point) -> tuple[Array, ...]:
+    """The differential of det(A) (tr(A⁻¹ V) A⁻¹ - A⁻¹ V A⁻¹), by the product rule."""
+    matrix, along = at.arguments
+    inverse, step = apply(INVERSE, matrix), at.tangents[0]
+    left, right = inverse @ along @ inverse, inverse @ step @ inverse
+    change = (
+        right @ along @ inverse + left @ step @ inverse - multiply(right, _trace(inverse, along))
+    )
+    change = change - multiply(inverse, _trace(right, along))
+    moved = multiply(change, apply(DETERMINANT, matrix)) + multiply(
+        at.result, _trace(inverse, step)
+    )
+    return (moved + apply(ADJUGATE_DERIVATIVE, matrix, at.tangents[1]),)
+
+
+def _transpose(at: Point, cotangent: Array) -> Array:
+    return apply(ADJUGATE_DERIVATIVE, at.arguments[0], cotangent.mT).mT
+
+
+def _of_jacobian(at: Point) -> tuple[Array, ...]:
+    """The differential of det(A) (B[i,j] B[m,k] - B[i,k] B[m,j]) for B = A⁻¹."""
+    (matrix,), (step,) = at.arguments, at.tangents
+    inverse = apply(INVERSE, matrix)
+    moved = inverse @ step @ inverse
+    change = _exchanged(moved, inverse) + _exchanged(inverse, moved)
+    relative = multiply(at.result, _trace(inverse, step))
+    return (relative - multiply(change, apply(DETERMINANT, matrix)),)
+
+
+def _exchanged(one: Array, other: Array) -> Array:
+    """one[i,j] other[m,k] - one[i,k] other[m,j]."""
+    pairs = (((0, 1), (3, 2)), ((0, 2), (3, 1)))
+    terms = [einsum([(one.node, own), (other.node, theirs)], range(4)) for own, theirs in pairs]
+    return Array(terms[0]) - Array(terms[1])
+
+
+NUMPY_TERMS = (
+    "(lambda u, v, o, *c: np.einsum('...pa,...bp,...pq,...cq,...qd{1}', v, u, o, u, v, *c)"
+    " - np.einsum('...pa,...bq,...pq,...cp,...qd{1}', v, u, o, u, v, *c))"
+    "(*(lambda u, s, v, e: (u, v, np.asarray(np.linalg.det(u) * np.linalg.det(v))[..., None, None]"
+    " * np.prod(np.where(e[:, None] + e > 0, 1, s[..., None, None, :]), -1) * (1 - e)))"
+    "(*np.linalg.svd({0}), np.eye(np.shape({0})[-1])){2})"
+)
+
+ADJUGATE_DERIVATIVE = register(
+    Operation(
+        name="adjugate_derivative",
+        ranks=(2, 2),
+        shapes=lambda cores, parameters: (
+            square("adjugate_derivative", same("adjugate_derivative", cores)),
+        ),
+        value=_derivative,
+        differential=_of_derivative,
+        transposes={1: _transpose},
+        numpy=lambda arguments, parameters, output: NUMPY_TERMS.format(
+            arguments[0], ",...cd->...ab", f", {arguments[1]}"
+        ),
+        kernel="adjugate.adjugate_derivative",
+        failure="the matrix is singular, and its singular values are not found",
+        facts=lambda arguments, output: arguments[0] & arguments[1] & {"symmetric"},
+        unrolled=unrolled.adjugate_derivative,
+        description="""The derivative of the adjugate of a square matrix A along dA:
+det(A) (tr(inv(A) dA) inv(A) - inv(A) dA inv(A)) where A has an inverse, and finite elsewhere.
+
+A, dA: square matrices of one size, with leading stacked axes if any. Kernels for CUDA devices raise
+LinAlgError where A is singular.""",
+    )
+)
+
+ADJUGATE_JACOBIAN = register(
+    Operation(
+        name="adjugate_jacobian",
+        ranks=(2,),
+        shapes=lambda cores, parameters: (square("adjugate_jacobian", cores[0]) * 2,),
+        value=_jacobian,
+        differential=_of_jacobian,
+        numpy=lambda arguments, parameters, output: NUMPY_TERMS.format(
+            arguments[0], "->...abcd", ""
+        ),
+        kernel="adjugate.adjugate_jacobian",
+        failure="the matrix is singular, and its singular values are not found",
+        unrolled=unrolled.adjugate_jacobian,
+        description="""All partial derivatives of the adjugate of a square matrix A: [i, j, k, l] is
+that of adj(A)[i, j] by A[k, l].
+
+A: a square matrix, with leading stacked axes if any. Kernels for CUDA devices raise LinAlgError
+where A is singular.""",
     )
 )

@@ -5,7 +5,7 @@ Arrays are NumPy arrays of objects: what has Python's arithmetic, and the functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ Facts = frozenset[str]
 Arguments = Sequence[Entries]
 Known = Sequence[Facts]
 Outputs = tuple[Entries, ...]
+Places = tuple[int, ...]
 
 
 class Algebra(Protocol):
@@ -148,14 +149,11 @@ def determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs
     return (np.array(result, dtype=object),)
 
 
-def adjugate(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
-    """Cofactors, each minor by its first row."""
-    (a,) = arguments
-    n = len(a)
-    places = tuple(range(n))
+def _minors(algebra: Algebra, a: Entries) -> Callable[[Places, Places], Any]:
+    """The determinant of what some rows and columns have in common, each by its first row."""
 
     @cache
-    def minor(rows: tuple[int, ...], columns: tuple[int, ...]) -> Any:
+    def minor(rows: Places, columns: Places) -> Any:
         if not rows:
             return algebra.number(1)
         total = algebra.number(0)
@@ -165,12 +163,44 @@ def adjugate(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
             total = total - term if position % 2 else total + term
         return total
 
+    return minor
+
+
+def adjugate(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+    """Cofactors."""
+    (a,) = arguments
+    minor, places = _minors(algebra, a), range(len(a))
     result = _zeros(algebra, a.shape)
-    for i in places:
-        for j in places:
-            cofactor = minor(places[:i] + places[i + 1 :], places[:j] + places[j + 1 :])
-            result[j, i] = -cofactor if (i + j) % 2 else cofactor
+    for i, j in np.ndindex(a.shape):
+        cofactor = minor(_without(places, i), _without(places, j))
+        result[j, i] = -cofactor if (i + j) % 2 else cofactor
     return (result,)
+
+
+def adjugate_jacobian(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+    """Cofactors of cofactors."""
+    (a,) = arguments
+    minor, places = _minors(algebra, a), range(len(a))
+    result = _zeros(algebra, a.shape * 2)
+    for j, i, k, m in np.ndindex(result.shape):
+        if k != i and m != j:
+            cofactor = minor(_without(places, i, k), _without(places, j, m))
+            odd = (i + j + k + m + (k > i) + (m > j)) % 2
+            result[j, i, k, m] = -cofactor if odd else cofactor
+    return (result,)
+
+
+def adjugate_derivative(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+    (jacobian,) = adjugate_jacobian(algebra, arguments[:1], facts)
+    result = _zeros(algebra, arguments[0].shape)
+    for j, i, k, m in np.ndindex(jacobian.shape):
+        if k != i and m != j:
+            result[j, i] = result[j, i] + jacobian[j, i, k, m] * arguments[1][k, m]
+    return (result,)
+
+
+def _without(places: Iterable[int], *left_out: int) -> Places:
+    return tuple(place for place in places if place not in left_out)
 
 
 def log_absolute_determinant(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:

@@ -27,10 +27,12 @@ def pairwise(
     """`roots`, with products of at most two factors wherever something is contracted; and the
     structure facts of the nodes within, which products of two factors no longer show. `numbers`:
     how large sizes are taken to be."""
-    sharing: Counter[ir.Node] = Counter()
-    _Contraction(sharing, Counter(), numbers).rebuild(roots)
-    contraction = _Contraction(Counter(), sharing, numbers)
+    met: Counter[ir.Node] = Counter()
+    contraction = _Contraction(met, Counter(), numbers)
     nodes = contraction.rebuild(roots)
+    if max(met.values(), default=0) > 1:
+        contraction = _Contraction(Counter(), met, numbers)
+        nodes = contraction.rebuild(roots)
     return nodes, {new: facts(old) for old, new in contraction.known.items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import sympy
@@ -35,16 +36,21 @@ def walk(part: Any) -> Iterator[Any]:
     pending = [part]
     while pending:
         each = pending.pop()
-        if isinstance(each, tuple | list):
-            pending += reversed(each)
-        elif dataclasses.is_dataclass(each) and not isinstance(each, Plan):
+        if _is_entered(each.__class__):
             yield each
             inner = vars(each)
             if isinstance(each, Store | Clear):
                 inner = {**inner, "target": each.target.buffer}
             pending += reversed(inner.values())
+        elif isinstance(each, tuple | list):
+            pending += reversed(each)
         elif isinstance(each, sympy.Basic):
             yield each
+
+
+@cache
+def _is_entered(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) and not issubclass(kind, Plan)
 
 
 def buffers(part: Any) -> Iterator[Buffer]:

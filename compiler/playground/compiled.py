@@ -59,9 +59,9 @@ def packaged(function: Function) -> Iterator[str | bytes]:
     yield archive.getvalue()
 
 
-def encoded(archive: bytes) -> str:
-    """The archive as letters."""
-    return base64.b64encode(archive).decode()
+def encoded(contents: bytes) -> str:
+    """Bytes as letters."""
+    return base64.b64encode(contents).decode()
 
 
 def _belongs(path: Path) -> bool:

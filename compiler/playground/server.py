@@ -7,10 +7,9 @@ import re
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib import resources
+from pathlib import Path
 
 import uvicorn
-from pygments.formatters import HtmlFormatter
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
@@ -21,13 +20,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from derivatrix.compiler.playground.processes import Processes
 from derivatrix.compiler.playground.worker import LIMITS, Limits
+from derivatrix.compiler.report.highlight import code_style
+from derivatrix.runtime.page import STYLE
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST = 64 * 1024
 """The most bytes of a request."""
 
 NAMES = ("style.css", "script.js", "elements.js", "requests.js", "examples.js", "structure.js")
-PAGE = {"": "index.html", **{name: name for name in (*NAMES, "icon.svg")}}
+FOLDER = Path(__file__).with_name("page")
+PAGE = {"": FOLDER / "index.html", STYLE.name: STYLE} | {
+    name: FOLDER / name for name in (*NAMES, "icon.svg")
+}
 """The files of the page by their paths."""
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 HEADERS = {
@@ -134,16 +138,11 @@ def serve(listening: socket.socket, hosts: Sequence[str] = ()) -> None:
 
 
 async def _page(request: Request) -> Response:
-    name = PAGE.get(request.path_params.get("path", ""))
-    if name is None:
+    file = PAGE.get(request.path_params.get("path", ""))
+    if file is None:
         return PlainTextResponse("there is no such page", 404)
-    contents = resources.files(f"{__package__}").joinpath("page", name).read_bytes()
-    return Response(contents, media_type=TYPES[name.rpartition(".")[2]])
+    return Response(file.read_bytes(), media_type=TYPES[file.suffix.removeprefix(".")])
 
 
 async def _code_style(request: Request) -> Response:
-    """Colours of Python's texts."""
-    light = HtmlFormatter(style="friendly").get_style_defs("code")
-    dark = HtmlFormatter(style="github-dark").get_style_defs("code")
-    text = f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
-    return Response(text, media_type="text/css")
+    return Response(code_style(), media_type="text/css")

@@ -32,6 +32,7 @@ from derivatrix.compiler.simplify.functions import (
 )
 from derivatrix.compiler.simplify.product import Product, is_trivial
 from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, simplify_product
+from derivatrix.compiler.simplify.sigmoids import with_one_sigmoid
 
 PASSES = 50
 FACTORS = 10
@@ -154,6 +155,8 @@ class _Simplifier:
             return zeros(node.shape)
         if len(terms) == 1:
             return terms[0]
+        if (fewer := with_one_sigmoid(terms, _difference)) is not None:
+            return self._sum(Sum(tuple(fewer), node.shape))
         return Sum(tuple(sorted(terms, key=lambda term: term.key)), node.shape)
 
     def _expanded(self, monomial: Node) -> Node:
@@ -178,6 +181,10 @@ class _Simplifier:
             else:
                 flat.append(term)
         return flat
+
+
+def _difference(one: Node, other: Node) -> Node:
+    return simplify([Sum((one, _joined(other, sympy.S.NegativeOne)), one.shape)])[0]
 
 
 def _short() -> Callable[[Einsum, Product], bool]:

@@ -31,6 +31,7 @@ from derivatrix.compiler.operations.determinant import (
 )
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
+from derivatrix.compiler.simplify.sigmoids import sigmoid_argument
 
 x = slot(0)
 
@@ -61,6 +62,16 @@ def extract_coefficient(node: Map) -> Node | None:
         ]
         return einsum(factors, labels, coefficient)
     return scale(Array(Map(rest, node.arguments)), coefficient).node
+
+
+def extract_sign(node: Map) -> Node | None:
+    """sigmoid of -a is a function of a, as sigmoid of a is, which it is compared with."""
+    inside = node.arguments[0]
+    if not isinstance(node.expression, scalar_functions.sigmoid) or not isinstance(inside, Einsum):
+        return None
+    if inside.coefficient != -1 or len(node.arguments) > 1:
+        return None
+    return Map(node.expression.subs(x, -x), (inside.scaled(sympy.S.One),))
 
 
 def split_sum(node: Map) -> Node | None:
@@ -104,7 +115,7 @@ def _length(expression: sympy.Expr) -> int:
 
 
 def logarithm(node: Map) -> Node | None:
-    """log det, log |det|, log Σ exp and log softmax in their stable forms."""
+    """log det, log |det|, log Σ exp, log softmax and log sigmoid in their stable forms."""
     if node.expression != sympy.log(x):
         return None
     argument = node.arguments[0]
@@ -118,6 +129,9 @@ def logarithm(node: Map) -> Node | None:
         z, labels = argument.arguments[0]
         if labels == tuple(range(len(argument.stack))):
             return subtract(Array(z), apply(LOGSUMEXP, Array(z))[..., None]).node
+    if (inside := sigmoid_argument(argument)) is not None:
+        expression, arguments = inside
+        return elementwise(-scalar_functions.softplus(-expression), *map(Array, arguments)).node
     return _log_sum_exp(argument)
 
 
@@ -266,6 +280,7 @@ def inverse_of_diagonal(node: Apply) -> Node | None:
 MAP_RULES: tuple[Callable[[Map], Node | None], ...] = (
     fold_numbers,
     extract_coefficient,
+    extract_sign,
     split_sum,
     logarithm,
     logistic,

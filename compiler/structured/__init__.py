@@ -65,7 +65,9 @@ def structured(derivatives: Derivatives) -> Structured:
     function = derivatives.function
     kind = "jacobian" if function.expression.shape else "hessian"
     found = {}
-    for key, node in derivatives.batched(kind).items():
+    results = derivatives.batched(kind)
+    nodes = derivatives.with_lengths(list(results.values()))
+    for key, node in zip(results, nodes, strict=True):
         rank = node.ndim - derivatives.inputs[key[-1]].ndim
         found[key] = terms(node, rank, key[-1] in function.batch)
     found = _simplified(found)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from derivatrix.runtime.adapters.packages import require_package
-from derivatrix.runtime.adapters.sizes import sizes_of
+from derivatrix.runtime.adapters.sizes import float_type, sizes_of
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -58,21 +58,22 @@ class _Call:
 
     def arguments(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays, checked, each followed by the names of its axes."""
-        batched = self.interface.arguments(self.kind)
-        if len(arrays) != len(batched):
+        expected = self.interface.arguments(self.kind)
+        if len(arrays) != len(expected):
             raise UnsupportedError(
-                f"{self.name}: takes {len(batched)} arrays ({', '.join(batched)}), "
+                f"{self.name}: takes {len(expected)} arrays ({', '.join(expected)}), "
                 f"not {len(arrays)}"
             )
-        given = zip(batched, arrays, strict=True)
+        given = zip(expected, arrays, strict=True)
         found = {name: self._array(name, array) for name, array in given}
         self._require_shapes({name: array.shape for name, array in found.items()})
-        self.dtype = _dtype([*found.values()])
+        self.dtype = np.dtype(float_type(found.values()))
         arguments: list[Any] = []
         for name, array in found.items():
-            self._require_chunks(name, array, batched[name])
-            core = (f"{name} {axis}" for axis in range(batched[name], array.ndim))
-            arguments += [array, (*[SAMPLES] * batched[name], *core)]
+            batched = expected[name].batched
+            self._require_chunks(name, array, batched)
+            core = (f"{name} {axis}" for axis in range(batched, array.ndim))
+            arguments += [array, (*[SAMPLES] * batched, *core)]
         return arguments
 
     def parts(self, arguments: Sequence[Any]) -> Any:
@@ -114,14 +115,12 @@ class _Call:
         return parts[0] if len(parts) == 1 else getattr(self.module, title)(*parts)
 
     def _require_shapes(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        self.sizes, name_of = sizes_of(self.interface, shapes), self.interface.tangent_name
-        expected = {name_of(entry): entry.full(self.sizes) for entry in self.interface.wrt}
-        expected["cotangent"] = self.interface.shape("value", "", self.sizes)
-        for name in expected.keys() & shapes.keys():
-            if shapes[name] != expected[name]:
+        self.sizes = sizes_of(self.interface, shapes)
+        for name, entry in self.interface.arguments(self.kind).items():
+            expected = entry.full(self.sizes)
+            if shapes[name] != expected:
                 raise ShapeError(
-                    f"{self.name}: argument {name} has shape {shapes[name]}; "
-                    f"expected {expected[name]}"
+                    f"{self.name}: argument {name} has shape {shapes[name]}; expected {expected}"
                 )
 
     def _array(self, name: str, value: Any) -> Any:
@@ -159,12 +158,6 @@ def _found(function: Callable[..., Any]) -> tuple[ModuleType, str]:
             f"{function!r}"
         )
     return module, name
-
-
-def _dtype(arrays: list[Any]) -> np.dtype[Any]:
-    """The type of results: float32 where all arrays are, or, without arrays, all numbers."""
-    kinds = {array.dtype for array in arrays if array.ndim} or {array.dtype for array in arrays}
-    return np.dtype(np.float32 if kinds == {np.dtype(np.float32)} else np.float64)
 
 
 def _called(module: ModuleType, kind: str, *blocks: Any) -> tuple[Any, ...]:

@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
@@ -81,25 +80,6 @@ class Calls:
             self.interface, {name: each.shape for name, each in zip(names, inputs, strict=True)}
         )
         return [self.interface.shape(kind, key, sizes) for key in self.interface.keys(kind)]
-
-    def along(self, arrays: Arrays, tangents: Arrays) -> Any:
-        """Σ <array, tangent>, for each sample."""
-        lead = int(self.interface.batched)
-        terms = [
-            jnp.sum(array * tangent, axis=tuple(range(lead, array.ndim)))
-            for array, tangent in zip(arrays, tangents, strict=True)
-        ]
-        return sum(terms[1:], terms[0])
-
-    def weighted(self, arrays: Arrays, weights: Any) -> list[Any]:
-        """Arrays, one of each for each sample, times the samples' weights; summed over samples for
-        inputs that all samples share."""
-        found = []
-        for entry, array in zip(self.interface.wrt, arrays, strict=True):
-            product = jnp.expand_dims(weights, range(weights.ndim, array.ndim)) * array
-            summed = self.interface.batched and not entry.batched
-            found.append(jnp.sum(product, axis=0) if summed else product)
-        return found
 
 
 _call = Primitive("derivatrix")

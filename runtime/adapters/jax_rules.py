@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.interpreters import ad
 
+from derivatrix.runtime.adapters.contractions import along, weighted
 from derivatrix.runtime.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -38,11 +39,11 @@ def moved(primals: Arrays, tangents: Arrays, *, calls: Calls, kind: str) -> Any:
         return calls(kind, *inputs), tangent
     if kind in ("value", "value_and_gradient"):
         value, *gradient = calls("value_and_gradient", *inputs)
-        along = calls.by_wrt(by_inputs)
-        first = [calls.along(gradient, along)]
+        directions = calls.by_wrt(by_inputs)
+        first = [along(calls.interface, gradient, directions)]
         if kind == "value":
             return [value], first
-        return [value, *gradient], [*first, *calls("hvp", *inputs, *along)]
+        return [value, *gradient], [*first, *calls("hvp", *inputs, *directions)]
     results = calls(kind, *inputs, *more)
     tangents = []
     if not all(map(is_zero, by_more)):
@@ -61,7 +62,9 @@ def _second(inputs: Arrays, more: Arrays, by_inputs: Arrays, calls: Calls, kind:
             "of scalar functions only, and no third ones"
         )
     curved = calls("hvp", *inputs, *calls.by_wrt(by_inputs))
-    return [calls.along(curved, more)] if kind == "jvp" else calls.weighted(curved, more[0])
+    if kind == "jvp":
+        return [along(calls.interface, curved, more)]
+    return weighted(calls.interface, curved, more[0])
 
 
 def transposed(cotangents: Arrays, *arrays: Any, calls: Calls, kind: str) -> list[Any]:
@@ -144,8 +147,8 @@ def _does_the_same(many: Calls, kind: str, isin: Sequence[bool]) -> bool:
     Its `vjp` adds up what they make of inputs that they share."""
     sums = kind == "vjp" and not all(entry.batched for entry in many.interface.wrt)
     return not sums and all(
-        batched or not mapped
-        for batched, mapped in zip(many.interface.arguments(kind).values(), isin, strict=True)
+        entry.batched or not mapped
+        for entry, mapped in zip(many.interface.arguments(kind).values(), isin, strict=True)
     )
 
 
@@ -154,8 +157,8 @@ def _for_batch(many: Calls, kind: str, arrays: Arrays, isin: Sequence[bool]) -> 
     not expect that."""
     length = next(each.shape[0] for each, mapped in zip(arrays, isin, strict=True) if mapped)
     return [
-        jnp.broadcast_to(each, (length, *each.shape)) if batched and not mapped else each
-        for each, batched, mapped in zip(
+        jnp.broadcast_to(each, (length, *each.shape)) if entry.batched and not mapped else each
+        for each, entry, mapped in zip(
             arrays, many.interface.arguments(kind).values(), isin, strict=True
         )
     ]

@@ -14,11 +14,22 @@ from scipy.special import softmax
 Array = np.ndarray
 Shape = tuple[int, ...]
 
+FARTHEST = 1e6
+"""Numbers of an orthogonal matrix beyond which nothing moves any more."""
+
 
 class General:
     """The array itself; above all what linear parametrisations have in common."""
 
     linear = True
+    placed = True
+    """Whether it is known what θ = 0 is."""
+    boundary = "is on the boundary"
+    """What is said of arrays of the structure that no θ has."""
+
+    def about(self, array: Array) -> General:
+        """The same where it is placed, else placed so that an array has θ = 0."""
+        return self
 
     def shape(self, shape: Shape) -> Shape:
         """The shape of θ for arrays of this shape."""
@@ -168,6 +179,64 @@ class Definite(General):
         return slope * (changed + steeper)
 
 
+class Orthogonal(General):
+    """Q₀ (I - A)⁻¹ (I + A), the Cayley transform, where A is skew-symmetric with θ/2 below its
+    diagonal, about a matrix Q₀. It has all rotations of Q₀, by less than half a turn in any plane.
+
+    With M = (I - A)⁻¹ it is Q₀ (2M - I), and the differential of M is M dA M."""
+
+    linear = False
+    boundary = (
+        "is a reflection of the array that was packed first, or half a turn from it; make another "
+        "objective to start there"
+    )
+
+    def __init__(self, start: Array | None = None) -> None:
+        self._start = np.eye(1) if start is None else start
+        self.placed = start is not None
+
+    def about(self, array: Array) -> General:
+        if self.placed:
+            return self
+        left, _, right = np.linalg.svd(array)
+        return Orthogonal(left @ right)  # the nearest one, the array itself where it is orthogonal
+
+    def shape(self, shape: Shape) -> Shape:
+        return (*shape[:-2], shape[-1] * (shape[-1] - 1) // 2)
+
+    def free(self, array: Array) -> Array:
+        eye = np.eye(array.shape[-1])
+        free = -4 * _below(np.linalg.inv(eye + self._start.mT @ array))
+        return np.where(np.abs(free) < FARTHEST, free, np.nan)
+
+    def array(self, free: Array) -> Array:
+        return self._start @ (2 * self._factor(free) - np.eye(self._start.shape[-1]))
+
+    def tangent(self, free: Array, direction: Array) -> Array:
+        factor = self._factor(free)
+        return self._start @ factor @ self._skew(direction) @ factor
+
+    def pullback(self, free: Array, cotangent: Array) -> Array:
+        factor = self._factor(free)
+        return _turning(factor.mT @ self._start.mT @ cotangent @ factor.mT)
+
+    def curvature(self, free: Array, direction: Array, cotangent: Array) -> Array:
+        factor, turned = self._factor(free), self._start.mT @ cotangent
+        change = factor @ self._skew(direction) @ factor / 2
+        return _turning(change.mT @ turned @ factor.mT + factor.mT @ turned @ change.mT)
+
+    def _skew(self, free: Array) -> Array:
+        """The skew-symmetric matrix with these entries below its diagonal."""
+        size = self._start.shape[-1]
+        found = np.zeros((*free.shape[:-1], size, size))
+        found[(..., *np.tril_indices(size, -1))] = free
+        return found - found.mT
+
+    def _factor(self, free: Array) -> Array:
+        """M."""
+        return np.linalg.inv(np.eye(self._start.shape[-1]) - self._skew(free) / 2)
+
+
 PARAMETRISATIONS: dict[str, General] = {
     "general": General(),
     "invertible": General(),
@@ -179,6 +248,7 @@ PARAMETRISATIONS: dict[str, General] = {
     "diagonal": Entries(diagonal=True),
     "symmetric": Entries(mirrored=True),
     "spd": Definite(),
+    "orthogonal": Orthogonal(),
 }
 """By the structure that an input is declared with."""
 
@@ -202,6 +272,16 @@ def _triangle(size: int) -> tuple[Array, Array]:
 def _order(count: int) -> int:
     """The order of the triangular matrix with so many entries."""
     return (isqrt(8 * count + 1) - 1) // 2
+
+
+def _below(array: Array) -> Array:
+    """The entries below the diagonal, row by row."""
+    return array[(..., *np.tril_indices(array.shape[-1], -1))]
+
+
+def _turning(cotangent: Array) -> Array:
+    """The cotangent of a skew-symmetric matrix as that of its entries below the diagonal."""
+    return _below(cotangent - cotangent.mT)
 
 
 def _on_diagonal(entries: Array) -> Array:

@@ -20,8 +20,9 @@ from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.rewriting.basic import register_specialize
 from pytensor.tensor.type import TensorType
 
+from derivatrix.runtime.adapters.sizes import float_type
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
-from derivatrix.runtime.interface import Input, ModuleInterface
+from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.templates.support.common.signature import indented, tuple_text
 
 FLOATS = ("float32", "float64")
@@ -51,16 +52,16 @@ class GeneratedOp(Op):
         return f"{self.interface.name}.{self.kind}"
 
     def make_node(self, *inputs: Any) -> Apply:
-        given = [self._variable(place, each) for place, each in enumerate(inputs)]
-        ranks = [rank for _, rank in self._expected()]
-        if len(given) != len(ranks):
-            raise ShapeError(f"{self}: {len(given)} arguments; expected {len(ranks)}")
-        for (name, rank), variable in zip(self._expected(), given, strict=True):
-            if variable.ndim != rank:
+        expected = self.interface.arguments(self.kind)
+        if len(inputs) != len(expected):
+            raise ShapeError(f"{self}: {len(inputs)} arguments; expected {len(expected)}")
+        given = [self._variable(name, each) for name, each in zip(expected, inputs, strict=True)]
+        for (name, entry), variable in zip(expected.items(), given, strict=True):
+            if variable.ndim != entry.rank:
                 raise ShapeError(
-                    f"{self}: argument {name} has {variable.ndim} axes; expected {rank}"
+                    f"{self}: argument {name} has {variable.ndim} axes; expected {entry.rank}"
                 )
-        real = "float32" if all(each.dtype == "float32" for each in given) else "float64"
+        real = float_type(given)
         given = [each if each.dtype == real else each.astype(real) for each in given]
         own = [given[place].type for place in self.wrt]
         value = TensorType(real, (None,) * (len(self.interface.output) + self.interface.batched))
@@ -73,21 +74,7 @@ class GeneratedOp(Op):
         }
         return Apply(self, given, [kind() for kind in kinds[self.kind]])
 
-    def _expected(self) -> list[tuple[str, int]]:
-        """The name and the number of axes of each argument."""
-        ranks = [(entry.name, _rank(entry)) for entry in self.inputs]
-        if self.kind == "vjp":
-            return [*ranks, ("cotangent", len(self.interface.output) + self.interface.batched)]
-        if self.kind in ("jvp", "hvp"):
-            return [
-                *ranks,
-                *((f"tangent_{ranks[place][0]}", ranks[place][1]) for place in self.wrt),
-            ]
-        return ranks
-
-    def _variable(self, place: int, value: Any) -> Any:
-        names = [name for name, _ in self._expected()]
-        name = names[place] if place < len(names) else f"number {place + 1}"
+    def _variable(self, name: str, value: Any) -> Any:
         try:
             variable = pt.as_tensor_variable(value)
         except (TypeError, NotImplementedError) as error:
@@ -174,7 +161,7 @@ class GeneratedOp(Op):
 
     def _reason(self, place: int) -> str:
         if place not in self.wrt:
-            return f"there is no derivative by {self._expected()[place][0]}; declare it in wrt"
+            return f"there is no derivative by {self.inputs[place].name}; declare it in wrt"
         order = "third" if self.is_scalar else "second"
         return f"a module has no {order} derivatives of a function such as {self.interface.name}"
 
@@ -252,7 +239,3 @@ def _like(given: Any, variables: Any) -> list[Any]:
 
 def _tuple(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
-
-
-def _rank(entry: Input) -> int:
-    return len(entry.shape) + entry.batched

@@ -192,7 +192,9 @@ class Objective:
         weights = self._inputs.numbers("v", v)
         shape = self._interface.shape("value", "", point.sizes)
         fixed = {**self._inputs.fixed, module.INPUTS[-1]["name"]: weights.reshape(shape)}
-        return Objective(module, self._inputs.names, fixed).hess(point.vector)
+        weighted = Objective(module, self._inputs.names, fixed)
+        weighted.pack(self.unpack(np.zeros_like(point.vector)))  # its vectors are then as these
+        return weighted.hess(point.vector)
 
 
 def _matrix(point: Point, part: Part, jacobian: Any) -> Array:

@@ -69,6 +69,7 @@ class Inputs:
         self.fixed = {name: self.numbers(name, value) for name, value in fixed.items()}
         self._known = known_sizes(interface, _shapes(self.fixed))
         self._packed: Sizes = {}
+        self._maps: dict[tuple[str, tuple[int, ...]], General] = {}
         self._layouts: dict[int, tuple[tuple[Part, ...], Sizes]] = {}
         self._tuple: Any = namedtuple(interface.name, self.names)  # type: ignore[misc]
 
@@ -104,7 +105,14 @@ class Inputs:
         if len(vector) not in self._layouts:
             sizes = self._sizes(len(vector))
             self._layouts[len(vector)] = self._parts(sizes), sizes
-        return Point(vector, *self._layouts[len(vector)])
+        point = Point(vector, *self._layouts[len(vector)])
+        for part in point.parts:
+            if not part.map.placed:
+                raise self._refusal(
+                    f"{part.entry.name} is {part.entry.structure}: x is about the first array that "
+                    "was given to pack; pack the same one for each objective"
+                )
+        return point
 
     def values(self, point: Point) -> list[Array]:
         """The values of all inputs, in the function's order."""
@@ -145,17 +153,10 @@ class Inputs:
             )
         self._require_names("objective", [*names, *fixed], [e.name for e in self.interface.inputs])
         for name in names:
-            structure = self.interface.input(name).structure
             if name not in by:
                 raise UnsupportedError(
                     f"{self.interface.name}: objective: there is no derivative by {name}, only by "
                     f"{', '.join(by)}; declare the function with {name} in wrt, or give it a value"
-                )
-            if structure not in PARAMETRISATIONS:
-                raise UnsupportedError(
-                    f"{self.interface.name}: objective: {name} is {structure}, which has no free "
-                    "parametrisation; give it a value, or declare it as a function of a general "
-                    "input"
                 )
         return names
 
@@ -176,17 +177,19 @@ class Inputs:
     def _free(self, part: Part, array: Array) -> Array:
         """The part of the vector for an array of an input."""
         try:
+            own = part.map.about(array)
             with np.errstate(invalid="ignore", divide="ignore"):
-                free = part.map.free(array)
-                again = part.map.array(free)
+                free = own.free(array)
+                again = own.array(free)
             fits = np.isfinite(free).all() and np.allclose(again, array, rtol=1e-6, atol=1e-12)
         except np.linalg.LinAlgError:
             fits = False
         if not fits:
             raise self._refusal(
                 f"pack: {part.entry.name} is declared {part.entry.structure}, and the array given "
-                "for it is not, or is on the boundary"
+                f"for it is not, or {part.map.boundary}"
             )
+        self._maps[part.entry.name, part.shape] = own
         return free.reshape(-1)
 
     def _parts(self, sizes: Sizes) -> tuple[Part, ...]:
@@ -194,10 +197,11 @@ class Inputs:
         start = 0
         for name in self.names:
             entry = self.interface.input(name)
-            own = PARAMETRISATIONS[entry.structure]
-            free = own.shape(entry.full(sizes))
+            shape = entry.full(sizes)
+            own = self._maps.get((name, shape), PARAMETRISATIONS[entry.structure])
+            free = own.shape(shape)
             place = slice(start, start + prod(free))
-            parts.append(Part(entry, own, entry.full(sizes), free, place))
+            parts.append(Part(entry, own, shape, free, place))
             start = place.stop
         return tuple(parts)
 

@@ -1,9 +1,10 @@
-"""The sizes of a function, from the shapes of its inputs alone."""
+"""What arguments tell: the sizes of a function by their shapes, and the type of its results."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from derivatrix.runtime.errors import ShapeError
 from derivatrix.runtime.interface import BATCH, Input, ModuleInterface, names_in, shape_at
@@ -20,6 +21,14 @@ def sizes_of(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:
         if not eval(requirement, {}, sizes):
             raise ShapeError(f"{interface.name}: with {sizes}, it needs {requirement}")
     return sizes
+
+
+def float_type(arrays: Iterable[Any]) -> str:
+    """The name of the results' type, as for the functions of modules: "float32" where all arrays
+    are of it, or, without arrays, all numbers, else "float64"."""
+    kinds = {(array.ndim > 0, str(array.dtype).removeprefix("torch.")) for array in arrays}
+    ranked = {name for has_axes, name in kinds if has_axes} or {name for _, name in kinds}
+    return "float32" if ranked == {"float32"} else "float64"
 
 
 def known_sizes(interface: ModuleInterface, shapes: Shapes) -> dict[str, int]:

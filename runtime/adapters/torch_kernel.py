@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from derivatrix.runtime.adapters.sizes import sizes_of
+from derivatrix.runtime.adapters.sizes import float_type, sizes_of
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -25,7 +25,8 @@ class Kernel:
     def __init__(self, interface: ModuleInterface, kind: str) -> None:
         self.interface, self.kind = interface, kind
         arguments = interface.arguments(kind)
-        self.parameters, self.varies = [*arguments], [*arguments.values()]
+        self.parameters = [*arguments]
+        self.varies = [entry.batched for entry in arguments.values()]
         self.count = len(interface.keys(kind))
         self._module, self._on_device = interface.module, interface.target == "cuda"
 
@@ -65,8 +66,7 @@ class Kernel:
         inputs = self.interface.inputs
         shapes = {e.name: t.shape for e, t in zip(inputs, tensors, strict=False)}
         sizes = sizes_of(self.interface, shapes)
-        types = {tensor.dtype for tensor in tensors if tensor.ndim} or {t.dtype for t in tensors}
-        dtype = torch.float32 if types == {torch.float32} else torch.float64
+        dtype = getattr(torch, float_type(tensors))
         results = [
             tensors[0].new_empty(self.interface.shape(self.kind, key, sizes), dtype=dtype)
             for key in self.interface.keys(self.kind)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from derivatrix.runtime.adapters.contractions import along, weighted
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -99,7 +100,9 @@ class Rules:
         if _some(turns):
             found.append(self._call("jvp", *inputs, *self._filled(inputs, turns)))
         if _some(moves):
-            found.append(self._curvature(inputs, directions, self._directions(inputs, moves)))
+            products = self._products(inputs, directions)
+            others = self._directions(inputs, moves)
+            found.append((along(self._interface, products, others),))
         return _added(found)
 
     def _hvp_backward(self, given: Tensors, needed: Needed, cotangents: Given) -> Given:
@@ -135,26 +138,7 @@ class Rules:
 
     def _second(self, inputs: Tensors, cotangent: Tensor, directions: Sequence[Tensor]) -> Tensors:
         """The derivative of <directions, gradients> times the cotangent, by each input in wrt."""
-        products = self._products(inputs, directions)
-        found = []
-        for entry, product in zip(self._interface.wrt, products, strict=True):
-            axes = (1,) * (product.ndim - cotangent.ndim)
-            scaled = cotangent.reshape((*cotangent.shape, *axes)) * product
-            shared = self._interface.batched and not entry.batched
-            found.append(scaled.sum(0) if shared else scaled)
-        return tuple(found)
-
-    def _curvature(
-        self, inputs: Tensors, directions: Sequence[Tensor], others: Sequence[Tensor]
-    ) -> Tensors:
-        """<directions, H others>, for each sample."""
-        products = self._products(inputs, directions)
-        lead = products[0].shape[: int(self._interface.batched)]
-        terms = [
-            (product * other).reshape(*lead, -1).sum(-1)
-            for product, other in zip(products, others, strict=True)
-        ]
-        return (sum(terms[1:], terms[0]),)
+        return tuple(weighted(self._interface, self._products(inputs, directions), cotangent))
 
     def _products(self, inputs: Tensors, directions: Sequence[Tensor]) -> Tensors:
         if "hvp" not in self._calls:

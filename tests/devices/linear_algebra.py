@@ -11,7 +11,9 @@ import scipy.linalg
 import scipy.special
 from numba import cuda
 
+from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.templates.support.cuda import (
+    adjugate,
     blas,
     cholesky,
     eigen,
@@ -148,6 +150,22 @@ def test_lu(device, way, stack, n):
     check_solves(
         device, lu.lu_solve_rows, lu.lu_solve_columns, factored, inverse, [(False,), (True,)]
     )
+
+
+@stacks
+def test_adjugate(device, way, stack, n):
+    a, change = device.normal(stack, n, n) + 2 * np.eye(n), device.normal(stack, n, n)
+    for name, given in (
+        ("adjugate", (a,)),
+        ("adjugate_derivative", (a, change)),
+        ("adjugate_jacobian", (a,)),
+    ):
+        (expected,) = OPERATIONS[name].value([array.astype(float) for array in given], ())
+        arrays = [device.put(array) for array in given]
+        found = device.call(getattr(adjugate, name), arrays, 0, out=expected.shape)
+        assert not device.failed
+        scale = max(1.0, np.abs(expected).max(initial=0))
+        device.close(found / scale, expected / scale)
 
 
 def check_solves(device, by_rows, by_columns, factored, inverse, flags):

@@ -126,6 +126,27 @@ def test_verify_needs_no_compiler(run, tmp_path):
     assert "adjoint" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        ((), 1, "needs packages that cannot be imported"),
+        (("--steps",), 2, "goes without --steps"),
+        (("--style", "latex"), 2, "goes without --style"),
+        (("--stage", "plan"), 2, "goes without --stage"),
+    ],
+)
+def test_a_report_that_cannot_be_made(run, tmp_path, monkeypatch, options, status, said):
+    for name in ("latex2mathml", "latex2mathml.converter"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("mathml", "parts", "page"):
+        monkeypatch.delitem(sys.modules, f"derivatrix.compiler.report.{name}", raising=False)
+    result = run("explain", "functions.py:square", "--html", "out.html", *options)
+    assert result.exit_code == status
+    assert said in result.output
+    assert status == 2 or "pip install 'derivatrix[playground]'" in result.output
+    assert not (tmp_path / "out.html").exists()
+
+
 def test_verify_renews_the_certificate_but_no_file_of_others(run, tmp_path):
     assert run("build", "functions.py:double", "-o", "generated", "--no-verify").exit_code == 0
     assert run("verify", "generated").exit_code == 0

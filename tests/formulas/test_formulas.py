@@ -15,7 +15,9 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from derivatrix.compiler import formulas
 from derivatrix.compiler.formulas import STYLES, factoring, render, render_equation
+from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir import arrays, dimensions, scalar_functions
 from derivatrix.compiler.ir.arrays import Array, apply, elementwise
@@ -190,7 +192,7 @@ WELL_KNOWN = [
     ("A*exp(x)", {"x": "n", "A": "m n"}, "jacobian", "A diag(exp(x))"),
     ("sum(X)^2", {"X": "m n"}, "gradient", "2 sum(X) 𝟏 𝟏ᵀ"),
     ("exp(0.1*x'*A*x)", {"x": "n", "A": "n n"}, "gradient",
-     "0.1 t₁ (A x + Aᵀ x)  where t₁ = exp(0.1 xᵀ A x)"),
+     "0.1 α (A x + Aᵀ x)  where α = exp(0.1 xᵀ A x)"),
     ("tr(X^2*A)", SQUARE, "gradient", "Aᵀ Xᵀ + Xᵀ Aᵀ"),
     ("tr(B'*X'*C*X*B)", {"X": "m n", "B": "n p", "C": "m m"}, "gradient", "(C + Cᵀ) X B Bᵀ"),
     ("tr(X^4)", {"X": "n n"}, "gradient", "4 (Xᵀ)³"),
@@ -231,9 +233,9 @@ WELL_KNOWN = [
     ("solve(L, y)", {"L": "n n lower", "y": "n"}, "vjp", "−tril(L⁻ᵀ z̄ yᵀ L⁻ᵀ)"),
     ("expm(0.5*X)", {"X": "n n"}, "jacobian", "½ Dexpm(½ X)[e_k e_lᵀ][i,j]"),
     ("inv(X'*diag(w)*X)*X'*diag(w)*y", {"w": "p positive", "X": "p k", "y": "p"}, "vjp",
-     "(X T₁ z̄) ⊙ (y − X T₁ Xᵀ (w ⊙ y))  where T₁ = (Xᵀ diag(w) X)⁻¹"),
+     "(X M⁻¹ z̄) ⊙ (y − X M⁻¹ Xᵀ (w ⊙ y))  where M = Xᵀ diag(w) X"),
     ("P - P*H'*inv(H*P*H'+R)*H*P", {"P": "n n", "H": "q n", "R": "q q spd"}, "vjp",
-     "(I − Hᵀ T₁ᵀ H Pᵀ) Ȳ (I − Pᵀ Hᵀ T₁ᵀ H)  where T₁ = (R + H P Hᵀ)⁻¹"),
+     "(I − Hᵀ M⁻ᵀ H Pᵀ) Ȳ (I − Pᵀ Hᵀ M⁻ᵀ H)  where M = R + H P Hᵀ"),
     ("normF(T - U*V')^2", {"U": "m k", "T": "m n", "V": "n k"}, "gradient",
      "−2 (T − U Vᵀ) V"),
 ]  # fmt: skip
@@ -355,17 +357,18 @@ def test_shared_parts_have_a_line_of_their_own():
     lines = render_equation("z" * 90, node, "unicode").splitlines()
     assert lines == [f"{'z' * 90} = p ⊙ (x − pᵀ x)", definition]
     assert render(node, "unicode").endswith(definition)
-    assert render(node, "numpy").startswith("(t1 := scipy.special.softmax(")
+    assert render(node, "numpy").startswith("(p := scipy.special.softmax(")
     assert r"\begin{aligned}" in render_equation("z", node, "latex")
     check(node)
 
 
 def test_names_of_shared_parts_are_new():
-    t1 = leaf("t1", n)
-    shared = elementwise(sympy.tanh(slot(0)), B @ x + t1)
-    node = (shared * (t1 - (shared @ x))).node
-    assert "where t₂ = tanh" in render(node, "unicode")
-    check(node)
+    for name, expected in (("t", "h"), ("h", "t₁"), ("t1", "h")):
+        other = leaf(name, n)
+        shared = elementwise(sympy.tanh(slot(0)), B @ x + other)
+        node = (shared * (other - (shared @ x))).node
+        assert f"where {expected} = tanh" in render(node, "unicode")
+        check(node)
 
 
 def test_an_unknown_style_is_refused():
@@ -608,20 +611,43 @@ LETTERS = [
      "(P ẋ − pᵀ P ẋ) ⊙ p  where p = softmax(P x)"),
     ("softmax(p)", "p: n", "p", "jacobian", "diag(t₁) − t₁ t₁ᵀ  where t₁ = softmax(p)"),
     ("det(X'*A*X)", "X: p k, A: p p spd", "X", "hessian",
-     "det(M) (2 A[i,l] (M⁻¹)[j,q] + 4 (A X M⁻¹)[i,j] (A X M⁻¹)[l,q] "
-     "− 2 (A X M⁻¹)[i,q] (A X M⁻¹)[l,j] − 2 (A X M⁻¹ Xᵀ A)[i,l] (M⁻¹)[j,q])"
-     "  where M = Xᵀ A X"),
+     "det(M) (2 A[i,l] (M⁻¹)[j,q] + 4 T₁[i,j] T₁[l,q] − 2 T₁[i,q] T₁[l,j] "
+     "− 2 (A X M⁻¹ Xᵀ A)[i,l] (M⁻¹)[j,q])  where M = Xᵀ A X, T₁ = A X M⁻¹"),
+    ("det(X'*A*X)", "X: p k, A: p p", "X", "gradient",
+     "det(M) (A X M⁻¹ + Aᵀ X M⁻ᵀ)  where M = Xᵀ A X"),
     ("tr(inv(L*L'))", "L: n n lower", "L", "hvp",
      "−2 (tril(M⁻² L̇) + tril(M⁻¹ T₁ L) + tril(T₁ M⁻¹ L))"
      "  where M = L Lᵀ, T₁ = −M⁻¹ (L̇ Lᵀ + L L̇ᵀ) M⁻¹"),
+    ("chol(X)", "X: n n spd", "X", "jvp", "L Φ(L⁻¹ Ẋ L⁻ᵀ)  where L = chol(X)"),
+    ("sum(log(1+exp(X*w))) - y'*(X*w)", "X: N d, w: d, y: N", "w", "hessian",
+     "Xᵀ diag(p ⊙ (1 − p)) X  where p = sigmoid(X w)"),
+    ("norm2(A*x-y)", "A: p k, x: k, y: p", "x", "hvp",
+     "Aᵀ A ẋ / ‖r‖ − (rᵀ A ẋ) Aᵀ r / ‖r‖³  where r = A x − y"),
+    ("sum(tanh(X*W).^2)", "X: N d, W: d k", "W", "hvp",
+     "Xᵀ ((X Ẇ) ⊙ (2 (1 − H∘²)∘² − 2 (2 − 2 H∘²) ⊙ H∘²))  where H = tanh(X W)"),
+    ("exp(-norm2(x-y)^2/(2*s^2))", "x: n, y: n, s: positive", "x", "hessian",
+     "α (r rᵀ / s² − I) / s²  where r = x − y, α = exp(−‖r‖² / (2 s²))"),
+    ("b'*tanh(A*tanh(B*x))", "b: p, A: p m, B: m n, x: n", "A", "hvp",
+     "−((Ȧ h₁) ⊙ b ⊙ (2 − 2 h₂∘²) ⊙ h₂) h₁ᵀ  where h₁ = tanh(B x), h₂ = tanh(A h₁)"),
+    ("sigmoid(A*x)", "A: m n, x: n", "A", "jacobian",
+     "δ[i,j] p[i] (1 − p[i]) x[k]  where p = sigmoid(A x)"),
+    ("kron(X,B)", "X: m n, B: p q", "X", "vjp", "tr(Bᵀ Ȳ[i p:i p + p, j q:j q + q])"),
+    ("kron(A,X)", "A: q m, X: n p", "X", "vjp",
+     "Σ_{i,j} A[i,j] Ȳ[i n:i n + n, j p:j p + p]"),
 ]  # fmt: skip
-"""A matrix of probabilities and one that is inverted have the letters of books, where these are
-free."""
+"""What is repeated has the letter that books have for it, where that is free; products with blocks
+are sums over these."""
+
+LETTER_SIZES = {"n": 3, "m": 2, "p": 4, "q": 2, "k": 2, "d": 2, "N": 5, "c": 3}
 
 
 @pytest.mark.parametrize("text, inputs, by, kind, expected", LETTERS)
 def test_what_is_repeated_has_a_books_letter(text, inputs, by, kind, expected):
-    assert text_function(text, inputs, [by]).formula(kind) == expected
+    function = text_function(text, inputs, [by])
+    assert function.formula(kind) == expected
+    values = draw_all(function, sizes=LETTER_SIZES)
+    for node in function.derivatives.results(kind).values():
+        check_trees(node, values, LETTER_SIZES)
 
 
 def test_a_letter_is_no_index():
@@ -631,3 +657,21 @@ def test_a_letter_is_no_index():
     hessian = function.formula("hessian")
     assert "Σ_{p,q}" in hessian
     assert not re.search(r"\bp = ", hessian)
+
+
+def test_a_formula_is_built_once_for_the_styles_of_one_notation(monkeypatch):
+    """And each style's text is what it is on its own."""
+    names = {"cotangent": "Once"}
+    node = (bar @ inv(X @ X.T) @ bar.T + X).node
+    styles = "unicode", "latex", "index"
+    alone = []
+    for style in styles:
+        formulas._notation.cache_clear()
+        alone.append(render(node, style, names))
+    formulas._notation.cache_clear()
+    built, real = [], Notation.result
+    monkeypatch.setattr(Notation, "result", lambda self: built.append(self.by_index) or real(self))
+    assert [render(node, style, names) for style in styles] == alone
+    assert render_equation("Y", node, "unicode", names).startswith("Y = ")
+    assert built == [False, True]
+    assert render(node, "unicode", {"cotangent": "Another"}) != alone[0]

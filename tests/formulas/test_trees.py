@@ -19,13 +19,15 @@ from derivatrix.compiler.differentiate.derivation import turned
 from derivatrix.compiler.formulas import algebra, entrywise, factoring, indexing, layout, sharing
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.arrays import arranged
-from derivatrix.compiler.formulas.build import Definition
 from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.definitions import Definition, unnamed
+from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.printers.numpy import AxisSum, NumPy, Solve
 from derivatrix.compiler.formulas.rewrite import mapped, occurrences, replaced
 from derivatrix.compiler.formulas.tree import Name, Tree
+from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.dimensions import Shape, evaluate
 from tests.tree_makers import (
     FOUR,
@@ -404,23 +406,37 @@ def test_sharing() -> None:
         values = finite(make, [tree, other])
         if values is None:
             continue
-        first = Definition(Name(tree.rank, "t9", "t9"), tree, (None,) * tree.rank)
+        first = Definition(unnamed(tree.rank, 1, False), tree, (None,) * tree.rank)
         whole = algebra.add([first.name, other, tree])
         expected = 2 * values[0] + values[1]
-        names = iter(range(1, 100))
-
-        def name(rank: int, letter: str, names: Iterator[int] = names) -> Name:
-            number = next(names)
-            return Name(rank, f"T{number}", f"t{number}")
-
-        formula = sharing.shared(whole, [first], name)
-        for root, definitions in (formula, sharing.numbered(*formula)):
-            known = dict(make.values)
-            for part in definitions:
-                known[part.name.python] = read(Reader(known, SIZES), part.tree)
-            same(read(Reader(known, SIZES), root), expected, whole)
-            defined += len(definitions) - 1
+        root, definitions = sharing.named(whole, [first], length, set(make.values))
+        known = dict(make.values)
+        for part in definitions:
+            assert part.name.python not in known
+            known[part.name.python] = read(Reader(known, SIZES), part.tree)
+        same(read(Reader(known, SIZES), root), expected, whole)
+        defined += len(definitions) - 1
     assert defined > 200
+
+
+def test_complements() -> None:
+    """sigmoid(−t) beside sigmoid(t)."""
+    for seed in range(40):
+        make = Maker(seed, NUMPY_ONLY)
+        tree = make.tree((n,), 1)
+        values = finite(make, [tree])
+        pair = [entrywise.function(scalar_functions.sigmoid, [own]) for own in both_signs(tree)]
+        if values is None or any(isinstance(own, kinds.Spread) or own.letters for own in pair):
+            continue
+        table = sharing.complements(pair)
+        assert len(table) == 1
+        first, second = (replaced(own, table) for own in pair)
+        same(read(make.reader(), algebra.add([first, second])), np.ones(values[0].shape), tree)
+
+
+def both_signs(tree: Tree) -> tuple[Tree, Tree]:
+    terms = tree.terms if isinstance(tree, kinds.Add) else (tree,)
+    return tree, algebra.add([algebra.scale(-ONE, [], term) for term in terms])
 
 
 def test_contraction() -> None:

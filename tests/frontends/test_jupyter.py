@@ -20,18 +20,33 @@ energy = dx.function("my_energy", [X], dx.trace(X.T @ X))
 class Shell(SimpleNamespace):
     """What the extension needs of IPython's shell."""
 
+    def __init__(self):
+        html = SimpleNamespace(for_type=lambda kind, view: self.views.update({kind: view}))
+        formatters = SimpleNamespace(formatters={"text/html": html})
+        super().__init__(user_ns={}, magics={}, views={}, display_formatter=formatters)
+
     def register_magic_function(self, function, magic_kind, magic_name):
         self.magics[magic_kind, magic_name] = function
 
 
 def test_the_magic_declares_and_shows():
-    shell = Shell(user_ns={}, magics={})
+    shell = Shell()
     dx.load_ipython_extension(shell)
     magic = shell.magics["cell", "derivatrix"]
     shown = magic('form --dims "x: n, A: n n" --wrt x', "x'*A\n*x\n")
     assert shell.user_ns["form"].wrt == ("x",)
     assert shown is shell.user_ns["form"].derivatives
     assert r"\bar{x} = " in shown._repr_latex_()
+
+
+def test_without_the_extra_a_function_stays_latex(monkeypatch):
+    shell = Shell()
+    dx.load_ipython_extension(shell)
+    monkeypatch.setitem(sys.modules, "latex2mathml", None)
+    monkeypatch.setitem(sys.modules, "latex2mathml.converter", None)
+    for name in ("mathml", "parts", "page"):
+        monkeypatch.delitem(sys.modules, f"derivatrix.compiler.report.{name}", raising=False)
+    assert shell.views[dx.Function](energy) is None
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,32 @@
-"""The derivative of a determinant where there is no inverse: the adjugate, made of cofactors."""
+"""The derivatives of a determinant where there is no inverse: the adjugate, made of cofactors, and
+its derivative, compared with differences in 50 digits."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mpmath
 import numpy as np
 import pytest
 
 import derivatrix as dx
+from derivatrix.compiler.ir.arrays import Array
+from derivatrix.compiler.ir.nodes import topological
+from derivatrix.compiler.simplify import adjugates
+from tests.campaign.mutations.compiled import passes
+from tests.identities import Identity
 
 n = dx.dims("n")
 X, F = dx.matrix("X", n, n), dx.matrix("F", 4, 4)
-DETERMINANT = dx.compile(dx.function("f", [X], dx.det(X)))
+S = dx.matrix("S", n, n, "symmetric")
+
+
+@pytest.fixture(scope="module")
+def determinant() -> Any:
+    return dx.compile(dx.function("f", [X], dx.det(X)))
 
 
 def cofactors(matrix: np.ndarray) -> np.ndarray:
@@ -27,16 +44,18 @@ def of_rank(size: int, rank: int) -> np.ndarray:
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 12])
-def test_gradients_of_determinants_at_singular_matrices(size: int, lost: int) -> None:
+def test_gradients_of_determinants_at_singular_matrices(
+    determinant: Any, size: int, lost: int
+) -> None:
     matrix = of_rank(size, max(0, size - lost))
     expected = cofactors(matrix)
     scale = np.linalg.norm(matrix, 2) ** (size - 1)
-    gradient = DETERMINANT.gradient(matrix)
+    gradient = determinant.gradient(matrix)
     np.testing.assert_allclose(gradient, expected, rtol=0, atol=1e-12 * scale)
     tangent = np.random.default_rng(1).normal(size=matrix.shape)
-    along = DETERMINANT.jvp(matrix, tangent)
+    along = determinant.jvp(matrix, tangent)
     np.testing.assert_allclose(along, np.sum(expected * tangent), rtol=0, atol=1e-11 * scale)
-    narrow = DETERMINANT.gradient(matrix.astype(np.float32))
+    narrow = determinant.gradient(matrix.astype(np.float32))
     np.testing.assert_allclose(narrow, expected, rtol=0, atol=1e-4 * scale)
 
 
@@ -57,10 +76,82 @@ def test_formulas_are_those_of_books() -> None:
     assert dx.function("f", [X], dx.adjugate(X)).formula("value") == "adj(X)"
 
 
-def test_second_derivatives_need_an_inverse() -> None:
-    with pytest.raises(np.linalg.LinAlgError, match="singular"):
-        DETERMINANT.hessian(np.zeros((3, 3)))
+def second(
+    function: Callable[[mpmath.matrix], mpmath.mpf], matrix: np.ndarray, *steps: np.ndarray
+) -> float:
+    """The second derivative along two steps, by differences in 50 digits."""
+    one, other = (mpmath.matrix(step.tolist()) * mpmath.mpf("1e-15") for step in steps)
+    here = mpmath.matrix(matrix.tolist())
+    corners = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
+    total = sum(i * j * function(here + i * one + j * other) for i, j in corners)
+    return float(total / 4 * mpmath.mpf("1e30"))
 
 
-def test_determinants_are_verified_where_single_precision_has_no_such_numbers() -> None:
-    assert dx.verify(DETERMINANT).passed
+SECOND = {
+    "det": (dx.det(X), mpmath.det),
+    "square": (dx.det(X) ** 2, lambda x: mpmath.det(x) ** 2),
+    "sine": (dx.sin(dx.det(X)), lambda x: mpmath.sin(mpmath.det(x))),
+    "of a product": (dx.det(X @ X.T + 2 * X), lambda x: mpmath.det(x * x.T + 2 * x)),
+    "symmetric": (dx.det(S), mpmath.det),
+    "written out": (dx.det(F), mpmath.det),
+}
+
+
+def pushed(module: Any, matrix: np.ndarray, *steps: np.ndarray) -> float:
+    """The second derivative along two steps: the Hessian's, if that and the HVP agree."""
+    hessian, product = module.hessian(matrix), module.hvp(matrix, steps[0])
+    scale = max(1.0, np.linalg.norm(matrix, 2) ** (2 * len(matrix)))
+    tolerance = 1e-10 if matrix.dtype == np.float64 else 1e-3
+    expected = np.einsum("ijkl,kl->ij", hessian, steps[0])
+    np.testing.assert_allclose(product, expected, rtol=0, atol=tolerance * scale)
+    return float(np.einsum("ijkl,ij,kl->", hessian, *steps[::-1]))
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivatives_at_singular_matrices(name: str) -> None:
+    """Those of rank n - 2 have one that is not zero."""
+    expression, exact = SECOND[name]
+    (leaf,) = [each for each in (X, S, F) if each.node in topological([expression.node])]
+    module = dx.compile(dx.function("f", [leaf], expression))
+    with mpmath.workdps(50):
+        for size, lost in itertools.product([4] if leaf is F else [2, 3, 5], range(4)):
+            matrix = of_rank(size, max(0, size - lost)) / size
+            steps = np.random.default_rng(7).normal(size=(2, size, size))
+            if leaf is S:
+                matrix, steps = matrix @ matrix.T, steps + steps.swapaxes(1, 2)
+            expected = second(exact, matrix, *steps)
+            assert name != "det" or (abs(expected) > 1e-6) == (min(lost, size) <= 2)
+            scale = 1e-10 * max(1.0, abs(expected))
+            np.testing.assert_allclose(pushed(module, matrix, *steps), expected, atol=scale)
+            if name == "det":
+                narrow = [array.astype(np.float32) for array in (matrix, *steps)]
+                np.testing.assert_allclose(pushed(module, *narrow), expected, atol=1e7 * scale)
+
+
+def test_second_derivatives_of_batches() -> None:
+    matrices = np.stack([of_rank(4, rank) for rank in (4, 3, 2, 1)])
+    tangents = np.random.default_rng(2).normal(size=matrices.shape)
+    single = dx.compile(dx.function("f", [X], dx.det(X)))
+    stacked = dx.compile(dx.function("g", [X], dx.det(X), batch=["X"]))
+    expected = [single.hvp(*pair) for pair in zip(matrices, tangents, strict=True)]
+    np.testing.assert_allclose(stacked.hvp(matrices, tangents), expected, atol=1e-11)
+
+
+def test_a_planted_fault_is_refused(tmp_path: Path) -> None:
+    right = adjugates._closed
+
+    def turned(*arguments: Any) -> Any:
+        found = right(*arguments)
+        return found and (Array(found[0]).mT.node, found[1])
+
+    identity = Identity("det(X)", "X: n n", "X", "")
+    assert (
+        passes(identity, lambda patch: patch.setattr(adjugates, "_closed", turned), tmp_path)
+        is False
+    )
+
+
+def test_determinants_are_verified_where_single_precision_has_no_such_numbers(
+    determinant: Any,
+) -> None:
+    assert dx.verify(determinant).passed

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import scipy.linalg
 
 import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function
+from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.interpret import evaluate
 from derivatrix.compiler.ir.nodes import Leaf, topological
@@ -268,13 +270,37 @@ def test_generalised_eigenvalues(size: int) -> None:
 
 
 def test_wide_qr() -> None:
+    """The first columns are factored, in every front end: values are those of NumPy, but for signs,
+    and derivatives those of differences, in both precisions."""
     wide = dx.matrix("W", 2, 5)
     q, r = dx.qr(wide)
-    point = {"W": np.random.default_rng(0).normal(size=(2, 5))}
-    q_, r_ = (evaluate(part.node, point, {}) for part in (q, r))
-    expected = positive(*np.linalg.qr(point["W"]))
-    np.testing.assert_allclose(q_, expected[0], atol=1e-14)
-    np.testing.assert_allclose(r_, expected[1], atol=1e-14)
+    assert np.linalg.qr(wide).R.node is r.node
+    by_text = (text_function(f"qr{name}(W)", "W: 2 5", ["W"]) for name in "QR")
+    random = np.random.default_rng(0)
+    point, step = random.normal(size=(2, 2, 5))
+    for output, function in enumerate(by_text):
+        assert function.expression is (q, r)[output].node
+
+        def value(matrix: np.ndarray, output: int = output) -> np.ndarray:
+            return positive(*np.linalg.qr(matrix))[output]
+
+        module, expected = dx.compile(function), slope(value, point, step)
+        weights = random.normal(size=expected.shape)
+        for real, digits in ((np.float64, 1e-8), (np.float32, 1e-5)):
+            at, along, by = (each.astype(real) for each in (point, step, weights))
+            near = partial(np.testing.assert_allclose, rtol=digits, atol=digits)
+            near(module.value(at), value(point))
+            near(module.jvp(at, along), expected)
+            near(np.vdot(module.vjp(at, by), step), np.vdot(weights, expected))
+
+
+def test_sizes_of_wide_qr() -> None:
+    """Symbolic ones that say which is larger."""
+    wide = dx.matrix("W", n, n + k)
+    assert dx.qr(wide).R.node.shape == (n, n + k)
+    point = np.random.default_rng(1).normal(size=(2, 5))
+    found = evaluate(dx.qr(wide).R.node, {"W": point}, {"n": 2, "k": 3})
+    np.testing.assert_allclose(found, positive(*np.linalg.qr(point))[1], atol=1e-14)
 
 
 # Where singular values or eigenvalues are repeated

@@ -20,7 +20,7 @@ SIDE_BY_SIDE = {
     "solved": (dx.function("solved", [S, x], dx.solve(S, x), batch=[S, x]), "vjp"),
     "angles": (dx.function("angles", [A, x], dx.sin(A @ x) * dx.norm(x), batch=[x]), "jacobian"),
     "added": (dx.function("added", [X, x], dx.sum(dx.exp(X @ x)), wrt=[X, x]), "vjp"),
-    "total": (dx.function("total", [X], dx.norm(X * X * X)), "gradient"),
+    "total": (dx.function("total", [X], dx.norm(X * X * X * X)), "jvp"),
 }
 ONE_BY_ONE = {
     "copied": (dx.function("copied", [X], X[:, ::-1]), "value"),

@@ -151,7 +151,7 @@ def test_rules_compute_the_value(operation: Operation) -> None:
     assert operation.unrolled is not None
     found = operation.unrolled(Numbers(), list(map(entries, arguments)), [frozenset()])
     for array, expected in zip(found, operation.value(arguments, ()), strict=True):
-        np.testing.assert_allclose(array.astype(float), expected, rtol=1e-10)
+        np.testing.assert_allclose(array.astype(float), expected, rtol=1e-10, atol=1e-14)
 
 
 def planned(function: dx.Function, kind: str) -> list[LoopNest]:

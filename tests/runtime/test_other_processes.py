@@ -107,8 +107,13 @@ def test_a_function_without_its_module_says_so_when_it_is_called(module, tmp_pat
 @pytest.mark.parametrize("what", ["module", "value", "function", "array"])
 def test_another_version_says_so(module, what):
     given = {"module": module, "value": module.value, "function": model, "array": W @ x}[what]
-    use = {"module": "given.value([[1.0]], [[1.0]])", "value": "given([[1.0]], [[1.0]])"}
-    said = elsewhere(given, use.get(what, "given"), OTHER_VERSION)
+    use = {
+        "module": "given.value([[1.0]], [[1.0]])",
+        "value": "given([[1.0]], [[1.0]])",
+        "function": "__import__('derivatrix').compile(given)",
+        "array": "1.0 + given",
+    }
+    said = elsewhere(given, use[what], OTHER_VERSION)
     assert said.startswith("LoadError: ")
     assert f"derivatrix {dx.__version__}, and this one has 9.9; install the same" in said
 

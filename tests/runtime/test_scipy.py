@@ -8,6 +8,7 @@ import pytest
 import scipy.optimize as optimize
 
 import derivatrix as dx
+from derivatrix.compiler.ir.nodes import STRUCTURES
 from derivatrix.runtime.adapters.parametrisations import PARAMETRISATIONS
 from derivatrix.scipy import Objective, objective
 from tests.pages import run_page
@@ -17,7 +18,7 @@ S, C = dx.matrix("S", n, n, "spd"), dx.matrix("C", n, n)
 X, y, w, b = dx.matrix("X", m, n), dx.vector("y", m), dx.vector("w", n), dx.scalar("b")
 k, a, t = dx.vector("k", r, "positive"), dx.vector("a", r), dx.vector("t", m)
 q, mu = dx.vector("q", n, "simplex"), dx.vector("mu", n)
-U = dx.matrix("U", n, n)
+U, Q, X2 = dx.matrix("U", n, n), dx.matrix("Q", n, n, "orthogonal"), dx.matrix("X2", m, n)
 
 LOGISTIC = dx.function(
     "logistic", [w, b, X, y], dx.sum(dx.log(1 + dx.exp(-y * (X @ w + b)))) + w @ w / 2, ["w", "b"]
@@ -49,15 +50,26 @@ def differences(function: Any, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
     return np.stack(found, axis=-1)
 
 
+def turn(random: np.random.Generator, sign: float) -> np.ndarray:
+    """An orthogonal matrix of three rows whose determinant is `sign`."""
+    found = dx.runtime.domains.draw("orthogonal", (3, 3), random, 1)
+    return found if sign * np.linalg.det(found) > 0 else found * [1, 1, -1]
+
+
 SHAPES = {
     name: (2, 3, 3) if name not in ("positive", "simplex") else (2, 3) for name in PARAMETRISATIONS
 }
 
 
+def test_each_structure_has_one() -> None:
+    assert {*PARAMETRISATIONS} == {*STRUCTURES}
+
+
 @pytest.mark.parametrize("structure", SHAPES)
 def test_parametrisations(structure: str, random: np.random.Generator) -> None:
     """Of stacks: there and back; tangents, pullbacks and their derivatives by differences."""
-    own, shape = PARAMETRISATIONS[structure], SHAPES[structure]
+    shape, start = SHAPES[structure], turn(random, -1)
+    own = PARAMETRISATIONS[structure].about(np.stack([start, start.T]))
     free, direction = random.normal(size=(2, *own.shape(shape)))
     array, cotangent = own.array(free), random.normal(size=shape)
     assert array.shape == shape and dx.runtime.domains.contains(structure, array)
@@ -73,6 +85,53 @@ def test_parametrisations(structure: str, random: np.random.Generator) -> None:
     curvature = own.curvature(free, direction, cotangent)
     expected = along(lambda each: own.pullback(each, cotangent))
     np.testing.assert_allclose(curvature, expected, atol=1e-7)
+
+
+PROCRUSTES = dx.function(
+    "procrustes", [Q, U, X, X2], dx.sum((X @ Q @ U - X2) ** 2) + dx.sum(dx.exp(U)), ["U", "Q"]
+)
+TURNED = dx.function("turned", [Q, X], dx.tanh(X @ Q) @ Q.T, ["Q"])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_orthogonal_inputs(sign: float, random: np.random.Generator) -> None:
+    """Derivatives by rotations of the first array packed, with another input beside it; the nearest
+    rotation of points is that of the polar decomposition."""
+    start, near, U_value = turn(random, sign), turn(random, sign), random.normal(size=(3, 3)) / 4
+    problem = objective(PROCRUSTES, ["U", "Q"], X=POINTS[:3], X2=POINTS[:3] @ near)
+    x = problem.pack({"U": U_value, "Q": start})
+    assert len(x) == 9 + 3 and np.abs(x[9:]).max() < 1e-14
+    np.testing.assert_allclose(problem.unpack(x).Q, start, atol=1e-14)
+    check_derivatives(problem, x + random.normal(size=len(x)) / 4)
+    again = problem.pack({"U": U_value, "Q": near})
+    np.testing.assert_allclose(problem.unpack(again).Q, near, atol=1e-12)
+    with pytest.raises(dx.DeclarationError, match=r"Q is declared orthogonal.*a reflection of"):
+        problem.pack({"U": U_value, "Q": -near})
+    with pytest.raises(dx.DeclarationError, match="half a turn"):
+        problem.pack({"U": U_value, "Q": start * [1, -1, -1]})
+
+    alone = objective(PROCRUSTES, ["Q"], U=np.eye(3), X=POINTS, X2=POINTS @ near)
+    fit = optimize.minimize(
+        alone.fun, alone.pack(start), jac=alone.jac, hess=alone.hess, method="trust-exact"
+    )
+    np.testing.assert_allclose(alone.unpack(fit.x).Q, near, atol=1e-6)
+
+    turned, v = objective(TURNED, X=POINTS), random.normal(size=120)
+    x = turned.pack(start) + random.normal(size=3)
+    np.testing.assert_allclose(turned.jac(x), differences(turned.residual, x), atol=1e-8)
+    np.testing.assert_allclose(turned.jac_operator(x) @ np.eye(3), turned.jac(x), atol=1e-12)
+    expected = differences(lambda each: turned.jac(each).T @ v, x)
+    np.testing.assert_allclose(turned.hess(x, v), expected, atol=1e-6)
+
+
+def test_orthogonal_inputs_are_about_the_first_array_that_is_one() -> None:
+    problem = objective(TURNED, X=POINTS)
+    with pytest.raises(dx.DeclarationError, match="turned: Q is orthogonal: x is about the first"):
+        problem.residual(np.zeros(3))
+    for wrong in (np.ones((3, 3)), np.full((3, 3), np.nan), 2 * np.eye(3)):
+        with pytest.raises(dx.DeclarationError, match="Q is declared orthogonal"):
+            problem.pack(wrong)
+    np.testing.assert_array_equal(problem.pack(-np.eye(3)), np.zeros(3))
 
 
 class Counted:
@@ -294,13 +353,6 @@ ERRORS: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: objective(dx.compile(RISKS), C=COVARIANCE).hess(np.ones(2), np.ones(3)),
         dx.UnsupportedError,
         "make the objective of the declared function",
-    ),
-    "orthogonal": (
-        lambda: objective(
-            dx.function("rotated", [Q := dx.matrix("Q", n, n, "orthogonal"), X], X @ Q), X=POINTS
-        ),
-        dx.UnsupportedError,
-        "Q is orthogonal, which has no free parametrisation",
     ),
 }
 

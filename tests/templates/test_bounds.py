@@ -69,6 +69,8 @@ LATE = [
         ("sum(exp(eigvals(X))) by X", "vjp", TYPES),
         ("sum(tanhm(S).^2) by S", "vjp", TYPES),
         ("sinm(X) by X", "vjp", TYPES),
+        ("det(X) by X", "hessian", TYPES),
+        ("det(X) by X", "hvp", TYPES),
         ("svdU(X).^2 by X", "vjp", SINGLE),
         ("normnuc(X*A)^2 by X", "vjp", TYPES),
         ("polar(X) by X", "vjp", TYPES),

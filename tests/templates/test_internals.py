@@ -293,7 +293,7 @@ USES = [
         "special functions by address",
         special_functions_are_called_by_address,
         functions,
-        "get_cython_function_address",
+        "add_symbol",
     ),
     Use("Python called by kernels", python_is_called_with_numbers, functions, "call_named"),
 ]
@@ -326,3 +326,17 @@ def test_the_simulators_memory_can_be_set() -> None:
 def test_symbols_are_known() -> None:
     ending = functions.register("blas", "gemm")
     assert binding.address_of_symbol(f"d{ending}"), "SciPy's BLAS is not found by its address"
+
+
+def test_scipys_package_is_left_to_others() -> None:
+    """Whoever imports it later finds it as if its BLAS had not been loaded before."""
+    code = (
+        "import sys\n"
+        "from derivatrix.templates.support.internals.functions import linear_algebra\n"
+        "blas = linear_algebra('cython_blas')\n"
+        "assert 'scipy.linalg' not in sys.modules\n"
+        "import scipy.linalg\n"
+        "assert scipy.linalg.cython_blas.__pyx_capi__ is blas.__pyx_capi__\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)

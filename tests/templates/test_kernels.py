@@ -7,6 +7,7 @@ import pkgutil
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
@@ -704,6 +705,24 @@ def _two(real: type, stack: int, size: int) -> list[np.ndarray]:
     return [*_tall(real, stack, size), *_tall(real, stack, size)]
 
 
+def _scaled(real: type, stack: int, size: int) -> list[np.ndarray]:
+    (square,) = _square(real, stack, size)
+    return [square / real(3 * size)]
+
+
+def _singular(real: type, stack: int, size: int) -> list[np.ndarray]:
+    """Of ranks size - 1, size - 2 and so on."""
+    (square,) = _scaled(real, stack, size)
+    for number, matrix in enumerate(square):
+        matrix[:, : number + 1] = matrix[:, number + 1 : number + 2].sum(1, keepdims=True)
+    return [square]
+
+
+def _changed(draw: Callable[..., list[np.ndarray]]) -> Callable[..., list[np.ndarray]]:
+    """With a change of each matrix."""
+    return lambda *given: [*draw(*given), *_square(*given)]
+
+
 RECORDS = {
     "cholesky": (_symmetric,),
     "half_lower": (_square,),
@@ -725,6 +744,9 @@ RECORDS = {
     "shares_of_maximum": (_vector,),
     "prod": (_vector,),
     "products_of_others": (_vector,),
+    "adjugate": (_scaled, _singular),
+    "adjugate_derivative": (_changed(_scaled), _changed(_singular)),
+    "adjugate_jacobian": (_scaled, _singular),
 }
 
 

@@ -381,6 +381,9 @@ class MathPrinter(Spelling):
         operands = [self.text(operand) for operand in tree.operands]
         return self.call("einsum", [tree.subscripts, *operands]), ATOM
 
+    def show_resized(self, tree: kinds.Resized) -> Text:
+        return self.call("reshape", [self.text(tree.body), *map(self.dimension, tree.shape)]), ATOM
+
     def show_arranged(self, tree: kinds.Arranged) -> Text:
         return self.call("transpose", [self.text(tree.body), str(tree.places)]), ATOM
 

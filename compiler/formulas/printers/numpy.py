@@ -202,6 +202,9 @@ class NumPy(Printer):
             text += f"[{', '.join('None' if axis is None else ':' for axis in tree.places)}]"
         return text, ATOM
 
+    def show_resized(self, tree: kinds.Resized) -> Text:
+        return f"{self.text(tree.body, ATOM)}.reshape{self.shape(tree.shape)}", ATOM
+
     # Matrices
 
     def show_transpose(self, tree: kinds.Transpose) -> Text:

@@ -78,7 +78,9 @@ ROWS = {
             *("luL", "luU", "eigvalsh", "eighV", "lambda_max", "lambda_min", "eigvals"),
         )
     },
-    **{name: Row("p k") for name in ("pinv", "polar", "qrQ", "qrR", "svdvals", "svdU", "svdV")},
+    **{name: Row("p k") for name in ("pinv", "polar", "svdvals", "svdU", "svdV")},
+    "qrQ": Row("p k", lambda matrix: library.qr(matrix).Q),
+    "qrR": Row("p k", lambda matrix: library.qr(matrix).R),
     "sigma_max": Row("p k", lambda matrix: _singular_value(0, matrix)),
     "sigma_min": Row("p k", lambda matrix: _singular_value(-1, matrix)),
     **{name: Row("m n") for name in ("tril", "triu", "vec")},

@@ -17,8 +17,8 @@ from time import sleep
 from types import ModuleType
 
 import numpy as np
-from scipy.linalg import cython_blas
 
+from ..internals.functions import linear_algebra
 from .shared_work import BUSY, WORDS, worker_loop
 
 TRIES = 5
@@ -32,7 +32,7 @@ _LONGEST_WAIT = 10.0
 def _of_openblas(name, otherwise):
     """A function of SciPy's OpenBLAS; `otherwise` where SciPy has another BLAS, which is left
     alone."""
-    library = ctypes.PyDLL(cython_blas.__file__)
+    library = ctypes.PyDLL(linear_algebra("cython_blas").__file__)
     for prefix in ("scipy_openblas", "openblas"):
         try:
             return getattr(library, f"{prefix}_{name}")

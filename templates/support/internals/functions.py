@@ -2,20 +2,35 @@
 
 # mypy: allow-untyped-defs
 
-import importlib
 import pickle
 import re
+import sys
 import warnings
 from contextlib import suppress
-from ctypes import CFUNCTYPE, c_double, c_void_p, cast
+from ctypes import (
+    CFUNCTYPE,
+    PYFUNCTYPE,
+    c_char_p,
+    c_double,
+    c_void_p,
+    cast,
+    py_object,
+    pythonapi,
+)
+from functools import cache
 from hashlib import blake2b
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 
+import scipy
 from llvmlite import binding, ir
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
-from numba.extending import get_cython_function_address, intrinsic
+from numba.extending import intrinsic
 
 from .. import DIGEST
 
@@ -46,7 +61,11 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig, target_context):
         try:
-            found = super().load_overload(sig, target_context)
+            # all that compiled code needs of Numba's context; Numba's own method imports what only
+            # compiling needs, which takes a quarter of a second
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():
+                found = self._load_overload(sig, target_context)
             if found is None or found.signature.args == tuple(getattr(sig, "args", sig)):
                 return found
             # two processes that write at once may choose one file for the code of both
@@ -201,12 +220,38 @@ def callback(function, count):
     return call
 
 
+@cache
+def linear_algebra(name):
+    """SciPy's module `cython_blas` or `cython_lapack`, without the package around it, whose import
+    takes ten times as long."""
+    full = f"scipy.linalg.{name}"
+    if full in sys.modules:
+        return sys.modules[full]
+    found = PathFinder.find_spec(full, [f"{folder}/linalg" for folder in scipy.__path__])
+    if found is None or found.loader is None:  # SciPy lies elsewhere, as in an editable install
+        return import_module(full)
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    sys.modules.pop(full, None)  # Cython's doing; an import of it would not reach the package
+    return module
+
+
+_capsule_name = PYFUNCTYPE(c_char_p, py_object)(("PyCapsule_GetName", pythonapi))
+_capsule_pointer = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", pythonapi))
+
+
+def add_symbol(symbol, module, name):
+    """Let LLVM know a function of one of Cython's modules."""
+    capsule = module.__pyx_capi__[name]
+    binding.add_symbol(symbol, _capsule_pointer(capsule, _capsule_name(capsule)))
+
+
 def register(library, name):
     """Let kernels call SciPy's BLAS or LAPACK routine, in single and double precision; how its name
     ends for LLVM, after "s" or "d"."""
     for prefix in "sd":
-        address = get_cython_function_address(f"scipy.linalg.cython_{library}", prefix + name)
-        binding.add_symbol(f"{prefix}{name}_derivatrix", address)
+        module = linear_algebra(f"cython_{library}")
+        add_symbol(f"{prefix}{name}_derivatrix", module, prefix + name)
     return f"{name}_derivatrix"
 
 
@@ -251,16 +296,16 @@ def routine(library, name):
 
 def scipy_special(name, count):
     """SciPy's special function `name` of `count` (one or two) numbers."""
-    library = "scipy.special.cython_special"
+    library = import_module("scipy.special.cython_special")
     variant = re.compile(rf"(__pyx_fuse_\d+)?{name}")
     signature = f"double ({'double, ' * count}int"  # the last one is Cython's own
     found = next(
         entry
-        for entry, capsule in importlib.import_module(library).__pyx_capi__.items()
+        for entry, capsule in library.__pyx_capi__.items()
         if variant.fullmatch(entry) and signature in repr(capsule)
     )
     symbol = f"derivatrix_special_{name}"
-    binding.add_symbol(symbol, get_cython_function_address(library, found))
+    add_symbol(symbol, library, found)
 
     def generate(context, builder, signature, values):
         numbers = [

@@ -15,7 +15,6 @@ from numba import types
 from numba.core import cgutils
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
-from numba.np import arrayobj
 
 from .functions import call_named
 
@@ -114,13 +113,16 @@ def places(context, builder, pair, kinds):
 def view(context, builder, kind, data, axes, owner=None):
     """A C-contiguous array of a type and of these lengths, at an address in memory that `owner`
     keeps, or somebody else."""
+    # 0.1 s to import, which only those wait for who compile
+    from numba.np.arrayobj import populate_array
+
     item = context.get_constant(types.intp, kind.dtype.bitwidth // 8)
     steps = [item] if axes else []
     for length in axes[:0:-1]:
         steps.insert(0, builder.mul(steps[0], length))
     made = context.make_array(kind)(context, builder)
     data = builder.bitcast(data, made.data.type)
-    arrayobj.populate_array(made, data, axes, steps, item, owner)
+    populate_array(made, data, axes, steps, item, owner)
     return made._getvalue()
 
 

@@ -11,7 +11,10 @@ import pytest
 
 from tests import ROOT
 
-PARTS = ("compiler", "runtime", "templates", "derivatrix", "pyproject.toml", "README.md", "LICENSE")
+PARTS = (
+    *("compiler", "runtime", "templates", "derivatrix"),
+    *("pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml"),
+)
 
 
 class Environment:
@@ -24,21 +27,11 @@ class Environment:
         outer = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
         (Path(packages) / "outer.pth").write_text(outer)
 
-    def run(self, *arguments: str | Path, cwd: Path | None = None, status: int = 0) -> str:
-        """What a run of the environment's Python prints."""
-        environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "NO_COLOR": "1"}
-        environment.pop("PYTHONPATH", None)
-        done = subprocess.run(
-            [self.python, *arguments],
-            cwd=cwd,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-        )
-        assert done.returncode == status, done.stdout
-        return done.stdout
+    def run(
+        self, *arguments: str | Path, cwd: Path | None = None, status: int = 0, **more: str
+    ) -> str:
+        """What a run of the environment's Python prints. more: variables of the environment."""
+        return printed([self.python, *arguments], cwd, status, **more)
 
     def install(self, *what: str | Path) -> str:
         """Install without looking for anything elsewhere."""
@@ -46,19 +39,53 @@ class Environment:
         return self.run(*pip, "--force-reinstall", *what)
 
 
+def printed(
+    command: list[str | Path], cwd: Path | None = None, status: int = 0, **more: str
+) -> str:
+    """What a command prints, which has to end with this status."""
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "NO_COLOR": "1"}
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**environment, **more},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == status, done.stdout
+    return done.stdout
+
+
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory):
-    """One with derivatrix, from a wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("environment")
-    made = Environment(folder / "venv")
+def checkout(tmp_path_factory):
+    """A copy of what derivatrix is built from."""
+    folder = tmp_path_factory.mktemp("copied") / "checkout"
     for part in PARTS:
-        source, copy = ROOT / part, folder / "checkout" / part
+        source, copy = ROOT / part, folder / part
         if source.is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(source, copy, symlinks=True, ignore=ignored)
         else:
             shutil.copyfile(source, copy)
-    made.install(folder / "checkout")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheels(environment, checkout, tmp_path_factory):
+    """A folder with the wheel of derivatrix, for pip to find beside what indices have."""
+    folder = tmp_path_factory.mktemp("wheels")
+    environment.run("-m", "build", "--no-isolation", "--wheel", "--outdir", folder, checkout)
+    return f"{os.environ.get('PIP_FIND_LINKS', '')} {folder}".strip()
+
+
+@pytest.fixture(scope="session")
+def environment(checkout, tmp_path_factory):
+    """One with derivatrix, from a wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("environment")
+    made = Environment(folder / "venv")
+    made.install(checkout)
     assert str(folder) in made.run(
         "-c", "import derivatrix; print(derivatrix.__file__)", cwd=folder
     )

@@ -1,5 +1,6 @@
 """The packages of examples/packages, built as their users do, installed and used."""
 
+import os
 import re
 import shutil
 import tarfile
@@ -10,6 +11,7 @@ import yaml
 
 import derivatrix as dx
 from tests import ROOT
+from tests.adapters.build_systems.conftest import printed
 
 PORTFOLIO = """
 import numpy as np, sys
@@ -37,13 +39,14 @@ PROJECTS = {
 
 
 @pytest.mark.parametrize("project", PROJECTS)
-def test_a_project_is_built_and_installed(environment, tmp_path, project):
+def test_a_project_is_built_and_installed(environment, wheels, tmp_path, project):
     name, functions, use = PROJECTS[project]
     place = tmp_path / project
     shutil.copytree(ROOT / "examples" / "packages" / project, place)
     package = place / "src" / name
 
-    environment.run("-m", "build", "--no-isolation", cwd=place)  # the wheel is that of the sdist
+    # in environments of their own; the wheel is made of the source archive
+    environment.run("-m", "build", cwd=place, PIP_FIND_LINKS=wheels)
     (archive,), (wheel,) = (place / "dist").glob("*.tar.gz"), (place / "dist").glob("*.whl")
     with tarfile.open(archive) as file:
         names = file.getnames()
@@ -98,19 +101,44 @@ def test_pytest_runs_each_check_of_each_module(environment, generated):
     assert "--derivatrix: " in printed and "not a directory" in printed
 
 
-def test_the_hook_for_pre_commit(environment, tmp_path):
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    assert hook["pass_filenames"] is False and re.search(hook["files"], "src/functions.py")
-    (tmp_path / "pyproject.toml").write_text(
-        "[tool.derivatrix]\nfunctions = ['functions.py']\noutput = 'generated'\n"
-    )
-    (tmp_path / "functions.py").write_text(
+def test_pre_commit_refuses_what_is_stale(environment, checkout, tmp_path):
+    """The hook of a repository with this one's files, where git commits."""
+    committing = ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "change")
+    home = {"PRE_COMMIT_HOME": str(tmp_path / "home"), "GIT_CONFIG_GLOBAL": os.devnull}
+
+    def git(place, *arguments, **options):
+        return printed(["git", *arguments], place, **options, **home)
+
+    source, project = tmp_path / "source", tmp_path / "project"
+    shutil.copytree(checkout, source, symlinks=True)
+    for place in (source, project):
+        git(tmp_path, "init", "-q", str(place))
+    git(source, "add", ".")
+    git(source, *committing)
+
+    functions = project / "functions.py"
+    functions.write_text(
         "import derivatrix as dx\na = dx.vector('a', 2)\nf = dx.function('f', [a], 2 * a)\n"
     )
-    command = ("-m", *hook["entry"].split())
-    assert "f.py is missing" in environment.run(*command, cwd=tmp_path, status=1)
-    environment.run("-m", "derivatrix", "build", "--no-verify", cwd=tmp_path)
-    assert "up to date" in environment.run(*command, cwd=tmp_path)
+    (project / "pyproject.toml").write_text(
+        "[tool.derivatrix]\nfunctions = ['functions.py']\noutput = 'generated'\n"
+    )
+    hook = {"repo": str(source), "rev": git(source, "rev-parse", "HEAD").strip()}
+    configuration = {"repos": [{**hook, "hooks": [{"id": "derivatrix-check"}]}]}
+    (project / ".pre-commit-config.yaml").write_text(yaml.safe_dump(configuration))
+    environment.run("-m", "derivatrix", "build", "--no-verify", cwd=project)
+    environment.run("-m", "pre_commit", "install", cwd=project, **home)
+    git(project, "add", ".")
+    assert "derivatrix check" in git(project, *committing)
+
+    functions.write_text(functions.read_text().replace("2 * a", "3 * a"))
+    refused = git(project, *committing, "-a", status=1)
+    assert "Failed" in refused and "f.py is stale" in refused
+    environment.run("-m", "derivatrix", "build", "--no-verify", cwd=project)
+    assert "Passed" in git(project, *committing, "-a")
+    functions.with_name("notes.md").write_text("no functions\n")
+    git(project, "add", ".")
+    assert "Skipped" in git(project, *committing)
 
 
 def test_the_page_shows_what_the_examples_have():

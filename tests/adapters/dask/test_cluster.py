@@ -1,7 +1,10 @@
 """Modules in the processes of a real cluster, of joblib and of scikit-learn."""
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 
 import dask.array as da
@@ -11,12 +14,14 @@ from distributed import Client, LocalCluster, as_completed, wait
 
 import derivatrix as dx
 from derivatrix.dask import map_samples
+from tests import ROOT
 from tests.pages import run_page
 
 n, c = dx.dims("n c")
 x, W = dx.vector("x", n), dx.matrix("W", c, n)
 MODULE = dx.function("clustered", [x, W], dx.logsumexp(W @ x), batch=[x])
 ROWS, CHUNK = 400, 10
+W_VALUE = np.ones((3, 2))
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +77,51 @@ def test_workers_with_other_caches(module, samples, tmp_path):
         lazy = map_samples(module.value, da.from_array(samples, (200, -1)), given[1])
         np.testing.assert_allclose(lazy.compute(), module.value(samples, given[1]))
     assert [*cache.glob("*/*/clustered.py")]
+
+
+@pytest.fixture(scope="module")
+def other_version(tmp_path_factory):
+    """A folder with another version of derivatrix."""
+    folder = tmp_path_factory.mktemp("other")
+    skipped = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "derivatrix", folder / "derivatrix", ignore=skipped)
+    (folder / "derivatrix" / "version.py").write_text('VERSION = "9.9"\n')
+    return folder
+
+
+USES = {
+    "function of a module": lambda module, samples: module.value(samples, W_VALUE),
+    "declared function": lambda declared, samples: dx.compile(declared).value(samples, W_VALUE),
+    "array": lambda array, samples: dx.function("made", [x, W], array),
+}
+
+
+def test_a_worker_with_another_version(module, samples, other_version):
+    """It says so, for whatever is sent, to who asked, and goes on."""
+    sent = {"function of a module": module, "declared function": MODULE, "array": W @ x}
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny", "--no-dashboard"]
+    with (
+        LocalCluster(n_workers=0, dashboard_address=None) as processes,
+        Client(processes) as client,
+    ):
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(other_version), str(ROOT)])}
+        command = [*worker, "--nthreads", "1", processes.scheduler_address]
+        with subprocess.Popen(command, env=variables, cwd=other_version) as process:
+            try:
+                client.wait_for_workers(1, timeout=60)
+                futures = {
+                    name: client.submit(USES[name], each, samples) for name, each in sent.items()
+                }
+                futures["map_samples"] = client.compute(
+                    map_samples(module.value, da.from_array(samples, (200, -1)), W_VALUE)
+                )
+                for future in futures.values():
+                    said = f"derivatrix {dx.__version__}, and this one has 9.9; install the same"
+                    with pytest.raises(dx.LoadError, match=said):
+                        future.result(timeout=60)
+                assert client.submit(os.getpid).result(timeout=60) == process.pid
+            finally:
+                process.terminate()
 
 
 def test_the_page():

@@ -9,6 +9,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests import ROOT
+from tests.markup import Page
 from tests.pages import blocks
 
 
@@ -59,6 +60,11 @@ def test_a_report_is_a_short_table(shown):
 
 def test_an_operator_is_a_line(shown):
     assert "energy: Hessian by A and x: 4 x 2" in shown[5]["text/html"]
+
+
+def test_a_function_is_its_report(shown):
+    view = Page(shown[8]["text/html"])
+    assert view.all("h1") == ["form(x, B) → ()"] and view.all("math", display="block")
 
 
 def test_the_magic_assigns_the_function(shown):

@@ -18,7 +18,7 @@ import pytest
 
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.interpret import evaluate
-from derivatrix.compiler.playground.mathml import mathml
+from derivatrix.compiler.report.mathml import mathml
 from tests.adapters.playground.conftest import SLOW
 
 SQUARE = {"text": "X*X", "inputs": {"X": "n n"}, "wrt": ["X"]}
@@ -58,7 +58,9 @@ def test_only_the_page_itself_may_ask(server, headers, status):
     assert "default-src 'none'" in response.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("path", ["/", "/style.css", "/script.js", "/code.css", "/icon.svg"])
+@pytest.mark.parametrize(
+    "path", ["/", "/page.css", "/style.css", "/script.js", "/code.css", "/icon.svg"]
+)
 def test_the_page_is_for_its_own_names_only(server, path):
     assert httpx.get(server.address + path).status_code == 200
     assert httpx.get(server.address + path, headers={"Host": "attacker.example"}).status_code == 403

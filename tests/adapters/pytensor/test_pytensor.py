@@ -66,6 +66,7 @@ def test_float32() -> None:
     assert made.dtype == "float32" and made.eval(mode="NUMBA").dtype == np.float32
     mixed = operator(PRODUCT)(values[0], pt.dmatrix(), values[2])
     assert mixed.dtype == "float64"
+    assert operator(PRODUCT)(*values[:2], pt.dscalar()).dtype == "float32"  # a number is no array
 
 
 @pytest.mark.filterwarnings("ignore:Rop is deprecated")

@@ -17,7 +17,7 @@ from derivatrix.compiler.frontends.function_file import load_functions
 from tests import ROOT
 from tests.packages import package_of
 
-CERTIFICATE = {"certificate.json", "certificate.md"}
+CERTIFICATE = {"certificate.html", "certificate.json", "certificate.md"}
 VICTIM = "tests.campaign.builds.victim"
 LONGEST = 120
 """Seconds after which a command is taken to hang."""

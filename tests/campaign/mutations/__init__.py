@@ -2,8 +2,9 @@
 into an operation's differential or transpose, into what a rule of the simplifier returns, into what
 is known of matrices, into the text of a kernel, and into that of a helper kernel.
 
-A fault that leaves the module's text as it was is not counted. One that stops the compiler, or ends
-the process of verification, is refused, too.
+A fault that leaves the module's text as it was is not counted, nor is one that passes in a line to
+which no point of verification comes: of these lines the certificate tells. One that stops the
+compiler, or ends the process of verification, is refused, too.
 """
 
 from __future__ import annotations

@@ -6,10 +6,13 @@ import ast
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 from derivatrix.compiler.driver.ownership import SUPPORT
 from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.driver.support_package import support_texts
+from derivatrix.runtime import marks
+from derivatrix.runtime.reach import ENVIRONMENT, surveyed
 from derivatrix.runtime.support import FOLDER, file_digest
 from derivatrix.runtime.workers import Workers
 from tests.bounds import Task
@@ -64,40 +67,80 @@ def verified(
     choice: list[tuple[str, ast.FunctionDef]],
     identity: Identity,
 ) -> Found:
-    """Whether verification passes with a statement changed in one of some functions."""
-    every = [(file, function, each) for file, function in choice for each in statements(function)]
+    """Whether verification passes with a statement changed in one of some functions; None also
+    where no point comes to a statement that passes: of those the certificate tells."""
+    every = [
+        (file, function, line, statement)
+        for file, function in choice
+        for line, statement in statements(function)
+    ]
     if not every:
         return identity.text, None
-    file, function, statement = chance.choice(every)
+    file, function, place, statement = chance.choice(every)
     right, (told, replaced) = texts[file], changed(chance, statement)
     texts[file] = spliced(right, statement, replaced)
     before, after = (file_digest(text.encode()) for text in (right, texts[file]))
     texts[SUPPORT] = texts[SUPPORT].replace(before, after)
-    path = write_files(folder, texts) / f"{generate(function_of(identity)).name}.py"
+    name = f"{generate(function_of(identity)).name}.py"
+    path = str(write_files(folder, texts) / name)
     with Workers(1) as workers:
-        (answer,) = workers.map(VERIFIED, [{"path": str(path), "options": {}}], lambda *_: None)
+        (answer,) = workers.map(VERIFIED, [{"path": path, "options": {}}], lambda *_: None)
     passed = isinstance(answer, dict) and answer["passed"]
     line = f"{function.name} of {file}, line {statement.lineno}: {ast.unparse(statement)!r} {told}"
-    missed = answer["reach"]["missed"] if passed else {}
-    unseen = " (where no point came)" if function.name in missed else ""
-    return f"{line}, in {identity.text} by {identity.wrt}{unseen}", passed
+    found = f"{line}, in {identity.text} by {identity.wrt}"
+    if passed:
+        label = function.name if file == name else f"{function.name} ({file})"
+        with Workers(1, ENVIRONMENT) as workers:
+            (ran,) = workers.map(f"{__name__}:places_reached", [path], lambda *_: None)
+        return found, True if [label, place] in ran else None
+    return found, False
+
+
+def places_reached(path: str) -> list[tuple[str, int]]:
+    """The functions and the lines of their branches that run at the points of verification; in a
+    process of its own."""
+    places: set[tuple[str, int]] = set()
+
+    class Noted(marks.Copy):
+        """A copy that keeps what it is asked for."""
+
+        def taken(self) -> list[int]:
+            found = super().taken()
+            places.update(self.places[number] for number in found)
+            return found
+
+    with mock.patch.object(marks, "Copy", Noted):
+        surveyed({"path": path, "seed": 0})
+    return sorted(places)
 
 
 def functions(text: str) -> list[ast.FunctionDef]:
     return [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
 
 
-def statements(function: ast.FunctionDef) -> Iterator[ast.stmt]:
-    """What of a function makes numbers: stores, sums and calls of helpers."""
-    for node in ast.walk(function):
+def statements(function: ast.FunctionDef) -> Iterator[tuple[int, ast.stmt]]:
+    """What of a function makes numbers: stores, sums and calls of helpers, each with the line of
+    the mark of the branch or loop that it is in."""
+    for line, node in _placed(function.body, function.lineno):
         match node:
             case ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
                 made = not any(word in ast.unparse(node.value) for word in MEMORY)
                 if made and not isinstance(node.value, ast.Constant):
-                    yield node
+                    yield line, node
             case ast.Expr(value=ast.Call()):
                 if not ast.unparse(node).startswith(NO_NUMBERS):
-                    yield node
+                    yield line, node
+
+
+def _placed(body: list[ast.stmt], line: int) -> Iterator[tuple[int, ast.stmt]]:
+    """All statements of a block, at any depth, with the lines of their marks
+    (`derivatrix.runtime.marks`)."""
+    for statement in body:
+        yield line, statement
+        inner = [getattr(statement, "body", []), getattr(statement, "orelse", [])]
+        raises = any(branch and isinstance(branch[-1], ast.Raise) for branch in inner)
+        for branch in filter(None, inner):
+            yield from _placed(branch, line if raises else branch[0].lineno)
 
 
 def changed(chance: random.Random, statement: ast.stmt) -> tuple[str, str]:

@@ -72,7 +72,11 @@ def test_both_are_written_and_verified(place, built):
     assert "in Numba's simulator of a device: double_cuda" in built.output
     (double,) = load_functions(place / "functions.py")
     files = package_of(double, targets=TARGETS)
-    assert {*snapshot(place / "generated")} == files | {"certificate.json", "certificate.md"}
+    assert {*snapshot(place / "generated")} == files | {
+        "certificate.html",
+        "certificate.json",
+        "certificate.md",
+    }
     package = dx.load_package(place / "generated")
     assert {name: module.TARGET for name, module in package.items()} == {
         "double": "cpu",

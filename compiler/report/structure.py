@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -59,7 +58,7 @@ def blocks(function: Function, sizes: Mapping[str, Any]) -> Iterator[dict[str, A
             "rows": rows,
             "columns": columns,
             "nonzero": int(np.count_nonzero(cells)),
-            "cells": base64.b64encode(cells.tobytes()).decode(),
+            "cells": cells,
         }
 
 

@@ -25,7 +25,8 @@ def mathml(latex: str, display: str = "block") -> str:
         if word.replace("_", "").isalnum() and word not in _BINARY:
             element.tag = f"{{{_SPACE}}}mi"
             element.attrib = {"mathvariant": "normal"} if len(word) == 1 else {}
-    return ElementTree.tostring(root, encoding="unicode")
+    text = ElementTree.tostring(root, encoding="unicode")
+    return text.replace(f' xmlns="{_SPACE}"', "")  # HTML knows the element
 
 
 def prose(text: str) -> str:

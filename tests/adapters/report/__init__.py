@@ -1,0 +1,1 @@
+"""What needs latex2mathml and pygments."""
