@@ -41,7 +41,9 @@ def view(function: Function) -> str | None:
     """All there is to a function, as HTML; None, and its formula stays, without the extra."""
     try:
         from derivatrix.compiler.report.page import embedded
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("derivatrix"):
+            raise
         return None
     return embedded(function)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -109,7 +109,12 @@ def _shapes(interface: ModuleInterface) -> list[tuple[str, ...]]:
 
 def _fits(interface: ModuleInterface, sizes: Sizes) -> bool:
     positive = all(size > 0 for shape in _shapes(interface) for size in shape_at(shape, sizes))
-    return positive and all(eval(t, {}, dict(sizes)) for t in interface.requirements)
+    return positive and meets(sizes, interface.requirements)
+
+
+def meets(sizes: Mapping[str, int], requirements: Sequence[str]) -> bool:
+    """Whether sizes fulfil conditions such as "n >= 2", which the compiler wrote."""
+    return all(eval(text, {}, dict(sizes)) for text in requirements)
 
 
 def _collisions(interface: ModuleInterface, sizes: Sizes) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from derivatrix.compiler.driver.build import compile as compile_module
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.runtime.interface import Arrays, ModuleInterface, Point
-from derivatrix.runtime.sampling import draws
+from derivatrix.runtime.sampling import draws, meets
 
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 LONGEST = 0.3
@@ -76,7 +76,7 @@ UNKNOWN = (ArithmeticError, AttributeError, NotImplementedError, TypeError, Valu
 def _point(interface: ModuleInterface, size: int) -> Point | None:
     """A point with all sizes alike; none where there is none, or its arrays are too large."""
     sizes = dict.fromkeys(interface.size_names, size)
-    if not all(eval(text, {"__builtins__": {}}, sizes) for text in interface.requirements):
+    if not meets(sizes, interface.requirements):
         return None
     shapes = [entry.full(sizes) for entry in interface.inputs] + [
         interface.shape("value", "", sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from derivatrix.compiler.report.parts import LABELS, TITLES, derivation, formula
 from derivatrix.compiler.report.structure import blocks
 from derivatrix.runtime.errors import BuildError, ShapeError
 from derivatrix.runtime.page import STYLE, document, html_table
+from derivatrix.runtime.sampling import meets
 from derivatrix.runtime.text_file import write_text
 
 SIZES = (3, 4, 2, 5, 1)
@@ -88,16 +89,12 @@ def _pictures(function: Function) -> list[dict[str, Any]]:
     different = itertools.permutations(SIZES, len(names))
     choices = itertools.chain(different, itertools.product(SIZES, repeat=len(names)))
     sizes = (dict(zip(names, choice, strict=True)) for choice in choices)
-    fitting = (each for each in sizes if _fits(each, function.requirements))
+    fitting = (each for each in sizes if meets(each, function.requirements))
     try:
         found = list(blocks(function, next(fitting, {})))
     except ShapeError:
         return []
     return [{**block, "squares": list(_squares(block["cells"]))} for block in found]
-
-
-def _fits(sizes: Mapping[str, int], requirements: Sequence[str]) -> bool:
-    return all(eval(text, {"__builtins__": {}}, dict(sizes)) for text in requirements)
 
 
 def _squares(cells: np.ndarray) -> Iterator[dict[str, Any]]:
