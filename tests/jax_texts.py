@@ -16,8 +16,9 @@ UNKNOWN = (AttributeError, NotImplementedError)
 
 
 def jax_function(text: str) -> Callable[[Arrays], Any]:
-    """The function of named arrays that a text stands for."""
+    """The function of named arrays that a text stands for; JAX has complex numbers for some that
+    are real."""
     code = compile(f"(\n{text}\n)", "<declaration>", "eval")
-    return lambda values: jax.numpy.asarray(
+    return lambda values: jax.numpy.real(
         eval(code, {"np": jax.numpy, "scipy": jax.scipy, **values})
     )

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler.formulas import render, render_equation
+from derivatrix.compiler.formulas import formula, render, render_equation
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.definitions import Definition
 from derivatrix.compiler.formulas.factoring import UNIT
-from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.numpy import AxisSum, Solve
 from derivatrix.compiler.formulas.rewrite import occurrences
@@ -35,9 +34,8 @@ def formula_value(
     node: Node, values: Mapping[str, Array], sizes: Mapping[str, int], by_index: bool
 ) -> Array:
     """The array that the formula of `node` stands for."""
-    builder = Notation(node, by_index=by_index)
-    root, indices = builder.result()
-    reader = Reader(values, sizes, builder.definitions)
+    root, indices, definitions = formula(node, (), by_index)
+    reader = Reader(values, sizes, definitions)
     shape = tuple(reader.size(size) for size in node.shape)
     return reader.array(root, indices, shape)
 
@@ -52,9 +50,8 @@ def check_text(node: Node, style: str) -> None:
     text = text_of(node, style)
     for left, right in (("(", ")"), ("{", "}"), ("\\left", "\\right"), ("\\begin", "\\end")):
         assert text.count(left) == text.count(right), text
-    builder = Notation(node)
-    root, _ = builder.result()
-    found = occurrences([root, *(part.tree for part in builder.definitions)])
+    root, _, definitions = formula(node, (), False)
+    found = occurrences([root, *(part.tree for part in definitions)])
     named = {own.python for own in found if isinstance(own, kinds.Name)}
     for leaf in leaves([node]):
         if leaf.role == "input" and leaf.name in named:

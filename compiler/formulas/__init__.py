@@ -16,12 +16,14 @@ from functools import lru_cache
 from derivatrix.compiler.formulas.arrays import Arrays
 from derivatrix.compiler.formulas.build import Builder
 from derivatrix.compiler.formulas.definitions import Definition
+from derivatrix.compiler.formulas.indexing import NoMatrixNotation
+from derivatrix.compiler.formulas.jacobian_products import multiplied_out
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.formulas.printers.numpy import NumPy
 from derivatrix.compiler.formulas.sharing import definition_texts
-from derivatrix.compiler.formulas.tree import Indices, Number, Tree
+from derivatrix.compiler.formulas.tree import Indices, Number, Over, Tree
 from derivatrix.compiler.formulas.vec import Side, VecArrays, VecNotation
 from derivatrix.compiler.ir.nodes import Node
 
@@ -107,13 +109,24 @@ def _equations(left: str, formula: Formula, printer: MathPrinter) -> list[tuple[
 
 
 def _formula(node: Node, names: Mapping[str, str] | None, style: str) -> Formula:
-    return _notation(node, tuple((names or {}).items()), STYLES[style].by_index)
+    return formula(node, tuple((names or {}).items()), STYLES[style].by_index)
 
 
 @lru_cache(maxsize=128)
-def _notation(node: Node, names: tuple[tuple[str, str], ...], by_index: bool) -> Formula:
-    """Built once for Unicode, LaTeX, and all the places in a module that show it."""
-    return _built(Notation(node, dict(names), by_index))
+def formula(node: Node, names: tuple[tuple[str, str], ...], by_index: bool) -> Formula:
+    """The formula of a node for reading; built once for Unicode, LaTeX, and all the places in a
+    module that show it. Parts of more than two axes are multiplied out where that leaves entries of
+    matrices, without sums over them."""
+    found = _built(Notation(node, dict(names), by_index))
+    if any(part.rank > 2 for part in found[2]):
+        try:
+            other = _built(Notation(multiplied_out(node), dict(names), by_index))
+        except NoMatrixNotation:
+            return found
+        trees = [other[0], *(part.tree for part in other[2])]
+        if not any(part.rank > 2 for part in other[2]) and not any(t.counts[Over] for t in trees):
+            return other
+    return found
 
 
 def _built(builder: Notation) -> Formula:

@@ -36,7 +36,7 @@ def factored(tree: kinds.Add) -> Tree:
     """A sum with common factors taken out."""
     if len(tree.terms) > MAX_TERMS:
         return tree
-    best: Tree = tree
+    best = _gathered(tree)
     while isinstance(best, kinds.Add):
         found = list(_candidates(best))
         if len(best.terms) <= MAX_TERMS_AHEAD:
@@ -54,6 +54,20 @@ def factored(tree: kinds.Add) -> Tree:
     return best
 
 
+def _gathered(tree: kinds.Add) -> Tree:
+    """The sum with terms that differ by a number only as one."""
+    sizes: dict[tuple[frozenset[tuple[Tree, sympy.Expr]], Tree | None], sympy.Expr] = {}
+    terms = [_parted(term) for term in tree.terms]
+    for size, powers, body in terms:
+        key = frozenset(powers.items()), body
+        sizes[key] = sizes.get(key, sympy.S.Zero) + size
+    if len(sizes) == len(terms):
+        return tree
+    return algebra.add(
+        [_multiplied(size, dict(powers), body) for (powers, body), size in sizes.items() if size]
+    )
+
+
 def _length(tree: Tree) -> int:
     """The length of the text; an identity matrix that came in makes it longer."""
     return length(tree) + 6 * occurrences([tree])[UNIT]
@@ -62,7 +76,10 @@ def _length(tree: Tree) -> int:
 def _candidates(tree: kinds.Add) -> Iterator[tuple[Tree, int]]:
     """The sum with something taken out, and how much shorter that must make it."""
     yield from ((other, 0) for other in _common_scalars(tree))
-    if tree.rank:
+    if not tree.rank:
+        yield from ((other, MIN_SAVING) for other in _shared_scalars(tree))
+        yield from ((other, 0) for other in _joined_entries(tree))
+    else:
         yield from ((other, 0) for other in _common_entries(tree))
     if tree.rank in (1, 2):
         yield from ((other, MIN_SAVING) for other in _common_ends(tree))
@@ -97,7 +114,50 @@ def _common_scalars(tree: kinds.Add) -> Iterator[Tree]:
         )
         for coefficient, powers, body in terms
     ]
-    yield _multiplied(number, common, algebra.add(divided))
+    total = algebra.add(divided)
+    yield _multiplied(number, common, factored(total) if isinstance(total, kinds.Add) else total)
+
+
+def _shared_scalars(tree: kinds.Add) -> Iterator[Tree]:
+    """A scalar that several terms have, and others have not, taken out of these."""
+    terms = [_parted(term) for term in tree.terms]
+    for base in dict.fromkeys(base for _, powers, _ in terms for base in powers):
+        members = [i for i, (_, powers, _) in enumerate(terms) if powers.get(base) == 1]
+        if not 1 < len(members) < len(terms):
+            continue
+        inner = [
+            _multiplied(size, {own: power for own, power in powers.items() if own != base}, None)
+            for size, powers, _ in (terms[i] for i in members)
+        ]
+        rest = [term for i, term in enumerate(tree.terms) if i not in members]
+        sign, total = _signed(algebra.add(inner))
+        yield algebra.add([*rest, algebra.scale(sign, [base, total], None)])
+
+
+def _joined_entries(tree: kinds.Add) -> Iterator[Tree]:
+    """Entries at one place of several matrices, products among them, as that of their sum."""
+    places: dict[kinds.Indices, list[tuple[int, Tree]]] = {}
+    for i, term in enumerate(tree.terms):
+        size, powers, _ = _parted(term)
+        match [*powers.items()]:
+            case [(kinds.Indexed(body=body, indices=place), sympy.S.One)] if _is_entry(place):
+                if place[::-1] in places:
+                    place, body = place[::-1], algebra.transpose(body)
+                places.setdefault(place, []).append((i, algebra.scale(size, [], body)))
+    for place, found in places.items():
+        if len(found) > 1 and any(matrix.counts[kinds.Matmul] for _, matrix in found):
+            sign, total = _signed(algebra.add([matrix for _, matrix in found]))
+            if isinstance(total, kinds.Scale) and total.body is not None:
+                entry = [*total.scalars, kinds.Indexed(total.body, place)]
+                sign *= total.coefficient
+            else:
+                entry = [kinds.Indexed(total, place)]
+            rest = [term for i, term in enumerate(tree.terms) if i not in {i for i, _ in found}]
+            yield algebra.add([*rest, algebra.scale(sign, entry, None)])
+
+
+def _is_entry(place: kinds.Indices) -> bool:
+    return len(place) == 2 and None not in place
 
 
 def _parted(term: Tree) -> Term:

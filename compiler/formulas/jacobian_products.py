@@ -61,6 +61,19 @@ def jacobian_products(node: ir.Node) -> list[JacobianProduct]:
     return done
 
 
+def multiplied_out(node: ir.Node) -> ir.Node:
+    """The node as a sum of products whose factors are at most matrices. Raises NoMatrixNotation
+    where it is none, or one of them is zero off a diagonal or solves an equation."""
+    terms = []
+    for product in jacobian_products(node):
+        if product.solves or len({*product.output}) < node.ndim:
+            raise NoMatrixNotation
+        terms.append(
+            ir.einsum(product.factors, product.output, product.coefficient, sizes=product.sizes)
+        )
+    return terms[0] if len(terms) == 1 else ir.Sum(tuple(terms), node.shape)
+
+
 def _opened(product: JacobianProduct) -> list[JacobianProduct] | None:
     """The products that one with a factor of more than two axes is the sum of; None if it has no
     such factor."""

@@ -20,7 +20,7 @@ from derivatrix.runtime.workers import Crash, Workers
 
 NAMES = ("expressions", "peers", "kernels", "points", "mutations", "callers", "builds", "hostile")
 """The modules in this folder that are campaigns."""
-LONGEST = 300.0
+LONGEST = 900.0
 """Seconds after which a trial is ended, and counts as failed."""
 TOGETHER = 100
 """Trials that one process does: it keeps all that it compiles."""

@@ -408,10 +408,10 @@ def test_deep_and_wide_graphs_print():
     deep = wide = X
     for position in range(300):
         deep = elementwise(sympy.tanh(slot(0)), deep)
-        wide = wide + X**position
+        wide = wide + X ** (position + 2)
     for style in STYLES:
         assert render(deep.node, style).count("tanh") == 300
-        assert render(wide.node, style).count("X") == 300
+        assert render(wide.node, style).count("X") == 301
     check(deep.node)
     squares = X
     for _ in range(30):
@@ -611,8 +611,16 @@ LETTERS = [
      "(P ẋ − pᵀ P ẋ) ⊙ p  where p = softmax(P x)"),
     ("softmax(p)", "p: n", "p", "jacobian", "diag(t₁) − t₁ t₁ᵀ  where t₁ = softmax(p)"),
     ("det(X'*A*X)", "X: p k, A: p p spd", "X", "hessian",
-     "det(M) (2 A[i,l] (M⁻¹)[j,q] + 4 T₁[i,j] T₁[l,q] − 2 T₁[i,q] T₁[l,j] "
-     "− 2 (A X M⁻¹ Xᵀ A)[i,l] (M⁻¹)[j,q])  where M = Xᵀ A X, T₁ = A X M⁻¹"),
+     "det(M) (4 T₁[i,j] T₁[l,q] + 2 (M⁻¹)[j,q] (A − A X M⁻¹ Xᵀ A)[i,l] − 2 T₁[i,q] T₁[l,j])  "
+     "where M = Xᵀ A X, T₁ = A X M⁻¹"),
+    ("det(X'*A*X)", "X: p k, A: p p", "X", "hessian",
+     "det(M) ((M⁻¹)[j,q] R[l,i] + (M⁻¹)[q,j] R[i,l] + (T₁ + T₂ᵀ)[l,q] (T₁ + T₂ᵀ)[i,j] "
+     "− T₁[i,q] T₁[l,j] − T₂[q,i] T₂[j,l])  "
+     "where M = Xᵀ A X, T₁ = A X M⁻¹, R = A − A X M⁻¹ Xᵀ A, T₂ = M⁻¹ Xᵀ A"),
+    ("tr(inv(X'*C*X)*A)", "X: p k, C: p p spd, A: k k", "X", "hessian",
+     "(C X M⁻¹)[i,q] T₂[l,j] + (C X M⁻¹)[l,j] T₂[i,q] + (M⁻¹)[q,j] (C X M⁻¹ T₁ M⁻¹ Xᵀ C)[i,l] "
+     "− (M⁻¹ T₁ M⁻¹)[j,q] (C − C X M⁻¹ Xᵀ C)[i,l]  "
+     "where T₁ = A + Aᵀ, M = Xᵀ C X, T₂ = C X M⁻¹ T₁ M⁻¹"),
     ("det(X'*A*X)", "X: p k, A: p p", "X", "gradient",
      "det(M) (A X M⁻¹ + Aᵀ X M⁻ᵀ)  where M = Xᵀ A X"),
     ("tr(inv(L*L'))", "L: n n lower", "L", "hvp",
@@ -624,7 +632,7 @@ LETTERS = [
     ("norm2(A*x-y)", "A: p k, x: k, y: p", "x", "hvp",
      "Aᵀ A ẋ / ‖r‖ − (rᵀ A ẋ) Aᵀ r / ‖r‖³  where r = A x − y"),
     ("sum(tanh(X*W).^2)", "X: N d, W: d k", "W", "hvp",
-     "Xᵀ ((X Ẇ) ⊙ (2 (1 − H∘²)∘² − 2 (2 − 2 H∘²) ⊙ H∘²))  where H = tanh(X W)"),
+     "2 Xᵀ ((X Ẇ) ⊙ ((1 − H∘²)∘² − (2 − 2 H∘²) ⊙ H∘²))  where H = tanh(X W)"),
     ("exp(-norm2(x-y)^2/(2*s^2))", "x: n, y: n, s: positive", "x", "hessian",
      "α (r rᵀ / s² − I) / s²  where r = x − y, α = exp(−‖r‖² / (2 s²))"),
     ("b'*tanh(A*tanh(B*x))", "b: p, A: p m, B: m n, x: n", "A", "hvp",
