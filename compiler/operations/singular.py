@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import sympy
@@ -24,6 +25,7 @@ from derivatrix.compiler.operations.signs import SIGNS, signs
 NOT_CONVERGED = "the singular values did not converge, or an entry is not finite"
 
 
+@lru_cache(maxsize=4096)
 def rank(shape: Shape) -> Dimension:
     """The number of singular values of a matrix."""
     return sympy.Min(*shape)

@@ -20,7 +20,3 @@ SCALARS = {
     "zeta": "cpu.special.zeta",
 }
 """Operator of a scalar -> its function, for those that have one here."""
-
-MAKING_ARRAYS = frozenset({"riccati.continuous_riccati", "riccati.discrete_riccati"})
-"""Functions compiled within the kernel that calls them which make arrays of Numba's: the kernel
-has to count references."""

@@ -17,7 +17,7 @@ import pytest
 import scipy.special
 from llvmlite import binding, ir
 from numba import njit, types
-from numba.core import caching, callconv, cgutils, codegen, dispatcher
+from numba.core import base, caching, callconv, cgutils, codegen, dispatcher
 from numba.np import arrayobj
 
 from derivatrix.templates.support.internals import arithmetic, functions, memory, verification
@@ -90,6 +90,39 @@ def flags_are_one_type() -> bool:
     inner = compiled(lambda flag: 1.0 if flag else 2.0)
     compiled(lambda: inner(True) + inner(False))()
     return len(inner.signatures) == 1
+
+
+def functions_are_called_by_name() -> bool:
+    """Each by its own, of two that are both called <lambda>."""
+    one = compiled(lambda x: x + 1)
+    other = compiled(lambda x: x * 2)
+    caller = compiled(lambda x: one(x) - other(x))
+    result = caller(5.0)
+    (text,) = caller.inspect_llvm().values()
+    return bool(result == -4 and text.count("declare i32 @derivatrix_") == 2)
+
+
+def called_code_comes_from_the_cache() -> bool:
+    """In a process that compiles neither a function nor what that calls by name."""
+    text = (
+        "import sys\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "import calling\n"
+        "assert calling.kernel(2.0) == 5.0\n"
+        "for each in (calling.kernel, calling.inner):\n"
+        "    print(sum(each.stats.cache_hits.values()))\n"
+    )
+    code = (
+        "from derivatrix.templates.support.internals.functions import compiled\n"
+        "@compiled()\ndef inner(x):\n    return x + x\n"
+        "@compiled()\ndef kernel(x):\n    return inner(x) + 1\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "calling.py").write_text(code)
+        env = {**os.environ, "NUMBA_CACHE_DIR": f"{folder}/cache", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", text, folder]
+        runs = [subprocess.run(command, env=env, capture_output=True, text=True) for _ in "ab"]
+    return [run.stdout.split() for run in runs] == [["0", "0"], ["1", "1"]]
 
 
 def unknown_arguments_are_refused_at_once() -> bool:
@@ -259,6 +292,7 @@ class Use:
 USES = [
     Use("options of njit", references_are_not_counted, functions, "njit"),
     Use("templates of calls", flags_are_one_type, dispatcher.Dispatcher, "get_call_template"),
+    Use("calls by name", functions_are_called_by_name, base.BaseContext, "insert_user_function"),
     Use(
         "compiling for arguments",
         unknown_arguments_are_refused_at_once,
@@ -317,6 +351,10 @@ def test_a_change_is_seen(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_damaged_cache_is_told() -> None:
     assert damaged_files_are_told(), f"Numba {numba.__version__}: files of its cache changed"
     assert issubclass(functions._Cache, caching.FunctionCache)
+
+
+def test_called_code_comes_from_the_cache() -> None:
+    assert called_code_comes_from_the_cache(), f"Numba {numba.__version__}: its cache changed"
 
 
 def test_the_simulators_memory_can_be_set() -> None:

@@ -94,14 +94,12 @@ def kernel_text(
     plan: Plan,
     owner: str,
     summary: str,
-    chosen_by: Plan | None = None,
     checked: Sequence[str] | None = None,
     bounds: Mapping[sympy.Basic, sympy.Basic] | None = None,
 ) -> KernelText:
     """The kernel of a plan, in parts that a template joins. `owner`: the declared function's
-    name, for messages; `chosen_by`: what chooses it among variants, and is compiled with them;
-    `checked`: what `generated.kernel` is to check, None for what is called by others only;
-    `bounds`: of loops over a share of the rows, with the names to give them."""
+    name, for messages; `checked`: what `generated.kernel` is to check, None for what is called by
+    others only; `bounds`: of loops over a share of the rows, with the names to give them."""
     plan = with_inner_products(plan)
     steps = _steps(plan, owner)
     texts = [line for step in steps for line in step.lines]
@@ -109,10 +107,10 @@ def kernel_text(
     names = names_in([*texts, *shares])
     sizes = _sizes(plan, names)
     real = [f"real = {plan.outputs[0][1].name}.dtype.type"] if "real" in names else []
-    options = compile_options(chosen_by or plan, inline=chosen_by is not None)
+    allowed = _allowed([step for step in plan.every_step if isinstance(step, LoopNest)])
     decorated = "@compiled" if checked is None else "@generated.kernel"
     return KernelText(
-        tuple(call_lines(decorated, [*(checked or []), *options])),
+        tuple(call_lines(decorated, [*(checked or []), *filter(None, [allowed])])),
         plan.name,
         summary,
         passed(plan),
@@ -198,21 +196,6 @@ def _leaving(plan: Plan) -> tuple[str, ...]:
     """What a kernel does at its end, and before it raises."""
     made = any(isinstance(step, Allocate) for step in plan.steps)
     return ("give_back(memory)",) if made else ()
-
-
-def compile_options(plan: Plan, inline: bool = False) -> list[str]:
-    """How a kernel, or one that it chooses, is compiled."""
-    steps = [step for each in (plan, *plan.variants) for step in each.every_step]
-    allowed = _allowed([step for step in steps if isinstance(step, LoopNest)])
-    counted = "counted=True" if any(map(_counted, steps)) else ""
-    return [*filter(None, [counted, 'inline="always"' if inline else "", allowed])]
-
-
-def _counted(step: Step) -> bool:
-    """Whether a step is compiled with the kernel and makes arrays."""
-    if isinstance(step, BlockCooperative):
-        return any(map(_counted, step.steps))
-    return isinstance(step, Call) and step.kernel in cpu.MAKING_ARRAYS
 
 
 def _allowed(nests: Sequence[LoopNest]) -> str:

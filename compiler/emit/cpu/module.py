@@ -189,13 +189,13 @@ def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> lis
     checked = kernel_arguments(plan) if public else None
     sums, before = plan.sums, []
     if sums is not None and sums.own:
-        before = [kernel_text(each, owner, order, sums.part) for each in sums.part.variants]
+        before = [kernel_text(each, owner, order) for each in sums.part.variants]
         own = kernel_text(sums.part, owner, summary, checked=checked)
         return [*before, replace(own, checked="")]
     if sums is not None:
         part = f"What a part of the samples adds to the results of `{kind}`."
         before = _texts(sums.part, False, owner, kind, part)
-    before += [kernel_text(each, owner, order, plan) for each in plan.variants]
+    before += [kernel_text(each, owner, order) for each in plan.variants]
     if one_body(plan):
         (phase,) = plan.rows.phases  # type: ignore[union-attr]
         return [*before, share_text(replace(phase, name=plan.name), owner, summary, checked)]

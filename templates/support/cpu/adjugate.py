@@ -26,7 +26,7 @@ def adjugate(a, out):
     return True
 
 
-@compiled(counted=True)
+@compiled(counted=True, linked=True)
 def inverted(a, out, least):
     """The determinant of one matrix, `a` (1, n, n), and in `out` its inverse; 0 where a pivot is no
     larger than `least` times the largest."""

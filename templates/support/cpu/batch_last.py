@@ -10,7 +10,7 @@ pivoting are the rows' own, L below the diagonal and U from there on.
 import numpy as np
 
 from ..internals.arithmetic import along_samples
-from ..internals.functions import compiled, kept_apart, short_loop
+from ..internals.functions import compiled, short_loop
 
 COPIED = 8
 """How many samples are copied together: so many entries are a line of the cache."""
@@ -24,7 +24,6 @@ divide = along_samples("divide", lambda target, a: target / a)
 @compiled()
 def samples_last(first, out):
     """out (entries, samples) = the transpose of `first` (samples, entries)."""
-    kept_apart()
     samples, entries = first.shape
     whole = samples // COPIED * COPIED
     for start in range(0, whole, COPIED):
@@ -41,7 +40,6 @@ def samples_last(first, out):
 @compiled()
 def samples_first(last, out):
     """out (samples, entries) = the transpose of `last` (entries, samples)."""
-    kept_apart()
     entries, samples = last.shape
     whole = samples // COPIED * COPIED
     for start in range(0, whole, COPIED):
@@ -59,7 +57,6 @@ def samples_first(last, out):
 def cholesky_factor_batch_last(lower):
     """Factor each matrix lower[:, :, s] of (n, n, stack) in place; what is above the diagonal
     stays. False where one is not positive definite."""
-    kept_apart()
     n, _, stack = lower.shape
     for j in range(n):
         for k in range(j):
@@ -80,7 +77,6 @@ def cholesky_factor_batch_last(lower):
 @compiled()
 def cholesky_solve_batch_last(lower, b):
     """Replace each column x of b[:, :, s], of (n, columns, stack), by inv(A) x."""
-    kept_apart()
     n, columns = b.shape[:2]
     for i in range(n):
         for k in range(i):
@@ -137,7 +133,6 @@ def cholesky_logdet_batch_last(lower, out):
 def lu_factor_batch_last(lu, pivots):
     """Factor each matrix lu[:, :, s] of (n, n, stack) in place, pivots (n, stack); a zero pivot
     stays and means det = 0."""
-    kept_apart()
     n, _, stack = lu.shape
     largest = np.empty(stack, lu.dtype)
     for k in range(n):
@@ -161,7 +156,6 @@ def lu_factor_batch_last(lu, pivots):
 @compiled()
 def exchange_batch_last(pivots, b, k):
     """Exchange row k of each b[:, :, s] for the row that pivots[k, s] names."""
-    kept_apart()
     _, columns, stack = b.shape
     for s in range(stack):
         other = pivots[k, s]
@@ -184,7 +178,6 @@ def lu_invertible_batch_last(lu):
 @compiled()
 def lu_solve_batch_last(lu, pivots, b, transposed):
     """Replace each column x of b[:, :, s], of (n, columns, stack), by inv(A) x, or by inv(A)' x."""
-    kept_apart()
     n, columns = b.shape[:2]
     for k in range(0 if transposed else n):
         exchange_batch_last(pivots, b, k)

@@ -75,7 +75,7 @@ def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right,
         gemm_part(alpha, a, transpose_a, b, transpose_b, beta, c, ranges)
 
 
-@compiled(inline="always")
+@compiled()
 def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
     """`structured_gemm` where c comes out symmetric: its lower triangle, and mirrored."""
     least = SPLIT if c.itemsize == 4 else SPLIT // 2
@@ -86,13 +86,13 @@ def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
         mirror(c)
 
 
-@compiled(inline="always")
+@compiled(linked=True)
 def packs(n, inner):
     """Whether symmetric products of n rows are so large that OpenBLAS copies what it multiplies."""
     return n >= GRAM and LEAST * n * inner > UNPACKED
 
 
-@compiled(inline="always")
+@compiled()
 def gram(alpha, a, transpose_a, beta, c):
     """c (n, n) = alpha * op(a) @ op(a)' + beta * c, where c was symmetric."""
     n, columns = c.shape[0], a.shape[1]
@@ -105,7 +105,7 @@ def gram(alpha, a, transpose_a, beta, c):
         symmetric_gemm(alpha, a, transpose_a, a, not transpose_a, beta, c, WHOLE, WHOLE)
 
 
-@compiled(inline="always")
+@compiled()
 def weighted_gram(a, weights, add, c):
     """c (n, n) = a' diag(weights) a, or += where c was symmetric, for a (samples, n). The samples
     of negative weights come last, and are taken off.

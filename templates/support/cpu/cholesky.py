@@ -72,7 +72,7 @@ def cholesky_by_panels(lower):
     return definite
 
 
-@compiled()
+@compiled(linked=True)
 def cholesky_block(lower, start, stop):
     """Factor the block of the rows and columns from start to stop."""
     one = lower.dtype.type(1)
@@ -92,7 +92,7 @@ def cholesky_block(lower, start, stop):
     return True
 
 
-@compiled(inline="always")
+@compiled()
 def cholesky_solve_rows(lower, b):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x."""
     _, rows, n = b.shape
@@ -104,7 +104,7 @@ def cholesky_solve_rows(lower, b):
             substitute_rows(lower[s], b[s], LOWER, which, NO)
 
 
-@compiled()
+@compiled(linked=True)
 def cholesky_solve_few_rows(lower, b):
     """`cholesky_solve_rows` for few rows."""
     stack, rows, n = b.shape
@@ -125,7 +125,7 @@ def cholesky_solve_few_rows(lower, b):
                 b[s, row, i] = total / lower[s, i, i]
 
 
-@compiled(inline="always")
+@compiled()
 def cholesky_solve_columns(lower, b):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
     for s in range(len(b)):
@@ -133,7 +133,7 @@ def cholesky_solve_columns(lower, b):
             substitute_columns(lower[s], b[s], LOWER, which, NO)
 
 
-@compiled(inline="always")
+@compiled()
 def cholesky_inverse(lower, out):
     """out (stack, n, n) = the inverse of each factored matrix: X' X with X the inverse of L."""
     stack, n, _ = lower.shape

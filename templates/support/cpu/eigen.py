@@ -12,7 +12,7 @@ from .lapack import lapack_gecon, lapack_geev, lapack_getrf, lapack_syevd
 ONE_NORM = np.uint8(ord("1"))
 
 
-@compiled()
+@compiled(linked=True)
 def all_finite(a):
     """Whether no entry is infinite or nan: LAPACK may never return from such matrices."""
     finite = True
@@ -21,7 +21,7 @@ def all_finite(a):
     return finite
 
 
-@compiled()
+@compiled(linked=True)
 def leading_sign(rows, column):
     """The sign of the first of the largest entries in a column of a matrix; entries within
     rounding of each other count as equally large."""

@@ -81,7 +81,7 @@ def spared_at_most(a, sums, product):
     return np.floor(left / 26)
 
 
-@compiled(inline="always")
+@compiled()
 def expm_blocks(x, out, first=0):
     """out = the exponential of Fréchet blocks, from the entry `first` on.
 

@@ -10,7 +10,7 @@ from .lapack import lapack_gelqf, lapack_orglq
 from .triangular import triangular_solve_columns
 
 
-@compiled(inline="always")
+@compiled()
 def lower_factor(a, out):
     """out (stack, n, n) = the lower triangular L with L L' = A, zero above the diagonal; only the
     lower triangle of A is read. False where a matrix is not positive definite."""
@@ -27,7 +27,7 @@ def lower_factor(a, out):
     return definite
 
 
-@compiled(inline="always")
+@compiled()
 def half_lower(a, out):
     """out (stack, n, n) = the lower triangle of A with half of the diagonal, zero above."""
     stack, n, _ = a.shape

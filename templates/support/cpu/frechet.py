@@ -12,7 +12,7 @@ directions E_1 ... E_k: it is the top right block of f of the block triangular m
 import numpy as np
 from numba import literal_unroll
 
-from ..internals.functions import compiled, kept_apart
+from ..internals.functions import compiled
 from ..internals.memory import give_back, work_arrays
 from .blas import gemm
 from .lu import lu_factor, lu_inverse, lu_invertible
@@ -51,7 +51,6 @@ def last_entries(results, row, column, out):
 @compiled()
 def multiply_blocks(x, y, out, first=0):
     """out = the product of Fréchet blocks, from the entry `first` on."""
-    kept_apart()
     for s in range(first, x.shape[0]):
         t = s
         kept = 0.0
@@ -89,7 +88,6 @@ def divide_blocks(y, x):
 def combine_blocks(weights, terms, out):
     """out = the sum of weights[i] * terms[i] over the first len(weights) terms, of which those of
     weight zero are not read."""
-    kept_apart()
     flat, entries = out.reshape(out.size), terms.reshape(len(terms), out.size)
     for start in range(0, flat.size, NEAR):
         own = flat[start : start + NEAR]
@@ -104,7 +102,6 @@ def combine_blocks(weights, terms, out):
 @compiled()
 def scale_blocks(factor, x, out):
     """out = factor * x, from its first entry on if x has fewer."""
-    kept_apart()
     flat, entries = out.reshape(out.size), x.reshape(x.size)
     for i in range(entries.size):
         flat[i] = factor * entries[i]
@@ -113,7 +110,6 @@ def scale_blocks(factor, x, out):
 @compiled()
 def largest_column(a):
     """The 1-norm of a matrix; nan if there is one in it."""
-    kept_apart()
     totals, memory = work_arrays(a, ((a.shape[1],),), ())
     totals[:] = 0.0
     for i in range(a.shape[0]):

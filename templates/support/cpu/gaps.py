@@ -7,7 +7,7 @@ import numpy as np
 from ..internals.functions import compiled
 
 
-@compiled()
+@compiled(linked=True)
 def rounding_level(row):
     """The size below which a difference or sum of entries may be all rounding."""
     largest = row.dtype.type(0)

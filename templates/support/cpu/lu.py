@@ -110,7 +110,7 @@ lu_invertible = triangular_invertible
 """Whether no factored matrix of `lu` (stack, n, n) is singular."""
 
 
-@compiled(inline="always")
+@compiled()
 def lu_solve_rows(lu, pivots, b, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
     _, rows, n = b.shape
@@ -217,7 +217,7 @@ def swap_rows(pivots, b, backwards):
                 b[row, j], b[other, j] = b[other, j], b[row, j]
 
 
-@compiled(inline="always")
+@compiled()
 def lu_solve_columns(lu, pivots, b, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
     for s in range(len(b)):
@@ -231,7 +231,7 @@ def lu_solve_columns(lu, pivots, b, transposed):
             swap_rows(pivots[s], b[s], True)
 
 
-@compiled(inline="always")
+@compiled()
 def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
     stack, n = pivots.shape

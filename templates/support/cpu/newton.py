@@ -32,7 +32,7 @@ class NotConverged(np.linalg.LinAlgError):
         return np.linalg.LinAlgError, self.args
 
 
-@compiled()
+@compiled(linked=True)
 def largest(vector):
     """The largest magnitude; nan if there is one."""
     found = vector.dtype.type(0)
@@ -42,7 +42,7 @@ def largest(vector):
     return found
 
 
-@compiled()
+@compiled(linked=True)
 def close(out):
     """How long, relative to the unknown, a step may be that rounding alone prevents from
     improving the residual: the square root of the precision."""

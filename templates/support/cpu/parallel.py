@@ -183,7 +183,7 @@ class by_sums(_Sharing):
         if self.part is not None:
             return compiled(**options)(body)
         body.__name__ = f"{name}_part"
-        self.part = compiled(inline=inlined(body), **options)(body)
+        self.part = compiled(**options)(body)
         given = ", ".join(signature.arrays)
         lines = [f"check_{name}({given})", f"_part({given}, {self._length}, True)"]
         text = "\n".join([f"def {name}({given}):", *indented(lines)])

@@ -97,7 +97,7 @@ def _by_sums(kernel, shared, sliced, least, products):
     return call
 
 
-@compiled()
+@compiled(linked=True)
 def border(length, part, parts):
     """Where a part of a length starts. Cut off so that compilers see that places from there on are
     not negative; they do not vectorise a loop over places that may count from the end."""

@@ -202,7 +202,7 @@ def riccati_step(a, b, q, r, discrete, x, step):
     return schur_sylvester(closed, turned_vectors, form, vectors, residual, step, False, False)
 
 
-@compiled(counted=True, inline="always")
+@compiled(counted=True)
 def riccati(a, b, q, r, discrete, out):
     """out (stack, n, n) = the stabilising solutions, all arrays in double precision; q and r are
     overwritten by their symmetric parts. False where there is none."""
@@ -227,7 +227,7 @@ def riccati(a, b, q, r, discrete, out):
     return True
 
 
-@compiled(counted=True, inline="always")
+@compiled(counted=True)
 def continuous_riccati(a, b, q, r, out):
     """out (stack, n, n) = the stabilising X with A' X + X A - X B inv(R) B' X + Q = 0. False
     where there is none."""
@@ -235,7 +235,7 @@ def continuous_riccati(a, b, q, r, out):
     return riccati(a.astype(real), b.astype(real), q.astype(real), r.astype(real), False, out)
 
 
-@compiled(counted=True, inline="always")
+@compiled(counted=True)
 def discrete_riccati(a, b, q, r, out):
     """out (stack, n, n) = the stabilising X with A' X A - X - A' X B inv(R + B' X B) B' X A + Q
     = 0. False where there is none."""

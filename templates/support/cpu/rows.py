@@ -34,7 +34,7 @@ NUMBER_OF = {integer: real for real, integer in INTEGER_OF.items()}
 number_of_order = number_function(write_ordered, NUMBER_OF)
 
 
-@compiled()
+@compiled(linked=True)
 def row_maximum(x, s):
     """The largest entry of x[s, :]; nan if there is one, -inf if there is none. In integers, as
     loops over numbers that may be nan are not vectorised."""

@@ -38,7 +38,7 @@ scipy_k1 = scipy_special("k1", 1)
 scipy_kv = scipy_special("kv", 2)
 
 
-@compiled()
+@compiled(linked=True)
 def zeta_series(s, q):
     """The sum of (q + k)^-s over k = 0, 1, ... for q > 0, by Euler and Maclaurin's formula
     (NIST Handbook of Mathematical Functions, 25.11.28)."""
@@ -55,7 +55,7 @@ def zeta_series(s, q):
     return total
 
 
-@compiled()
+@compiled(linked=True)
 def zeta(s, q):
     """Hurwitz's zeta function of s > 1; where q is negative only for integer s, else nan.
 

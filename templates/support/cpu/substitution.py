@@ -8,7 +8,7 @@ The errors are no larger: each block is inverted by substitution (Du Croz and Hi
 
 import numpy as np
 
-from ..internals.functions import compiled, kept_apart
+from ..internals.functions import compiled
 from .base import LEFT, LOWER, NO, RIGHT, TRANSPOSED, UNIT, UPPER
 from .blas import blas_trsm, gemm, gemm_part
 
@@ -26,7 +26,6 @@ LONG = 256
 def substitute_rows(a, b, triangle, which, diagonal):
     """Replace each row x of `b` (rows, n) by inv(A) x, or by inv(A)' x if `which` is TRANSPOSED,
     for a matrix A that is LOWER or UPPER triangular, with a diagonal of ones if that is UNIT."""
-    kept_apart()
     rows, n = b.shape
     if rows < SEVERAL and n < LONG:
         if rows > 0 and n > 0:
@@ -54,7 +53,6 @@ def substitute_rows(a, b, triangle, which, diagonal):
 @compiled(counted=True)
 def substitute_columns(a, b, triangle, which, diagonal):
     """Replace each column x of `b` (n, columns) so; see `substitute_rows`."""
-    kept_apart()
     n, columns = b.shape
     if columns < SEVERAL and n < LONG:
         if columns > 0 and n > 0:
@@ -79,13 +77,13 @@ def substitute_columns(a, b, triangle, which, diagonal):
             gemm(1.0, inverse, not forward, given, False, 0.0, b[start:stop, left:right])
 
 
-@compiled()
+@compiled(linked=True)
 def turned_triangle(triangle):
     """What BLAS calls the triangle: it has columns where we have rows."""
     return UPPER if triangle == LOWER else LOWER
 
 
-@compiled()
+@compiled(linked=True)
 def block(n, step, forward):
     """Where a block starts and stops, and where the unknowns start and stop that are known then."""
     if forward:
@@ -99,7 +97,6 @@ def block(n, step, forward):
 def diagonal_inverses(a, triangle, diagonal):
     """The inverses of the blocks on the diagonal of a triangular matrix (n, n) one below the other,
     each lower triangular: that of an upper matrix is transposed."""
-    kept_apart()
     n = a.shape[0]
     inverses = np.zeros((n, WIDTH), a.dtype)
     for start in range(0, n, WIDTH):

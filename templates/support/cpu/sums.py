@@ -6,7 +6,7 @@ from ..internals.functions import compiled
 from ..internals.memory import shaped
 
 
-@compiled(fastmath={"reassoc"})
+@compiled(linked=True, fastmath={"reassoc"})
 def sum_entries(array):
     """The sum of all entries of a C-contiguous array."""
     entries = shaped(array, (array.size,))
@@ -16,7 +16,7 @@ def sum_entries(array):
     return total
 
 
-@compiled(fastmath={"reassoc"})
+@compiled(linked=True, fastmath={"reassoc"})
 def inner_product(left, right):
     """The sum of left * right over all entries of two C-contiguous arrays of one shape."""
     first, second = shaped(left, (left.size,)), shaped(right, (right.size,))

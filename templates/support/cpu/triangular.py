@@ -27,7 +27,7 @@ def triangular_invertible(a):
     return True
 
 
-@compiled(inline="always")
+@compiled()
 def triangular_solve_rows(a, b, lower, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
     triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
@@ -35,7 +35,7 @@ def triangular_solve_rows(a, b, lower, transposed):
         substitute_rows(a[s], b[s], triangle, which, NO)
 
 
-@compiled(inline="always")
+@compiled()
 def triangular_solve_columns(a, b, lower, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
     triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
@@ -43,7 +43,7 @@ def triangular_solve_columns(a, b, lower, transposed):
         substitute_columns(a[s], b[s], triangle, which, NO)
 
 
-@compiled(inline="always")
+@compiled()
 def triangular_inverse(a, out, lower):
     """out (stack, n, n) = the inverse of each matrix of `a`, zero in the other triangle.
 

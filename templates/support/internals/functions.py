@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from contextlib import suppress
+from copy import copy
 from ctypes import (
     CFUNCTYPE,
     PYFUNCTYPE,
@@ -22,6 +23,7 @@ from hashlib import blake2b
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from weakref import WeakValueDictionary
 
 import scipy
 from llvmlite import binding, ir
@@ -36,18 +38,23 @@ from .. import DIGEST
 
 
 class _Code(CompileResultCacheImpl):
-    """How a file of Numba's cache holds compiled code: with a digest of it and of the function it
-    is of, since damaged code, or that of another function, would be run."""
+    """How a file of Numba's cache holds compiled code: with what it calls by name, and with a
+    digest of it and of the function it is of, since damaged code, or that of another function,
+    would be run."""
 
     def reduce(self, cres):
-        code = dumps(super().reduce(cres))
+        names = {each.name for each in cres.library._final_module.functions if each.is_declaration}
+        code = dumps(([_called[name] for name in names & {*_called}], super().reduce(cres)))
         return self._digest(code), code
 
     def rebuild(self, target_context, payload):
         digest, code = payload
         if digest != self._digest(code):
             raise ValueError("its digest is that of other code")
-        return super().rebuild(target_context, pickle.loads(code))
+        called, reduced = pickle.loads(code)
+        for place, kinds in called:
+            _call_by_name(_functions[place], kinds)
+        return super().rebuild(target_context, reduced)
 
     def _digest(self, code):
         return blake2b(code, key=blake2b(self.filename_base.encode()).digest()).digest()
@@ -93,13 +100,21 @@ class _Cache(FunctionCache):
         warnings.warn(f"{name} {problem}; the function is compiled anew", stacklevel=4)
 
 
-def compiled(counted=False, **options):
+_functions: WeakValueDictionary = WeakValueDictionary()
+"""All compiled functions, by their qualified names and first lines."""
+_called: dict = {}
+"""By the names that code calls functions by, their places in `_functions` and their arguments'
+types."""
+
+
+def compiled(counted=False, linked=False, **options):
     """Numba's njit, with its on-disk cache where there is a place to write one.
 
-    `inline="always"` is for what is called in one place of a kernel: else each function on the way
-    there is compiled together with all that it calls. counted: whether references to arrays are
-    counted, as Numba has to where it makes some; to count those to its arguments alone takes longer
-    than many a kernel. Raises ImportError where Numba is told not to compile.
+    counted: whether references to arrays are counted, as Numba has to where it makes some; to count
+    those to its arguments alone takes longer than many a kernel. linked: whether a copy of its code
+    is compiled into each caller, as Numba does, for what is short and called often; all others are
+    compiled once, and called by name. `inline="always"` is for what one other function calls.
+    Raises ImportError where Numba is told not to compile.
     """
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         raise ImportError(
@@ -113,17 +128,42 @@ def compiled(counted=False, **options):
         # that calls what has changed since is another's
         function.__qualname__ = f"{function.__module__}.{function.__name__}.{DIGEST[:8]}"
         made = njit(**options)(function)
-        made.counted = counted
+        made.counted, made.named = counted, set()
+        made.place = function.__qualname__, function.__code__.co_firstlineno
+        _functions[made.place] = made
         with suppress(RuntimeError):  # there is no place to write one
             made._cache = _Cache(function)
         called = made.get_call_template
-        # else what is called with True and with False would be compiled twice
-        made.get_call_template = lambda kinds, named: called(
-            tuple(map(types.unliteral, kinds)), named
-        )
+
+        def call_template(kinds, named):
+            # else what is called with True and with False would be compiled twice
+            template = called(tuple(map(types.unliteral, kinds)), named)
+            if not linked:
+                _call_by_name(made, tuple(template[2]))
+            return template
+
+        made.get_call_template = call_template
         return made
 
     return decorate
+
+
+def _call_by_name(function, kinds):
+    """Have code from now on call a function, for types of arguments, by a name that is the same in
+    every process."""
+    if kinds in function.named:
+        return
+    function.compile(kinds)
+    made = function.overloads[kinds]
+    digest = blake2b(f"{function.place} {kinds}".encode(), digest_size=16).hexdigest()
+    described = copy(made.fndesc)
+    described.mangled_name = f"derivatrix_{digest}"
+    address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+    binding.add_symbol(described.mangled_name, address)
+    del made.target_context._defns[made.entry_point]  # with what callers have a copy of
+    made.target_context.insert_user_function(made.entry_point, described)
+    function.named.add(kinds)
+    _called[described.mangled_name] = function.place, kinds
 
 
 def address_of(kernel, arguments):
@@ -168,17 +208,6 @@ def short_loop(context, index):
         return context.get_dummy_value()
 
     return types.void(index), generate
-
-
-@intrinsic
-def kept_apart(context):
-    """Nothing; the function that says it is not compiled again into each of its callers."""
-
-    def generate(context, builder, signature, values):
-        builder.function.attributes.add("noinline")
-        return context.get_dummy_value()
-
-    return types.void(), generate
 
 
 def defined_once(module, name, kinds, define):
