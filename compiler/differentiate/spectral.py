@@ -32,12 +32,12 @@ from derivatrix.compiler.ir.nodes import (
     Map,
     Node,
     Sum,
-    einsum,
     full,
+    relabelled,
     slot,
 )
+from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
-from derivatrix.compiler.simplify.product import Product
 from derivatrix.runtime.errors import UnsupportedError
 
 TERMS = 64
@@ -115,7 +115,7 @@ class _Spectrum:
             found = self._packed(product)
             if found is None:
                 return node
-            terms.append(einsum(found.factors, found.output, found.coefficient, found.sizes))
+            terms.append(found.node)
         return terms[0] if len(terms) == 1 else Sum(tuple(terms), node.shape)
 
     def _is_own(self, node: Node) -> bool:
@@ -169,11 +169,8 @@ class _Spectrum:
                 done.append(current)
                 continue
             node = current.factors[position][0]
-            if isinstance(node, Einsum):
-                pending.append(current.inlined(position))
-                continue
-            assert isinstance(node, Sum)
-            pending += [current.with_factor(position, term) for term in node.terms]
+            assert isinstance(node, Einsum | Sum)
+            pending += current.opened(position, node)
         return done
 
     def _to_multiply_out(self, product: Product) -> int | None:
@@ -269,8 +266,7 @@ class _Weight:
             return None if None in parts else sympy.Add(*parts)
         if isinstance(node, Einsum) and not node.contracted:
             parts = [
-                self._expression(factor, tuple(labels[label] for label in own))
-                for factor, own in node.factors
+                self._expression(factor, own) for factor, own in relabelled(node.factors, labels)
             ]
             number = node.coefficient.is_number
             parts.append(node.coefficient if number else self._other(full(node.coefficient), ()))

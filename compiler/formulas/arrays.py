@@ -11,14 +11,13 @@ from derivatrix.compiler.formulas import algebra, entrywise
 from derivatrix.compiler.formulas.build import (
     Builder,
     Item,
-    Product,
     call,
     matrix,
     opened,
     ordered,
-    product,
 )
 from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.expressions import convert
 from derivatrix.compiler.formulas.printers.numpy import NumPy
 from derivatrix.compiler.formulas.tree import (
     Arranged,
@@ -28,7 +27,18 @@ from derivatrix.compiler.formulas.tree import (
     Resized,
     Tree,
 )
-from derivatrix.compiler.ir.nodes import Apply, Constant, Einsum, Leaf, Map, Node, Structural, Sum
+from derivatrix.compiler.ir.nodes import (
+    Apply,
+    Constant,
+    Einsum,
+    Leaf,
+    Map,
+    Node,
+    Structural,
+    Sum,
+    labels_of,
+)
+from derivatrix.compiler.ir.product import Product
 
 ONE = sympy.S.One
 AXES = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
@@ -65,7 +75,7 @@ class Arrays(Builder):
             case Apply():
                 return self._call(node)
             case Einsum():
-                return self._product(product(node))
+                return self._product(Product.reduced(node))
         raise TypeError(f"no formula for {node!r}")
 
     def _whole(self, node: Node) -> Tree:
@@ -75,11 +85,13 @@ class Arrays(Builder):
         shape = tuple(parts.sizes[label] for label in parts.output)
         factors = ordered(parts.factors, parts.output)
         items = opened([(self._whole(factor), own) for factor, own in factors], parts)
-        known = {label for _, labels in items for label in labels}
+        known = labels_of(items)
         present = [label for label in parts.output if label in known]
         along = [parts.output.index(label) for label in present]
         body = self._body(items, tuple(present), parts)
-        return entrywise.spread(algebra.scale(ONE, [parts.scalar], body), along, shape)
+        return entrywise.spread(
+            algebra.scale(ONE, [convert(parts.coefficient)], body), along, shape
+        )
 
     def _body(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree | None:
         """The product, all of whose output labels some item has."""
@@ -93,9 +105,8 @@ class Arrays(Builder):
         items = _split(items, output, parts)
         scalars = [tree for tree, labels in items if not labels]
         arrays = [(tree, labels) for tree, labels in items if labels]
-        flat = [label for _, labels in arrays for label in labels]
         repeats = any(len(set(labels)) < len(labels) for _, labels in arrays)
-        if repeats or not set(flat) <= set(output):
+        if repeats or not {*labels_of(arrays)} <= {*output}:
             body = self._contraction(arrays, output, parts)
         else:
             body = self._entrywise(arrays, output, parts)
@@ -111,7 +122,7 @@ class Arrays(Builder):
         return algebra.hadamard(factors)
 
     def _contraction(self, items: list[Item], output: tuple[int, ...], parts: Product) -> Tree:
-        used = dict.fromkeys([*output, *(label for _, labels in items for label in labels)])
+        used = dict.fromkeys([*output, *labels_of(items)])
         letters = dict(zip(used, AXES, strict=False))
         inputs = ("".join(letters[label] for label in labels) for _, labels in items)
         subscripts = f"{','.join(inputs)}->{''.join(letters[label] for label in output)}"
@@ -119,7 +130,7 @@ class Arrays(Builder):
 
     def _call(self, node: Apply) -> Tree:
         """The stacked axes that no argument has are left to broadcasting the result."""
-        covered = sorted({label for _, labels in node.arguments for label in labels})
+        covered = sorted(labels_of(node.arguments))
         arguments = []
         for argument, labels in node.arguments:
             core = range(len(labels), argument.ndim)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import sympy
 
@@ -22,7 +21,8 @@ from derivatrix.compiler.formulas.sharing import named
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
-from derivatrix.compiler.ir.nodes import Factor, Node, leaves, slot, topological
+from derivatrix.compiler.ir.nodes import Factor, Node, labels_of, leaves, slot, topological
+from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 
 DEPTH = 20
@@ -235,52 +235,6 @@ def _written(node: ir.Apply) -> Counter[Node]:
     return counts
 
 
-@dataclass(frozen=True)
-class Product:
-    """An einsum without the deltas that only rename labels.
-
-    output: the label of each output axis, all different; scalar: the coefficient, with the
-    sizes of summed labels that no factor has.
-    """
-
-    factors: tuple[Factor, ...]
-    output: tuple[int, ...]
-    sizes: tuple[sympy.Expr, ...]
-    scalar: Tree
-
-    @property
-    def summed(self) -> list[int]:
-        """The labels summed over, in the order met."""
-        return [label for label in labels_of(self.factors) if label not in self.output]
-
-
-def labels_of(items: Iterable[tuple[Any, tuple[int, ...]]]) -> list[int]:
-    """The labels of factors or items, in the order met."""
-    return list(dict.fromkeys(label for _, labels in items for label in labels))
-
-
-def product(node: ir.Einsum) -> Product:
-    """The product that an `Einsum` stands for. Contracted deltas rename labels."""
-    factors = node.factors
-    alive = dict.fromkeys(range(len(node.sizes)))
-    while True:
-        found = next((f for f in factors if _renames(f, node.ndim)), None)
-        if found is None:
-            break
-        kept, gone = sorted(found[1])
-        if gone != kept:
-            del alive[gone]
-        position = factors.index(found)
-        factors = tuple(
-            (factor, tuple(kept if label == gone else label for label in labels))
-            for factor, labels in factors[:position] + factors[position + 1 :]
-        )
-    present = labels_of(factors)
-    counted = [node.sizes[i] for i in alive if i >= node.ndim and i not in present]
-    scalar = expressions.convert(sympy.prod([node.coefficient, *counted]))
-    return Product(factors, tuple(range(node.ndim)), node.sizes, scalar)
-
-
 Item = tuple[Tree, tuple[int, ...]]
 
 
@@ -305,11 +259,6 @@ def opened(items: list[Item], parts: Product) -> list[Item]:
         count = expressions.convert(sympy.prod([parts.sizes[label] for label in gone]))
         result.append((count, ()))
     return result
-
-
-def _renames(factor: Factor, rank: int) -> bool:
-    node, labels = factor
-    return isinstance(node, ir.Delta) and (labels[0] == labels[1] or max(labels) >= rank)
 
 
 def ordered(factors: tuple[Factor, ...], output: tuple[int, ...]) -> tuple[Factor, ...]:

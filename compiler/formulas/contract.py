@@ -7,13 +7,13 @@ on, until what is left has just the output's labels. The rules are tried in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sympy
 
 from derivatrix.compiler.formulas import algebra, entrywise
-from derivatrix.compiler.formulas.build import Item, labels_of
+from derivatrix.compiler.formulas.build import Item
 from derivatrix.compiler.formulas.tree import (
     Identity,
     Kronecker,
@@ -26,8 +26,9 @@ from derivatrix.compiler.formulas.tree import (
     Vectorised,
 )
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.nodes import Labels, labels_of
 
-Labels = tuple[int, ...]
+Sizes = Mapping[int, Dimension]
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Graph:
 
     items: list[Item]
     output: Labels
-    sizes: Shape
+    sizes: Sizes
     scalars: list[Tree] = field(default_factory=list)
 
     def having(self, label: int) -> list[Item]:
@@ -58,7 +59,7 @@ class Graph:
         return True
 
 
-def contract(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None:
+def contract(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree | None:
     """The product of items of at most two axes, summed over the labels that are not in `output`
     (at most two); an output label that no item has is broadcast. None: no matrix notation."""
     scalars = [tree for tree, labels in items if not labels]
@@ -86,7 +87,7 @@ def _covers(item: Item, kind: type[Tree], output: Labels) -> bool:
     return isinstance(tree, kind) and len(output) == 2 and set(labels) == set(output)
 
 
-def _on_diagonal(items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None:
+def _on_diagonal(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree | None:
     """The product of `items` and the identity: a diagonal matrix."""
     first, second = output
     merged = [(tree, tuple(first if i == second else i for i in own)) for tree, own in items]
@@ -101,7 +102,7 @@ def _diagonal_matrix(vector: Tree, size: Dimension) -> Tree:
     return algebra.diag(vector)
 
 
-def _on_triangle(mask: Item, items: Sequence[Item], output: Labels, sizes: Shape) -> Tree | None:
+def _on_triangle(mask: Item, items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree | None:
     """The product of `items` and the mask of a triangle."""
     tree, labels = mask
     rest = contract(items, output, sizes)

@@ -3,19 +3,19 @@ over letters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
 
 import sympy
 
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.build import Item, Product, indexed, labels_of, matrix
+from derivatrix.compiler.formulas.build import Item, indexed, matrix
 from derivatrix.compiler.formulas.contract import contract
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
 from derivatrix.compiler.ir.nodes import Factor, einsum
+from derivatrix.compiler.ir.product import Product
 
 ONE = sympy.S.One
 
@@ -190,23 +190,6 @@ def joined(items: list[Item], parts: Product) -> Item:
     """Items as one, by the output's labels that they have."""
     output = tuple(i for i in parts.output if any(i in own for _, own in items))
     return contracted(items, output, parts), output
-
-
-Labelled = TypeVar("Labelled", bound=tuple[Any, tuple[int, ...]])
-
-
-def components(factors: Sequence[Labelled], apart: Set[int]) -> list[list[Labelled]]:
-    """The factors in groups linked by labels that are not in `apart`, in their order."""
-    groups: list[list[Labelled]] = []
-    for factor in factors:
-        own = set(factor[1]) - apart
-        linked = [group for group in groups if own & set(labels_of(group))]
-        groups = [group for group in groups if group not in linked]
-        groups.append([*(other for group in linked for other in group), factor])
-    place = {id(factor): position for position, factor in enumerate(factors)}
-    for group in groups:
-        group.sort(key=lambda factor: place[id(factor)])
-    return sorted(groups, key=lambda group: place[id(group[0])])
 
 
 @algebra.linear

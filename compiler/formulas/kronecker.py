@@ -7,7 +7,7 @@ Kronecker product; where the factors cross, the commutation matrix follows it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -15,19 +15,12 @@ import sympy
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.build import Item
-from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.contract import Sizes, contract
 from derivatrix.compiler.formulas.indexing import NoMatrixNotation, chained
 from derivatrix.compiler.formulas.tree import Tree, is_row
-from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.nodes import Labels
 
 ONE = sympy.S.One
-Labels = tuple[int, ...]
-Sizes = Mapping[int, Dimension]
-
-
-def table(sizes: Sizes) -> Shape:
-    """The sizes of the labels, as a list."""
-    return tuple(sizes.get(label, ONE) for label in range(max(sizes) + 1))
 
 
 @dataclass(frozen=True)
@@ -108,7 +101,7 @@ def vectorised(tree: Tree) -> Tree:
 
 def _plain(items: Sequence[Item], output: Labels, sizes: Sizes) -> Tree:
     """The product as a vector or matrix with these axes."""
-    tree = contract(list(items), output, table(sizes))
+    tree = contract(list(items), output, sizes)
     if tree is None:
         raise NoMatrixNotation
     return chained(tree)

@@ -17,22 +17,19 @@ from derivatrix.compiler.formulas import algebra, factoring
 from derivatrix.compiler.formulas.build import (
     Builder,
     Item,
-    Product,
     call,
     indexed,
-    labels_of,
     matrix,
     opened,
     ordered,
-    product,
 )
 from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.expressions import convert
 from derivatrix.compiler.formulas.indexing import (
     NoMatrixNotation,
     bracket,
     chained,
     check_reducible,
-    components,
     contracted,
     entry_of,
     in_blocks,
@@ -52,7 +49,8 @@ from derivatrix.compiler.formulas.sharing import complements, plain_indicators
 from derivatrix.compiler.formulas.tree import Add, Indices, Over, Tree, Unit
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH
-from derivatrix.compiler.ir.nodes import Factor, Node, einsum
+from derivatrix.compiler.ir.nodes import Factor, Node, einsum, labels_of
+from derivatrix.compiler.ir.product import Product, components
 
 LETTERS = "ijklpqrsuvwacdefghmnotxyz"
 BATCH_LETTERS = "brsqz"
@@ -193,7 +191,7 @@ class Notation(Builder):
 
     def _reduced(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A product in matrix notation; a batch axis that is summed over gets a letter."""
-        parts = product(node)
+        parts = Product.reduced(node)
         fixed = {i: index for i, index in enumerate(indices) if index is not None}
         output = tuple(i for i, index in enumerate(indices) if index is None)
         letters: dict[str, sympy.Expr] = {}
@@ -216,18 +214,18 @@ class Notation(Builder):
         for factor in parts.factors:
             items.append(self._single(factor, fixed, scope))
             scope |= letters_summed(items[-1][0]) if letters else set()
-        body = contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
+        body = contracted([(convert(parts.coefficient), ()), *opened(items, parts)], output, parts)
         return summed_over(letters, body)
 
     def _indexed(self, node: ir.Einsum, indices: Indices, scope: frozenset[str]) -> Tree:
         """A product of entries."""
-        parts = product(node)
+        parts = Product.reduced(node)
         parts = replace(parts, factors=ordered(parts.factors, parts.output))
         fixed = {i: index for i, index in enumerate(indices) if index is not None}
         fixed |= {i: sympy.S.Zero for i in parts.summed if parts.sizes[i] == 1}
         output = tuple(i for i, index in enumerate(indices) if index is None)
         items = self._items(parts.factors, fixed, parts, scope)
-        return contracted([(parts.scalar, ()), *opened(items, parts)], output, parts)
+        return contracted([(convert(parts.coefficient), ()), *opened(items, parts)], output, parts)
 
     def _single(
         self, factor: Factor, fixed: Mapping[int, sympy.Expr], scope: frozenset[str]

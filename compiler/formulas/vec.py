@@ -18,7 +18,7 @@ from derivatrix.compiler.formulas.arrays import Arrays
 from derivatrix.compiler.formulas.build import Builder, Item, matrix, without_spreads
 from derivatrix.compiler.formulas.expressions import convert
 from derivatrix.compiler.formulas.indexing import NoMatrixNotation
-from derivatrix.compiler.formulas.jacobian_products import JacobianProduct, jacobian_products
+from derivatrix.compiler.formulas.jacobian_products import jacobian_products
 from derivatrix.compiler.formulas.kronecker import Form
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers.numpy import NumPy
@@ -27,6 +27,7 @@ from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.formulas.vec_forms import vec_form
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.product import Product
 
 HALVES = {"symmetric": "symmetric", "spd": "symmetric", "lower": "lower", "upper": "upper"}
 """The structures whose matrices stand as vech, by what they are."""
@@ -145,7 +146,7 @@ def _split(tree: Tree) -> tuple[sympy.Expr, Tree]:
     return sympy.S.One, tree
 
 
-def _of_product(builder: Builder, product: JacobianProduct, row: Side, column: Side) -> Form:
+def _of_product(builder: Builder, product: Product, row: Side, column: Side) -> Form:
     rows, columns = list(product.output[: row.rank]), list(product.output[row.rank :])
     factors = list(product.factors)
     for side, labels in ((row, rows), (column, columns)):
@@ -155,9 +156,8 @@ def _of_product(builder: Builder, product: JacobianProduct, row: Side, column: S
             factors = [own for own in factors if not _masks(own, labels)]
         if side.diagonal:
             labels[:] = dict.fromkeys(labels)
-    items: list[Item] = [(convert(product.counted), ())]
-    items += [(_solving(builder, node), own) for node, own in product.solves]
-    items += [(_whole(builder, node), own) for node, own in factors]
+    items: list[Item] = [(convert(product.counted().coefficient), ())]
+    items += [_item(builder, node, own) for node, own in factors]
     form = vec_form(without_spreads(items), tuple(rows), tuple(columns), product.sizes)
     return _beside_duplications(form, row, column)
 
@@ -168,9 +168,13 @@ def _whole(builder: Builder, node: ir.Node) -> Tree:
     return builder.tree(node, (None,) * node.ndim, frozenset())
 
 
-def _solving(builder: Builder, node: ir.Apply) -> Tree:
+def _item(builder: Builder, node: ir.Node, labels: ir.Labels) -> Item:
+    """A factor as a tree; solutions of an equation as the matrix that makes them."""
+    if not isinstance(node, ir.Apply) or node.ndim < 3:
+        return _whole(builder, node), labels
     arguments = [_whole(builder, argument) for argument, _ in node.arguments[:-1]]
-    return solving_matrix(node.operation.name, arguments, node.shape[-2:])
+    tree = solving_matrix(node.operation.name, arguments, node.shape[-2:])
+    return tree, labels[2:] + labels[:2]
 
 
 def _masks(factor: ir.Factor, labels: Sequence[int]) -> bool:

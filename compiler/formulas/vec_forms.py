@@ -7,19 +7,18 @@ from collections.abc import Sequence
 
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.build import Item, labels_of
-from derivatrix.compiler.formulas.contract import RULES, Graph
-from derivatrix.compiler.formulas.indexing import NoMatrixNotation, components
+from derivatrix.compiler.formulas.build import Item
+from derivatrix.compiler.formulas.contract import RULES, Graph, Sizes
+from derivatrix.compiler.formulas.indexing import NoMatrixNotation
 from derivatrix.compiler.formulas.kronecker import (
     Form,
-    Labels,
-    Sizes,
     direct_form,
     kronecker,
-    table,
     vec_of,
 )
 from derivatrix.compiler.formulas.tree import Tree
+from derivatrix.compiler.ir.nodes import Labels, labels_of
+from derivatrix.compiler.ir.product import components
 
 
 def vec_form(items: Sequence[Item], rows: Labels, columns: Labels, sizes: Sizes) -> Form:
@@ -154,7 +153,7 @@ def _parted(
 
 def _reduced(items: Sequence[Item], output: Labels, sizes: Sizes) -> Graph:
     scalars = [tree for tree, labels in items if not labels]
-    graph = Graph([item for item in items if item[1]], output, table(sizes), scalars)
+    graph = Graph([item for item in items if item[1]], output, sizes, scalars)
     while any(rule(graph) for rule in RULES):
         pass
     return graph

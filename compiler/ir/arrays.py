@@ -462,10 +462,7 @@ def _require_finite(expression: sympy.Expr, nodes: Sequence[ir.Node]) -> None:
 
 
 def _select_slots(expression: sympy.Expr, nodes: list[ir.Node]) -> Array:
-    used = [i for i in range(len(nodes)) if ir.slot(i) in expression.free_symbols]
-    renames = {ir.slot(old): ir.slot(new) for new, old in enumerate(used)}
-    expression = expression.xreplace(renames)
-    arguments = tuple(nodes[i] for i in used)
+    expression, arguments = ir.used_slots(expression, nodes)
     return Array(arguments[0]) if expression == ir.slot(0) else Array(ir.Map(expression, arguments))
 
 

@@ -11,7 +11,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
 
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.nodes import Factor, Node
+from derivatrix.compiler.ir.nodes import Factor, Node, labels_of
+from derivatrix.compiler.ir.product import components
 
 TRIALS = 64
 """At most so many labellings are tried."""
@@ -26,7 +27,7 @@ def canonical_labels(
     of these are in ascending order.
     """
     search = _Search(factors, symmetric, ndim)
-    labels = sorted({label for _, own in factors for label in own})
+    labels = sorted(labels_of(factors))
     colours = search.refine(
         _ranks(
             {
@@ -36,23 +37,10 @@ def canonical_labels(
         )
     )
     if len(set(colours.values())) < len(colours):
-        parts = _parts(factors, ndim)
-        if len(parts) > 1:
+        parts = components(factors, range(ndim))
+        if len(parts) > 1:  # alike ones, as in (xᵀ x)⁴, tie in as many ways as they are permuted
             return _joined([canonical_labels(part, symmetric, ndim, sizes) for part in parts], ndim)
     return min(islice(search.labellings(colours), TRIALS), key=_key)
-
-
-def _parts(factors: Sequence[Factor], ndim: int) -> list[list[Factor]]:
-    """The factors in groups linked by summed labels, whose labels do not depend on each other:
-    alike groups, as in (xᵀ x)⁴, would tie in as many ways as they can be permuted."""
-    groups: list[tuple[set[int], list[Factor]]] = []
-    for factor in factors:
-        own = {label for label in factor[1] if label >= ndim}
-        linked = [group for group in groups if own & group[0]]
-        groups = [group for group in groups if not own & group[0]]
-        inner = own.union(*(labels for labels, _ in linked))
-        groups.append((inner, [*(other for _, part in linked for other in part), factor]))
-    return [part for _, part in groups]
 
 
 def _joined(parts: list[list[Factor]], ndim: int) -> list[Factor]:

@@ -346,6 +346,15 @@ def slot(position: int) -> sympy.Symbol:
     return sympy.Symbol(f"_{position}", real=True)
 
 
+def used_slots(
+    expression: sympy.Expr, arguments: Sequence[Node]
+) -> tuple[sympy.Expr, tuple[Node, ...]]:
+    """An expression with the slots that it has numbered anew, and their arguments."""
+    used = [i for i in range(len(arguments)) if slot(i) in expression.free_symbols]
+    numbers = {slot(old): slot(new) for new, old in enumerate(used)}
+    return expression.xreplace(numbers), tuple(arguments[i] for i in used)
+
+
 def einsum(
     factors: Iterable[tuple[Node, Sequence[Hashable]]],
     output: Sequence[Hashable],
@@ -363,10 +372,18 @@ def einsum(
         numbers.setdefault(label, len(numbers))
     if len(set(output)) != len(output):
         raise ShapeError("an output label is repeated")
-    numbered = tuple((node, tuple(numbers[label] for label in labels)) for node, labels in factors)
-    return Einsum(
-        sympy.sympify(coefficient), numbered, tuple(known[label] for label in numbers), len(output)
-    )
+    shape = tuple(known[label] for label in numbers)
+    return Einsum(sympy.sympify(coefficient), relabelled(factors, numbers), shape, len(output))
+
+
+def relabelled(factors: Iterable[tuple[Node, Sequence[Any]]], names: Any) -> tuple[Factor, ...]:
+    """The factors with other labels, those that `names`, a mapping or sequence, has for theirs."""
+    return tuple((node, tuple([names[label] for label in labels])) for node, labels in factors)
+
+
+def labels_of(items: Iterable[tuple[Any, Labels]]) -> list[int]:
+    """The labels of factors, or of anything with labels, in the order met."""
+    return list(dict.fromkeys(label for _, labels in items for label in labels))
 
 
 def zeros(shape: Shape) -> Sum:

@@ -194,7 +194,7 @@ class _Writer:
     def apply(self, node: ir.Apply) -> Written:
         """An operation, the stacked axes of its arguments in order; those that no argument has are
         left to broadcasting."""
-        covered = sorted({label for _, labels in node.arguments for label in labels})
+        covered = sorted(ir.labels_of(node.arguments))
         texts = []
         for argument, labels in node.arguments:
             core = range(len(labels), argument.ndim)

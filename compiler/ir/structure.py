@@ -199,10 +199,8 @@ def _diagonal(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
     ]
     if len(rest) == len(node.factors):
         return frozenset()
-    renamed = [
-        (factor, tuple(row if label == column else label for label in labels))
-        for factor, labels in rest
-    ]
+    names = [row if label == column else label for label in range(len(node.sizes))]
+    renamed = ir.relabelled(rest, names)
     if node.coefficient.is_positive and all(positive(weight) for weight, _ in renamed):
         return frozenset({"psd", "spd"})
     holds = node.coefficient.is_nonnegative and product_nonnegative(renamed)
@@ -284,10 +282,8 @@ def canonical_factors(factors: Sequence[ir.Factor], ndim: int, sizes: Shape) -> 
 
 def _multiset(node: ir.Einsum, renames: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
     """The factors, canonically labelled, with the output labels renamed."""
-    factors = [
-        (factor, tuple(renames.get(label, label) for label in labels))
-        for factor, labels in _flat(node.factors)
-    ]
+    names = [renames.get(label, label) for label in range(len(node.sizes))]
+    factors = ir.relabelled(_flat(node.factors), names)
     ordered = canonical_factors(factors, node.ndim, node.sizes)
     return [(factor.key, labels) for factor, labels in ordered]
 
@@ -296,7 +292,6 @@ def _flat(factors: Iterable[ir.Factor]) -> Iterator[ir.Factor]:
     """The factors, with those that are products entry by entry taken apart."""
     for node, labels in factors:
         if isinstance(node, ir.Einsum) and not node.contracted and node.coefficient == 1:
-            inner = [(factor, tuple(labels[axis] for axis in own)) for factor, own in node.factors]
-            yield from _flat(inner)
+            yield from _flat(ir.relabelled(node.factors, labels))
         else:
             yield node, labels

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.graph import transformed
+from derivatrix.compiler.ir.product import Product
 
 Factors = Counter[ir.Factor]
 """Labelled factors, and how often each occurs."""
@@ -80,7 +81,7 @@ def _outer(term: ir.Einsum) -> Factors:
 
 def _axes(members: Sequence[ir.Einsum], common: Factors) -> list[int]:
     """The axes of the result that the terms have without the common factors."""
-    left = {label for term in members for _, labels in _rest(term, common) for label in labels}
+    left = ir.labels_of(factor for term in members for factor in _rest(term, common))
     return sorted(label for label in left if label < members[0].ndim)
 
 
@@ -108,15 +109,8 @@ def _product(total: ir.Sum, members: Sequence[ir.Einsum], common: Factors) -> ir
 
 def _flat(node: ir.Einsum, pulled: set[ir.Node]) -> ir.Einsum:
     """The product with the factors of those of its factors that were pulled apart."""
-    factors: list[tuple[ir.Node, tuple[int, ...]]] = []
-    coefficient = node.coefficient
-    for factor, labels in node.factors:
-        if factor in pulled and isinstance(factor, ir.Einsum):
-            coefficient = coefficient * factor.coefficient
-            factors += [
-                (inner, tuple(labels[label] for label in own)) for inner, own in factor.factors
-            ]
-        else:
-            factors.append((factor, labels))
-    sizes = dict(enumerate(node.sizes))
-    return ir.einsum(factors, range(node.ndim), coefficient, sizes=sizes)
+    product = Product.of(node)
+    for position, (factor, _) in reversed([*enumerate(node.factors)]):
+        if factor in pulled:
+            product = product.inlined(position)
+    return product.node

@@ -8,13 +8,13 @@ stay at the outside, as index arithmetic.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.graph import rebuilt
+from derivatrix.compiler.ir.product import Product, components
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.plan.contraction_order import ContractionOrder, Numbers
 from derivatrix.compiler.plan.index_arithmetic import split
@@ -90,17 +90,18 @@ class _Contraction:
     def _product(self, einsum: ir.Einsum) -> ir.Node:
         """A product as the pairwise contractions of its linked factors."""
         parts = _OpenProduct(einsum)
-        if not parts.contracted or not parts.dense:
+        if not parts.contracted:
             return parts.node()
-        components = parts.components()
+        found = components(parts.dense[::-1], parts.kept)
+        linked = [component[::-1] for component in found[::-1]]  # in the order of the last factors
         whole = (
-            len(components) == 1
+            len(linked) == 1
             and not parts.structural
-            and {label for _, labels in parts.dense for label in labels} >= set(parts.output)
+            and {*ir.labels_of(parts.dense)} >= {*parts.output}
         )
         dense: list[ir.Factor] = []
-        for component in components:
-            if len(component) == 1 or not parts.linked(component):
+        for component in linked:
+            if len(component) == 1:
                 dense.extend(component)
                 continue
             group = ContractionOrder(
@@ -129,12 +130,12 @@ class _OpenProduct:
     that one factor alone is summed over summed at once."""
 
     def __init__(self, einsum: ir.Einsum) -> None:
-        self.coefficient = einsum.coefficient
+        product = Product.reduced(einsum)
+        self.coefficient = product.coefficient
         self.sizes = einsum.sizes
-        self.output = tuple(range(einsum.ndim))
-        self.structural, self.dense = split(einsum)
-        self._merge_deltas()
-        covered = {label for _, labels in self.dense for label in labels}
+        self.output = product.output
+        self.structural, self.dense = split(product.factors)
+        covered = {*ir.labels_of(self.dense)}
         single = len(self.dense) == 1 and not self.structural and covered.issuperset(self.output)
         moving = len(self.dense) > 1 and any(_moves(node) for node, _ in self.structural)
         if (self.contracted or moving) and not single:
@@ -144,13 +145,12 @@ class _OpenProduct:
     @property
     def kept(self) -> set[int]:
         """Labels of the output and of structural factors."""
-        return {*self.output, *(label for _, labels in self.structural for label in labels)}
+        return {*self.output, *ir.labels_of(self.structural)}
 
     @property
     def contracted(self) -> list[int]:
         """Labels that only dense factors have."""
-        found = (label for _, labels in self.dense for label in labels)
-        return [label for label in dict.fromkeys(found) if label not in self.kept]
+        return [label for label in ir.labels_of(self.dense) if label not in self.kept]
 
     def node(self) -> ir.Node:
         """The product, as one node again."""
@@ -158,62 +158,17 @@ class _OpenProduct:
             factor, labels = self.dense[0]
             if labels == self.output:
                 return factor
-        used = {label for _, labels in (*self.structural, *self.dense) for label in labels}
-        sizes: dict[Hashable, Dimension] = {
-            label: self.sizes[label] for label in (*self.output, *sorted(used))
-        }
-        return ir.einsum([*self.structural, *self.dense], self.output, self.coefficient, sizes)
-
-    def components(self) -> list[list[ir.Factor]]:
-        """The dense factors, grouped by the contracted labels they share."""
-        groups: list[tuple[set[int], list[ir.Factor]]] = []
-        inner = set(self.contracted)
-        for factor in self.dense:
-            labels = inner.intersection(factor[1])
-            joined = [group for group in groups if group[0] & labels]
-            groups = [group for group in groups if not group[0] & labels]
-            members = [f for group in joined for f in group[1]]
-            groups.append((labels.union(*(group[0] for group in joined)), [*members, factor]))
-        return [members for _, members in groups]
-
-    def linked(self, component: list[ir.Factor]) -> bool:
-        """Whether something is contracted within the component."""
-        return any(set(self.contracted).intersection(labels) for _, labels in component)
-
-    def _merge_deltas(self) -> None:
-        """One label for the two of each identity that is summed over; labels left without factors
-        become numbers in the coefficient."""
-        total = [label for label in range(len(self.sizes)) if label not in self.output]
-        position = 0
-        while position < len(self.structural):
-            node, labels = self.structural[position]
-            first, second = labels[0], labels[-1]
-            inner = second if second in total else first
-            if isinstance(node, ir.Delta) and (first == second or inner in total):
-                del self.structural[position]
-                if first != second:
-                    self._rename(inner, first if inner == second else second)
-                    total.remove(inner)
-                position = 0
-            else:
-                position += 1
-        used = {label for _, labels in (*self.structural, *self.dense) for label in labels}
-        unused = [self.sizes[label] for label in total if label not in used]
-        self.coefficient = self.coefficient * sympy.Mul(*unused)
-
-    def _rename(self, old: int, new: int) -> None:
-        def renamed(labels: ir.Labels) -> ir.Labels:
-            return tuple(new if label == old else label for label in labels)
-
-        self.structural = [(node, renamed(labels)) for node, labels in self.structural]
-        self.dense = [(node, renamed(labels)) for node, labels in self.dense]
+        factors = (*self.structural, *self.dense)
+        labels = (*self.output, *sorted(ir.labels_of(factors)))
+        sizes = {label: self.sizes[label] for label in labels}
+        return ir.einsum(factors, self.output, self.coefficient, sizes)
 
     def _absorb(self) -> None:
         """Slice, gather, reshape or mask the one factor that a structural one acts on."""
         for constraint in list(self.structural):
             node, labels = constraint
-            others = {label for c in self.structural if c is not constraint for label in c[1]}
-            outside = others | set(self.output)
+            others = (own for own in self.structural if own is not constraint)
+            outside = {*ir.labels_of(others), *self.output}
             if len(set(labels)) < len(labels):
                 continue
             for given in _sides(node, labels):
@@ -239,8 +194,8 @@ class _OpenProduct:
     def _reduced(self, factor: ir.Factor) -> ir.Factor:
         """Diagonals taken, and summed over what no other factor has."""
         labels = factor[1]
-        others = {label for other in self.dense if other is not factor for label in other[1]}
-        remaining = [label for label in dict.fromkeys(labels) if label in others | self.kept]
+        others = ir.labels_of(other for other in self.dense if other is not factor)
+        remaining = [label for label in dict.fromkeys(labels) if label in {*others, *self.kept}]
         if len(remaining) == len(labels):
             return factor
         return ir.einsum([factor], remaining), tuple(remaining)

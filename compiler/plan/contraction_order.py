@@ -91,8 +91,7 @@ class ContractionOrder:
             members = [f for n, f in enumerate(self.factors) if mask >> n & 1]
             labels = self._labels(mask)
             best = min(_orders(members), key=lambda order: _pattern(order, labels))
-            found = dict.fromkeys(label for _, ls in best for label in ls)
-            output = tuple(label for label in found if label in labels)
+            output = tuple(label for label in ir.labels_of(best) if label in labels)
             self._canonical[mask] = (ir.einsum(best, output), output)
         return self._canonical[mask]
 
@@ -104,8 +103,7 @@ class ContractionOrder:
         return self._remaining[mask]
 
     def _union(self, mask: int) -> set[int]:
-        members = (f for n, f in enumerate(self.factors) if mask >> n & 1)
-        return {label for _, labels in members for label in labels}
+        return {*ir.labels_of(f for n, f in enumerate(self.factors) if mask >> n & 1)}
 
     def _connected(self, mask: int) -> bool:
         """Whether the factors of a subset hang together by labels that it sums over."""

@@ -186,18 +186,16 @@ def _backward(binding: Binding, pending: list[Constraint], sizes: Shape) -> list
     return pending
 
 
-def split(einsum: ir.Einsum) -> tuple[list[Constraint], list[ir.Factor]]:
+def split(factors: Sequence[ir.Factor]) -> tuple[list[Constraint], list[ir.Factor]]:
     """The structural factors, and the others."""
-    structural = [
-        (node, labels) for node, labels in einsum.factors if isinstance(node, ir.Structural)
-    ]
-    return structural, [each for each in einsum.factors if not isinstance(each[0], ir.Structural)]
+    structural = [(node, labels) for node, labels in factors if isinstance(node, ir.Structural)]
+    return structural, [each for each in factors if not isinstance(each[0], ir.Structural)]
 
 
 def loop_indices(einsum: ir.Einsum, known: dict[int, sympy.Expr] | None = None) -> Binding:
     """All labels of `einsum`, those of the output too, as loops or what follows from these and from
     the indices that are `known`."""
-    constraints, _ = split(einsum)
+    constraints, _ = split(einsum.factors)
     return bind(constraints, einsum.sizes, range(len(einsum.sizes)), known or {})
 
 

@@ -118,7 +118,7 @@ class Builder:
                 return self.scalars.lower(node.expression, slots)
             case ir.Einsum():
                 binding = loop_indices(node, dict(enumerate(indices)))
-                product = self.product(node.coefficient, split(node)[1], binding.indices)
+                product = self.product(node.coefficient, split(node.factors)[1], binding.indices)
                 return self._choose(binding.conditions, product)
         raise AssertionError(f"{node!r} has no place")
 

@@ -156,7 +156,7 @@ class Scheduler(MatrixSteps, OperationSteps):
 
     def _reduce(self, node: ir.Einsum, view: View, accumulate: bool) -> None:
         """Loops over the free labels; what structural factors say is index arithmetic."""
-        constraints, dense = split(node)
+        constraints, dense = split(node.factors)
         for factor, _ in dense:
             self._prepare(factor)
         binding = loop_indices(node)
@@ -166,7 +166,7 @@ class Scheduler(MatrixSteps, OperationSteps):
             return
         builder = Builder(self._where, self._names, self._samples)
         at = [binding.indices[label] for label in range(node.ndim)]
-        read = {label for _, labels in dense for label in labels}
+        read = ir.labels_of(dense)
         used = [*at, *binding.conditions, *(binding.indices[label] for label in read)]
         symbols = {symbol for expression in used for symbol in expression.free_symbols}
         counted = [label for label in binding.loops if index_symbol(label) not in symbols]

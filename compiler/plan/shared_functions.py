@@ -25,7 +25,7 @@ class _Sharing:
     def __init__(self, roots: Sequence[ir.Node]) -> None:
         self._order = ir.topological(roots)
         maps = [node for node in self._order if isinstance(node, ir.Map)]
-        self._known = {_call(node.expression, node.arguments): node for node in maps}
+        self._known = {ir.used_slots(node.expression, node.arguments): node for node in maps}
         self._new: dict[ir.Node, ir.Node] = {}
 
     def nodes(self, roots: Sequence[ir.Node]) -> list[ir.Node]:
@@ -50,7 +50,7 @@ class _Sharing:
             if not expression.args:
                 return expression
             if cost(expression) >= COSTLY:
-                own = self._known.get(_call(expression, node.arguments), node)
+                own = self._known.get(ir.used_slots(expression, node.arguments), node)
                 if own is not node:
                     arguments.append(self._made(own))
                     return ir.slot(len(arguments) - 1)
@@ -59,11 +59,4 @@ class _Sharing:
         expression = visit(changed.expression)
         if len(arguments) == len(changed.arguments):
             return changed
-        return ir.Map(*_call(expression, tuple(arguments)))
-
-
-def _call(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> Call:
-    """An expression of some of the slots, which are numbered anew."""
-    used = [i for i in range(len(arguments)) if ir.slot(i) in expression.free_symbols]
-    renames = {ir.slot(old): ir.slot(number) for number, old in enumerate(used)}
-    return expression.xreplace(renames), tuple(arguments[i] for i in used)
+        return ir.Map(*ir.used_slots(expression, tuple(arguments)))

@@ -159,7 +159,7 @@ class _Entries:
     def _contraction(self, node: ir.Einsum, at: Index) -> int:
         """An entry of a product, the sum over its inner labels written out."""
         binding = entry_indices(node)
-        _, dense = split(node)
+        _, dense = split(node.factors)
         known = {index_symbol(label): index for label, index in enumerate(at)}
         summed = [node.sizes[label] for label in binding.loops]
         added = self._samples in summed

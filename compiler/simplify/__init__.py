@@ -16,21 +16,22 @@ from derivatrix.compiler.ir.graph import rebuilt, references
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
-    Factor,
     Map,
     Node,
     Structural,
     Sum,
+    labels_of,
+    relabelled,
     topological,
     zeros,
 )
+from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import canonical_factors
 from derivatrix.compiler.simplify.functions import (
     APPLY_RULES,
     FINAL_APPLY_RULES,
     MAP_RULES,
 )
-from derivatrix.compiler.simplify.product import Product, is_trivial
 from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, simplify_product
 from derivatrix.compiler.simplify.sigmoids import with_one_sigmoid
 
@@ -110,7 +111,7 @@ class _Simplifier:
         return node
 
     def _inlinable(self, node: Einsum, product: Product) -> bool:
-        if is_trivial(node) or (self.expand and _grows(node)):
+        if _is_trivial(node) or (self.expand and _grows(node)):
             return True
         return self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= FACTORS
 
@@ -203,6 +204,13 @@ def _first(rules: Sequence[Callable], node: Node) -> Node:
     return next((new for rule in rules if (new := rule(node)) is not None), node)
 
 
+def _is_trivial(node: Einsum) -> bool:
+    """Whether a product only scales, moves, repeats or selects entries of one array."""
+    arrays = [factor for factor in node.factors if not isinstance(factor[0], Structural)]
+    selected = labels_of(own for own in node.factors if isinstance(own[0], Structural))
+    return len(arrays) < 2 and {*node.contracted} <= {*selected}
+
+
 def _grows(node: Einsum) -> bool:
     """Whether a product has more axes than each of its factors, so that storing it and using
     it costs more than its factors do."""
@@ -222,10 +230,7 @@ def _finished(product: Product) -> Node:
         numbers.setdefault(label, len(numbers))
     sizes = [product.sizes[label] for label in sorted(numbers, key=numbers.__getitem__)]
     ndim = len(product.output)
-    factors: list[Factor] = [
-        (node, tuple(numbers[label] for label in labels)) for node, labels in product.factors
-    ]
-    ordered = canonical_factors(factors, ndim, tuple(sizes))
+    ordered = canonical_factors(relabelled(product.factors, numbers), ndim, tuple(sizes))
     final: dict[int, sympy.Expr] = dict(enumerate(sizes[:ndim]))
     for node, labels in ordered:
         final.update(zip(labels, node.shape, strict=True))

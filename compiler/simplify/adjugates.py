@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 import sympy
 
-from derivatrix.compiler.ir.graph import rebuilt
+from derivatrix.compiler.ir.graph import transformed
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
@@ -21,8 +21,8 @@ from derivatrix.compiler.ir.nodes import (
     Sum,
     einsum,
     slot,
-    topological,
 )
+from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.adjugate import (
     ADJUGATE,
@@ -32,7 +32,6 @@ from derivatrix.compiler.operations.adjugate import (
 from derivatrix.compiler.operations.determinant import DETERMINANT
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.simplify import COMPARED_FACTORS, EXPANDED_TERMS, simplify
-from derivatrix.compiler.simplify.product import Product
 from derivatrix.compiler.simplify.products import power_of
 
 REGULAR = frozenset({"spd", "orthogonal", "lower", "upper"})
@@ -43,10 +42,7 @@ def with_adjugates(roots: Sequence[Node]) -> list[Node]:
     """The nodes with det(A)ᵏ and up to k factors A⁻¹ by adj(A), and with the derivative of adj(A)
     for det(A) (A⁻¹[a,b] A⁻¹[c,d] - A⁻¹[a,d] A⁻¹[c,b]); further factors A⁻¹ are left."""
     for rule in (_with_derivatives, _with_adjugate):
-        new: dict[Node, Node] = {}
-        for node in topological(roots):
-            new[node] = rule(rebuilt(node, new))
-        roots = [new[root] for root in roots]
+        roots = transformed(roots, rule)
     return [*roots]
 
 
@@ -102,12 +98,8 @@ def _with_adjugate(node: Node) -> Node:
         if len(found.inverses) <= found.power:
             one = found.inverses[0]
             adjugate = Apply(ADJUGATE, found.inverse.arguments, found.inverse.stack)
-            return _with_adjugate(_made(found.rest(one).times((adjugate, found.labels(one)))))
+            return _with_adjugate(found.rest(one).times((adjugate, found.labels(one))).node)
     return node
-
-
-def _made(product: Product) -> Einsum:
-    return einsum(product.factors, product.output, product.coefficient, sizes=product.sizes)
 
 
 def _with_derivatives(total: Node) -> Node:
@@ -134,7 +126,7 @@ def _multiplied_out(node: Node) -> Iterator[Node]:
         if isinstance(factor, Sum) and any(_is(t, INVERSE) or _holds(t) for t in factor.terms):
             assert product is not None
             for term in factor.terms:
-                yield from _multiplied_out(_made(product.with_factor(place, term)))
+                yield from _multiplied_out(product.with_factor(place, term).node)
             return
     yield node
 
@@ -161,11 +153,11 @@ def _paired(terms: Sequence[Node]) -> list[Node] | None:
             rest = [own for each, own in enumerate(terms) if each not in (place, other)]
             left = {place: sizes[0] - shared, other: sizes[1] + shared}
             rest += [
-                _made(replace(products[each], coefficient=size))
+                replace(products[each], coefficient=size).node
                 for each, size in left.items()
                 if size != 0
             ]
-            return [*rest, _made(pair.derivative.scaled(shared / sizes[0]))]
+            return [*rest, pair.derivative.scaled(shared / sizes[0]).node]
     return None
 
 
@@ -179,7 +171,7 @@ def _shared(one: sympy.Expr, other: sympy.Expr) -> sympy.Expr:
 
 
 def _spelled(product: Product) -> Node:
-    return simplify([_made(replace(product, coefficient=sympy.S.One))])[0]
+    return simplify([replace(product, coefficient=sympy.S.One).node])[0]
 
 
 def _spliced(product: Product) -> Product:

@@ -19,7 +19,9 @@ from derivatrix.compiler.ir.nodes import (
     einsum,
     full,
     is_zero,
+    labels_of,
     literal,
+    relabelled,
     slot,
     zeros,
 )
@@ -196,24 +198,23 @@ def _pulled(node: Apply, position: int, outer: list[Factor]) -> Node:
     argument, labels = node.arguments[position]
     assert isinstance(argument, Einsum)
     inner = [factor for factor in argument.factors if factor not in outer]
-    used = {label for _, own in inner for label in own}
+    used = labels_of(inner)
     kept = [label for label in range(len(labels)) if label in used]
     core = range(len(labels), argument.ndim)
     rest = einsum(inner, [*kept, *core], sizes={label: argument.sizes[label] for label in core})
     arguments = list(node.arguments)
     arguments[position] = (rest, tuple(labels[label] for label in kept))
-    stacked = sorted({label for _, own in arguments for label in own})
+    stacked = sorted(labels_of(arguments))
     numbers = {label: number for number, label in enumerate(stacked)}
     result = Apply(
         node.operation,
-        tuple((part, tuple(numbers[label] for label in own)) for part, own in arguments),
+        relabelled(arguments, numbers),
         tuple(node.stack[label] for label in stacked),
         node.parameters,
         node.output,
     )
     axes = range(len(node.stack), node.ndim)
-    factors: list[Factor] = [(result, (*stacked, *axes))]
-    factors += [(factor, tuple(labels[label] for label in own)) for factor, own in outer]
+    factors = [(result, (*stacked, *axes)), *relabelled(outer, labels)]
     sizes = dict(enumerate(node.shape))
     return einsum(factors, range(node.ndim), argument.coefficient, sizes)
 

@@ -29,12 +29,13 @@ from derivatrix.compiler.ir.nodes import (
     Vech,
     einsum,
     is_zero,
+    relabelled,
     slot,
 )
+from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import SOFTMAX
-from derivatrix.compiler.simplify.product import Product
 from derivatrix.compiler.simplify.spectra import cancel_orthonormal, cancel_pair, sum_spectrum
 
 Rule = Callable[[Product], Product | None]
@@ -82,11 +83,8 @@ def _pairs(product: Product, kind: Any) -> Iterator[tuple[int, int]]:
 
 def count_free_labels(product: Product) -> Product | None:
     """A summed label that no factor has counts its dimension."""
-    mentioned = {label for _, labels in product.factors for label in labels}
-    for label, size in product.sizes.items():
-        if label not in mentioned and label not in product.output:
-            return product.without(summed=label).scaled(size)
-    return None
+    counted = product.counted()
+    return None if counted is product else counted
 
 
 def eliminate_delta(product: Product) -> Product | None:
@@ -162,7 +160,7 @@ def merge_merges(product: Product) -> Product | None:
         if nested and product.private(i, 2):
             inner = Reshape(right.shape[2], left.shape[2])
             outer = Reshape(right.shape[1], inner.shape[0])
-            label = product.fresh()
+            (label,) = product.fresh(1)
             rest = product.without(one, two, summed=i)
             return rest.times((outer, (k, a, label)), (inner, (label, b, j)))
     return None
@@ -236,7 +234,7 @@ def cancel_quotients(product: Product) -> Product | None:
         if not plain or not exponent.is_Integer or exponent >= 0:
             continue
         assert isinstance(base, Einsum)
-        inner = [(f, tuple(labels[label] for label in own)) for f, own in base.factors]
+        inner = relabelled(base.factors, labels)
         found: list[int] = []
         left = []
         for factor, (_, own) in zip(inner, base.factors, strict=True):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from derivatrix.compiler.ir.nodes import Apply, Delta
+from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import ORTHONORMAL, facts
 from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
 from derivatrix.compiler.operations.singular import NUCLEAR, SVD, SVDVALS
-from derivatrix.compiler.simplify.product import Product
 
 
 def cancel_orthonormal(product: Product) -> Product | None:
@@ -53,7 +53,7 @@ def sum_spectrum(product: Product) -> Product | None:
         rest = product.without(*copies, summed=labels[-1])
         matrix, stack = node.arguments[0]
         outer = tuple(labels[place] for place in stack)
-        row, column = product.fresh(), product.fresh()
+        row, column = product.fresh(2)
         if len(copies) == 2:
             return rest.times(*[(matrix, (*outer, row, column))] * 2)
         if _eigenvalues(node):

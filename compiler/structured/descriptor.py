@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.nominal_sizes import product
-from derivatrix.compiler.structured.expand import labels_of, volume
+from derivatrix.compiler.structured.expand import volume
 from derivatrix.compiler.structured.index_maps import IndexMap
 from derivatrix.compiler.structured.operator_terms import Term
 
@@ -76,7 +76,7 @@ def _of_sides(term: Term, sides: Sides, batched: bool, letters: _Letters) -> str
     fixed = {sides[0][0].labels[0]} if batched else set()
     parts = [(node, tuple(x for x in labels if x not in fixed)) for node, labels in term.factors]
     parts = [(node, labels) for node, labels in parts if labels]
-    touched = set(labels_of(parts))
+    touched = set(ir.labels_of(parts))
     if set(rows) == set(columns) and touched <= set(rows):
         return _diagonal(term, rows, columns)
     if not set(rows) & set(columns) and not _linked(parts, rows, columns):

@@ -9,8 +9,8 @@ import sympy
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension
-from derivatrix.compiler.simplify.product import Product
-from derivatrix.compiler.structured.expand import labels_of, products, without_deltas
+from derivatrix.compiler.ir.product import Product
+from derivatrix.compiler.structured.expand import products
 from derivatrix.compiler.structured.grouping import Grouping, Part
 from derivatrix.compiler.structured.index_maps import IndexMap, IndexMaps
 
@@ -63,10 +63,9 @@ def _flipped(node: ir.Node) -> ir.Node | None:
     """A product of two matrices with its two axes exchanged."""
     if not isinstance(node, ir.Einsum):
         return None
-    swap = {0: 1, 1: 0}
-    factors = [(f, tuple(swap.get(label, label) for label in ls)) for f, ls in node.factors]
+    factors = ir.relabelled(node.factors, (1, 0, *node.contracted))
     sizes = (node.sizes[1], node.sizes[0], *node.sizes[2:])
-    return ir.Einsum(node.coefficient, tuple(factors), sizes, 2)
+    return ir.Einsum(node.coefficient, factors, sizes, 2)
 
 
 def terms(node: ir.Node, rank: int, batched: bool) -> list[Term]:
@@ -74,10 +73,9 @@ def terms(node: ir.Node, rank: int, batched: bool) -> list[Term]:
     the batch, which the input has too."""
     found: list[Term] = []
     for product in products(node):
-        axes = list(product.output)
-        inputs = ([axes[0]] if batched else []) + axes[rank:]
-        merged, inputs = without_deltas(product, inputs)
-        found.append(_term(merged, list(merged.output[:rank]), inputs))
+        merged = product.without_deltas()
+        axes = merged.output
+        found.append(_term(merged, axes[:rank], axes[: int(batched)] + axes[rank:]))
     return _added(found)
 
 
@@ -90,7 +88,7 @@ def shared(found: Sequence[Term], known: Known) -> tuple[Term, ...]:
     return tuple(_together(_together(renamed, "inputs"), "outputs"))
 
 
-def _term(product: Product, outputs: list[int], inputs: list[int]) -> Term:
+def _term(product: Product, outputs: ir.Labels, inputs: ir.Labels) -> Term:
     """The term of a product, given its labels on the axes of both sides."""
     index_maps = IndexMaps(product.factors)
     dense = [factor for factor in product.factors if not isinstance(factor[0], ir.Structural)]
@@ -125,7 +123,7 @@ def _added(found: Sequence[Term]) -> list[Term]:
     groups: dict[tuple, list[Term]] = {}
     for each in found:
         term = _numbered(each, ("outputs", "inputs", "parts"))
-        labels = frozenset(labels_of(term.parts))
+        labels = frozenset(ir.labels_of(term.parts))
         single = len(term.parts) == 1 or labels <= _diagonal(term)
         own = () if labels <= _diagonal(term) else (labels,)
         key = (term.sizes, term.outputs, term.inputs, term.masks, own) if single else (len(groups),)
@@ -146,7 +144,7 @@ def _labels(side: Sequence[Sequence[IndexMap]]) -> set[int]:
 def _sum(group: Sequence[Term]) -> Term:
     """Terms that differ in their parts, which have labels on the axes only."""
     first = group[0]
-    labels = tuple(sorted({label for term in group for label in labels_of(term.parts)}))
+    labels = tuple(sorted({label for term in group for label in ir.labels_of(term.parts)}))
     sizes = {label: first.sizes[label] for label in labels}
     nodes = tuple(
         ir.einsum(term.parts, labels, coefficient=term.coefficient, sizes=sizes) for term in group
@@ -176,7 +174,7 @@ def _numbered(term: Term, order: Sequence[str] = ("outputs", "parts", "inputs"))
     for side in order:
         if side == "parts":
             parts = tuple(sorted(parts, key=lambda factor: _rank(factor, numbers)))
-            met = labels_of((*parts, *term.masks))
+            met: Iterable[int] = ir.labels_of((*parts, *term.masks))
         else:
             met = (label for index_map in getattr(term, side)[0] for label in index_map.labels)
         for label in met:
@@ -186,8 +184,8 @@ def _numbered(term: Term, order: Sequence[str] = ("outputs", "parts", "inputs"))
         tuple(term.sizes[label] for label in numbers),
         tuple(_moved(index_maps, numbers) for index_maps in term.outputs),
         tuple(_moved(index_maps, numbers) for index_maps in term.inputs),
-        _relabelled(parts, numbers),
-        _relabelled(term.masks, numbers),
+        ir.relabelled(parts, numbers),
+        ir.relabelled(term.masks, numbers),
     )
 
 
@@ -201,10 +199,6 @@ def _moved(index_maps: Iterable[IndexMap], renames: dict[int, int]) -> tuple[Ind
         replace(index_map, steps=tuple((renames[label], step) for label, step in index_map.steps))
         for index_map in index_maps
     )
-
-
-def _relabelled(factors: Iterable[ir.Factor], renames: dict[int, int]) -> tuple[ir.Factor, ...]:
-    return tuple((node, tuple(renames[label] for label in labels)) for node, labels in factors)
 
 
 def _together(found: Sequence[Term], side: str) -> list[Term]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import sympy
 
 from derivatrix.compiler.ir import nodes as ir
-from derivatrix.compiler.ir.python_text import index
+from derivatrix.compiler.ir.python_text import index, tuple_text
 from derivatrix.compiler.structured import Operator, Structured, Term
 from derivatrix.compiler.structured.index_maps import IndexMap
 
@@ -35,12 +35,6 @@ def operator_lines(
         *(f"        {texts.term(term)}," for term in operator.terms),
         f"    ), _parts, {triangles}, _dtype)",
     )
-
-
-def tuple_text(parts: Iterable[str]) -> str:
-    """A tuple of texts, as Python writes it."""
-    texts = list(parts)
-    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 class _Texts:

@@ -674,9 +674,9 @@ def test_a_formula_is_built_once_for_the_styles_of_one_notation(monkeypatch):
     styles = "unicode", "latex", "index"
     alone = []
     for style in styles:
-        formulas._notation.cache_clear()
+        formulas.formula.cache_clear()
         alone.append(render(node, style, names))
-    formulas._notation.cache_clear()
+    formulas.formula.cache_clear()
     built, real = [], Notation.result
     monkeypatch.setattr(Notation, "result", lambda self: built.append(self.by_index) or real(self))
     assert [render(node, style, names) for style in styles] == alone
