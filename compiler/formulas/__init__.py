@@ -18,6 +18,7 @@ from derivatrix.compiler.formulas.build import Builder
 from derivatrix.compiler.formulas.definitions import Definition
 from derivatrix.compiler.formulas.indexing import NoMatrixNotation
 from derivatrix.compiler.formulas.jacobian_products import multiplied_out
+from derivatrix.compiler.formulas.length import length
 from derivatrix.compiler.formulas.notation import Notation
 from derivatrix.compiler.formulas.printers import STYLES, math_printers
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
@@ -116,17 +117,29 @@ def _formula(node: Node, names: Mapping[str, str] | None, style: str) -> Formula
 def formula(node: Node, names: tuple[tuple[str, str], ...], by_index: bool) -> Formula:
     """The formula of a node for reading; built once for Unicode, LaTeX, and all the places in a
     module that show it. Parts of more than two axes are multiplied out where that leaves entries of
-    matrices, without sums over them."""
+    matrices, without sums over them, and the formula has such parts or becomes shorter."""
     found = _built(Notation(node, dict(names), by_index))
-    if any(part.rank > 2 for part in found[2]):
+    if node.ndim > 2:
         try:
             other = _built(Notation(multiplied_out(node), dict(names), by_index))
         except NoMatrixNotation:
             return found
-        trees = [other[0], *(part.tree for part in other[2])]
-        if not any(part.rank > 2 for part in other[2]) and not any(t.counts[Over] for t in trees):
-            return other
+        if not (_large(other) or any(tree.counts[Over] for tree in _trees(other))):
+            return other if _large(found) or _length(other) < _length(found) else found
     return found
+
+
+def _large(found: Formula) -> bool:
+    """Whether a formula has parts of more than two axes."""
+    return any(part.rank > 2 for part in found[2])
+
+
+def _trees(found: Formula) -> list[Tree]:
+    return [found[0], *(part.tree for part in found[2])]
+
+
+def _length(found: Formula) -> int:
+    return sum(map(length, _trees(found)))
 
 
 def _built(builder: Notation) -> Formula:

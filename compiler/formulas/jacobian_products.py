@@ -22,13 +22,12 @@ def jacobian_products(node: ir.Node) -> list[Product]:
 
 def multiplied_out(node: ir.Node) -> ir.Node:
     """The node as a sum of products whose factors are at most matrices. Raises NoMatrixNotation
-    where it is none, or one of them is zero off a diagonal or solves an equation."""
-    products = jacobian_products(node)
-    for product in products:
-        solves = any(isinstance(part, ir.Apply) and part.ndim > 2 for part, _ in product.factors)
-        if solves or len({*product.output}) < node.ndim:
-            raise NoMatrixNotation
-    terms = tuple(product.node for product in products)
+    where it is none, or one of them solves an equation."""
+    products = Product.whole(node).expanded(_opened)
+    factors = [part for product in products for part, _ in product.factors]
+    if any(isinstance(part, ir.Apply) and part.ndim > 2 for part in factors):
+        raise NoMatrixNotation
+    terms = tuple(product.without_deltas(product.output).node for product in products)
     return terms[0] if len(terms) == 1 else ir.Sum(terms, node.shape)
 
 

@@ -621,6 +621,12 @@ LETTERS = [
      "(C X M⁻¹)[i,q] T₂[l,j] + (C X M⁻¹)[l,j] T₂[i,q] + (M⁻¹)[q,j] (C X M⁻¹ T₁ M⁻¹ Xᵀ C)[i,l] "
      "− (M⁻¹ T₁ M⁻¹)[j,q] (C − C X M⁻¹ Xᵀ C)[i,l]  "
      "where T₁ = A + Aᵀ, M = Xᵀ C X, T₂ = C X M⁻¹ T₁ M⁻¹"),
+    ("det(X'*A*X)", "X: p k, A: p p", "A", "hessian",
+     "det(M) (T₁[j,i] T₁[q,l] − T₁[q,i] T₁[j,l])  where M = Xᵀ A X, T₁ = X M⁻¹ Xᵀ"),
+    ("tr(inv(L*L'))", "L: n n lower", "L", "hessian",
+     "2 [i ≥ j] ([k ≥ l] ((M⁻¹ L)[i,l] (M⁻² L)[k,j] + (M⁻¹ L)[k,j] (M⁻² L)[i,l] "
+     "+ (Lᵀ M⁻² L)[j,l] (M⁻¹)[k,i] + (Lᵀ M⁻¹ L)[j,l] (M⁻²)[k,i]) "
+     "− δ[j,l] [k ≥ j] (M⁻²)[i,k])  where M = L Lᵀ"),
     ("det(X'*A*X)", "X: p k, A: p p", "X", "gradient",
      "det(M) (A X M⁻¹ + Aᵀ X M⁻ᵀ)  where M = Xᵀ A X"),
     ("tr(inv(L*L'))", "L: n n lower", "L", "hvp",
