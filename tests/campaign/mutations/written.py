@@ -22,7 +22,7 @@ from tests.identities import IDENTITIES, Identity
 from tests.packages import write_files
 
 VERIFIED = "derivatrix.runtime.verify:verified"
-NO_NUMBERS = ("check_", "give_back", "kept_apart")
+NO_NUMBERS = ("check_", "give_back")
 """The starts of the names of calls that are not for numbers."""
 SHARING = f"{FOLDER}/cpu/shared_work.py"
 """Which thread does what: the campaign of callers is for that."""

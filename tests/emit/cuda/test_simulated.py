@@ -191,7 +191,8 @@ def differences(
     rounded to float32. Where terms of about 1 cancel, 1e-5 is left of them in float32."""
     size = np.abs(exact).max(initial=1e-2)
     condition = np.abs(near - exact).max(initial=0)
-    cases = ((wide, exact, 1e-9 * size), (narrow, near, 1e-4 * size + 200 * condition + 1e-5))
+    rough = max(1e-4 * size + 200 * condition, 1e-5)
+    cases = ((wide, exact, 1e-9 * size), (narrow, near, rough))
     for real, (found, expected, allowed) in zip((np.float64, np.float32), cases, strict=True):
         if found.dtype != real or found.shape != expected.shape:
             yield f"{found.dtype} {found.shape}, expected {real.__name__} {expected.shape}"
