@@ -68,20 +68,15 @@ def dry(module: ModuleType) -> Iterator[Launches]:
     def copy_to_host(self: Any, stream: Any = 0) -> np.ndarray:
         return np.zeros(self.shape, self.dtype)
 
-    def launcher(kernel: Any, blocks: int, threads: Any, stream: Any) -> Any:
-        forms = list(itertools.product(kernels[kernel], REALS))
-
-        def launch(*arguments: Any) -> None:
-            given = tuple(map(kernel.typeof_pyval, arguments))
-            for name, real in forms:
-                signature = module.SIGNATURES[name].replace("real", real)
-                if given == normalize_signature(signature)[0]:
-                    launches.append((name, real, arguments))
-                    return
-            expected = [module.SIGNATURES[name] for name in kernels[kernel]]
-            raise AssertionError(f"{kernels[kernel][0]}{given}, expected one of {expected}")
-
-        return launch
+    def start(kernel: Any, blocks: int, threads: Any, run: Any, arguments: Any) -> None:
+        given = tuple(map(kernel.typeof_pyval, arguments))
+        for name, real in itertools.product(kernels[kernel], REALS):
+            signature = module.SIGNATURES[name].replace("real", real)
+            if given == normalize_signature(signature)[0]:
+                launches.append((name, real, arguments))
+                return
+        expected = [module.SIGNATURES[name] for name in kernels[kernel]]
+        raise AssertionError(f"{kernels[kernel][0]}{given}, expected one of {expected}")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "get_context", lambda: context)
@@ -94,5 +89,5 @@ def dry(module: ModuleType) -> Iterator[Launches]:
         patch.setattr(cuda, "get_current_device", lambda: context.device)
         patch.setattr(cuda.devicearray.DeviceNDArray, "copy_to_host", copy_to_host)
         set_everywhere(patch, module, "cuda.base._cupy", None)
-        set_everywhere(patch, module, "cuda.base._launcher", launcher)
+        set_everywhere(patch, module, "cuda.base._start", start)
         yield launches

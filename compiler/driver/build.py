@@ -51,7 +51,7 @@ IMPORTED = (
     *("_formulas", "_support", "ast", "atexit", "collections", "contextlib", "copy", "ctypes"),
     *("dataclasses", "functools", "hashlib", "html", "importlib", "itertools", "linecache"),
     *("llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle", "queue", "re", "scipy"),
-    *("sys", "threading", "time", "types", "typing", "warnings", "weakref"),
+    *("struct", "sys", "threading", "time", "types", "typing", "warnings", "weakref"),
 )
 """What generated modules and packages import, and the folders beside them: a module of such a name
 would stand in its way."""

@@ -12,6 +12,7 @@ from derivatrix.compiler.emit.cuda.kernel import (
     count,
     decoded,
     every,
+    every_one,
     indented,
     index,
     kernel,
@@ -44,8 +45,8 @@ def block_cooperative_text(
 
 def _shared(terms: Loops, body: Sequence[str]) -> list[str]:
     """The loop of a thread over its share of a row."""
-    inside = indented([*decoded("term", terms), *body])
-    return [f"for term in range(lane, {index(count(terms))}, lanes):", *inside]
+    inside = [*decoded("term", terms), *body]
+    return every_one("term", "lane", index(count(terms)), "lanes", inside)
 
 
 def _points(launch: Launch, terms: Loops, statements: Statements) -> list[str]:

@@ -30,9 +30,9 @@ RESERVED = frozenset(
     [
         *("run", "cuda", "real", "shared", "failures", "THREADS", "KERNELS"),
         *("point", "item", "items", "first", "active", "term", "groups", "thread", "filled"),
-        *("entry", "lane", "sample", "place"),
+        *("entry", "lane", "sample", "place", "group", "turn", "turns", "start", "step"),
         *("largest", "total", "power", "reduced", "SUM", "MAXIMUM", "log_of_sum"),
-        *("quotient", "remainder"),
+        *("quotient", "remainder", "natural"),
         *("newton", "sums", "each_row", "row_by_row", "clear"),
         *(name for name, _ in SHARES),
         *(f"{stem}_{number}" for stem in ("at", "rest", "row", "entry") for number in range(16)),
@@ -99,7 +99,7 @@ def finish_text(name: str, launch: Launch, checks: list[str]) -> KernelText:
         f"{total} += partial[{_part(number)}point * splits + term]"
         for number, total in enumerate(launch.sums)
     ]
-    terms = ["for term in range(lane, splits, lanes):", *indented(added)]
+    terms = every_one("term", "lane", "splits", "lanes", added)
     lines = _sums(named, statements, terms, False)
     return kernel(name, [launch], SHARES, [*used(factors, lines, statements), *lines])
 
@@ -135,11 +135,9 @@ def _points(launch: Launch, statements: Statements) -> list[str]:
         return statements.lines(whole)
     same, each = lifted(whole, {symbol for symbol, _ in launch.points})
     first, body = statements.lines(same), statements.lines(each)
-    if len(launch.points) == 1:
-        ((symbol, extent),) = launch.points
-        return [*first, _spread(str(symbol), index(extent)), *indented(body)]
-    head = _spread("point", index(count(launch.points)))
-    return [*first, head, *indented([*decoded("point", launch.points), *body])]
+    head = f"for turn in range(cuda.grid(1), {index(count(launch.points))}, cuda.gridsize(1)):"
+    place = ["point = natural(turn)", *decoded("point", launch.points)]
+    return [*first, head, *indented([*place, *body])]
 
 
 def lifted(
@@ -199,13 +197,16 @@ def _tiled(tiled: Tiled, statements: Statements) -> list[str]:
         f"{tile.buffer.name}.dtype)"
         for tile in tiles
     ]
-    work = [f"{sample} = first + thread", *statements.lines((*launch.before, *launch.after))]
+    work = [
+        f"{sample} = natural(first + thread)",
+        *statements.lines((*launch.before, *launch.after)),
+    ]
     body = [
         f"filled = min(cuda.blockDim.x, {index(samples)} - first)",
         *(line for tile in tiles if tile.loaded for line in _copied(tile, "{0} = {1}")),
         "cuda.syncthreads()",
         "if thread < filled:",
-        *indented(work),
+        *indented([f"{sample} = natural(first + thread)", *work]),
         "cuda.syncthreads()",
         *(line for tile in tiles if tile.stored for line in _copied(tile, "{1} = {0}")),
     ]
@@ -225,20 +226,16 @@ def _copied(tile: Tile, form: str) -> list[str]:
     axes = [(sympy.Symbol(f"at_{axis}"), sympy.Integer(n)) for axis, n in enumerate(tile.shape)]
     indices = ", ".join(["first + sample", *(str(symbol) for symbol, _ in axes)])
     return [
-        f"for entry in range(thread, filled * {tile.entries}, cuda.blockDim.x):",
-        *indented(
+        *every_one(
+            *("entry", "thread", f"filled * {tile.entries}", "cuda.blockDim.x"),
             [
                 f"sample = quotient(entry, {tile.entries})",
                 f"place = remainder(entry, sample, {tile.entries})",
                 *decoded("place", tuple(axes)),
                 form.format(f"{tile.name}[place, sample]", f"{tile.buffer.name}[{indices}]"),
-            ]
+            ],
         ),
     ]
-
-
-def _spread(name: str, extent: str) -> str:
-    return f"for {name} in range(cuda.grid(1), {extent}, cuda.gridsize(1)):"
 
 
 def _sums(launch: Launch, statements: Statements, terms: Sequence[str], first: bool) -> list[str]:
@@ -275,10 +272,11 @@ def by_groups(items: str, body: Sequence[str]) -> list[str]:
     """The loop over items, each a group of threads' of one block. All threads go through all of the
     body, since they wait for each other there; `active`: whether their item is one."""
     return [
-        "lane = cuda.threadIdx.x % lanes",
-        "groups = cuda.blockDim.x // lanes",
+        "lane = cuda.threadIdx.x & (lanes - 1)",
+        "group = quotient(cuda.threadIdx.x, lanes)",
+        "groups = quotient(cuda.blockDim.x, lanes)",
         f"for first in range(cuda.blockIdx.x * groups, {items}, cuda.gridDim.x * groups):",
-        "    item = first + cuda.threadIdx.x // lanes",
+        "    item = natural(first + group)",
         f"    active = item < {items}",
         *indented(body),
     ]
@@ -297,8 +295,18 @@ def _shared_terms(launch: Launch, statements: Statements) -> list[str]:
         body = [f"if {every(launch.inner_conditions)}:", *indented(body)]
     return [
         "start = remainder(item, point, splits) * lanes + lane",
-        f"for term in range(start, {terms}, splits * lanes):",
-        *indented([*decoded("term", launch.terms), *body]),
+        "step = splits * lanes",
+        *every_one("term", "start", terms, "step", [*decoded("term", launch.terms), *body]),
+    ]
+
+
+def every_one(name: str, start: str, stop: str, step: str, body: Sequence[str]) -> list[str]:
+    """A loop over start, start + step, ... below stop. For such a range Numba divides 64 bits, and
+    the compiler does not see that its numbers are not negative."""
+    return [
+        f"for turn in range(turns({start}, {stop}, {step})):",
+        f"    {name} = natural({start} + turn * {step})",
+        *indented(body),
     ]
 
 

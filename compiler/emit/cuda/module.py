@@ -16,6 +16,7 @@ from derivatrix.compiler.targets import cuda
 
 FUNCTIONS = (
     *(f"shares.{name}" for name in ("reduced", "SUM", "MAXIMUM", "quotient", "remainder")),
+    *("shares.natural", "shares.turns"),
     "rows.log_of_sum",
     "base.THREADS",
 )

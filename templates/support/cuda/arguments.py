@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from itertools import combinations
 
 import numpy as np
-from numba import cuda
+from numba import config, cuda
 
 from ..common.arguments import (
     _FLOAT32,
@@ -22,6 +22,7 @@ from ..common.arguments import (
     _require_destination,
     _shape_text,
 )
+from ..internals.launches import address
 from .base import _cupy, _Run, device_number
 
 _CUDA_DEVICE = 2
@@ -31,6 +32,8 @@ _CUDA_DEVICE = 2
 def _library(value):
     """The package of an array on a device, such as "cupy"; "" for what is not on one."""
     package = type(value).__module__.partition(".")[0]
+    if package == "cupy":
+        return package
     if package == "torch":
         return package if value.is_cuda else ""
     if hasattr(value, "copy_to_host"):
@@ -79,19 +82,34 @@ def _on_device(function, name, value, library, own):
             _torch_stream(value).synchronize()
     if library == "jax":
         value.block_until_ready()
-    if library == "numba":
-        array = value
-    else:
-        if not hasattr(value, "__cuda_array_interface__"):
-            value = _through_cupy(function, name, value).from_dlpack(value)
-        same = library == own and library in ("cupy", "torch")
-        array = cuda.as_cuda_array(value, sync=not same)
+    if library not in ("cupy", "numba", "torch") and not hasattr(value, "__cuda_array_interface__"):
+        value = _through_cupy(function, name, value).from_dlpack(value)
+    array = _as_array(value, wait=library != own or library not in ("cupy", "torch"))
     if array.dtype.kind not in "fiub":
         raise TypeError(
             f"{function}: argument {name} is an array of {array.dtype} on a device; "
             "expected real numbers"
         )
     return array
+
+
+def _as_array(value, wait=False):
+    """An array on a device as the kernels take it, of CuPy where there is CuPy, else of Numba. What
+    says on which stream it is in the making is waited for, by Numba if `wait`, by CuPy always."""
+    if _cupy is None:
+        return value if hasattr(value, "copy_to_host") else cuda.as_cuda_array(value, sync=wait)
+    if isinstance(value, _cupy.ndarray):
+        return value
+    kind = _TORCH_REAL.get(str(value.dtype))
+    if kind is None or not value.is_contiguous():
+        return _cupy.asarray(value)
+    # by PyTorch's own interface that takes several times as long
+    size, device = value.numel() * value.element_size(), value.device.index
+    memory = _cupy.cuda.UnownedMemory(value.data_ptr(), size, value, device)
+    return _cupy.ndarray(tuple(value.shape), kind, _cupy.cuda.MemoryPointer(memory, 0))
+
+
+_TORCH_REAL = {"torch.float64": _FLOAT64, "torch.float32": _FLOAT32}
 
 
 def _torch_stream(value):
@@ -111,12 +129,13 @@ def _through_cupy(function, name, value):
 
 
 def _overlap(first, second):
-    """Whether two arrays, C-contiguous those on a device, share memory."""
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        return np.shares_memory(first, second)
-    if not all(hasattr(each, "__cuda_array_interface__") for each in (first, second)):
-        return False
-    starts = [each.__cuda_array_interface__["data"][0] for each in (first, second)]
+    """Whether two arrays share memory, those on a device as the kernels take them."""
+    on_host = [isinstance(each, np.ndarray) for each in (first, second)]
+    if any(on_host):
+        return all(on_host) and np.shares_memory(first, second)
+    if config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+        return False  # simulated arrays have no addresses
+    starts = address(first), address(second)
     stops = [s + a.size * a.dtype.itemsize for s, a in zip(starts, (first, second), strict=True)]
     return max(starts) < min(stops)
 
@@ -146,9 +165,12 @@ class _Call(_Run):
             if number != device_number():
                 stack.enter_context(cuda.gpus[number])
             address = self._address()
-            super().__init__(_FLOAT64, _stream_at(address), len(self.texts))
-            if _cupy is not None and _cupy.cuda.get_current_stream().ptr != address:
-                stack.enter_context(_cupy.cuda.Stream.from_external(self.stream))
+            current = _cupy and _cupy.cuda.get_current_stream()
+            if current and current.ptr != address:
+                if any(library == "cupy" for _, library in self.given):
+                    current.synchronize()
+                stack.enter_context(_cupy.cuda.Stream.from_external(_stream_at(address)))
+            super().__init__(_FLOAT64, _stream_at(address), len(self.texts), address)
             self.context = stack.pop_all()
         return self
 
@@ -190,15 +212,12 @@ class _Call(_Run):
 
     def _argument(self, name, array, value, library):
         if not array.shape:
-            number = array.copy_to_host(stream=self.stream) if library else array
-            return self.dtype.type(number)
+            return self.dtype.type(self.fetched(array) if library else array)
         if not library:
-            return cuda.to_device(np.require(array, self.dtype, "C"), stream=self.stream)
-        if array.dtype == self.dtype and array.is_c_contiguous():
+            return self.put(array, self.dtype)
+        if array.dtype == self.dtype and array.flags["C_CONTIGUOUS"]:
             return array
-        cupy = _through_cupy(self.function, name, value)
-        made = cupy.ascontiguousarray(cupy.asarray(array), dtype=self.dtype)
-        return cuda.as_cuda_array(made, sync=False)
+        return _through_cupy(self.function, name, value).ascontiguousarray(array, self.dtype)
 
     def refuse(self):
         """Raise ValueError for the arguments' shapes."""
@@ -248,12 +267,12 @@ class _Call(_Run):
                 f"{self.function}: {name} has shape {_shape_text(array.shape)}; "
                 f"expected {_shape_text(shape)}"
             )
-        if array.dtype != self.dtype or not array.is_c_contiguous():
+        if array.dtype != self.dtype or not array.flags["C_CONTIGUOUS"]:
             raise TypeError(
                 f"{self.function}: {name} is {_described(owner)}; expected a C-contiguous array "
                 f"of {self.dtype}"
             )
-        if any(_overlap(array, argument) for argument in self.arguments):
+        if any(_overlap(array, argument) for argument in self.arguments if argument.shape):
             raise ValueError(f"{self.function}: {name} shares memory with an argument")
         return _entries(owner, shape)
 
@@ -276,13 +295,13 @@ class _Call(_Run):
         if self.library == "":
             copy = self.fetched(result)
             return copy if shape else copy[0]
-        if self.library == "numba" and not shape:
-            return owner.reshape(())
+        if self.library == "numba":
+            array = owner if shape else owner.reshape(())
+            return array if _cupy is None else cuda.as_cuda_array(array, sync=False)
         return sys.modules["jax"].dlpack.from_dlpack(owner) if self.library == "jax" else owner
 
 
 def _entries(owner, shape):
-    """An array on the device as the kernels take it."""
-    if hasattr(owner, "copy_to_host"):
-        return owner if shape else owner.reshape((1,))
-    return cuda.as_cuda_array(owner.reshape(shape or (1,)), sync=False)
+    """An array of the caller's package, of one entry if it has no axes, as the kernels take it."""
+    array = _as_array(owner)
+    return array if shape else array.reshape((1,))

@@ -10,10 +10,15 @@ import numpy as np
 from numba import config, cuda
 
 from .. import DIGEST
+from ..internals.launches import launch
 
 THREADS = 256
 """The most threads of a block."""
 MOST_BLOCKS = 1 << 20
+"""The most blocks of a launch."""
+ENOUGH_BLOCKS = 1 << 13
+"""More blocks than any device runs at once. Where threads do little for an entry, no more are
+started than these, since what each does before its first one takes as long."""
 
 
 def kernel(*signatures):
@@ -92,23 +97,15 @@ def imported(package, part=None):
 
 
 _cupy = imported("cupy")
-_launchers: dict = {}
 _constants: dict = {}
 
 
-def _launcher(kernel, blocks, threads, stream):
-    """A kernel with its numbers of blocks and threads; small numbers are no reason to warn."""
-    key = kernel, blocks, threads, stream
-    found = _launchers.get(key)
-    simulated = config.ENABLE_CUDASIM  # type: ignore[attr-defined]
-    if found is None or simulated:  # simulated, a kernel has no more than one launcher
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = kernel[blocks, threads, stream]
-        if len(_launchers) > 4096:
-            _launchers.clear()
-        _launchers[key] = found
-    return found
+def _start(kernel, blocks, threads, run, arguments):
+    """Start a kernel on the stream of a run."""
+    if config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+        kernel[blocks, threads, run.stream](*arguments)
+    else:
+        launch(kernel, run.device, blocks, threads, run.address, arguments)
 
 
 def power_of_two(number, most):
@@ -129,41 +126,67 @@ def require_number(count):
 
 
 def device_number():
-    """The number of the device that is in use; the simulated one has none."""
+    """The number of the device in use, whose context is that of this thread from here on; the
+    simulated one has none."""
+    if _cupy is not None:
+        runtime = _cupy.cuda.runtime
+        runtime.setDevice(number := runtime.getDevice())
+        return number
     return getattr(cuda.get_current_device(), "id", 0)
 
 
 class _Run:
     """The work of a call: its stream, and the type of its arrays.
 
-    failures: for each check of the call an int32 on the device, 1 where it failed; told: what is
-    said besides of a check that failed; function: whose call it is.
+    Its arrays are CuPy's where there is CuPy, on whose current stream it is, else Numba's.
+
+    address: where the stream is; device: the number of the device in use; failures: for each check
+    of the call an int32 on the device, 1 where it failed; told: what is said besides of a check
+    that failed; function: whose call it is.
     """
 
     function = ""
 
-    def __init__(self, dtype, stream, checks=0):
+    def __init__(self, dtype, stream, checks=0, address=0):
         self.dtype = dtype
         self.stream = stream
+        self.address = address
+        self.device = device_number()
         self.told: dict = {}
-        self.failures = cuda.to_device(np.zeros(checks, np.int32), stream=stream)
+        self.failures = self.put(np.zeros(checks, np.int32), np.int32) if checks else None
 
     def empty(self, shape, dtype=None):
         """An array on the device, its entries undefined."""
         kind = self.dtype if dtype is None else dtype
         if _cupy is None:
             return cuda.device_array(shape, kind, stream=self.stream)
-        return cuda.as_cuda_array(_cupy.empty(shape, kind), sync=False)
+        return _cupy.empty(shape, kind)
 
     def fetched(self, array):
         """An array of the device as one of the host, which waits for it."""
+        if _cupy is not None:
+            return array.get()
         copy = array.copy_to_host(stream=self.stream)
         self.stream.synchronize()
         return copy
 
     def put(self, array, dtype):
         """A copy on the device of an array of the host."""
-        return cuda.to_device(np.asarray(array, dtype), stream=self.stream)
+        given = np.require(array, dtype, "C")
+        return cuda.to_device(given, stream=self.stream) if _cupy is None else _cupy.asarray(given)
+
+    def overwrite(self, array, values):
+        """Copy an array of the host to one of the device."""
+        if _cupy is not None:
+            array.set(values)
+            return
+        array.copy_to_device(values, stream=self.stream)
+        self.stream.synchronize()
+
+    def entry(self, array, index):
+        """array[index], as a number of the host where it has no axes."""
+        found = array[index]
+        return self.fetched(found)[()] if _cupy is not None and not found.shape else found
 
     def part(self, array, *index):
         """array[index]; an array without entries has parts of its own, as Numba refuses to cut it
@@ -175,9 +198,9 @@ class _Run:
     def constant(self, array, dtype=None):
         """A constant of the module on the device, in the precision of the run."""
         kind = self.dtype if dtype is None else np.dtype(dtype)
-        key = id(array), kind, device_number()
+        key = id(array), kind, self.device
         if key not in _constants:
-            _constants[key] = cuda.to_device(array.astype(kind))
+            _constants[key] = self.put(array, kind)
         return _constants[key]
 
     def in_double(self):
@@ -187,25 +210,33 @@ class _Run:
         return other
 
     def each(self, kernel, points, *arguments, most=THREADS):
-        """Start a kernel with a thread for each of its points, at most `most` threads a block."""
+        """Start a kernel with a thread for each of its points, or for some of many, at most `most`
+        threads a block."""
         require_number(points)
         threads = power_of_two(points, most)
-        self._start(kernel, -(-points // threads), threads, *arguments)
+        self.start(kernel, min(-(-points // threads), ENOUGH_BLOCKS), threads, *arguments)
+
+    def each_sample(self, kernel, samples, *arguments, most):
+        """Start a kernel with a thread for each of its samples, at most `most` threads a block,
+        which copy them through shared memory."""
+        require_number(samples)
+        threads = power_of_two(samples, most)
+        self.start(kernel, -(-samples // threads), threads, *arguments)
 
     def each_matrix(self, kernel, stack, threads, *arguments):
         """Start a kernel with a block for each matrix of a stack; none where there are no
         threads."""
-        self._start(kernel, stack if threads else 0, power_of_two(threads, THREADS), *arguments)
+        self.start(kernel, stack if threads else 0, power_of_two(threads, THREADS), *arguments)
 
     def by_groups(self, kernel, items, lanes, *arguments):
         """Start a kernel with a group of `lanes` threads of a block, a power of two, for each item;
         their number is its last argument."""
         threads = max(lanes, power_of_two(items * lanes, THREADS))
-        self._start(kernel, -(-items * lanes // threads), threads, *arguments, lanes)
+        self.start(kernel, -(-items * lanes // threads), threads, *arguments, lanes)
 
-    def _start(self, kernel, blocks, threads, *arguments):
+    def start(self, kernel, blocks, threads, *arguments):
         """Start a kernel; none where there are no blocks. Numbers of Python take the precision of
         the run; those of NumPy keep theirs."""
         if blocks > 0:
             given = [self.dtype.type(each) if type(each) is float else each for each in arguments]
-            _launcher(kernel, min(blocks, MOST_BLOCKS), threads, self.stream)(*given)
+            _start(kernel, min(blocks, MOST_BLOCKS), threads, self, given)

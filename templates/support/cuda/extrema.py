@@ -28,7 +28,7 @@ def shares_in_rows(x, out, lanes):
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
     zero, one = x.dtype.type(0), x.dtype.type(1)
-    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
     for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
         s = min(first + cuda.threadIdx.x // lanes, stack - 1)
         largest = x.dtype.type(-math.inf)

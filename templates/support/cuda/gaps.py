@@ -45,7 +45,7 @@ def reciprocals_of_pairs(x, out, sign, small, lanes):
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
     one, missing = x.dtype.type(1), x.dtype.type(math.nan)
-    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
     for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
         s = min(first + cuda.threadIdx.x // lanes, stack - 1)
         least = row_level(x[s], small, lane, lanes, shared)

@@ -9,6 +9,7 @@ that of the run.
 import numpy as np
 from numba import cuda
 
+from ..internals.launches import address
 from .base import _cupy, imported, kernel
 
 _cublas = imported("cupy.cuda", "cublas")  # as an attribute: CuPy finds the library for that
@@ -33,11 +34,6 @@ def by_library(run, what, n):
 def matrix_shape(array):
     """Rows and columns of a matrix, or of each of a stack."""
     return tuple(array.shape)[-2:]
-
-
-def address(array):
-    """Where the entries of an array begin."""
-    return array.__cuda_array_interface__["data"][0]
 
 
 def addresses(array):

@@ -6,7 +6,6 @@ The host decides on steps, one equation after the other: it needs the residual f
 # mypy: allow-untyped-defs
 
 import numpy as np
-from numba import cuda
 
 from ..common.convergence import LAST, _convergence
 from .libraries import fail
@@ -21,7 +20,7 @@ def newton(run, residual, jacobian, iterations, arguments, target, failure):
     nan where none is found, which fails the check `failure` if that is not -1."""
     failed = []
     for s in range(target.shape[0]):
-        given = [argument[s] for argument in arguments]
+        given = [run.entry(argument, s) for argument in arguments]
         failed += one_root(run, residual, jacobian, iterations, given, target[s : s + 1])
     if failure >= 0 and failed:
         run.told[failure] = failed[0]
@@ -61,22 +60,21 @@ def one_root(run, residual, jacobian, iterations, given, target):
             break
     if not solved:
         unknown[:] = np.nan
-    target.copy_to_device(unknown.reshape(target.shape), stream=run.stream)
-    run.stream.synchronize()
+    run.overwrite(target, unknown.reshape(target.shape))
     return [] if solved else [_convergence(len(sizes) - 1, singular, first, *sizes[-LAST:])]
 
 
 def largest_residual(run, residual, given, unknown):
     """The largest entry of the residual; nan if there is one."""
     value = run.empty(unknown.shape)
-    residual(run, *given, cuda.to_device(unknown, stream=run.stream), value)
+    residual(run, *given, run.put(unknown, run.dtype), value)
     return np.abs(run.fetched(value)).max(initial=0)
 
 
 def newton_step(run, residual, jacobian, given, unknown):
     """The solution of Jacobian times step = residual; not finite where there is none."""
     count = unknown.size
-    point = cuda.to_device(unknown, stream=run.stream)
+    point = run.put(unknown, run.dtype)
     matrix = run.empty((1, count, count))
     pivots = run.empty((1, count), np.int32)
     step = run.empty((1, 1, count))

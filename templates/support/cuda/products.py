@@ -23,7 +23,7 @@ def products_without(x, out, lanes):
     """Products of the others, each thread for some neighbouring entries."""
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
-    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
     left = cuda.threadIdx.x - lane
     length = (n + lanes - 1) // lanes
     begin, end = min(lane * length, n), min(lane * length + length, n)

@@ -62,7 +62,7 @@ def row_parts(x, parts, length, lanes):
     """parts[s, p] = the maximum of part p of x[s], and the sum of its powers above that."""
     stack, count, _ = parts.shape
     shared = cuda.shared.array(THREADS, x.dtype)
-    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
     for first in range(cuda.blockIdx.x * groups, stack * count, cuda.gridDim.x * groups):
         job = min(first + cuda.threadIdx.x // lanes, stack * count - 1)
         s, p = job // count, job % count
@@ -99,7 +99,7 @@ def softmax_parts(x, parts, out, length, lanes):
     """Softmax of rows, each part by a group of threads."""
     stack, count, _ = parts.shape
     shared = cuda.shared.array(THREADS, x.dtype)
-    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
     for first in range(cuda.blockIdx.x * groups, stack * count, cuda.gridDim.x * groups):
         job = min(first + cuda.threadIdx.x // lanes, stack * count - 1)
         s, p = job // count, job % count
@@ -113,7 +113,7 @@ def logsumexp_parts(parts, out, lanes):
     """Logsumexp of rows, each by a group of threads."""
     stack = len(out)
     shared = cuda.shared.array(THREADS, out.dtype)
-    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
     for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
         s = min(first + cuda.threadIdx.x // lanes, stack - 1)
         largest, total = join_parts(parts, s, lane, lanes, shared)

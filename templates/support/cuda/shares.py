@@ -28,6 +28,21 @@ def remainder(number, quotient, divisor):
     return np.int64(np.uint32(number - quotient * divisor))
 
 
+@device
+def natural(number):
+    """A number that is not negative and below 2**32, as one that the compiler knows not to be
+    negative: else it asks at every index whether it counts from the end."""
+    return np.int64(np.uint32(number))
+
+
+@device
+def turns(start, stop, step):
+    """How many of the numbers start, start + step, ... are below `stop`, by the same division."""
+    if start >= stop:
+        return np.int64(0)
+    return np.int64(np.uint32(stop - 1 - start) // np.uint32(step)) + 1
+
+
 SUM = 0
 PRODUCT = 1
 MAXIMUM = 2
@@ -39,11 +54,12 @@ def reduced(value, lanes, shared, operation):
     power of two, for all of them. Called by all threads of a block; `shared`: an array of as many
     entries in shared memory."""
     thread = cuda.threadIdx.x
+    lane = thread & (lanes - 1)
     shared[thread] = value
     cuda.syncthreads()
-    step = lanes // 2
+    step = lanes >> 1
     while step > 0:
-        if thread % lanes < step:
+        if lane < step:
             other = shared[thread + step]
             if operation == SUM:
                 shared[thread] += other
@@ -52,8 +68,8 @@ def reduced(value, lanes, shared, operation):
             elif other > shared[thread] or other != other:
                 shared[thread] = other
         cuda.syncthreads()
-        step //= 2
-    result = shared[thread - thread % lanes]
+        step >>= 1
+    result = shared[thread - lane]
     cuda.syncthreads()
     return result
 
@@ -108,7 +124,7 @@ def reduced_rows(x, out, operation, lanes):
     """`reduce_rows`, each row by a group of threads."""
     stack, n = x.shape
     shared = cuda.shared.array(THREADS, x.dtype)
-    lane, groups = cuda.threadIdx.x % lanes, cuda.blockDim.x // lanes
+    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
     for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
         s = min(first + cuda.threadIdx.x // lanes, stack - 1)
         total = x.dtype.type(0 if operation == SUM else 1)

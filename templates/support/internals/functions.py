@@ -25,6 +25,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from weakref import WeakValueDictionary
 
+import numpy as np
 import scipy
 from llvmlite import binding, ir
 from numba import config, njit, types
@@ -38,13 +39,15 @@ from .. import DIGEST
 
 
 class _Code(CompileResultCacheImpl):
-    """How a file of Numba's cache holds compiled code: with what it calls by name, and with a
-    digest of it and of the function it is of, since damaged code, or that of another function,
-    would be run."""
+    """How a file of Numba's cache holds compiled code: with what it calls by name, without the
+    environments of functions that are part of it (kernels make no objects of Python, and loading
+    these imports what only compiling needs), and with a digest of it and of the function it is of,
+    since damaged code, or that of another function, would be run."""
 
     def reduce(self, cres):
         names = {each.name for each in cres.library._final_module.functions if each.is_declaration}
-        code = dumps(([_called[name] for name in names & {*_called}], super().reduce(cres)))
+        *reduced, _environments = super().reduce(cres)
+        code = dumps(([_called[name] for name in names & {*_called}], (*reduced, ())))
         return self._digest(code), code
 
     def rebuild(self, target_context, payload):
@@ -143,9 +146,31 @@ def compiled(counted=False, linked=False, **options):
             return template
 
         made.get_call_template = call_template
-        return made
+        return _quickly_typed(made)
 
     return decorate
+
+
+_REALS = {np.dtype(np.float64): types.float64, np.dtype(np.float32): types.float32}
+
+
+def _quickly_typed(dispatcher):
+    """Have Numba's type of an argument found without `numpy.ma`, which Numba imports for the first
+    array of each type; that takes as long as all else that loading a small kernel takes."""
+    usual = dispatcher.typeof_pyval
+
+    def type_of(value):
+        if type(value) is np.ndarray and value.flags.c_contiguous and value.dtype in _REALS:
+            return _array_type(_REALS[value.dtype], value.ndim, not value.flags.writeable)
+        return usual(value)
+
+    dispatcher.typeof_pyval = type_of
+    return dispatcher
+
+
+@cache  # Numba keeps no type that nothing else keeps, but its number
+def _array_type(real, axes, readonly):
+    return types.Array(real, axes, "C", readonly=readonly)
 
 
 def _call_by_name(function, kinds):
@@ -178,7 +203,7 @@ def ready(kernel):
     arguments."""
     dispatcher = njit(kernel.py_func)
     dispatcher._compile_for_args = _unready
-    return dispatcher
+    return _quickly_typed(dispatcher)
 
 
 def _unready(*arguments, **_):

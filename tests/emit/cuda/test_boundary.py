@@ -187,7 +187,8 @@ class Theirs:
         stream = None if type(self).__module__ == "torch" else 77
         self.__cuda_array_interface__ = {**like.__cuda_array_interface__, "stream": stream}
         self.shape, self.dtype, self.device = like.shape, like.dtype, device
-        self.is_cuda = True
+        self.size, self.ndim = like.size, like.ndim
+        self.is_cuda, self.flags = True, {"C_CONTIGUOUS": True}
 
     def detach(self) -> Theirs:
         return self
@@ -195,10 +196,11 @@ class Theirs:
     def block_until_ready(self) -> None:
         Stream.waits.append(-1)
 
-    def reshape(self, shape: tuple[int, ...]) -> Theirs:
-        if shape == self.shape:
-            return self
-        return type(self)(device_array(shape, self.dtype))
+    def reshape(self, *shape: Any) -> Theirs:
+        return type(self)(device_array(np.empty(self.shape).reshape(*shape).shape, self.dtype))
+
+    def get(self) -> np.ndarray:
+        return np.zeros(self.shape, self.dtype)
 
 
 def of(package: str) -> type[Theirs]:
@@ -229,7 +231,9 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> type[Theirs]:
 def cupy() -> Iterator[SimpleNamespace]:
     kind = of("cupy")
 
-    class Stream:
+    class Entered:
+        """A stream of CuPy."""
+
         entered: ClassVar[list[int]] = []
 
         def __init__(self, address: int) -> None:
@@ -245,13 +249,22 @@ def cupy() -> Iterator[SimpleNamespace]:
         def __exit__(self, *raised: object) -> None:
             self.entered.pop()
 
+    def asarray(value: Any, dtype: Any = None) -> Any:
+        return kind(device_array(value.shape, dtype or value.dtype))
+
+    current = Stream(8192)
+    current.ptr = current.address  # type: ignore[attr-defined]
     yield SimpleNamespace(
         ndarray=kind,
         empty=lambda shape, dtype: kind(device_array(shape, dtype)),
-        from_dlpack=lambda value: kind(device_array(value.shape, value.dtype)),
-        asarray=lambda value: value,
-        ascontiguousarray=lambda value, dtype: kind(device_array(value.shape, dtype)),
-        cuda=SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=8192), Stream=Stream),
+        from_dlpack=asarray,
+        asarray=asarray,
+        ascontiguousarray=asarray,
+        cuda=SimpleNamespace(
+            get_current_stream=lambda: current,
+            Stream=Entered,
+            runtime=SimpleNamespace(getDevice=lambda: 0, setDevice=int),
+        ),
     )
 
 
@@ -311,7 +324,7 @@ def test_arrays_of_several_packages(
     set_everywhere(monkeypatch, made, "cuda.base._cupy", cupy)
     left, right = torch(device_array(LEFT.shape)), cupy.ndarray(device_array(RIGHT.shape))
     assert type(made.value(left, right)) is torch
-    assert Stream.waits == [77]
+    assert Stream.waits == [8192]
     Stream.waits.clear()
     left, right = cupy.ndarray(device_array(LEFT.shape)), torch(device_array(RIGHT.shape))
     assert type(made.value(left, right)) is cupy.ndarray

@@ -86,7 +86,7 @@ def described(argument: Any) -> str:
     """The type of an argument, as Numba writes it."""
     if isinstance(argument, int | float | np.generic):
         return {int: "int64", float: "float64"}.get(type(argument), type(argument).__name__)
-    layout = "C" if argument.is_c_contiguous() else "A"
+    layout = "C" if argument.flags["C_CONTIGUOUS"] else "A"
     return f"array({argument.dtype}, {argument.ndim}d, {layout})"
 
 
@@ -99,29 +99,24 @@ def small_launches(module: ModuleType, by_rows: bool = True) -> Iterator[list[st
     Kernels have to be given what their signatures say, as they would be compiled anew otherwise.
     The names of those that are launched are entered in the list."""
     base = support_file(module, "cuda.base")
-    kept = {name: getattr(base, name) for name in ("_launcher", "power_of_two")}
+    kept = {name: getattr(base, name) for name in ("_start", "power_of_two")}
     signatures: dict[Any, list[str]] = {}
     for name, (kernel, _) in module.KERNELS.items():
         signatures.setdefault(kernel, []).append(module.SIGNATURES[name])
     launched: list[str] = []
 
-    def launcher(kernel: Any, blocks: int, threads: Any, stream: Any) -> Any:
-        made = kept["_launcher"](kernel, min(blocks, 3), threads, stream)
-
-        def launch(*arguments: Any) -> None:
-            forms = itertools.product(signatures[kernel], REALS)
-            wrong = [mistyped(signature, real, arguments) for signature, real in forms]
-            assert not all(wrong), f"{kernel.__name__}: {wrong}"
-            launched.append(kernel.__name__)
-            made(*arguments)
-
-        return launch
+    def start(kernel: Any, blocks: int, threads: Any, run: Any, arguments: Any) -> None:
+        forms = itertools.product(signatures[kernel], REALS)
+        wrong = [mistyped(signature, real, arguments) for signature, real in forms]
+        assert not all(wrong), f"{kernel.__name__}: {wrong}"
+        launched.append(kernel.__name__)
+        kept["_start"](kernel, min(blocks, 3), threads, run, arguments)
 
     def power_of_two(number: int, most: int) -> int:
         return int(kept["power_of_two"](number, min(most, 8)))
 
     with pytest.MonkeyPatch.context() as patch:
-        set_everywhere(patch, module, "cuda.base._launcher", launcher)
+        set_everywhere(patch, module, "cuda.base._start", start)
         set_everywhere(patch, module, "cuda.base.power_of_two", power_of_two)
         if simulating():  # compiled kernels know it as it was
             set_everywhere(patch, module, "cuda.base.THREADS", 8)
