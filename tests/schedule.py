@@ -10,7 +10,6 @@ TOGETHER = (
     "tests/driver/test_cli.py",
     "tests/driver/test_examples.py",
     "tests/emit/cuda/test_build_for_devices.py",
-    "tests/emit/cuda/test_device.py",
     "tests/templates/test_bounds.py",
     "tests/templates/test_support.py",
 )

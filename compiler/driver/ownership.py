@@ -27,9 +27,9 @@ _BLANK = "\0 \t\r\n"
 def own_files(directory: Path, names: Iterable[str]) -> set[str]:
     """Those of the files called `names` that derivatrix wrote, damaged ones too.
 
-    A file is known by its first lines, one of the support also by those of the package. One that is
-    empty, as a crash of the machine can leave it, is known where the package or its certificate
-    lists it and another file is known by its lines.
+    A file is known by its first lines, one of the support by those of its package or of the whole.
+    One that is empty, as a crash of the machine can leave it,
+    is known where the package or its certificate lists it and another file is known by its lines.
     A damaged certificate for programs is known by that for people, or, if it is no JSON, by the
     package.
     """
@@ -39,7 +39,7 @@ def own_files(directory: Path, names: Iterable[str]) -> set[str]:
     found = {name: text for name, text in texts.items() if text is not None}
     marked = {name for name, text in found.items() if _marked(name, text)}
     if marked & {PACKAGE, SUPPORT}:
-        marked |= {name for name in found if name.startswith(f"{FOLDER}/")}
+        marked |= {name for name in found if name.startswith(f"{FOLDER}/") and name != SUPPORT}
     if JSON in found and (TEXT in marked or (PACKAGE in marked and _parsed(found[JSON]) is None)):
         marked.add(JSON)
     empty = {name for name, text in found.items() if name in listed and not text.strip(_BLANK)}

@@ -47,6 +47,8 @@ def trial(seed: int, number: int) -> Outcome:
         sizes = chosen(chance)
         if not all(eval(needed, {}, sizes) for needed in module.REQUIREMENTS):
             continue
+        if "logsumexp" in text and 0 in sizes.values():  # of nothing it is -inf, times 0 nan
+            continue
         with np.errstate(all="ignore"):
             found = [*problems(function, module, Setting(identity, function, sizes))]
             for batch in BATCHES:

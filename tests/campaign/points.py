@@ -27,12 +27,13 @@ SIZES = {"n": 3, "m": 4, "p": 5, "k": 2, "q": 2, "N": 6, "d": 3, "c": 2}
 POINTS = 4
 """Points of one trial; each trial is of one identity."""
 LEFT_OUT = {
-    "jvp": ("qrQ(", "eighV(", "svdU(", "svdV("),
+    "jvp": ("qrQ(", "eighV(", "svdU(", "svdV(", "polar("),
     "hvp": (
         "qrQ(",
         "eighV(",
         "svdU(",
         "svdV(",
+        "polar(",
         "eigvals(",
         "svdvals(",
         "normnuc(",
