@@ -201,6 +201,7 @@ class _Run:
         key = id(array), kind, self.device
         if key not in _constants:
             _constants[key] = self.put(array, kind)
+            self.stream.synchronize()  # later calls may be on other streams
         return _constants[key]
 
     def in_double(self):
