@@ -28,7 +28,7 @@ class Stream:
     waits: ClassVar[list[int]] = []
 
     def __init__(self, address: int) -> None:
-        self.address = address
+        self.address = self.ptr = address
 
     def __int__(self) -> int:
         return self.address

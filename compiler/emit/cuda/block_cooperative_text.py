@@ -12,12 +12,12 @@ from derivatrix.compiler.emit.cuda.kernel import (
     count,
     decoded,
     every,
-    every_one,
     indented,
     index,
     kernel,
     lifted,
     named_factors,
+    strided_loop,
     used,
 )
 from derivatrix.compiler.emit.cuda.launches import Launch, Loops
@@ -46,7 +46,7 @@ def block_cooperative_text(
 def _shared(terms: Loops, body: Sequence[str]) -> list[str]:
     """The loop of a thread over its share of a row."""
     inside = [*decoded("term", terms), *body]
-    return every_one("term", "lane", index(count(terms)), "lanes", inside)
+    return strided_loop("term", "lane", index(count(terms)), "lanes", inside)
 
 
 def _points(launch: Launch, terms: Loops, statements: Statements) -> list[str]:

@@ -99,7 +99,7 @@ def finish_text(name: str, launch: Launch, checks: list[str]) -> KernelText:
         f"{total} += partial[{_part(number)}point * splits + term]"
         for number, total in enumerate(launch.sums)
     ]
-    terms = every_one("term", "lane", "splits", "lanes", added)
+    terms = strided_loop("term", "lane", "splits", "lanes", added)
     lines = _sums(named, statements, terms, False)
     return kernel(name, [launch], SHARES, [*used(factors, lines, statements), *lines])
 
@@ -197,10 +197,7 @@ def _tiled(tiled: Tiled, statements: Statements) -> list[str]:
         f"{tile.buffer.name}.dtype)"
         for tile in tiles
     ]
-    work = [
-        f"{sample} = natural(first + thread)",
-        *statements.lines((*launch.before, *launch.after)),
-    ]
+    work = statements.lines((*launch.before, *launch.after))
     body = [
         f"filled = min(cuda.blockDim.x, {index(samples)} - first)",
         *(line for tile in tiles if tile.loaded for line in _copied(tile, "{0} = {1}")),
@@ -226,7 +223,7 @@ def _copied(tile: Tile, form: str) -> list[str]:
     axes = [(sympy.Symbol(f"at_{axis}"), sympy.Integer(n)) for axis, n in enumerate(tile.shape)]
     indices = ", ".join(["first + sample", *(str(symbol) for symbol, _ in axes)])
     return [
-        *every_one(
+        *strided_loop(
             *("entry", "thread", f"filled * {tile.entries}", "cuda.blockDim.x"),
             [
                 f"sample = quotient(entry, {tile.entries})",
@@ -296,11 +293,11 @@ def _shared_terms(launch: Launch, statements: Statements) -> list[str]:
     return [
         "start = remainder(item, point, splits) * lanes + lane",
         "step = splits * lanes",
-        *every_one("term", "start", terms, "step", [*decoded("term", launch.terms), *body]),
+        *strided_loop("term", "start", terms, "step", [*decoded("term", launch.terms), *body]),
     ]
 
 
-def every_one(name: str, start: str, stop: str, step: str, body: Sequence[str]) -> list[str]:
+def strided_loop(name: str, start: str, stop: str, step: str, body: Sequence[str]) -> list[str]:
     """A loop over start, start + step, ... below stop. For such a range Numba divides 64 bits, and
     the compiler does not see that its numbers are not negative."""
     return [

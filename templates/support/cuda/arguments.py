@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from itertools import combinations
 
 import numpy as np
-from numba import config, cuda
+from numba import cuda
 
 from ..common.arguments import (
     _FLOAT32,
@@ -23,7 +23,7 @@ from ..common.arguments import (
     _shape_text,
 )
 from ..internals.launches import address
-from .base import _cupy, _Run, device_number
+from .base import SIMULATED, _cupy, _Run, device_number
 
 _CUDA_DEVICE = 2
 """DLPack's number for the memory of CUDA devices."""
@@ -133,7 +133,7 @@ def _overlap(first, second):
     on_host = [isinstance(each, np.ndarray) for each in (first, second)]
     if any(on_host):
         return all(on_host) and np.shares_memory(first, second)
-    if config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+    if SIMULATED:
         return False  # simulated arrays have no addresses
     starts = address(first), address(second)
     stops = [s + a.size * a.dtype.itemsize for s, a in zip(starts, (first, second), strict=True)]

@@ -14,6 +14,8 @@ from ..internals.launches import launch
 
 THREADS = 256
 """The most threads of a block."""
+SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+"""Whether Numba simulates a device in this process."""
 MOST_BLOCKS = 1 << 20
 """The most blocks of a launch."""
 ENOUGH_BLOCKS = 1 << 13
@@ -82,7 +84,7 @@ def position(number, shape):
 def imported(package, part=None):
     """A package, or a part of it; None where it is not installed, or kernels only simulate a
     device. Where the package lacks the part there is a warning."""
-    if config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+    if SIMULATED:
         return None
     try:
         found = importlib.import_module(package)
@@ -102,7 +104,7 @@ _constants: dict = {}
 
 def _start(kernel, blocks, threads, run, arguments):
     """Start a kernel on the stream of a run."""
-    if config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+    if SIMULATED:
         kernel[blocks, threads, run.stream](*arguments)
     else:
         launch(kernel, run.device, blocks, threads, run.address, arguments)

@@ -4,11 +4,9 @@
 
 import math
 
-from numba import config
+from .base import SIMULATED, device
 
-from .base import device
-
-if config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+if SIMULATED:
     from scipy.special import erfinv as inverse_error_function
 else:
     from numba.cuda.libdevice import erfinv as inverse_error_function

@@ -41,8 +41,8 @@ def address(array):
 class _Compiled:
     """A kernel compiled for the types of some arguments, and memory for its parameters.
 
-    Numba passes an array as eight words: two that are zero here, its size, the bytes of an entry,
-    the address, and as many of its shape and of its strides as it has axes."""
+    Numba passes an array as words of 64 bits: two that are zero here, its size, the bytes of an
+    entry, the address, its shape and its strides."""
 
     def __init__(self, kernel, arguments):
         self.name = kernel.__name__

@@ -253,7 +253,6 @@ def cupy() -> Iterator[SimpleNamespace]:
         return kind(device_array(value.shape, dtype or value.dtype))
 
     current = Stream(8192)
-    current.ptr = current.address  # type: ignore[attr-defined]
     yield SimpleNamespace(
         ndarray=kind,
         empty=lambda shape, dtype: kind(device_array(shape, dtype)),

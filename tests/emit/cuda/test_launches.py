@@ -23,7 +23,8 @@ class Driver:
     """A driver that keeps what it is given."""
 
     def __init__(self, result: int = 0) -> None:
-        self.result, self.launches = result, []  # type: ignore[var-annotated]
+        self.result = result
+        self.launches: list[Any] = []
 
     def cuLaunchKernel(self, handle: int, *numbers: int) -> tuple[int]:
         *shape, memory, stream, none, place = numbers
