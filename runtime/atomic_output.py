@@ -40,18 +40,20 @@ def staging(directory: Path) -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     _living.add(made)
     try:
+        # Another build may take it for one that was left, until its lock is held: taking the lock
+        # makes the directory anew then.
         with FileLock(made / _LOCK):
             (made / MARKER).write_text(_MARKER_TEXT, encoding="utf-8")
             yield made
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        _remove(made)
         _living.discard(made)
 
 
 def abandon() -> None:
     """Remove every staging directory of this process, which is about to end."""
     for made in [*_living]:
-        shutil.rmtree(made, ignore_errors=True)
+        _remove(made)
 
 
 @contextlib.contextmanager
@@ -74,7 +76,20 @@ def locked(directory: Path) -> Iterator[None]:
 def _sweep(place: Path) -> None:
     """Remove the staging directories of builds that live no more."""
     for path in place.glob(f"{PREFIX}*"):
-        if path.is_symlink() or not (path / MARKER).is_file():
-            continue
-        with contextlib.suppress(Timeout, OSError), FileLock(path / _LOCK, timeout=0):
+        with contextlib.suppress(Timeout, OSError):
+            names = {each.name for each in path.iterdir()}
+            if path.is_symlink() or (MARKER not in names and names - {_LOCK}):
+                continue  # somebody's own
+            with FileLock(path / _LOCK, timeout=0):
+                _remove(path)
+
+
+def _remove(made: Path) -> None:
+    """Remove a staging directory, last of all what tells that it is one."""
+    for path in {*made.glob("*")} - {made / MARKER, made / _LOCK}:
+        if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()
+    shutil.rmtree(made, ignore_errors=True)

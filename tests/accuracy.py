@@ -49,11 +49,13 @@ implementation. `python -m tests.accuracy --write` makes this page.
 Where ours are worse, by a factor of up to ten: `solve_discrete_lyapunov` (by a Schur form, where
 SciPy solves small equations directly, which takes n^6 operations), `adjugate` of badly conditioned
 matrices (by the inverse, where the singular values would lose fewer places), and functions of small
-matrices as `cosm`. Derivatives of `svd` and `eig` lose places where singular values or eigenvalues
-are near each other, as their condition says. JAX's derivative of `det` is 25 times nearer at badly
-conditioned matrices (it solves for the cofactors with the factors of the matrix, where ours
-multiply the inverse by the determinant), those of singular vectors two to five times at well
-conditioned ones, whose smallest gaps decide; ours of `pinv` and `cholesky` are nearer.
+matrices as `cosm`. Derivatives of `adjugate_derivative`, third ones of determinants, multiply
+inverses: at badly conditioned matrices they lose three places more than JAX's. Derivatives of `svd`
+and `eig` lose places where singular values or eigenvalues are near each other, as their condition
+says. JAX's derivative of `det` is 25 times nearer at badly conditioned matrices (it solves for the
+cofactors with the factors of the matrix, where ours multiply the inverse by the determinant), those
+of singular vectors two to five times at well conditioned ones, whose smallest gaps decide; ours of
+`pinv` and `cholesky` are nearer.
 
 """
 COLUMNS = (

@@ -98,7 +98,7 @@ def products(draw: Any, atoms: tuple[Node, ...] = ()) -> Einsum:
         factors.append((node, tuple(own)))
     every = [label for group in labels.values() for label in group]
     output = draw(st.lists(st.sampled_from(every), unique=True, max_size=3)) if every else []
-    coefficient = draw(st.sampled_from([sympy.S.One, sympy.Rational(-1, 2), sympy.Integer(3)]))
+    coefficient = draw(st.sampled_from([sympy.S.One, sympy.Rational(-1, 2), sympy.Float(3.7, 17)]))
     return einsum(factors, output, coefficient)
 
 
@@ -180,6 +180,10 @@ REGISTRY = [
 RULES = (
     lambda a, b: a + 0.5 * b,
     lambda a, b: a - b,
+    lambda a, b: 0.3 * a - 0.1 * b,
+    lambda a: 3.7 * a,
+    lambda a: a / 3.7,
+    lambda a: (2 + dx.sin(a)) ** 0.3,
     lambda a, b: a * b,
     lambda a, b: _matrix(a) @ _matrix(b),
     lambda a, b: _matrix(a) @ _vector(b),

@@ -26,6 +26,9 @@ from derivatrix.compiler.plan.steps import (
     Store,
 )
 
+LARGEST_INTEGER = 2**63 - 1
+"""That of literals which compilers take for integers."""
+
 
 class Statements(ABC):
     """Prints statements; a subclass says what follows where something required does not hold."""
@@ -132,9 +135,11 @@ def coefficient(value: sympy.Expr, real: str = "float") -> str:
         return str(_Coefficients(real).doprint(value))
     if value in (sympy.nan, sympy.oo, -sympy.oo):
         return {sympy.nan: "np.nan", sympy.oo: "np.inf", -sympy.oo: "-np.inf"}[value]
-    if value.is_Rational and not value.is_Integer and value.q & (value.q - 1):
-        return f"{value.p} / {value.q}"
-    return str(value) if value.is_Integer else repr(float(value))
+    if not value.is_Rational or max(abs(value.p), value.q) > LARGEST_INTEGER:
+        return repr(float(value))
+    if value.is_Integer:
+        return str(value)
+    return f"{value.p} / {value.q}" if value.q & (value.q - 1) else repr(float(value))
 
 
 def number(value: sympy.Expr) -> str:

@@ -4,6 +4,7 @@ reading only, since the sizes of identity matrices are lost."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import sympy
 
@@ -32,6 +33,7 @@ Term = tuple[sympy.Expr, dict[Tree, sympy.Expr], Tree | None]
 """A coefficient, the powers of scalars, and the array."""
 
 
+@lru_cache(maxsize=65536)
 def factored(tree: kinds.Add) -> Tree:
     """A sum with common factors taken out."""
     if len(tree.terms) > MAX_TERMS:

@@ -63,7 +63,9 @@ def _number(ord: Any) -> sympy.Expr | None:
     if isinstance(ord, (bool, sympy.Lambda)) or not isinstance(ord, (Real, sympy.Expr)):
         return None
     number = sympy.sympify(ord)
-    if not number.is_extended_real or (number.is_finite and not -LARGEST <= number <= LARGEST):
+    if not (number.is_number and number.is_extended_real):
+        return None
+    if number.is_finite and not -LARGEST <= number <= LARGEST:
         return None
     number = sympy.nsimplify(number)
     return number if number != 0 else None

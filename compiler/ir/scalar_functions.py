@@ -173,14 +173,21 @@ FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
 """NumPy's (or SciPy's) name of an elementwise function -> its SymPy expression."""
 
 
+LARGEST_EXACT = 2**53
+"""Up to here every integer is a number of float64."""
+
+
 def number(value: int | float | np.number | sympy.Expr) -> sympy.Expr:
-    """A Python number as a SymPy one: exact where it is a short binary fraction (0.5, 2.25)."""
+    """A Python number as a SymPy one: exact where it is a short binary fraction (0.5, 2.25), or an
+    integer that is not too large."""
     if isinstance(value, sympy.Expr):
         return value
+    if not abs(value) <= LARGEST_EXACT:
+        return sympy.Float(float(value), 17)
     if isinstance(value, (int, np.integer)):
         return sympy.Integer(int(value))
-    exact = Fraction(float(value)) if np.isfinite(value) else Fraction(0, 1)
-    if np.isfinite(value) and exact.denominator <= 1024:
+    exact = Fraction(float(value))
+    if exact.denominator <= 1024:
         return sympy.Rational(exact.numerator, exact.denominator)
     return sympy.Float(float(value), 17)
 

@@ -30,6 +30,8 @@ ORTHONORMAL = "orthonormal columns"
 TRANSPOSED = {"lower": "upper", "upper": "lower"}
 ADDED = frozenset({"symmetric", "psd", "lower", "upper", "diagonal"})
 """Facts that a sum has where all its terms have them."""
+MOST_PARTS = 64
+"""The most factors that a product is taken apart into to compare it with its own transpose."""
 
 
 @lru_cache(maxsize=65536)
@@ -289,9 +291,21 @@ def _multiset(node: ir.Einsum, renames: dict[int, int]) -> list[tuple[str, tuple
 
 
 def _flat(factors: Iterable[ir.Factor]) -> Iterator[ir.Factor]:
-    """The factors, with those that are products entry by entry taken apart."""
+    """The factors, with those that are products entry by entry of not too many taken apart."""
     for node, labels in factors:
-        if isinstance(node, ir.Einsum) and not node.contracted and node.coefficient == 1:
+        if isinstance(node, ir.Einsum) and _is_entrywise(node) and _parts(node) <= MOST_PARTS:
             yield from _flat(ir.relabelled(node.factors, labels))
         else:
             yield node, labels
+
+
+def _is_entrywise(node: ir.Einsum) -> bool:
+    return not node.contracted and node.coefficient == 1
+
+
+@lru_cache(maxsize=65536)
+def _parts(node: ir.Node) -> int:
+    """How many factors a node is made of when it is taken apart: twice as many by each square."""
+    if isinstance(node, ir.Einsum) and _is_entrywise(node):
+        return sum(_parts(factor) for factor, _ in node.factors)
+    return 1

@@ -133,8 +133,9 @@ class _Factoring:
             return self._scalars.sum([self._product(*term) for term in terms])
         if most > count:
             number = min((each for each, n in numbers.items() if n == most), key=float)
-            inside = [(c / number, factors) for c, factors in terms if c in (number, -number)]
-            rest = [(c, factors) for c, factors in terms if c not in (number, -number)]
+            signs = {number: sympy.S.One, -number: sympy.S.NegativeOne}
+            inside = [(signs[c], factors) for c, factors in terms if c in signs]
+            rest = [(c, factors) for c, factors in terms if c not in signs]
             taken = self._scalars.product([self._sum(inside)], number)
         else:
             inside = [(c, _without(factors, common)) for c, factors in terms if common in factors]

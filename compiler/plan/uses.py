@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.graph import references
@@ -64,10 +64,12 @@ def _cheap_to_repeat(nodes: Iterable[ir.Node], found: set[ir.Node]) -> set[ir.No
     """The elementwise nodes that are one operation on stored ones, so read in about its time, or a
     few on smaller ones, which are nearer than their results would be."""
 
+    @cache
     def work(node: ir.Node) -> int:
         below = (work(child) for child in node.children if child not in found)
         return _own_work(node) + sum(below)
 
+    @cache
     def volume(node: ir.Node) -> float:
         """That of the largest stored node that it is made of."""
         parts = (_volume(c) if c in found else volume(c) for c in node.children)

@@ -50,6 +50,7 @@ class Workspace(ABC):
         self._samples = setting.samples
         self._on_processor = setting.on_processor
         self._views = dict(setting.arguments)
+        self._prepared: set[ir.Node] = set()
         self._stored = stored(setting.roots)
         self._nodes = ir.topological(setting.roots)
         for node in self._nodes:
@@ -101,6 +102,9 @@ class Workspace(ABC):
         """Give everything a place that an entry of `node` is read from."""
         if self._where(node) is not None or isinstance(node, ir.Leaf | ir.Structural):
             return
+        if node in self._prepared:
+            return
+        self._prepared.add(node)
         if node in self._stored:
             self._place(node)
             return

@@ -19,6 +19,8 @@ from derivatrix.compiler.plan.nominal_sizes import nominal
 
 MOST_TERMS = 64
 """A product of sums is multiplied out up to so many terms."""
+MOST_FACTORS = 64
+"""Products are spliced into a product up to so many factors."""
 
 
 def products(node: ir.Node) -> list[Product]:
@@ -33,7 +35,11 @@ def _opened(product: Product, others: int) -> list[Product] | None:
         inner = masked(node)
         if not isinstance(inner, ir.Einsum | ir.Sum) or not (single or _opens(inner)):
             continue
-        if single or isinstance(inner, ir.Einsum) or len(inner.terms) + others <= MOST_TERMS:
+        if isinstance(inner, ir.Sum):
+            few = len(inner.terms) + others <= MOST_TERMS
+        else:
+            few = len(inner.factors) + len(product.factors) <= MOST_FACTORS
+        if single or few:
             return product.opened(position, inner)
     return None
 

@@ -37,6 +37,11 @@ def many(count: int) -> Function:
     return of(sum(dx.sum(each * each) for each in inputs), *inputs, wrt=["a0", "a1"])
 
 
+def twice_read(made: dx.Array) -> Function:
+    """What is read in two loops."""
+    return of(X @ made + made, X, x, wrt=["x"])
+
+
 def parsed(text: str) -> Function:
     return dx.function("f", ["x"], dx.parse(text, x="n"))
 
@@ -83,6 +88,27 @@ LARGE: dict[str, tuple[Callable[[], Function], Callable[..., Any] | None]] = {
     "squared 60 times": (lambda: of(repeated(lambda v, i: v * v, x, 60)), None),
     "squared 5 times": (lambda: of(repeated(lambda v, i: v * v, x, 5)), lambda x: x**32),
     "sine plus itself 60 times": (lambda: of(repeated(lambda v, i: dx.sin(v) + v, x, 60)), None),
+    "sine plus itself 40 times, twice read": (
+        lambda: twice_read(repeated(lambda v, i: dx.sin(v) + v, x, 40)),
+        None,
+    ),
+    "transpose times itself 24 times": (lambda: of(repeated(lambda v, i: v.T * v, X, 24), X), None),
+    "reversed times itself 12 times": (
+        lambda: of(repeated(lambda v, i: v[::-1] * v, dx.vector("y", 40), 12), dx.vector("y", 40)),
+        None,
+    ),
+    "trace times itself 10 times": (
+        lambda: of(repeated(lambda v, i: dx.trace(v) * v, X, 10), X),
+        None,
+    ),
+    "logistic map 12 times": (
+        lambda: of(repeated(lambda v, i: 0.7 * v * (1 - v), dx.scalar("s"), 12), dx.scalar("s")),
+        lambda s: repeated(lambda v, i: 0.7 * v * (1 - v), s, 12),
+    ),
+    "Newton and Schulz, 12 times": (
+        lambda: of(repeated(lambda v, i: 1.5 * v - 0.5 * v @ v.T @ v, X, 12), X),
+        None,
+    ),
     "power 1000": (lambda: of(dx.matrix_power(X, 1000), X), None),
     "power 10": (
         lambda: of(dx.matrix_power(X, 10), X),

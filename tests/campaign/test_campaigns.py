@@ -12,7 +12,7 @@ import pytest
 import derivatrix
 from derivatrix.runtime.errors import DeclarationError
 from tests import campaign
-from tests.campaign import NAMES, Outcome, hostile, outcomes, run, so_far
+from tests.campaign import NAMES, Outcome, hostile, hostile_large, outcomes, run, so_far
 from tests.campaign.hostile_case import PLANTED, Case
 
 SAMPLE = 1
@@ -73,6 +73,14 @@ def test_hostile_cases_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not hostile.verdict(hostile.texts.case("tr(X", {"X": "n n"}))
     monkeypatch.setattr(derivatrix, "parse", broken)
     assert "KeyError" in hostile.verdict(hostile.texts.case("tr(X", {"X": "n n"}))
+
+
+@pytest.mark.parametrize(
+    "label", ["sine plus itself 40 times, twice read", "transpose times itself 24 times"]
+)
+def test_what_is_read_twice_at_each_step_takes_no_time_that_doubles(label: str) -> None:
+    with hostile.elsewhere():
+        assert not hostile.verdict(hostile_large.case(label))
 
 
 HOSTILE: dict[str, Callable[[], object]] = {

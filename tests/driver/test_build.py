@@ -900,15 +900,46 @@ def test_a_cache_file_that_cannot_be_written(monkeypatch, tmp_path):
     assert [path.name for path in file.parent.iterdir() if path.is_file()] == ["triple.pyi"]
 
 
-def test_what_a_killed_process_left_in_the_cache_is_swept_away(monkeypatch, tmp_path):
+@pytest.mark.parametrize("names", [(staging.MARKER, "new.py"), (), ("derivatrix.lock",)], ids=str)
+def test_what_a_killed_process_left_in_the_cache_is_swept_away(monkeypatch, tmp_path, names):
     monkeypatch.setenv("DERIVATRIX_CACHE", str(tmp_path / "cache"))
     file = Path(dx.compile(triple).__file__)
     left = file.parent / f"{staging.PREFIX}left"
     left.mkdir()
-    (left / staging.MARKER).touch()
+    for name in names:
+        (left / name).touch()
     file.unlink()
     dx.compile(triple)
     assert not left.exists()
+
+
+def test_a_staging_directory_that_another_build_took_for_left_is_made_again(monkeypatch, tmp_path):
+    make = staging.tempfile.mkdtemp
+
+    def taken(**where):
+        made = make(**where)
+        os.rmdir(made)
+        return made
+
+    monkeypatch.setattr(staging.tempfile, "mkdtemp", taken)
+    with staging.staging(tmp_path) as place:
+        assert (place / staging.MARKER).is_file()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_removal_of_a_staging_directory_that_is_interrupted_is_ended_later(
+    monkeypatch, tmp_path
+):
+    left = tmp_path / f"{staging.PREFIX}left"
+    left.mkdir()
+    for name in ("a.py", staging.MARKER, "z.py"):
+        (left / name).touch()
+    monkeypatch.setattr(staging.shutil, "rmtree", lambda *_, **__: None)
+    staging._remove(left)
+    assert (left / staging.MARKER).is_file()
+    monkeypatch.undo()
+    with staging.staging(tmp_path):
+        assert not left.exists()
 
 
 def test_a_user_without_a_home(monkeypatch):
