@@ -94,7 +94,10 @@ def split_sum(node: Map) -> Node | None:
 
 
 def compose(node: Map) -> Node | None:
-    """A function of a function, where SymPy finds something shorter: log(exp(x)) = x."""
+    """A function of a function, where SymPy finds something shorter: log(exp(x)) = x. Not for
+    maxima, whose arguments SymPy compares two by two, which takes seconds for a few."""
+    if node.expression.has(sympy.Max, sympy.Min):
+        return None
     for position, inner in enumerate(node.arguments):
         if not isinstance(inner, Map):
             continue
