@@ -1,7 +1,8 @@
 """Modules built and verified with the lowest and the newest versions of what derivatrix needs, and
 run with each others': `python -m tests.versions [PYTHON ...]` (this interpreter, if there is none)
 prints a table. The lowest versions are those of pyproject.toml, for the first interpreter.
-`--functions FILE` builds those of another file.
+`--functions FILE` builds those of another file. Last, each has the lowest or the newest numba-cuda
+too, and builds an example for devices, which is verified on one, or in Numba's simulator.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +25,13 @@ from tests import ROOT
 
 FUNCTIONS = ROOT / "tests" / "versions" / "functions.py"
 CALLED = ROOT / "tests" / "versions" / "called.py"
+FOR_DEVICES = ROOT / "examples" / "square.py"
+NUMPY = "numpy<2.5"
+"""What numba-cuda goes with."""
+COLUMNS = (
+    *("", "Python", "Numba", "NumPy", "SciPy", "SymPy", "builds", "runs those of"),
+    *("numba-cuda", "builds for devices"),
+)
 VERSIONS = """
 import importlib.metadata, json, platform
 names = ("numba", "numpy", "scipy", "sympy")
@@ -62,6 +70,17 @@ class Combination:
         """Whether the package that another one built returns the same here as there."""
         return self.succeeds(CALLED, other.package, other.folder / "results.npz")
 
+    def builds_for_devices(self) -> bool:
+        """The same of a package for devices. Afterwards other versions of packages may be there."""
+        text = next(each for each in project_extra("cuda") if each.startswith("numba-cuda"))
+        wanted = [pinned(text)] if self.lowest else ["--upgrade", text, NUMPY]
+        self.call("-m", "pip", "install", "--quiet", *wanted)
+        out = self.folder / "for_devices"
+        return self.succeeds("-m", "derivatrix", "build", FOR_DEVICES, "-o", out, "--target=cuda")
+
+    def numba_cuda(self) -> str:
+        return self.call("-c", "import numba_cuda; print(numba_cuda.__version__)").strip()
+
     def succeeds(self, *arguments: object) -> bool:
         try:
             self.call(*arguments)
@@ -76,8 +95,26 @@ class Combination:
 
 def lowest() -> list[str]:
     """What pyproject.toml needs, each at the lowest version that it declares."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return [re.sub(">=", "==", text) for text in project["dependencies"]]
+    return [pinned(text) for text in project()["dependencies"]]
+
+
+def pinned(text: str) -> str:
+    """A requirement of the lowest version alone."""
+    return text.replace(">=", "==")
+
+
+def project_extra(name: str) -> list[str]:
+    found: list[str] = project()["optional-dependencies"][name]
+    return found
+
+
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return found
+
+
+def said(passed: bool) -> str:
+    return "yes" if passed else "no"
 
 
 def run(*command: object) -> str:
@@ -99,8 +136,8 @@ def main() -> int:
     parser.add_argument("--functions", type=Path, default=FUNCTIONS)
     chosen = parser.parse_args()
     pythons, functions = chosen.python, chosen.functions.absolute()
-    table = Table("", "Python", "Numba", "NumPy", "SciPy", "SymPy", "builds", "runs those of")
-    passed = True
+    table = Table(*COLUMNS)
+    passed, rows = True, list[list[str]]()
     with tempfile.TemporaryDirectory() as folder:
         ends = [(pythons[0], True), *((python, False) for python in pythons)]
         made = [
@@ -116,9 +153,12 @@ def main() -> int:
                 for other, each in enumerate(made)
                 if built[other] and (other == number or combination.runs(each))
             ]
+            rows.append([*combination.versions(), said(built[number]), " ".join(map(str, ran))])
             passed = passed and len(ran) == len(made)
-            yes = "yes" if built[number] else "no"
-            table.add_row(str(number), *combination.versions(), yes, " ".join(map(str, ran)))
+        for number, combination in enumerate(made):
+            for_devices = combination.builds_for_devices()
+            passed = passed and for_devices
+            table.add_row(str(number), *rows[number], combination.numba_cuda(), said(for_devices))
     Console().print(table)
     return 0 if passed else 1
 

@@ -14,6 +14,7 @@ import itertools
 import math
 from functools import cache
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,7 @@ class _Operator:
         self.output_shape, self.input_shape = shapes
         self.shape = (math.prod(self.output_shape), math.prod(self.input_shape))
         self.dtype = np.dtype(dtype)
+        super().__init__(self.dtype, self.shape)  # type: ignore[call-arg]  # LinearOperator's
         self._batched = batched
         self._projected = projected
         self._terms = terms if all(self.shape) else ()
@@ -61,8 +63,9 @@ class _Operator:
         self._routes: dict = {}
 
     def __reduce__(self):
-        state = {**vars(self), "_routes": {}}  # functions, made anew for the next product
-        return _Operator.__new__, (_Operator,), state
+        state: Any = super().__getstate__()
+        # routes are functions, made anew for the next product
+        return _Operator.__new__, (_Operator,), {**state, "_routes": {}}
 
     def __repr__(self):
         rows, columns = self.shape
