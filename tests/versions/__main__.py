@@ -159,7 +159,7 @@ def main() -> int:
             for_devices = combination.builds_for_devices()
             passed = passed and for_devices
             table.add_row(str(number), *rows[number], combination.numba_cuda(), said(for_devices))
-    Console().print(table)
+    Console(width=110).print(table)
     return 0 if passed else 1
 
 
