@@ -76,7 +76,7 @@ def _with_scalars(
     coefficient: sympy.Expr, powers: dict[Tree, sympy.Expr], body: Tree | None
 ) -> Tree:
     if coefficient.is_Float and float(coefficient).is_integer():
-        coefficient = sympy.Integer(int(float(coefficient)))
+        coefficient = sympy.Integer(int(float(coefficient)))  # it may be a digit below
     kept = [raised(base, kinds.Number(exponent)) for base, exponent in powers.items()]
     kept.sort(key=order.scalar_order)
     if body is None and not kept:
@@ -161,7 +161,7 @@ def _raised(body: Tree, exponent: Tree, rank: int) -> Tree:
         return kinds.Raise(rank, body, exponent)
     value = exponent.value
     if value.is_Float and float(2 * value).is_integer():
-        value = sympy.Rational(int(float(2 * value)), 2)
+        value = sympy.Rational(int(float(2 * value)), 2)  # as above
         exponent = kinds.Number(value)
     if value == 1:
         return body

@@ -26,8 +26,6 @@ from tests import ROOT
 FUNCTIONS = ROOT / "tests" / "versions" / "functions.py"
 CALLED = ROOT / "tests" / "versions" / "called.py"
 FOR_DEVICES = ROOT / "examples" / "square.py"
-NUMPY = "numpy<2.5"
-"""What numba-cuda goes with."""
 COLUMNS = (
     *("", "Python", "Numba", "NumPy", "SciPy", "SymPy", "builds", "runs those of"),
     *("numba-cuda", "builds for devices"),
@@ -72,9 +70,10 @@ class Combination:
 
     def builds_for_devices(self) -> bool:
         """The same of a package for devices. Afterwards other versions of packages may be there."""
-        text = next(each for each in project_extra("cuda") if each.startswith("numba-cuda"))
-        wanted = [pinned(text)] if self.lowest else ["--upgrade", text, NUMPY]
-        self.call("-m", "pip", "install", "--quiet", *wanted)
+        extra = project()["optional-dependencies"]["cuda"]
+        wanted = [text for text in extra if not text.startswith("cupy")]
+        pins = map(pinned, wanted) if self.lowest else ["--upgrade", *wanted]
+        self.call("-m", "pip", "install", "--quiet", *pins)
         out = self.folder / "for_devices"
         return self.succeeds("-m", "derivatrix", "build", FOR_DEVICES, "-o", out, "--target=cuda")
 
@@ -101,11 +100,6 @@ def lowest() -> list[str]:
 def pinned(text: str) -> str:
     """A requirement of the lowest version alone."""
     return text.replace(">=", "==")
-
-
-def project_extra(name: str) -> list[str]:
-    found: list[str] = project()["optional-dependencies"][name]
-    return found
 
 
 def project() -> dict[str, Any]:
