@@ -1,11 +1,11 @@
-"""Functions of symmetric matrices that are written with eigenvalues and eigenvectors.
+"""Functions of matrices that are written with eigenvalues and eigenvectors.
 
 V diag(h(λ)) Vᵀ has derivatives where eigenvalues are repeated, though V has none: with B = Vᵀ dA V
 they are V (L ∘ B) Vᵀ, where L holds the divided differences of h (Daleckii and Krein 1965). The
 same holds for every index of an eigenvalue that stands at two eigenvectors, as both indices of L
-do here, so derivatives of every order are made of divided differences; and for singular values.
-These products are packed into operations before an expression is differentiated, and unpacked
-afterwards.
+do here, so derivatives of every order are made of divided differences; and for singular values, and
+for V diag(h(λ)) V⁻¹ of a general matrix. These products are packed into operations before an
+expression is differentiated, and unpacked afterwards.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from derivatrix.compiler.differentiate.spectral_products import (
     NEW,
     PRODUCT,
     VALUES_ALONE,
-    VECTORS,
+    VectorFactor,
+    row_and_index,
     unpacked,
+    vectors_of,
 )
 from derivatrix.compiler.ir.divided_differences import difference
 from derivatrix.compiler.ir.graph import transformed
@@ -37,6 +39,7 @@ from derivatrix.compiler.ir.nodes import (
     slot,
 )
 from derivatrix.compiler.ir.product import Product
+from derivatrix.compiler.operations.eigen import EIG
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
 from derivatrix.runtime.errors import UnsupportedError
 
@@ -49,9 +52,9 @@ def pack(roots: Sequence[Node]) -> list[Node]:
     spectra: list[_Spectrum] = []
 
     def change(node: Node) -> Node:
-        known = any(spectrum.is_vectors(node) for spectrum in spectra)
-        if not known and isinstance(node, Apply) and _is_vectors(node):
-            spectra.append(_Spectrum(node))
+        found = vectors_of(node)
+        if found and not any(spectrum.is_own(found[0]) for spectrum in spectra):
+            spectra.append(_Spectrum(found[0]))
         if isinstance(node, Einsum):
             for spectrum in spectra:
                 node = spectrum.pack(node)
@@ -85,12 +88,7 @@ def _multiplied_out(node: Node) -> Node:
 
 def _holds_vectors(node: Node) -> bool:
     factors = node.factors if isinstance(node, Einsum) else ()
-    kinds = [factor.operation for factor, _ in factors if isinstance(factor, Apply)]
-    return node.ndim > 2 and not VECTORS.keys().isdisjoint(kinds)
-
-
-def _is_vectors(node: Apply) -> bool:
-    return node.output in VECTORS.get(node.operation, ())
+    return node.ndim > 2 and any(vectors_of(factor) for factor, _ in factors)
 
 
 class _Spectrum:
@@ -118,20 +116,24 @@ class _Spectrum:
             terms.append(found.node)
         return terms[0] if len(terms) == 1 else Sum(tuple(terms), node.shape)
 
-    def _is_own(self, node: Node) -> bool:
+    def is_own(self, node: Node) -> bool:
+        """Whether a node is of this decomposition."""
         if not isinstance(node, Apply):
             return False
         operation = VALUES_ALONE.get(node.operation, node.operation)
         own = (operation, node.arguments, node.stack)
         return own == (self.operation, self.arguments, self.stack)
 
-    def is_vectors(self, node: Node) -> bool:
-        """Whether a node is the vectors."""
-        return isinstance(node, Apply) and self._is_own(node) and _is_vectors(node)
+    def vectors(self, node: Node, labels: Sequence[int]) -> VectorFactor | None:
+        """A node with its labels as vectors, if it is vectors."""
+        found = vectors_of(node)
+        if not found or not self.is_own(found[0]):
+            return None
+        return found[1], *row_and_index(found[1], labels)
 
     def is_values(self, node: Node) -> bool:
         """Whether a node is the values."""
-        return self._is_own(node) and not self.is_vectors(node)
+        return self.is_own(node) and vectors_of(node) is None
 
     def _axes_of(self, node: Node) -> frozenset[int]:
         """The axes of a node that run over eigenvalues."""
@@ -140,7 +142,9 @@ class _Spectrum:
         return self._axes[node]
 
     def _find_axes(self, node: Node) -> set[int]:
-        if self._is_own(node):
+        if vectors := self.vectors(node, range(node.ndim)):
+            return {vectors[2]}
+        if self.is_own(node):
             return {node.ndim - 1}
         if isinstance(node, Einsum):
             return {label for label in self._labels(node.factors) if label < node.ndim}
@@ -188,21 +192,23 @@ class _Spectrum:
             return False
         if isinstance(node, Einsum) and node.contracted:
             return True
-        return any(self.is_vectors(child) or self._opens(child) for child in node.children)
+        return any(
+            self.vectors(child, range(child.ndim)) or self._opens(child) for child in node.children
+        )
 
     def _packed(self, product: Product) -> Product | None:
         """A product with its eigenvectors, all that have two at an index, as one operation."""
         places: dict[int, list[int]] = {}
         outer: dict[int, Labels] = {}
         for position, (node, labels) in enumerate(product.factors):
-            if self.is_vectors(node):
-                places.setdefault(labels[-1], []).append(position)
-                outer.setdefault(labels[-1], labels[:-2])
+            if vectors := self.vectors(node, labels):
+                places.setdefault(vectors[2], []).append(position)
+                outer.setdefault(vectors[2], labels[:-2])
         chosen = [
             label
             for label, positions in places.items()
-            if len(positions) == 2
-            and label not in product.output
+            if label not in product.output
+            and self._are_a_pair([product.factors[position] for position in positions])
             and all(product.factors[position][1][:-2] == outer[label] for position in positions)
             and outer[label] == next(iter(outer.values()))
         ]
@@ -213,6 +219,11 @@ class _Spectrum:
                 return weight.packed(product, [places[label] for label in chosen])
             chosen = [label for label in chosen if label not in failed]
         return None
+
+    def _are_a_pair(self, factors: Sequence[Factor]) -> bool:
+        """Whether vectors at one index are two, and those of `EIG` V and V⁻¹."""
+        inverted = [node for node, _ in factors if not self.is_own(node)]
+        return len(factors) == 2 and len(inverted) == (self.operation is EIG)
 
 
 class _Weight:
@@ -230,8 +241,9 @@ class _Weight:
     def read(self, product: Product) -> set[int] | None:
         """Read the product's factors; the labels that cannot be chosen, None if all can be."""
         for position, (node, labels) in enumerate(product.factors):
-            vectors = self.spectrum.is_vectors(node)
-            here = set(labels[:-1] if vectors else labels) & set(self.chosen)
+            vectors = self.spectrum.vectors(node, labels)
+            here = {*labels[:-2], vectors[1]} if vectors else set(labels)
+            here &= set(self.chosen)
             if not here:
                 continue
             part = None if vectors else self._expression(node, labels)
@@ -285,11 +297,12 @@ class _Weight:
         arguments = [(matrix, tuple(stack.index(self.outer[label]) for label in own))]
         arguments += [(node, tuple(map(stack.index, labels))) for node, labels in self.others]
         sizes = tuple(product.sizes[label] for label in stack)
-        vectors = [product.factors[position] for pair in places for position in pair]
-        outputs = tuple(node.output for node, _ in vectors if isinstance(node, Apply))
+        factors = [product.factors[position] for pair in places for position in pair]
+        vectors = [found for factor in factors if (found := self.spectrum.vectors(*factor))]
+        outputs = tuple(output for output, _, _ in vectors)
         parameters = (self.expression, self.spectrum.operation, outputs)
         whole = Apply(PRODUCT, tuple(arguments), sizes, parameters)
-        rows = [labels[-2] for _, labels in vectors]
+        rows = [row for _, row, _ in vectors]
         used = [*self.positions, *(position for pair in places for position in pair)]
         kept = tuple(f for i, f in enumerate(product.factors) if i not in used)
         left = {k: v for k, v in product.sizes.items() if k not in self.chosen}

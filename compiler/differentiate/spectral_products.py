@@ -1,8 +1,11 @@
 """Sums over eigenvalues of functions of these times eigenvectors, two at each index, as an
-operation of the symmetric matrix; over singular values and their vectors alike.
+operation of the symmetric matrix; over singular values and their vectors alike, and over the
+eigenvalues of a general matrix with V and V⁻¹.
 
 Σ_i h(λ_i) V_ai V_bi has derivatives where eigenvalues are repeated, though V has none, and they are
-sums of the same kind: Σ_ij h[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj (Daleckii and Krein 1965).
+sums of the same kind: Σ_ij h[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj (Daleckii and Krein 1965). Of a
+general matrix W = V⁻¹ stands at every second place: Σ_i h(λ_i) V_ai W_ib has the derivative
+Σ_ij h[λ_i, λ_j] V_ai (W_ic dA_cd V_dj) W_jb.
 """
 
 from __future__ import annotations
@@ -20,31 +23,62 @@ from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.divided_differences import difference
 from derivatrix.compiler.ir.nodes import Apply, Node, Sum, einsum, is_zero, slot
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point
-from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
+from derivatrix.compiler.operations.eigen import EIG, EIGH, EIGVALS, EIGVALSH
+from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.singular import SVD, SVDVALS
 
 LEFT, RIGHT = 0, 2
 """The outputs of `SVD` that are vectors."""
 
-VALUES = {EIGH: 0, SVD: 1}
+INVERTED = -1
+"""What stands for an output where the vectors are those of `EIG` inverted: the rows of V⁻¹."""
+
+VALUES = {EIGH: 0, SVD: 1, EIG: 0}
 """Which output the values are."""
 
-VECTORS = {EIGH: (1,), SVD: (LEFT, RIGHT)}
+VECTORS = {EIGH: (1,), SVD: (LEFT, RIGHT), EIG: (1,)}
 """Which outputs the vectors are."""
 
-VALUES_ALONE = {EIGVALSH: EIGH, SVDVALS: SVD}
+VALUES_ALONE = {EIGVALSH: EIGH, SVDVALS: SVD, EIGVALS: EIG}
 
 NEW = sympy.Dummy("new", real=True)
 
-VectorFactor = tuple[int, str, int]
-"""Vectors in a product: an output, the label of its rows, and the index of its column."""
+VectorFactor = tuple[int, Any, int]
+"""Vectors in a product: an output, the label of its rows, and the index of its column; of INVERTED
+vectors the label of the columns, and the index of the row."""
+
+
+def vectors_of(node: Node) -> tuple[Apply, int] | None:
+    """The decomposition that a node has the vectors of, and which of its outputs they are."""
+    if not isinstance(node, Apply):
+        return None
+    if node.output in VECTORS.get(node.operation, ()):
+        return node, node.output
+    if node.operation is INVERSE:
+        ((inner, labels),) = node.arguments
+        whole = labels == tuple(range(len(node.stack)))
+        if whole and isinstance(inner, Apply) and inner.operation is EIG and inner.output == 1:
+            return inner, INVERTED
+    return None
+
+
+def row_and_index(output: int, labels: Sequence[Any]) -> tuple[Any, Any]:
+    """The labels of the rows and of the eigenvalues, of vectors with the given labels."""
+    row, index = labels[-2:]
+    return (index, row) if output == INVERTED else (row, index)
+
+
+def _vectors(operation: Operation, matrix: Array, output: int) -> Node:
+    if output == INVERTED:
+        return apply(INVERSE, apply(EIG, matrix, output=1)).node
+    return apply(operation, matrix, output=output).node
 
 
 def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
     _, operation, outputs = parameters
     assert isinstance(operation, Operation) and isinstance(outputs, tuple)
     shapes = operation.shapes(cores[:1], ())
-    return (tuple(shapes[output][0] for output in outputs),)
+    return (tuple(shapes[1 if output == INVERTED else output][0] for output in outputs),)
 
 
 def _value(arguments: Sequence[np.ndarray], parameters: Parameters) -> tuple[np.ndarray, ...]:
@@ -62,9 +96,9 @@ PRODUCT = Operation(
     latex="",
     description="""Σ w(λ_i, λ_j, ..., s) V_ai V_bi V_cj V_dj ... of a matrix and of numbers s.
 
-Parameters: the weight w, an expression of the slots, those of the indices first; EIGH or SVD; which
-of its outputs the vectors are, two for each index. Not registered: it stands in expressions only
-while they are differentiated.""",
+Parameters: the weight w, an expression of the slots, those of the indices first; EIGH, SVD or EIG;
+which of its outputs the vectors are, two for each index. Not registered: it stands in expressions
+only while they are differentiated.""",
 )
 
 
@@ -80,7 +114,7 @@ def _differential(at: Point) -> tuple[Array, ...]:
     change, *changes = (tangent.node for tangent in at.tangents)
     terms: list[Node] = []
     for position in range(product.count) if not is_zero(change) else ():
-        rule = product.between if product.operation is EIGH else product.between_two
+        rule = product.between_two if product.operation is SVD else product.between
         terms.extend(rule(position, change))
     for position, tangent in enumerate(changes, product.count):
         if not is_zero(tangent):
@@ -119,7 +153,7 @@ class _SpectralProduct:
         expression = weight.xreplace({**last, NEW: slot(self.count)})
         factor = elementwise(expression, *each, *self.numbers).node
         factors = [
-            (apply(self.operation, self.matrix, output=output).node, (row, index))
+            (_vectors(self.operation, self.matrix, output), row_and_index(output, (row, index)))
             for output, row, index in vectors
         ]
         return einsum([*factors, *others, (factor, indices)], self.rows, sizes=sizes)
@@ -130,11 +164,12 @@ class _SpectralProduct:
         return [factor for factor in self.vectors if factor not in pair], *pair
 
     def between(self, position: int, change: Node) -> Iterator[Node]:
-        """w[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj."""
-        others, (output, row, index), (_, column, _) = self._pair(position)
+        """w[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj, with V⁻¹ for the second and fourth of EIG."""
+        others, *pair = self._pair(position)
+        (output, row, index), (inverse, column, _) = sorted(pair, key=lambda one: one[0] == INVERTED)
         new = self.count
-        inner = [(output, "c", index), (output, "d", new)]
-        vectors = [*others, (output, row, index), *inner, (output, column, new)]
+        inner = [(inverse, "c", index), (output, "d", new)]
+        vectors = [*others, (output, row, index), *inner, (inverse, column, new)]
         weight = difference(self.weight, slot(position), NEW)
         yield self.term(weight, vectors, [(change, "cd")])
 

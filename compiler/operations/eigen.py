@@ -205,7 +205,8 @@ EIGVALS = register(
         description="""The eigenvalues of a matrix with a real spectrum, ascending.
 
 A: a square matrix, with leading stacked axes if any. Raises LinAlgError where an eigenvalue is not
-real. First derivatives raise LinAlgError where the eigenvectors are linearly dependent up to
-rounding; second derivatives are nan where they depend on an eigenvalue that is repeated.""",
+real. Derivatives raise LinAlgError where the eigenvectors are linearly dependent up to rounding.
+Second derivatives of smooth functions of sums of h(λ) are made of divided differences; of other
+expressions they are nan where they depend on an eigenvalue that is repeated up to rounding.""",
     )
 )

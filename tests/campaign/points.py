@@ -34,7 +34,6 @@ LEFT_OUT = {
         "svdU(",
         "svdV(",
         "polar(",
-        "eigvals(",
         "svdvals(",
         "normnuc(",
     ),

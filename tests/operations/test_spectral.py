@@ -1,5 +1,5 @@
-"""Divided differences, and derivatives of every order of functions of symmetric matrices where
-eigenvalues are repeated, nearly so, or apart."""
+"""Divided differences, and derivatives of every order of functions of eigenvalues and singular
+values where these are repeated, nearly so, or apart."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -216,6 +216,46 @@ def test_second_derivatives_by_singular_values(name: str, shape: tuple[int, int]
             )
             close(evaluate(product, values, sizes), wanted)
             close(np.tensordot(evaluate(hessian, values, sizes), e, 2), wanted)
+
+
+L, S = dx.matrix("L", n, n), dx.matrix("S", n, n, "symmetric")
+general, columns = dx.eig(L @ S)
+GENERAL = {
+    "exponentials": dx.sum(dx.exp(dx.eigvals(L @ S))),
+    "logsumexp": dx.logsumexp(dx.eigvals(L @ S)),
+    "by vectors": w @ ((columns * dx.sqrt(1 + general)) @ dx.solve(columns, L @ w)),
+    "by the inverse": w @ ((columns * dx.tanh(general)) @ dx.inv(columns)) @ L @ w,
+}
+
+
+@pytest.mark.parametrize("name", GENERAL)
+@pytest.mark.parametrize("gap", [0, 1e-9, 1e-6, 1e-3, 0.5])
+def test_second_and_third_derivatives_by_eigenvalues_of_general_matrices(
+    name: str, gap: float
+) -> None:
+    """Of L S, whose eigenvalues are real where L is positive definite and S symmetric."""
+    inputs = {leaf.name for leaf in leaves([GENERAL[name].node])}
+    f = dx.function("f", sorted(inputs), GENERAL[name], wrt=["S"])
+    nodes = [f.derivatives.results("gradient")[("S",)], f.derivative("S", "S").expression]
+    nodes += [f.derivative("S", "S", "S").expression] if name == "exponentials" else []
+    product = f.derivatives.results("hvp")[("S",)]
+    generator = np.random.default_rng(5)
+    e = generator.normal(size=(3, 3))
+    weights, e = generator.normal(size=3), e + e.T
+    middle = np.diag([1, 1 + gap, 1 if gap == 0 else 0.4])
+    turn = np.linalg.qr(generator.normal(size=(3, 3)))[0]
+    for factor in (np.diag([1.0, 2.0, 0.5]), *([turn * [1.0, 2.0, 0.5]] if gap else [])):
+        at = np.linalg.solve(factor, np.linalg.solve(factor, middle).T)
+        values = {"L": factor @ factor.T, "S": (at + at.T) / 2, "w": weights, "tangent": e}
+        arrays = {key: values[key] for key in (*inputs, "tangent")}
+        for before, after in pairwise(nodes):
+            wanted = moved(
+                lambda a, node=before, all_=arrays: at_sizes(node, {**all_, "S": a}),
+                values["S"],
+                e,
+            )
+            close(np.tensordot(at_sizes(after, arrays), e, 2), wanted)
+        close(at_sizes(product, arrays), np.tensordot(at_sizes(nodes[1], arrays), e, 2))
 
 
 def test_formulas() -> None:
