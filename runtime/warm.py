@@ -62,7 +62,7 @@ def _warm_kernel(module: Any, name: str, given: Sequence[Any], filled: Sequence[
     their work."""
     real = np.dtype(str(filled[0].dtype))
     arrays, counts = (*given, *filled), (types.int64, types.int64)
-    words, addresses = (types.Array(types.int64, axes, "C") for axes in (1, 2))
+    words = addresses = types.Array(types.int64, 1, "C")
     for kernel in (getattr(module, f"{name}{end}", None) for end in ("", "_large", "_columns")):
         if kernel is None:
             continue

@@ -14,7 +14,7 @@ import sympy
 
 from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
-from derivatrix.compiler.emit.cpu.rows import rows_texts
+from derivatrix.compiler.emit.cpu.rows import rows_text
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import LENGTH
 from derivatrix.compiler.ir.interpret import evaluate_all
@@ -179,14 +179,14 @@ def _run_rows(
     any order: what a share reads of another one's before it is there, or no more, shows."""
     rows, known = made.rows, {**_known(made, values), PARTS: sympy.Integer(3)}
     assert rows is not None
-    texts = rows_texts(made, "f")
-    phases = [plain_kernel(*each) for each in zip(rows.phases, itertools.repeat(called), texts)]
+    share = plain_kernel(rows.kernel, called, rows_text(rows, "f"))
+    phases = [[phase] if rows.phases > 1 else [] for phase in range(rows.phases)]
     for order in (2, 1, 0), (0, 1, 2), (1, 2, 0):
         again = [np.full_like(array, np.nan) for array in outputs]
         shapes = [[int(size.xreplace(known)) for size in buffer.shape] for buffer in rows.work]
         work = [np.full(shape, np.nan) for shape in shapes]
         for phase, part in itertools.product(phases, order):
-            phase(*inputs, *again, *work, part, 3)
+            share(*inputs, *again, *work, *phase, part, 3)
         for one, other in zip(outputs, again, strict=True):
             if order[0] != 2:
                 np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)

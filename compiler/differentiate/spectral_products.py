@@ -166,7 +166,9 @@ class _SpectralProduct:
     def between(self, position: int, change: Node) -> Iterator[Node]:
         """w[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj, with V⁻¹ for the second and fourth of EIG."""
         others, *pair = self._pair(position)
-        (output, row, index), (inverse, column, _) = sorted(pair, key=lambda one: one[0] == INVERTED)
+        if pair[0][0] == INVERTED:
+            pair.reverse()
+        (output, row, index), (inverse, column, _) = pair
         new = self.count
         inner = [(inverse, "c", index), (output, "d", new)]
         vectors = [*others, (output, row, index), *inner, (inverse, column, new)]

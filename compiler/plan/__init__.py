@@ -25,7 +25,7 @@ from derivatrix.compiler.plan.schedule import Scheduler
 from derivatrix.compiler.plan.shared_functions import share_functions
 from derivatrix.compiler.plan.simd import simd_blocked
 from derivatrix.compiler.plan.solvers import kernel_names
-from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, First, Plan, Size, Step
+from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Only, Plan, Size, Step
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.compiler.plan.visit import renamed
@@ -166,7 +166,7 @@ def _single(
         for (output, _), node in zip(part.first, later, strict=True):
             view = View(buffers[output], tuple(range(node.ndim)))
             scheduler.output(node, view, node not in nodes)
-        steps.append(First(tuple(join(scheduler.steps))))
+        steps.append(Only("first", tuple(join(scheduler.steps))))
     return frame.plan(name, steps, scheduler.constants)
 
 

@@ -10,12 +10,12 @@ import sympy
 
 from derivatrix.compiler.plan.steps import (
     Accumulate,
-    First,
     Let,
     Load,
     Loop,
     LoopNest,
     Name,
+    Only,
     Operate,
     Plan,
     Scalar,
@@ -41,8 +41,8 @@ def _steps(steps: Sequence[Step], reads: Counter[str]) -> tuple[Step, ...]:
     found: list[Step] = []
     for step in steps:
         before = found[-1] if found else None
-        if isinstance(step, First):
-            found.append(First(_steps(step.steps, reads)))
+        if isinstance(step, Only):
+            found.append(replace(step, steps=_steps(step.steps, reads)))
         elif not isinstance(step, LoopNest):
             found.append(step)
         elif isinstance(before, LoopNest) and all(isinstance(each, Let) for each in before.body):

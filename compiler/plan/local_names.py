@@ -14,8 +14,8 @@ RESERVED = frozenset(
     {
         *helper_names(),
         *("np", "math", "real", "range", "abs", "int", "float"),
-        *("part", "parts", "row", "other", "first"),
-        *("words", "addresses", "length", "given", "failed", "step", "precision", "work"),
+        *("part", "parts", "phase", "row", "other", "first"),
+        *("words", "addresses", "address", "length", "failed", "step", "work"),
         *("memory", "shaped"),
         *keyword.kwlist,
     }

@@ -16,7 +16,17 @@ from derivatrix.compiler.plan.nominal_sizes import at_large
 from derivatrix.compiler.plan.partial_sums import partial_sums
 from derivatrix.compiler.plan.phases import phased
 from derivatrix.compiler.plan.row_shares import share, shareable, work
-from derivatrix.compiler.plan.steps import Allocate, Buffer, Fill, LoopNest, Plan, Reuse, Rows, Step
+from derivatrix.compiler.plan.steps import (
+    Allocate,
+    Buffer,
+    Fill,
+    LoopNest,
+    Only,
+    Plan,
+    Reuse,
+    Rows,
+    Step,
+)
 from derivatrix.compiler.plan.straight_line import CHEAP
 from derivatrix.compiler.plan.visit import (
     buffers,
@@ -41,17 +51,17 @@ SHARE = ("part", "parts")
 
 
 def rows(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
-    """The kernels for shares of the rows; None where nothing is gained. `unfused`: makes the plan
+    """The kernel for shares of the rows; None where nothing is gained. `unfused`: makes the plan
     without fusing loops."""
     if (found := _shares(plan)) is not None:
         steps, gain = found
         shared = dataclasses.replace(plan, name=f"{plan.name}_rows", steps=steps, given=SHARE)
-        return Rows((shared,), (), gain)
+        return Rows(shared, 1, (), gain)
     return _phases(plan, unfused)
 
 
 def _phases(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
-    """Kernels that threads call one after the other, each for a share of the rows."""
+    """The kernel of phases, in each of which threads do a share of the rows."""
     steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
     total = sympy.expand(sympy.Add(*map(work, steps)))
     if not all(isinstance(step, Fill | LoopNest) for step in steps) or at_large(total) < _SHARED:
@@ -64,17 +74,13 @@ def _phases(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
     if at_large(gain) < _SHARED:
         return None
     taken = tuple((buffer.name, buffer) for buffer in found.work)
-    plans = tuple(
-        dataclasses.replace(
-            plan,
-            name=f"{plan.name}_rows{f'_{number}' * (len(found.steps) > 1)}",
-            outputs=(*plan.outputs, *taken),
-            given=SHARE,
-            steps=each,
-        )
-        for number, each in enumerate(found.steps)
-    )
-    return Rows(plans, found.work, gain)
+    name, outputs, count = f"{plan.name}_rows", (*plan.outputs, *taken), len(found.steps)
+    shared = dataclasses.replace(plan, name=name, outputs=outputs, given=SHARE)
+    if count == 1:
+        return Rows(dataclasses.replace(shared, steps=found.steps[0]), 1, found.work, gain)
+    phases = tuple(Only(f"phase == {number}", each) for number, each in enumerate(found.steps))
+    shared = dataclasses.replace(shared, given=("phase", *SHARE), steps=phases)
+    return Rows(shared, count, found.work, gain)
 
 
 def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:

@@ -319,13 +319,17 @@ class BlockCooperative:
 
 
 @dataclass(frozen=True)
-class First:
-    """Steps that are done with the first part of the samples alone."""
+class Only:
+    """Steps that are done only where a condition holds, of what the kernel is given (see
+    `Plan.given`): with the first part of the samples, or in one phase."""
 
+    condition: str
     steps: tuple[Step, ...]
 
     def __str__(self) -> str:
-        return "\n".join(["with the first part", *(indent(str(step), "  ") for step in self.steps)])
+        return "\n".join(
+            [f"if {self.condition}", *(indent(str(step), "  ") for step in self.steps)]
+        )
 
 
 @dataclass(frozen=True)
@@ -364,7 +368,7 @@ class Choose:
         return "\n".join(["choose the cheapest", *parts])
 
 
-Step = Allocate | Reuse | Fill | LoopNest | Gemm | Call | BlockCooperative | First | Newton | Choose
+Step = Allocate | Reuse | Fill | LoopNest | Gemm | Call | BlockCooperative | Only | Newton | Choose
 
 
 @dataclass(frozen=True)
@@ -425,14 +429,16 @@ class Columns:
 
 @dataclass(frozen=True)
 class Rows:
-    """Kernels for a share of the rows of the outputs.
+    """A kernel for a share of the rows of the outputs.
 
-    phases: those that threads call one after the other. They take the arrays of `work` besides,
-    which one phase makes for others, and two whole numbers, `part` and `parts`: which share, and of
-    how many. gain: about how many operations a second thread takes over, by the sizes.
+    kernel: what threads call. It takes the arrays of `work` besides, which one phase makes for
+    others, and whole numbers: where there are several phases, `phase`, the number of one, which all
+    threads have to be done with before the next; and `part` and `parts`: which share, and of how
+    many. gain: about how many operations a second thread takes over, by the sizes.
     """
 
-    phases: tuple[Plan, ...]
+    kernel: Plan
+    phases: int
     work: tuple[Buffer, ...]
     gain: sympy.Expr
 
@@ -512,8 +518,8 @@ class Plan:
 
     @property
     def every_step(self) -> tuple[Step, ...]:
-        """The steps, those that the first part alone has to do, too."""
-        pairs = ((step, *step.steps) if isinstance(step, First) else (step,) for step in self.steps)
+        """The steps, those that are done under a condition, too."""
+        pairs = ((step, *step.steps) if isinstance(step, Only) else (step,) for step in self.steps)
         return tuple(step for pair in pairs for step in pair)
 
     @property

@@ -48,7 +48,7 @@ def planned(function: Function, kind: str) -> Plan:
 def test_what_is_shared(name: str) -> None:
     made = planned(*SHARED[name])
     assert made.rows is not None and made.parts is None
-    (plan,) = made.rows.phases
+    plan = made.rows.kernel
     loops = [part for step in plan.steps if isinstance(step, LoopNest) for part in step.body]
     assert any(isinstance(part, Loop) and part.start != 0 for part in loops)
 
@@ -63,7 +63,7 @@ def test_what_one_thread_does() -> None:
     """A sum that is a result is made once."""
     rows = planned(*SHARED["curved"]).rows
     assert rows is not None
-    (plan,) = rows.phases
+    plan = rows.kernel
     guarded = [step for step in plan.steps if isinstance(step, LoopNest) and alone(step)]
     assert ["out_value" in step.comment for step in guarded] == [True]
 
@@ -72,7 +72,7 @@ def test_columns_of_what_is_read_row_by_row() -> None:
     """A sum over rows is made for a share of the columns."""
     rows = planned(*SHARED["totals"]).rows
     assert rows is not None
-    (plan,) = rows.phases
+    plan = rows.kernel
     *_, last = plan.steps
     assert isinstance(last, LoopNest)
     outer = last.body[-1]

@@ -37,7 +37,7 @@ def count_part(given, own, whole, number, part, parts, first, last):
 @njit(nogil=True)
 def count_parts(words, addresses, count, length, given, own, whole, number):
     arguments = (given, own, whole, number)
-    return submit(words, part_of(addresses[0, 1], "sowwpnfl", arguments, length, count), count)
+    return submit(words, part_of(addresses[1], "sowwpnfl", arguments, length, count), count)
 
 
 @njit(nogil=True)
@@ -52,7 +52,7 @@ def meet_others(started, part, parts):
 
 @njit(nogil=True)
 def meet(words, addresses, count, length, started):
-    return submit(words, part_of(addresses[0, 1], "wpn", (started,), length, count), count)
+    return submit(words, part_of(addresses[1], "wpn", (started,), length, count), count)
 
 
 @njit(nogil=True)
@@ -64,12 +64,12 @@ def fail_part(marks, part):
 
 @njit(nogil=True)
 def fail(words, addresses, count, length, marks):
-    return submit(words, part_of(addresses[0, 1], "wp", (marks,), length, count), count)
+    return submit(words, part_of(addresses[1], "wp", (marks,), length, count), count)
 
 
-COUNT = _Shared(count_parts, (count_part, "real:2 int64:1 int64:1 real intp intp intp intp"))
-MEET = _Shared(meet, (meet_others, "int64:1 intp intp"))
-FAIL = _Shared(fail, (fail_part, "int64:1 intp"))
+COUNT = _Shared(count_parts, count_part, ["real:2", "int64:1", "int64:1", "real", *["intp"] * 4])
+MEET = _Shared(meet, meet_others, ["int64:1", "intp", "intp"])
+FAIL = _Shared(fail, fail_part, ["int64:1", "intp"])
 FLOAT = np.dtype(np.float64)
 
 

@@ -21,12 +21,12 @@ from derivatrix.compiler.plan.steps import (
     Call,
     Choose,
     Fill,
-    First,
     Gemm,
     Guard,
     Loop,
     LoopNest,
     Newton,
+    Only,
     Operand,
     Plan,
     Reuse,
@@ -250,10 +250,10 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
         case BlockCooperative(steps):
             texts = [line for each in steps for line in _step(each, output, failing).lines]
             return StepText("for each row", tuple(texts))
-        case First(steps):
+        case Only(condition, steps):
             inner = [_step(each, output, failing) for each in steps]
             texts = [line for each in inner for line in (*_remark(each), *each.lines)]
-            return StepText("", ("if first:", *(f"    {line}" for line in texts)))
+            return StepText("", (f"if {condition}:", *(f"    {line}" for line in texts)))
         case Choose(variants):
             return StepText(
                 "the cheapest order of multiplication", tuple(choice_lines(variants, _kernel_call))

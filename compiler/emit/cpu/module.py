@@ -20,7 +20,7 @@ from derivatrix.compiler.emit.cpu.public_functions import (
     one_body,
     operator_arguments,
 )
-from derivatrix.compiler.emit.cpu.rows import rows_texts, share_text
+from derivatrix.compiler.emit.cpu.rows import rows_text, share_text
 from derivatrix.compiler.emit.description import FunctionDescription, ModuleDescription
 from derivatrix.compiler.emit.imports import Imports
 from derivatrix.compiler.emit.signatures import tuples
@@ -196,10 +196,10 @@ def _texts(plan: Plan, public: bool, owner: str, kind: str, summary: str) -> lis
         part = f"What a part of the samples adds to the results of `{kind}`."
         before = _texts(sums.part, False, owner, kind, part)
     before += [kernel_text(each, owner, order) for each in plan.variants]
-    if one_body(plan):
-        (phase,) = plan.rows.phases  # type: ignore[union-attr]
-        return [*before, share_text(replace(phase, name=plan.name), owner, summary, checked)]
-    before += rows_texts(plan, owner)
+    if plan.rows is not None and one_body(plan):
+        share = replace(plan.rows.kernel, name=plan.name)
+        return [*before, share_text(share, owner, summary, checked)]
+    before += [rows_text(plan.rows, owner)] if plan.rows else []
     return [*before, kernel_text(plan, owner, summary, checked=checked)]
 
 

@@ -72,14 +72,13 @@ def _registers(kernel: Kernel) -> bool:
 def one_body(plan: Plan) -> bool:
     """Whether a share of the rows, one of one, is what the kernel does by itself."""
     rows = plan.rows
-    if rows is None or rows.work or len(rows.phases) != 1:
+    if rows is None or rows.work or rows.phases > 1:
         return False
-    (phase,) = rows.phases
     bounds = {
         bound: bound.args[0] * bound.args[1].xreplace({PART: sympy.S.Zero})
-        for bound in shares(phase)
+        for bound in shares(rows.kernel)
     }
-    return bool(renamed(phase.steps, bounds) == plan.steps)
+    return bool(renamed(rows.kernel.steps, bounds) == plan.steps)
 
 
 def parallel_arguments(plan: Plan) -> list[str]:
@@ -107,7 +106,9 @@ def _nested(name: str, arguments: list[str]) -> list[str]:
 def _rows(plan: Plan, rows: Rows) -> list[str]:
     given = [f'"{size_text(plan, rows.gain)}"']
     if not one_body(plan):
-        given.append(f"phases=({', '.join(phase.name for phase in rows.phases)},)")
+        given.append(f"share={rows.kernel.name}")
+    if rows.phases > 1:
+        given.append(f"phases={rows.phases}")
     for name, kind in (("work", "real"), ("integers", "integer")):
         if made := [buffer for buffer in rows.work if buffer.kind == kind]:
             given.append(f'{name}="{_arrays(plan, made)}"')

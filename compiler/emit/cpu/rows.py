@@ -10,24 +10,24 @@ import sympy
 from derivatrix.compiler.emit.cpu.kernel import KernelText, kernel_text
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.row_shares import border
-from derivatrix.compiler.plan.steps import LoopNest, Plan
+from derivatrix.compiler.plan.steps import LoopNest, Plan, Rows
 from derivatrix.compiler.plan.visit import buffers, loops, renamed
 
 
-def rows_texts(plan: Plan, owner: str) -> list[KernelText]:
-    """The kernels of shares of a plan's rows."""
-    summary = f"A share of `{plan.name}`: part of parts."
-    phases = plan.rows.phases if plan.rows else ()
-    return [share_text(phase, owner, summary) for phase in phases]
+def rows_text(rows: Rows, owner: str) -> KernelText:
+    """The kernel for a share of the rows that others call."""
+    name = rows.kernel.name.removesuffix("_rows")
+    phase = f"In {rows.phases} phases, a" if rows.phases > 1 else "A"
+    return share_text(rows.kernel, owner, f"{phase} share of `{name}`: part of parts.")
 
 
 def share_text(
-    phase: Plan, owner: str, summary: str, checked: Sequence[str] | None = None
+    plan: Plan, owner: str, summary: str, checked: Sequence[str] | None = None
 ) -> KernelText:
     """A kernel that does a share of the rows: one of `parts`, the number `part`."""
-    named = _borders_named(phase)
-    steps = renamed(phase.steps, named)
-    return kernel_text(replace(phase, steps=steps), owner, summary, checked=checked, bounds=named)
+    named = _borders_named(plan)
+    steps = renamed(plan.steps, named)
+    return kernel_text(replace(plan, steps=steps), owner, summary, checked=checked, bounds=named)
 
 
 def _borders_named(plan: Plan) -> dict[sympy.Basic, sympy.Basic]:
@@ -42,7 +42,7 @@ def shares(plan: Plan) -> list[border]:
     """Where loops over a share of the rows start and stop, each once."""
     found = dict.fromkeys(
         bound
-        for step in plan.steps
+        for step in plan.every_step
         if isinstance(step, LoopNest)
         for loop in loops(step.body)
         for bound in (loop.start, loop.extent)

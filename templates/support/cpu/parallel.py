@@ -71,16 +71,17 @@ class _Sharing:
 class by_rows(_Sharing):
     """A share of the rows of the results by each of a few threads.
 
-    cost: about how many operations a second thread takes over. phases: kernels that do a share
-    each, one after the other, with the arrays of `work` and `integers` ("t0[n, n]"), which one
-    phase makes for others; if there are none, the kernel's own body, which takes the number of the
-    share and how many there are besides."""
+    cost: about how many operations a second thread takes over. share: the kernel that does a share,
+    with the arrays of `work` and `integers` ("t0[n, n]"), which one phase makes for others, the
+    number of the phase, if there are several, that of the share, and how many there are, besides;
+    None where it is the kernel's own body, which takes the last two."""
 
-    def __init__(self, cost, phases=(), work="", integers=""):
-        self.cost, self.phases, self.work, self.integers = cost, phases, work, integers
+    def __init__(self, cost, share=None, phases=1, work="", integers=""):
+        self.cost, self.part, self.phases = cost, share, phases
+        self.work, self.integers = work, integers
 
     def whole(self, module, name, signature, body, options):
-        if self.phases:
+        if self.part is not None:
             return compiled(**options)(body)
         body.__name__ = f"{name}_share"
         share = compiled(**options)(body)
@@ -93,17 +94,19 @@ class by_rows(_Sharing):
     def planned(self, module, kernel, parts, alone):
         cost = parts.sized(self.cost)
         few = f"{cost} < {_SHARED}"
-        signature, phases = parts.signature, self.phases or (kernel.share,)
+        signature = parts.signature
         work = _Work(signature, _shapes(self.work), _shapes(self.integers))
-        given = [*signature.arrays, *work.names]
+        phase = ["phase"] if self.phases > 1 else []
+        given = [*signature.arrays, *work.names, *phase]
         shared = module.share(
             Shared(
                 kernel,
                 signature,
-                phases,
-                kinds=[*signature.kinds(), *work.kinds(), "intp", "intp"],
+                kernel.share if self.part is None else self.part,
+                kinds=[*signature.kinds(), *work.kinds(), *["intp"] * (len(phase) + 2)],
                 codes="w" * len(given) + "pn",
                 given=given,
+                phases=self.phases,
                 work=work,
             )
         )
@@ -147,7 +150,7 @@ class by_samples(_Sharing):
         codes = "".join(cut if name in self.cut else "w" for name in signature.inputs)
         codes += cut * len(signature.outputs)
         given = signature.arrays
-        sharing = Shared(kernel, signature, (kernel,), signature.kinds(), codes, given)
+        sharing = Shared(kernel, signature, kernel, signature.kinds(), codes, given)
         return module.share(sharing)
 
 
@@ -227,7 +230,7 @@ class by_sums(_Sharing):
             Shared(
                 kernel,
                 signature,
-                (self._blocks(module, kernel, signature, work, others),),
+                self._blocks(module, kernel, signature, work, others),
                 kinds=[*signature.kinds(others), *work.kinds(1), "intp", "intp", "intp"],
                 codes="w" * len(others) + "o" * len(work.names) + "flw",
                 given=[*others, *work.names, "step"],
@@ -288,16 +291,18 @@ class _Work:
 
 @dataclass
 class Shared:
-    """What a shared function does: `kernels` do a part each, one after the other. kinds: the types
-    of their arguments, codes: where these come from of `given` (see `part_of`). work: arrays that
-    it makes; tail: lines for what is left to do; more: parameters besides the kernel's own."""
+    """What a shared function does: `part` does a part, in so many phases, one after the other.
+    kinds: the types of its arguments, codes: where these come from of `given` (see `part_of`).
+    work: arrays that it makes; tail: lines for what is left to do; more: parameters besides the
+    kernel's own."""
 
     kernel: Any
     signature: Any
-    kernels: tuple
+    part: Any
     kinds: list
     codes: str
     given: list
+    phases: int = 1
     work: Any = None
     tail: list = field(default_factory=list)
     more: tuple = ()
@@ -307,19 +312,18 @@ class Shared:
         return f"{self.kernel.__name__}_shared"
 
     def made(self, module):
-        """The function with its kernels; it returns whether a part failed."""
+        """The function with what does its parts; it returns whether a part failed."""
         out = next(iter(self.signature.outputs))
         made = self.work.lines(out) if self.work else []
+        given = f"{self.codes!r}, {tuple_text(self.given)}"
         lines = [
             *made,
-            f"given = {tuple_text(self.given)}",
             "failed = False",
-            f"precision = {out}.itemsize // 8",
+            f"address = addresses[{out}.itemsize // 8]",
+            f"for phase in range({self.phases}):",
+            f"    work = _part_of(address, {given}, length, parts)",
+            "    failed |= _submit(words, work, parts)",
         ]
-        for number in range(len(self.kernels)):
-            address = f"addresses[{number}, precision]"
-            lines.append(f"work = _part_of({address}, {self.codes!r}, given, length, parts)")
-            lines.append("failed |= _submit(words, work, parts)")
         if self.tail:
             lines += ["if not failed:", *indented(self.tail)]
         lines += ["_give_back(memory)"] if made else []
@@ -329,7 +333,7 @@ class Shared:
         )
         text = "\n".join([heading, *indented([*lines, "return failed"])])
         function = module.compiled(text, SHARING_NAMES)
-        return _Shared(function, *((each, " ".join(self.kinds)) for each in self.kernels))
+        return _Shared(function, self.part, self.kinds)
 
 
 _TRY = "_shared_ready(_thread_pool.alone, _addresses"

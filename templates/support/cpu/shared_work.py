@@ -91,29 +91,28 @@ def worker_loop(words):
 
 
 class _Shared:
-    """What threads share the work of kernels by: a generated function, and the addresses of the
-    kernels that do the parts, for single and double precision, once they are compiled.
+    """What threads share the work of a kernel by: a generated function, and the addresses of the
+    one that does a part, for single and double precision, once they are compiled.
 
-    kernels: each with the types of its arguments, as "real:2" for an array of two axes, "real" for
-    a number, and "intp".
+    kinds: the types of that one's arguments, as "real:2" for an array of two axes, "real" for a
+    number, and "intp".
     """
 
-    def __init__(self, function, *kernels):
-        self.function, self.kernels = function, kernels
-        self.addresses = np.zeros((len(kernels), 2), np.int64)
+    def __init__(self, function, part, kinds):
+        self.function, self.part, self.kinds = function, part, kinds
+        self.addresses = np.zeros(2, np.int64)
 
     def __call__(self, real, words, *arguments):
         """Whether a part failed."""
-        if not self.addresses[-1, real.itemsize // 8]:
+        if not self.addresses[real.itemsize // 8]:
             self.prepare(real)
         return self.function(words, self.addresses, *arguments)
 
     def prepare(self, real):
-        """Compile the kernels for a type of float."""
-        for place, (kernel, kinds) in enumerate(self.kernels):
-            arguments = []
-            for kind in kinds.split():
-                name, _, axes = kind.partition(":")
-                entry = from_dtype(real) if name == "real" else getattr(types, name)
-                arguments.append(types.Array(entry, int(axes), "C") if axes else entry)
-            self.addresses[place, real.itemsize // 8] = address_of(kernel, arguments)
+        """Compile what does a part for a type of float."""
+        arguments = []
+        for kind in self.kinds:
+            name, _, axes = kind.partition(":")
+            entry = from_dtype(real) if name == "real" else getattr(types, name)
+            arguments.append(types.Array(entry, int(axes), "C") if axes else entry)
+        self.addresses[real.itemsize // 8] = address_of(self.part, arguments)
