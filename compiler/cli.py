@@ -186,7 +186,7 @@ _jobs = click.option(
 @_wrt
 @click.option("--name", help="What the function of the text is called.")
 @click.option("--no-verify", is_flag=True, help="Write the modules without checking them.")
-@click.option("--warm", is_flag=True, help="Compile the kernels ahead of their first call.")
+@click.option("--warm", is_flag=True, help="Compile all kernels ahead of their first call.")
 @_jobs
 def build(
     files: Sequence[str],
@@ -209,8 +209,8 @@ def build(
     other function files, and files that derivatrix did not write, are left alone. FILE may name one
     function, as in functions.py:square; then DIR has that one only of the file.
 
-    With --warm the kernels are compiled into Numba's cache beside the modules, for programs on
-    this machine that import DIR as a package.
+    What verification compiles is kept in Numba's cache beside the modules, for programs on this
+    machine that import DIR as a package. With --warm all kernels are compiled for them.
 
     \b
     Example:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ PREFIX = ".derivatrix-"
 MARKER = "build-in-progress.txt"
 _MARKER_TEXT = "A build of derivatrix makes its files here and removes this directory at its end.\n"
 _LOCK = "derivatrix.lock"
+_UNMARKED = 60.0
+"""Seconds after which a directory without a marker was left by a build that was killed before it
+wrote one; else a build is about to."""
 
 _living: set[Path] = set()
 
@@ -40,8 +44,6 @@ def staging(directory: Path) -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     _living.add(made)
     try:
-        # Another build may take it for one that was left, until its lock is held: taking the lock
-        # makes the directory anew then.
         with FileLock(made / _LOCK):
             (made / MARKER).write_text(_MARKER_TEXT, encoding="utf-8")
             yield made
@@ -80,6 +82,8 @@ def _sweep(place: Path) -> None:
             names = {each.name for each in path.iterdir()}
             if path.is_symlink() or (MARKER not in names and names - {_LOCK}):
                 continue  # somebody's own
+            if MARKER not in names and time.time() - path.stat().st_mtime < _UNMARKED:
+                continue
             with FileLock(path / _LOCK, timeout=0):
                 _remove(path)
 

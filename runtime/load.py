@@ -11,7 +11,8 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -138,6 +139,58 @@ def load_file(path: Path, name: str = "") -> ModuleType:
     with _loading:
         found = sys.modules.get(name)
         return found if isinstance(found, LoadedModule) else _execute(name, where, source)
+
+
+def import_name(path: Path) -> str:
+    """The name under which a program imports a file of a package that is there, or will be, from
+    the folder that holds the outermost package it is in; "" where no program can, or finds another
+    package by that name."""
+    names, folder = [path.stem], path.absolute().parent
+    while folder.name.isidentifier() and (len(names) == 1 or (folder / "__init__.py").is_file()):
+        names.append(folder.name)
+        folder = folder.parent
+    if len(names) == 1 or not _is_free(names[-1], folder / names[-1]):
+        return ""
+    return ".".join(reversed(names))
+
+
+def _is_free(name: str, folder: Path) -> bool:
+    """Whether a program that looks for a package of this name finds none but that in a folder."""
+    if name in sys.stdlib_module_names:
+        return False
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
+    found = next(filter(None, specs), None)
+    return found is None or str(folder) in (found.submodule_search_locations or ())
+
+
+def load_as(path: Path, name: str) -> ModuleType:
+    """The generated module in a file under a name that programs import it by, for which Numba keeps
+    its code beside the file. The packages that it is in are not run: these may hold anything. For
+    processes that import no such package themselves."""
+    package, folder = name.rpartition(".")[0], path.absolute().parent
+    if getattr(sys.modules.get(package), "__path__", None) != [str(folder)]:
+        for other in [each for each in sys.modules if each.startswith(f"{package}.")]:
+            del sys.modules[other]
+    while package:
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = [str(folder)]
+        package, folder = package.rpartition(".")[0], folder.parent
+    return _execute(name, path.absolute(), _read(path))
+
+
+@contextmanager
+def loaded_as(path: Path, name: str) -> Iterator[ModuleType]:
+    """The same, for a time; in a process that has imported such a package itself, or without a
+    name, the module under one of its own."""
+    top = name.partition(".")[0]
+    if not name or top in sys.modules:
+        yield load_file(path)
+        return
+    try:
+        yield load_as(path, name)
+    finally:
+        for other in [each for each in sys.modules if each.partition(".")[0] == top]:
+            del sys.modules[other]
 
 
 def _own_name(path: Path, source: bytes, package: str, digest: str | None) -> str:

@@ -5,19 +5,18 @@ Numba keeps compiled code beside a module's file, for the name under which the m
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numba import types
 
-from derivatrix.runtime.errors import BuildError, LoadError
+from derivatrix.runtime.errors import BuildError
 from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.load import import_name, load_as
 from derivatrix.runtime.parallel import Announce, listing
 from derivatrix.runtime.simulated import has_device
 from derivatrix.runtime.support import FOLDER
@@ -41,9 +40,13 @@ def warm_files(files: Sequence[Path], workers: Workers, announce: Announce) -> N
 
 
 def warm_file(path: str) -> None:
-    """Compile every kernel of a module for float64 and float32: what a worker does. Those for CUDA
-    devices are compiled for the one that is there; without one there is nothing to do."""
-    interface = ModuleInterface(_imported(Path(path)))
+    """Compile every kernel of a module for float64 and float32, for programs that import it: what a
+    worker does. Those for CUDA devices are compiled for the one that is there; without one there is
+    nothing to do."""
+    name = import_name(Path(path))
+    if not name:
+        return
+    interface = ModuleInterface(load_as(Path(path), name))
     if interface.target == "cuda":
         _warm_for_device(interface.module)
         return
@@ -85,35 +88,6 @@ def _warm_for_device(module: Any) -> None:
     for kernel, signature in module.KERNELS.values():
         for real in ("float64", "float32"):
             kernel.compile(eval(signature.replace("real", real), {}, vars(types)).args)
-
-
-def import_name(path: Path) -> str:
-    """The name under which a program imports a file, from the folder that holds the outermost
-    package it is in."""
-    names = [path.stem]
-    folder = path.absolute().parent
-    while folder.name.isidentifier() and (folder / "__init__.py").is_file():
-        names.append(folder.name)
-        folder = folder.parent
-    return ".".join(reversed(names))
-
-
-def _imported(path: Path) -> Any:
-    """The module under the name that programs import it by, without the packages that it is in:
-    these may hold anything."""
-    name = import_name(path)
-    spec = importlib.util.spec_from_file_location(name, path.absolute())
-    if spec is None or spec.loader is None:
-        raise LoadError(f"{path}: not a Python file")
-    package, folder = name.rpartition(".")[0], path.absolute().parent
-    while package:
-        sys.modules[package] = ModuleType(package)
-        sys.modules[package].__path__ = [str(folder)]
-        package, folder = package.rpartition(".")[0], folder.parent
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _types(interface: ModuleInterface, kind: str, real: Any) -> tuple[list[Any], list[Any]]:

@@ -16,9 +16,9 @@ from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.driver.support_package import support_texts
 from derivatrix.compiler.emit.imports import all_files
 from derivatrix.compiler.frontends.function import Function
-from derivatrix.runtime.load import load
+from derivatrix.runtime.load import import_name, load
 from derivatrix.runtime.support import FOLDER, with_support
-from derivatrix.runtime.warm import import_name, warm_file
+from derivatrix.runtime.warm import warm_file
 
 
 def support_of(*functions: Function, target: str = "cpu") -> set[str]:

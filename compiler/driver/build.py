@@ -104,8 +104,9 @@ def build(
     files are kept. A module that is there already, as its certificate vouches for, is not verified
     again.
 
-    warm: compile the kernels for float64 and float32 too, so that their first call is quick in
-    every process that imports `out_dir` as a package on this machine.
+    warm: compile all kernels for float64 and float32, so that their first call is quick in every
+    process that imports `out_dir` as a package on this machine; without it those are that
+    verification calls.
     jobs: how many processes work at a time; as many as there are cores, if it is left out.
 
     Raises DeclarationError for what is no function, functions with one name and names that
@@ -133,7 +134,7 @@ def build(
                         (place / name).parent.mkdir(parents=True, exist_ok=True)
                         (place / name).write_text(text, encoding="utf-8", newline="\n")
                     standing = _unchanged_reports(directory, package.texts) if verify else {}
-                    reports = steps.verify(place, package, standing) if verify else ()
+                    reports = steps.verify(place, directory, package, standing) if verify else ()
                     result = _install(directory, place, package, reports, standing)
         except OSError as error:
             raise BuildError(f"{directory}: cannot be written: {error.strerror}") from error
@@ -308,10 +309,11 @@ class _Steps:
         return generate_elsewhere(self.work, self.workers, changed)
 
     def verify(
-        self, staging: Path, package: Package, standing: Mapping[str, Report]
+        self, staging: Path, directory: Path, package: Package, standing: Mapping[str, Report]
     ) -> tuple[Report, ...]:
         """The reports, kept as a certificate too: `standing` ones, and those of the modules that
-        have none. Raises VerificationError with every failure."""
+        have none, which are to go from `staging` to `directory`. Raises VerificationError with
+        every failure."""
         files = [staging / f"{module.name}.py" for module in package.current]
         new = [path for path in files if path.stem not in standing]
         fresh = [module.name not in standing for module in package.modules]
@@ -319,7 +321,7 @@ class _Steps:
             require_agreement(function)
         self.total += len(files) - len(self.work)
         self.done = len(self.work) + len(files) - len(new)
-        found = verify_files(new, self.workers, self._announce)
+        found = verify_files(new, self.workers, self._announce, home=directory)
         self.done += len(new)
         by_name = {**standing, **{report.function: report for report in found}}
         reports = tuple(by_name[path.stem] for path in files)
@@ -428,7 +430,9 @@ def _install(
             removed += [name for name in CERTIFICATE if (directory / name).exists()]
         written = [name for name in fresh if _state(directory / name, (place / name).read_bytes())]
         moved = [name for name in written if name != SUPPORT]
-        for name in (*moved, SUPPORT):
+        # what Numba compiled for verification, the index of a function's code after that
+        code = [os.fspath(path.relative_to(place)) for path in sorted(place.rglob("*.nb[ci]"))]
+        for name in (*moved, *code, SUPPORT):
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
         if SUPPORT in written or len({*written, *removed} - {*CERTIFICATE}) > 1:
             mark = _unfinished(directory, place, package.texts)
@@ -438,7 +442,9 @@ def _install(
             (directory / name).unlink()
         for name in moved:
             os.replace(place / name, directory / name)
-            _forget_bytecode(directory / name)
+            _forget_code(directory / name)
+        for name in code:
+            os.replace(place / name, directory / name)
     names += [module.name for module in package.kept]
     verified = tuple(report.function for report in reports if report.function not in standing)
     outdated = tuple(module.name for module in package.kept if not is_current(module))
@@ -447,11 +453,12 @@ def _install(
     )
 
 
-def _forget_bytecode(path: Path) -> None:
-    """Python knows that bytecode is of another source by its second and size, which may be those of
-    a file that was written just before."""
-    for old in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-        old.unlink(missing_ok=True)
+def _forget_code(path: Path) -> None:
+    """Remove Python's bytecode of a file and Numba's code. Python knows that bytecode is of another
+    source by its second and size, which may be those of a file that was written just before."""
+    for kind in ("pyc", "nbi", "nbc"):
+        for old in (path.parent / "__pycache__").glob(f"{path.stem}.*.{kind}"):
+            old.unlink(missing_ok=True)
 
 
 def _unfinished(directory: Path, place: Path, texts: Mapping[str, str]) -> Path:

@@ -24,7 +24,7 @@ from derivatrix.compiler.ir.nodes import Apply
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.runtime import atomic_output as staging
 from derivatrix.runtime import parallel
-from derivatrix.runtime.warm import import_name
+from derivatrix.runtime.load import import_name
 from derivatrix.runtime.workers import Crash, Workers
 from tests import ROOT
 from tests.driver.test_packaging import WITHOUT
@@ -276,7 +276,7 @@ def test_what_other_processes_answer():
 
     assert answers("math:sqrt", 4, 9, 16) == [2, 3, 4]
     assert seen[0] == ([0, 1], 0) and seen[-1] == ([], 3)
-    (error,) = answers("derivatrix.runtime.parallel:verified_file", ("nowhere.py", False))
+    (error,) = answers("derivatrix.runtime.parallel:verified_file", ("nowhere.py", False, ""))
     assert type(error) is dx.LoadError and "nowhere.py: cannot be read" in str(error)
     (crash,) = answers("math:sqrt", -1)
     assert crash.reason == "ValueError: math domain error" and "Traceback" in crash.trace
@@ -363,8 +363,37 @@ def test_a_warm_build_leaves_nothing_to_compile(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_verified_build_leaves_its_code(tmp_path):
+    """What verification compiled is there for programs that import the package, also after another
+    build, which leaves the files of the support as they are."""
+    dx.build([triple], tmp_path / "1c", verify=False, warm=True)  # which no program can import
+    total = dx.function("total", [a], dx.sum(a * a))
+    dx.build([total, triple], tmp_path / "made")
+    dx.build([double, total, triple], tmp_path / "made")
+    code = (
+        "import numpy as np\n"
+        "from made import double, total, triple\n"
+        "from made._support.cpu.sums import inner_product\n"
+        "for real in (np.float64, np.float32):\n"
+        "    x = np.ones(3, real)\n"
+        "    double.value(x), total.value(x), triple.jvp(x, x)\n"
+        "    for kernel in (double.value_kernel, total.value_kernel, triple.jvp_kernel):\n"
+        "        stats = getattr(kernel, 'share', kernel).stats\n"
+        "        assert stats.cache_hits and not stats.cache_misses, (kernel, stats)\n"
+        "assert not inner_product.stats.cache_misses\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
-    ("folder", "name"), [("a/b/c", "b.c.f"), ("a/b/1c", "f"), ("a/1b/c", "c.f"), ("a", "f")]
+    ("folder", "name"),
+    [
+        *(("a/b/c", "b.c.f"), ("a/b/1c", ""), ("a/1b/c", "c.f"), ("a", "a.f")),
+        *(("math", ""), ("1a/json/b", ""), ("a/1b/derivatrix", ""), ("sympy", "")),
+    ],
 )
 def test_the_name_that_a_module_is_imported_by(tmp_path, folder, name):
     place = tmp_path / folder
@@ -908,23 +937,21 @@ def test_what_a_killed_process_left_in_the_cache_is_swept_away(monkeypatch, tmp_
     left.mkdir()
     for name in names:
         (left / name).touch()
+    os.utime(left, (0, 0))
     file.unlink()
     dx.compile(triple)
     assert not left.exists()
 
 
-def test_a_staging_directory_that_another_build_took_for_left_is_made_again(monkeypatch, tmp_path):
-    make = staging.tempfile.mkdtemp
-
-    def taken(**where):
-        made = make(**where)
-        os.rmdir(made)
-        return made
-
-    monkeypatch.setattr(staging.tempfile, "mkdtemp", taken)
-    with staging.staging(tmp_path) as place:
-        assert (place / staging.MARKER).is_file()
-    assert not [*tmp_path.iterdir()]
+@pytest.mark.parametrize("names", [(), ("derivatrix.lock",)], ids=str)
+def test_a_staging_directory_that_a_build_is_about_to_mark_is_left_alone(tmp_path, names):
+    begun = tmp_path / f"{staging.PREFIX}begun"
+    begun.mkdir()
+    for name in names:
+        (begun / name).touch()
+    with staging.staging(tmp_path):
+        assert begun.is_dir()
+    assert [*tmp_path.iterdir()] == [begun]
 
 
 def test_the_removal_of_a_staging_directory_that_is_interrupted_is_ended_later(

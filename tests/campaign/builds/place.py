@@ -14,6 +14,7 @@ from unittest.mock import patch
 import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.frontends.function_file import load_functions
+from derivatrix.runtime.atomic_output import PREFIX
 from tests import ROOT
 from tests.packages import package_of
 
@@ -128,7 +129,10 @@ class Place:
         return problems
 
     def mended(self, version: Version) -> list[str]:
-        """What is wrong after one more build: it is to be whole, with nothing left beside it."""
+        """What is wrong after one more build, a day later: it is to be whole, with nothing left
+        beside it."""
+        for path in self.folder.rglob(f"{PREFIX}*"):
+            os.utime(path, (0, 0))
         self.build(version)
         own = {f"out/{name}" for name in version.files}
         left = {*files(self.folder)} - own - {f"out/{name}" for name in CERTIFICATE}

@@ -58,7 +58,7 @@ def copied(place, built, tmp_path, monkeypatch):
     def verify(module, **_):
         done[module.__name__] = module
         name = module.__name__.rpartition(".")[2]
-        return next(report for report in reports if name.startswith(f"{report.function}_"))
+        return next(report for report in reports if f"{name}_".startswith(f"{report.function}_"))
 
     entries = json.loads((place / "generated/certificate.json").read_text())["modules"]
     reports = [dx.runtime.Report.from_dict(entry) for entry in entries]
