@@ -54,6 +54,16 @@ def pytest_xdist_make_scheduler(config, log):
     return Together(config, log)
 
 
+@pytest.fixture
+def forgotten():
+    """Nothing that a planted fault has led to is kept, nor what was right before."""
+    from tests.caches import forget
+
+    forget()
+    yield
+    forget()
+
+
 def has_device():
     """Whether there is a CUDA device; asked for only where it matters, as it takes a second."""
     from derivatrix.runtime import simulated

@@ -6,6 +6,7 @@ import itertools
 import os
 import reprlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -40,7 +41,7 @@ from derivatrix.runtime.errors import (
     VerificationError,
 )
 from derivatrix.runtime.parallel import listing, verify_files
-from derivatrix.runtime.support import FOLDER
+from derivatrix.runtime.support import FOLDER, HOME
 from derivatrix.runtime.warm import warm_files
 from derivatrix.runtime.workers import Workers
 
@@ -430,8 +431,7 @@ def _install(
             removed += [name for name in CERTIFICATE if (directory / name).exists()]
         written = [name for name in fresh if _state(directory / name, (place / name).read_bytes())]
         moved = [name for name in written if name != SUPPORT]
-        # what Numba compiled for verification, the index of a function's code after that
-        code = [os.fspath(path.relative_to(place)) for path in sorted(place.rglob("*.nb[ci]"))]
+        code = _compiled_in(place)
         for name in (*moved, *code, SUPPORT):
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
         if SUPPORT in written or len({*written, *removed} - {*CERTIFICATE}) > 1:
@@ -444,13 +444,21 @@ def _install(
             os.replace(place / name, directory / name)
             _forget_code(directory / name)
         for name in code:
-            os.replace(place / name, directory / name)
+            with suppress(OSError):  # a kernel without it is compiled at its first call
+                os.replace(place / name, directory / name)
     names += [module.name for module in package.kept]
     verified = tuple(report.function for report in reports if report.function not in standing)
     outdated = tuple(module.name for module in package.kept if not is_current(module))
     return BuildResult(
         directory, tuple(names), tuple(written), tuple(removed), reports, verified, outdated
     )
+
+
+def _compiled_in(place: Path) -> list[str]:
+    """The files with what Numba compiled for programs that import the package, the index of a
+    function's code after that."""
+    found = [path for path in sorted(place.rglob("*.nb[ci]")) if HOME not in path.name]
+    return [os.fspath(path.relative_to(place)) for path in found]
 
 
 def _forget_code(path: Path) -> None:

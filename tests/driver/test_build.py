@@ -386,6 +386,8 @@ def test_a_verified_build_leaves_its_code(tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+    kept = [path.name for path in tmp_path.rglob("*.nb[ci]")]
+    assert kept and all(".made." in name for name in kept)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ kernels come about by, do not pass a build."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +20,6 @@ from derivatrix.compiler import simplify as simplifying
 from derivatrix.compiler.driver import build as building
 from derivatrix.compiler.formulas import algebra
 from derivatrix.compiler.formulas.tree import Transpose
-from derivatrix.compiler.frontends import equation as root
 from derivatrix.compiler.ir import structure as facts
 from derivatrix.compiler.ir.dimensions import evaluate as number
 from derivatrix.compiler.ir.interpret import evaluate
@@ -44,14 +43,14 @@ from derivatrix.compiler.ir.nodes import (
     zeros,
 )
 from derivatrix.compiler.ir.numpy_text import numpy_text
-from derivatrix.compiler.operations import OPERATIONS, commuting
+from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.runtime.reference import OutOfDomain, Text
 from tests.points import SIZES, draw
 from tests.strategies import expressions, leaf_values, nodes
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
-CACHES = (facts.facts, commuting._origins, root.root_operation)
+pytestmark = pytest.mark.usefixtures("forgotten")
 
 n, m, k = dx.dims("n m k")
 HALF = sympy.expand(n * (n + 1) / 2)
@@ -395,16 +394,6 @@ COMPARED: dict[str, tuple[Plant, Callable[[], dx.Function]]] = {
     ),
 }
 """Faults in the declaration itself, as the compiler made it for the user."""
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """Nothing that a planted fault has led to is kept."""
-    for cached in CACHES:
-        cached.cache_clear()
-    yield
-    for cached in CACHES:
-        cached.cache_clear()
 
 
 def refused(declared: Callable[[], dx.Function], directory: Path) -> None:

@@ -275,7 +275,7 @@ def test_both_axes_of_a_product_stay_open():
     check_trees(node, values_of(node), SIZES)
 
 
-def test_a_false_formula_is_found(monkeypatch):
+def test_a_false_formula_is_found(forgotten, monkeypatch):
     text, dims, _, _ = WELL_KNOWN[-2]
     inputs = ", ".join(f"{name}: {sizes}" for name, sizes in dims.items())
     node = text_function(text, inputs, ["P"]).derivatives.results("vjp")[("P",)]

@@ -76,6 +76,7 @@ def test_what_has_no_derivative_and_no_slopes_at_zero(text: str) -> None:
         assert not np.isfinite(closed_form("jvp", case, case.tangents)).all()
 
 
+@pytest.mark.usefixtures("forgotten")
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     function = text_function("x*norm2(x)", "x: n", ["x"])
     monkeypatch.setattr(lengths.sympy, "Piecewise", lambda *pieces: sympy.nan * pieces[1][0])

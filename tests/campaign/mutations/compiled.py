@@ -23,7 +23,7 @@ from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.nodes import Apply, Node, Sum, einsum, topological
 from derivatrix.compiler.ir.operation import Operation
 from derivatrix.compiler.operations import OPERATIONS
-from tests.emit.test_oracle import CACHES
+from tests.caches import forget
 from tests.identities import IDENTITIES, Identity
 
 Found = tuple[str, bool | None]
@@ -94,11 +94,6 @@ def passes(identity: Identity, plant: Plant, folder: Path) -> bool | None:
         finally:
             forget()
     return True
-
-
-def forget() -> None:
-    for cached in CACHES:
-        cached.cache_clear()
 
 
 def differential(chance: random.Random, folder: Path) -> Found:
