@@ -180,8 +180,8 @@ def load_as(path: Path, name: str) -> ModuleType:
 
 @contextmanager
 def loaded_as(path: Path, name: str) -> Iterator[ModuleType]:
-    """The same, for a time; in a process that has imported such a package itself, or without a
-    name, the module under one of its own."""
+    """`load_as`, forgotten at the end of the block; in a process that has imported a package of
+    that name, or without a name, the module as `load` names it."""
     top = name.partition(".")[0]
     if not name or top in sys.modules:
         yield load_file(path)

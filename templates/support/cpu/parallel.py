@@ -77,11 +77,11 @@ class by_rows(_Sharing):
     None where it is the kernel's own body, which takes the last two."""
 
     def __init__(self, cost, share=None, phases=1, work="", integers=""):
-        self.cost, self.part, self.phases = cost, share, phases
+        self.cost, self.share, self.phases = cost, share, phases
         self.work, self.integers = work, integers
 
     def whole(self, module, name, signature, body, options):
-        if self.part is not None:
+        if self.share is not None:
             return compiled(**options)(body)
         body.__name__ = f"{name}_share"
         share = compiled(**options)(body)
@@ -102,7 +102,7 @@ class by_rows(_Sharing):
             Shared(
                 kernel,
                 signature,
-                kernel.share if self.part is None else self.part,
+                kernel.share if self.share is None else self.share,
                 kinds=[*signature.kinds(), *work.kinds(), *["intp"] * (len(phase) + 2)],
                 codes="w" * len(given) + "pn",
                 given=given,
