@@ -11,7 +11,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -241,12 +241,11 @@ class _Runner:
             return None
         random = np.random.default_rng([self.seed, *sizes.values()])
         for point in itertools.islice(sampling.draws(self.interface, sizes, random), special.DRAWN):
-            began = time.process_time()
             try:
-                self.interface.declared_value(point)
+                seconds = _seconds(SLOW_DECLARATION, self.interface.declared_value, point)
             except (OutOfDomain, BrokenText):
                 continue
-            if time.process_time() - began > SLOW_DECLARATION:
+            if seconds > SLOW_DECLARATION:
                 self.slow[""] = self._work(sizes)
                 return None
             return point
@@ -256,13 +255,11 @@ class _Runner:
         return sum(math.prod(entry.full(sizes)) for entry in self.interface.inputs)
 
     def _call(self, point: Point, kinds: Sequence[str]) -> tuple[str, ...]:
-        """The kinds that ran, each called once, and twice where the first call was slow: it may
-        have compiled what it calls."""
+        """The kinds that ran."""
         ran = []
         for kind in kinds:
             try:
-                seconds = self._seconds(kind, point)
-                seconds = min(seconds, self._seconds(kind, point)) if seconds > SLOW else seconds
+                seconds = _seconds(SLOW, self._results, kind, point)
             except CallError:
                 continue
             if seconds > SLOW:
@@ -270,13 +267,22 @@ class _Runner:
             ran.append(kind)
         return tuple(ran)
 
-    def _seconds(self, kind: str, point: Point) -> float:
-        began = time.process_time()
+    def _results(self, kind: str, point: Point) -> object:
         if kind == self.interface.operator:
-            self.interface.operators(point)
-        else:
-            self.interface.results(kind, point)
-        return time.process_time() - began
+            return self.interface.operators(point)
+        return self.interface.results(kind, point)
+
+
+def _seconds(slow: float, call: Callable[..., object], *arguments: object) -> float:
+    """The seconds of a processor that a call takes. One that is slow is made twice: the first may
+    have imported or compiled what it needs."""
+    for _ in range(2):
+        began = time.process_time()
+        call(*arguments)
+        seconds = time.process_time() - began
+        if seconds <= slow:
+            break
+    return seconds
 
 
 def entries(interface: ModuleInterface, kind: str, sizes: Sizes) -> int:

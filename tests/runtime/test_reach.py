@@ -1,6 +1,7 @@
 """What verification reaches: branches for large sizes, special points; and what it does not."""
 
 import dataclasses
+import time
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,22 @@ def test_a_copy_has_a_mark_for_every_branch_of_a_compiled_function(square):
     assert {name for name, _ in made} == {"jacobian_kernel", "border (_support/cpu/parts.py)"}
     assert len([name for name, _ in made if name.isidentifier()]) == 5 and copy.taken() == []
     assert not hasattr(square, MARK)
+
+
+def test_what_is_slow_for_the_first_time_alone_is_not_slow(square, monkeypatch):
+    """A first evaluation may import what it needs; larger sizes are tried all the same."""
+    usual, seen = ModuleInterface.declared_value, []
+
+    def slow_at_first(interface, point):
+        end = time.process_time() + (0 if seen else 2 * reach.SLOW_DECLARATION)
+        seen.append(point)
+        while time.process_time() < end:
+            pass
+        return usual(interface, point)
+
+    monkeypatch.setattr(ModuleInterface, "declared_value", slow_at_first)
+    runs = reach.surveyed({"path": square.__file__, "seed": 0})["runs"]
+    assert any(run["sizes"]["n"] >= reach.LARGE for run in runs)
 
 
 def test_branches_that_raise_are_not_counted(square):
