@@ -27,6 +27,7 @@ LATE = {
 
 def pytest_addoption(parser):
     parser.addoption("--examples", default=150, type=int, help="how many random expressions to try")
+    parser.addoption("--rest", action="store_true", help="run what the default suite leaves out")
     parser.addoption("--thorough", action="store_true", help="compile every case and identity too")
     parser.addoption("--peers", action="store_true", help="compare with JAX and PyTorch too")
     parser.addoption("--browser", action="store_true", help="run tests in Chromium too")
@@ -82,12 +83,19 @@ def remove_stale_kernels(folder):
 
 
 def pytest_collection_modifyitems(config, items):
-    left_out = [option for option in LATE if not config.getoption(f"--{option}")]
+    from tests.selection import left_out
+
+    late = [option for option in LATE if not config.getoption(f"--{option}")]
     if any(item.get_closest_marker("device") for item in items) and not has_device():
-        left_out.append("device")
-    late = {item for item in items if any(map(item.get_closest_marker, left_out))}
-    config.hook.pytest_deselected(items=[*late])
-    items[:] = [item for item in items if item not in late]
+        late.append("device")
+    without = {item for item in items if any(map(item.get_closest_marker, late))}
+    named = any("::" in argument for argument in config.args)
+    if not named and not config.getoption("--thorough"):
+        rest = left_out(item.nodeid for item in items if item not in without)
+        wanted = config.getoption("--rest")
+        without |= {item for item in items if (item.nodeid in rest) != wanted}
+    config.hook.pytest_deselected(items=[*without])
+    items[:] = [item for item in items if item not in without]
 
 
 @pytest.fixture(scope="session", autouse=True)

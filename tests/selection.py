@@ -1,0 +1,158 @@
+"""Which cases the default suite leaves out, for it to take minutes: most of those that differ from
+others in the function or the sizes that they try, not in what is checked. `.ci/run` runs them too,
+by `pytest --rest`."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+FEW = {
+    "campaign/test_campaigns.py": {
+        "test_sample": 2,
+    },
+    "campaign/test_mutations.py": {
+        "test_what_is_left_as_it_was_passes": 0,
+        "test_what_is_refused_and_what_passes": 0,
+    },
+    "differentiate/test_growth.py": {
+        "test_kernels_grow_linearly": 1,
+    },
+    "differentiate/test_identities.py": {
+        "test_identity": 40,
+        "test_kernels": 1,
+    },
+    "differentiate/test_random.py": {
+        "test_every_operation_of_the_registry": 24,
+        "test_formulas_of_random_expressions": 0,
+    },
+    "driver/test_cli.py": {
+        "test_a_file_that_ends_its_process_is_an_error": 5,
+    },
+    "driver/test_examples.py": {
+        "test_a_function_that_is_off_by_a_ten_thousandth_fails": 8,
+        "test_the_generated_module_is_right": 2,
+    },
+    "emit/cuda/test_device_kernels.py": {
+        "test_arrays_without_entries": 8,
+        "test_example": 1,
+        "test_helper": 5,
+        "test_identity": 1,
+        "test_launches": 10,
+    },
+    "emit/cuda/test_simulated.py": {
+        "test_a_wrong_kernel_is_noticed": 0,
+        "test_identity": 6,
+    },
+    "emit/test_modules.py": {
+        "test_kernels_of_more_than_thirty_arguments": 0,
+        "test_module": 3,
+        "test_plans": 40,
+        "test_special_functions": 1,
+    },
+    "emit/test_oracle.py": {
+        "test_verification_refuses_a_planted_fault": 3,
+    },
+    "formulas/test_formulas.py": {
+        "test_formulas_for_reading_stand_for_the_derivatives": 11,
+    },
+    "formulas/test_nested.py": {
+        "test_nested_formulas": 10,
+    },
+    "formulas/test_trees.py": {
+        "test_layout": 12,
+        "test_reductions": 12,
+    },
+    "formulas/test_vec.py": {
+        "test_identity": 40,
+    },
+    "ir/test_content.py": {
+        "test_modules_of_two_roots": 0,
+    },
+    "ir/test_small_sizes.py": {
+        "test_nothing_goes_wrong_without_entries": 3,
+    },
+    "operations/test_adjugate.py": {
+        "test_a_planted_fault_is_refused": 0,
+        "test_determinants_are_verified_where_single_precision_has_no_such_numbers": 0,
+        "test_gradients_of_determinants_at_singular_matrices": 1,
+        "test_second_derivatives_at_singular_matrices": 2,
+    },
+    "operations/test_higher.py": {
+        "test_a_third_derivative_is_compiled_and_verified": 0,
+    },
+    "operations/test_reshape.py": {
+        "test_kernels_of_every_derivative": 0,
+        "test_kernels_of_jacobians": 1,
+    },
+    "operations/test_root.py": {
+        "test_modules_of_roots": 0,
+    },
+    "operations/test_spectral.py": {
+        "test_second_and_third_derivatives": 20,
+        "test_second_derivatives_by_singular_values": 6,
+    },
+    "plan/test_batch_last.py": {
+        "test_identities": 0,
+    },
+    "plan/test_phases.py": {
+        "test_threads": 6,
+    },
+    "plan/test_plan.py": {
+        "test_random_graphs_compiled": 3,
+    },
+    "plan/test_sample_sums.py": {
+        "test_a_part_may_make_arrays": 0,
+        "test_samples_last_in_memory": 3,
+        "test_what_is_compiled_beforehand": 0,
+    },
+    "plan/test_symmetric_products.py": {
+        "test_half_is_enough": 20,
+    },
+    "plan/test_unroll.py": {
+        "test_modules": 1,
+    },
+    "plan/test_variants.py": {
+        "test_modules": 0,
+    },
+    "runtime/test_reach.py": {
+        "test_a_kernel_wrong_at_large_sizes_alone_fails": 2,
+        "test_searches_share_a_process_where_it_is_kept": 0,
+    },
+    "runtime/test_scipy.py": {
+        "test_batches": 0,
+        "test_orthogonal_inputs": 1,
+    },
+    "runtime/test_thorough.py": {
+        "test_an_error_in_the_eighth_digit_is_noticed": 1,
+    },
+    "runtime/test_verify.py": {
+        "test_a_result_off_by_one_in_ten_thousand_fails": 8,
+        "test_a_single_wrong_entry_fails": 8,
+    },
+    "templates/test_bounds.py": {
+        "test_sample": 4,
+    },
+    "templates/test_kernels.py": {
+        "test_records_kernel": 7,
+    },
+}
+"""By files and tests, how many of their cases the default suite runs, spread evenly over them."""
+
+
+def left_out(tests: Iterable[str]) -> set[str]:
+    """Those of the tests, by their names in pytest, that the default suite leaves out.
+
+    Raises KeyError for a test in `FEW` that is none of its file's."""
+    cases: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for test in tests:
+        path, _, name = test.partition("::")
+        cases[path.removeprefix("tests/")][name.partition("[")[0]].append(test)
+    found: set[str] = set()
+    for path in FEW.keys() & cases.keys():
+        for name, few in FEW[path].items():
+            found.update(_but(few, dict(cases[path])[name]))
+    return found
+
+
+def _but(few: int, tests: list[str]) -> set[str]:
+    """All but so many of the tests, which are spread evenly."""
+    return {*tests} - {tests[place * len(tests) // few] for place in range(few)}
