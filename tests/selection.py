@@ -6,8 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 FEW = {
+    "campaign/test_builds.py": {
+        "test_a_killed_build": 1,
+    },
     "campaign/test_campaigns.py": {
         "test_sample": 2,
+        "test_what_is_read_twice_at_each_step_takes_no_time_that_doubles": 1,
     },
     "campaign/test_mutations.py": {
         "test_what_is_left_as_it_was_passes": 0,
@@ -17,19 +21,19 @@ FEW = {
         "test_kernels_grow_linearly": 1,
     },
     "differentiate/test_identities.py": {
-        "test_identity": 40,
-        "test_kernels": 1,
+        "test_identity": 24,
+        "test_kernels": 0,
     },
     "differentiate/test_random.py": {
-        "test_every_operation_of_the_registry": 24,
+        "test_every_operation_of_the_registry": 16,
         "test_formulas_of_random_expressions": 0,
     },
     "driver/test_cli.py": {
         "test_a_file_that_ends_its_process_is_an_error": 5,
     },
     "driver/test_examples.py": {
-        "test_a_function_that_is_off_by_a_ten_thousandth_fails": 8,
-        "test_the_generated_module_is_right": 2,
+        "test_a_function_that_is_off_by_a_ten_thousandth_fails": 3,
+        "test_the_generated_module_is_right": 1,
     },
     "emit/cuda/test_device_kernels.py": {
         "test_arrays_without_entries": 8,
@@ -38,24 +42,36 @@ FEW = {
         "test_identity": 1,
         "test_launches": 10,
     },
+    "emit/cuda/test_random_rows.py": {
+        "test_random_functions_of_rows": 0,
+    },
     "emit/cuda/test_simulated.py": {
         "test_a_wrong_kernel_is_noticed": 0,
         "test_identity": 6,
+        "test_results_do_not_depend_on_the_size_of_launches": 1,
     },
     "emit/test_modules.py": {
         "test_kernels_of_more_than_thirty_arguments": 0,
-        "test_module": 3,
-        "test_plans": 40,
-        "test_special_functions": 1,
+        "test_linear_algebra_errors_name_the_operation": 2,
+        "test_module": 2,
+        "test_plans": 12,
+        "test_special_functions": 0,
+        "test_what_is_compiled_late_is_compiled_elsewhere": 0,
     },
     "emit/test_oracle.py": {
-        "test_verification_refuses_a_planted_fault": 3,
+        "test_comparison_refuses_a_planted_fault": 3,
+        "test_verification_refuses_a_planted_fault": 2,
+    },
+    "emit/test_types.py": {
+        "test_mypy_finds_the_planted_errors_and_no_others": 0,
+        "test_the_page_runs": 0,
     },
     "formulas/test_formulas.py": {
         "test_formulas_for_reading_stand_for_the_derivatives": 11,
+        "test_what_is_repeated_has_a_books_letter": 6,
     },
     "formulas/test_nested.py": {
-        "test_nested_formulas": 10,
+        "test_nested_formulas": 4,
     },
     "formulas/test_trees.py": {
         "test_layout": 12,
@@ -64,24 +80,37 @@ FEW = {
     "formulas/test_vec.py": {
         "test_identity": 40,
     },
+    "frontends/test_names.py": {
+        "test_names_of_helpers_and_locals_may_be_used": 2,
+    },
     "ir/test_content.py": {
         "test_modules_of_two_roots": 0,
+        "test_what_changes_between_sessions": 0,
     },
     "ir/test_small_sizes.py": {
-        "test_nothing_goes_wrong_without_entries": 3,
+        "test_every_operation": 14,
+        "test_nothing_goes_wrong_without_entries": 1,
+        "test_too_few_entries_are_refused": 1,
     },
     "operations/test_adjugate.py": {
         "test_a_planted_fault_is_refused": 0,
         "test_determinants_are_verified_where_single_precision_has_no_such_numbers": 0,
-        "test_gradients_of_determinants_at_singular_matrices": 1,
-        "test_second_derivatives_at_singular_matrices": 2,
+        "test_gradients_of_determinants_at_singular_matrices": 0,
+        "test_second_derivatives_at_singular_matrices": 1,
+    },
+    "operations/test_factorisations.py": {
+        "test_first_and_second_derivatives": 12,
+        "test_wide_qr": 0,
     },
     "operations/test_higher.py": {
         "test_a_third_derivative_is_compiled_and_verified": 0,
     },
+    "operations/test_register.py": {
+        "test_a_fault_in_the_record_does_not_pass": 1,
+    },
     "operations/test_reshape.py": {
         "test_kernels_of_every_derivative": 0,
-        "test_kernels_of_jacobians": 1,
+        "test_kernels_of_jacobians": 0,
     },
     "operations/test_root.py": {
         "test_modules_of_roots": 0,
@@ -91,13 +120,18 @@ FEW = {
         "test_second_derivatives_by_singular_values": 6,
     },
     "plan/test_batch_last.py": {
+        "test_compiled": 6,
         "test_identities": 0,
+        "test_one_that_fails": 1,
     },
     "plan/test_phases.py": {
         "test_threads": 6,
     },
     "plan/test_plan.py": {
-        "test_random_graphs_compiled": 3,
+        "test_random_graphs_compiled": 1,
+    },
+    "plan/test_sample_parts.py": {
+        "test_blocks_of_samples": 0,
     },
     "plan/test_sample_sums.py": {
         "test_a_part_may_make_arrays": 0,
@@ -108,30 +142,38 @@ FEW = {
         "test_half_is_enough": 20,
     },
     "plan/test_unroll.py": {
-        "test_modules": 1,
+        "test_modules": 0,
     },
     "plan/test_variants.py": {
+        "test_every_order_computes_the_same": 6,
         "test_modules": 0,
     },
     "runtime/test_reach.py": {
-        "test_a_kernel_wrong_at_large_sizes_alone_fails": 2,
+        "test_a_kernel_wrong_at_large_sizes_alone_fails": 1,
         "test_searches_share_a_process_where_it_is_kept": 0,
     },
     "runtime/test_scipy.py": {
         "test_batches": 0,
-        "test_orthogonal_inputs": 1,
+        "test_orthogonal_inputs": 0,
+        "test_scalar_functions_are_minimised": 1,
     },
     "runtime/test_thorough.py": {
-        "test_an_error_in_the_eighth_digit_is_noticed": 1,
+        "test_an_error_in_the_eighth_digit_is_noticed": 0,
     },
     "runtime/test_verify.py": {
         "test_a_result_off_by_one_in_ten_thousand_fails": 8,
         "test_a_single_wrong_entry_fails": 8,
     },
+    "simplify/test_lengths.py": {
+        "test_kernels": 1,
+    },
     "templates/test_bounds.py": {
-        "test_sample": 4,
+        "test_a_planted_line_is_found": 3,
+        "test_sample": 3,
     },
     "templates/test_kernels.py": {
+        "test_kernels_that_fail": 5,
+        "test_lu": 5,
         "test_records_kernel": 7,
     },
 }

@@ -138,23 +138,43 @@ class ContractionOrder:
             self._best[mask] = (cost / max(uses, 1), part)
 
     def _greedy(self) -> None:
-        """The cheapest next product, again and again."""
+        """The product that is cheapest next, again and again, or the one that leaves the fewest
+        numbers: whichever way needs fewer operations in all."""
+        ways = [self._steps(choice) for choice in (self._cost, self._growth)]
+        steps = min(ways, key=lambda steps: sum(self._cost(*pair) for pair in steps))
+        self._best = {1 << n: (0.0, 0) for n in range(len(self.factors))}
+        self._best |= {left | right: (0.0, left) for left, right in steps}
+
+    def _steps(self, choice: Callable[[int, int], float]) -> list[tuple[int, int]]:
+        """The pairs that are multiplied, one after the other, the least by `choice` first."""
         parts = [1 << n for n in range(len(self.factors))]
-        self._best = dict.fromkeys(parts, (0.0, 0))
+        steps = []
         while len(parts) > 1:
             pairs = list(itertools.combinations(parts, 2))
             linked = [p for p in pairs if self._union(p[0]) & self._union(p[1])] or pairs
-            left, right = min(linked, key=lambda pair: (self._cost(*pair), pair))
-            self._best[left | right] = (0.0, left)
+            left, right = min(linked, key=lambda pair: (choice(*pair), pair))
+            steps.append((left, right))
             parts = [part for part in parts if part not in (left, right)] + [left | right]
+        return steps
+
+    def _growth(self, left: int, right: int) -> float:
+        """How many more numbers a product has than its two factors."""
+        return self._numbers_of(left | right) - self._numbers_of(left) - self._numbers_of(right)
+
+    def _numbers_of(self, mask: int) -> float:
+        return math.prod([self._numbers[label] for label in self._labels(mask)])
 
     def _cost(self, left: int, right: int) -> float:
         """Flops of a pairwise product, and the writing of what has more axes than it sums over."""
         union = self._labels(left) | self._labels(right)
         flops = 2 * math.prod([self._numbers[label] for label in union])
         flops /= 1 + sum(map(self._triangular, (left, right, left | right)))
-        result = math.prod([self._numbers[label] for label in self._labels(left | right)])
-        return flops + 4 * result + self._inversion(left, right) + self._inversion(right, left)
+        return (
+            flops
+            + 4 * self._numbers_of(left | right)
+            + self._inversion(left, right)
+            + self._inversion(right, left)
+        )
 
     def _triangular(self, mask: int) -> bool:
         """Whether a subset's product is known to be triangular, so that zeros are left out."""

@@ -17,6 +17,7 @@ from derivatrix.compiler.plan.contraction import pairwise
 from derivatrix.compiler.plan.contraction_order import Numbers
 from derivatrix.compiler.plan.index_arithmetic import loop_indices
 from derivatrix.compiler.plan.nominal_sizes import nominal, product
+from derivatrix.compiler.plan.sums_of_contractions import joined
 
 SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
 """What sizes are taken to be, in all combinations, to find the variants."""
@@ -80,7 +81,9 @@ def variants(roots: Sequence[ir.Node]) -> list[Variant]:
 
 def _variant(roots: Sequence[ir.Node], numbers: Numbers) -> Variant:
     nodes, facts = pairwise(roots, numbers)
-    return Variant(tuple(nodes), facts)
+    new = joined(nodes, numbers)
+    known = {new.get(node, node): found for node, found in facts.items()}
+    return Variant(tuple(new[node] for node in nodes), known)
 
 
 def _sizes(roots: Sequence[ir.Node]) -> list[sympy.Symbol]:

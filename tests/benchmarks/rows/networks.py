@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,26 @@ def deep_hessian(x: np.ndarray, y: np.ndarray, *weights: np.ndarray) -> np.ndarr
     return C[:, None, :, None] * x[:, None, None] * x
 
 
+def five_hessian(X: np.ndarray, Y: np.ndarray, *weights: np.ndarray) -> np.ndarray:
+    """`deep_hessian` of five layers of samples in rows with a squared error: Σ_n C_n ⊗ x_n x_nᵀ."""
+    layers, corner = [X], np.arange(len(weights[0]))
+    for weight in weights:
+        layers.append(np.tanh(layers[-1] @ weight.T))
+    slope, C = 2 * (layers[-1] - Y), np.zeros((len(X), len(corner), len(corner)))
+    C[:, corner, corner] = 2
+    for layer in reversed(range(len(weights))):
+        t = layers[layer + 1]
+        first, second = 1 - t * t, -2 * t * (1 - t * t)
+        C *= first[:, :, None] * first[:, None, :]
+        C[:, corner, corner] += slope * second
+        slope = slope * first
+        if layer:
+            C, slope = weights[layer].T @ C @ weights[layer], slope @ weights[layer]
+    pairs = (X[:, :, None] * X[:, None, :]).reshape(len(X), -1)
+    blocks = (C.reshape(len(X), -1).T @ pairs).reshape([len(corner)] * 4)
+    return np.ascontiguousarray(blocks.transpose(0, 2, 1, 3))
+
+
 def attention_vjp(
     Q: np.ndarray, K: np.ndarray, V: np.ndarray, cotangent: np.ndarray
 ) -> tuple[np.ndarray, ...]:
@@ -138,9 +159,9 @@ def attention(library: Any, Q: Any, K: Any, V: Any) -> Any:
     return library.softmax(Q @ K.T / library.width(Q) ** 0.5) @ V
 
 
-def weights(generator: np.random.Generator, sizes: Sizes) -> Arrays:
+def weights(generator: np.random.Generator, sizes: Sizes, count: int = LAYERS) -> Arrays:
     n = sizes["n"]
-    return {f"W{layer}": 1.2 * scaled(generator, n, n) for layer in range(LAYERS)}
+    return {f"W{layer}": 1.2 * scaled(generator, n, n) for layer in range(count)}
 
 
 ATTENTION = dx.softmax(Q @ K.T / sympy.sqrt(d)) @ V
@@ -179,6 +200,23 @@ ROWS = [
         sizes=tuple({"n": n} for n in (4, 8, 16, 32)),
         flops=lambda n: 4 * (LAYERS - 1) * n**3 + n**4,
         draw=weights,
+    ),
+    Row(
+        title="five layers of samples, by the first",
+        kind="hessian",
+        function=dx.function(
+            "five",
+            [S, Z, *WEIGHTS[:5]],
+            dx.sum((deep_rows(dx, S, WEIGHTS[:5]) - Z) ** 2),
+            wrt=WEIGHTS[:1],
+        ),
+        program=lambda library, S, Z, *weights: library.sum(
+            (deep_rows(library, S, weights) - Z) ** 2
+        ),
+        closed=five_hessian,
+        sizes=tuple({"N": N, "n": n} for N, n in ((8, 8), (32, 20), (100, 30))),
+        flops=lambda N, n: 16 * N * n**3 + N * n * n * n * (n + 1) / 2,
+        draw=partial(weights, count=5),
     ),
     Row(
         title="attention",
