@@ -37,10 +37,15 @@ def replaced(tree: Tree, table: Mapping[Tree, Tree]) -> Tree:
 
 def occurrences(trees: Iterable[Tree]) -> Counter[Tree]:
     """How often each part is written."""
-    counts: Counter[Tree] = Counter()
-    pending = list(trees)
+    roots, counts = list(trees), Counter[Tree]()
+    pending = list(roots)
     while pending:
         tree = pending.pop()
-        counts[tree] += 1
-        pending.extend(tree.children)
+        if tree not in counts:
+            counts[tree] = 0
+            pending.extend(tree.children)
+    counts.update(roots)
+    for tree in sorted(counts, key=lambda own: -own.counts.total()):  # each before its parts
+        for part in tree.children:
+            counts[part] += counts[tree]
     return counts

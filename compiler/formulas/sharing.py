@@ -58,11 +58,12 @@ def named(
         found = _repeated(total, inverted, measure, 6 if parts else 12)
         if found is None:
             return lettered(tree, parts, inverted, reserved)
-        name = unnamed(found.rank, next(numbers), found == _turned(found))
-        table: dict[Tree, Tree] = {_turned(found): algebra.transpose(name), found: name}
+        turned = _turned(found)
+        name = unnamed(found.rank, next(numbers), found == turned)
+        table: dict[Tree, Tree] = {turned: algebra.transpose(name), found: name}
         for own, (whole, indices) in entries.items():
-            if whole == found:
-                table[own] = kinds.Indexed(name, indices)
+            if whole in (found, turned):
+                table[own] = kinds.Indexed(name, indices if whole == found else indices[::-1])
         tree = replaced(tree, table)
         parts = [replace(part, tree=replaced(part.tree, table)) for part in parts]
         used = occurrences([found])

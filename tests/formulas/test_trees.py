@@ -419,6 +419,29 @@ def test_sharing() -> None:
     assert defined > 200
 
 
+def test_entries_of_what_a_transpose_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix, and an entry of its transpose: one name has both, and then there is nothing more
+    to name."""
+    monkeypatch.setattr(sharing, "count", lambda first: iter(range(first, first + 5)))
+    A, B, C = (Name(2, letters, letters) for letters in ("Alpha", "Beta", "Gamma"))
+    matrix = entrywise.function(sympy.tanh, [algebra.matmul(A, algebra.transpose(B))])
+    other = algebra.matmul(B, algebra.transpose(A))
+    i, j = map(sympy.Symbol, PLACES)
+    entry = kinds.Function(0, "tanh", (kinds.Indexed(other, (i, j)),), sympy.tanh)
+    product = Definition(unnamed(2, 1, False), algebra.matmul(matrix, C), (None, None))
+    whole = algebra.add([entry, kinds.Indexed(product.name, (i, i))])
+    root, definitions = sharing.named(whole, [product], length, set())
+    assert len(definitions) == 2 and not root.counts[kinds.Function]
+    random = np.random.default_rng(0)
+    known = {name.python: random.normal(size=(3, 3)) for name in (A, B, C)}
+    first, second, third = known.values()
+    expected = np.tanh(second @ first.T)[0, 1]
+    expected += (np.tanh(first @ second.T) @ third)[0, 0]
+    for part in definitions:
+        known[part.name.python] = read(Reader(known, SIZES), part.tree)
+    same(read(Reader(known, SIZES), root), expected, whole)
+
+
 def test_complements() -> None:
     """sigmoid(−t) beside sigmoid(t)."""
     for seed in range(40):
