@@ -91,9 +91,10 @@ def pytest_collection_modifyitems(config, items):
     without = {item for item in items if any(map(item.get_closest_marker, late))}
     named = any("::" in argument for argument in config.args)
     if not named and not config.getoption("--thorough"):
-        rest = left_out(item.nodeid for item in items if item not in without)
+        usual = [item for item in items if not any(map(item.get_closest_marker, LATE))]
+        rest = left_out(item.nodeid for item in usual if item not in without)
         wanted = config.getoption("--rest")
-        without |= {item for item in items if (item.nodeid in rest) != wanted}
+        without |= {item for item in usual if (item.nodeid in rest) != wanted}
     config.hook.pytest_deselected(items=[*without])
     items[:] = [item for item in items if item not in without]
 
