@@ -169,12 +169,8 @@ class ContractionOrder:
         union = self._labels(left) | self._labels(right)
         flops = 2 * math.prod([self._numbers[label] for label in union])
         flops /= 1 + sum(map(self._triangular, (left, right, left | right)))
-        return (
-            flops
-            + 4 * self._numbers_of(left | right)
-            + self._inversion(left, right)
-            + self._inversion(right, left)
-        )
+        written = 4 * self._numbers_of(left | right)
+        return flops + written + self._inversion(left, right) + self._inversion(right, left)
 
     def _triangular(self, mask: int) -> bool:
         """Whether a subset's product is known to be triangular, so that zeros are left out."""

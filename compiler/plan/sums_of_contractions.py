@@ -10,6 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import sympy
+
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.ir.graph import rebuilt, references
@@ -97,9 +99,14 @@ class _Join:
         return rest.node
 
     def _cost(self, node: ir.Einsum) -> float:
-        """Operations, and the writing of the result."""
-        loops = tuple(node.sizes[label] for label in loop_indices(node).loops)
-        return 2 * self._numbers(product(loops)) + 4 * self._numbers(product(node.shape))
+        return sum(weight * self._numbers(size) for weight, size in work(node))
+
+
+def work(node: ir.Einsum) -> list[tuple[int, sympy.Expr]]:
+    """What a product costs, multiplications and additions and the writing of the result, as
+    (weight, product of sizes)."""
+    loops = tuple(node.sizes[label] for label in loop_indices(node).loops)
+    return [(2, product(loops)), (4, product(node.shape))]
 
 
 def _sum(terms: Sequence[ir.Node], shape: Shape) -> ir.Node:

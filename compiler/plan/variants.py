@@ -15,9 +15,8 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.plan.contraction import pairwise
 from derivatrix.compiler.plan.contraction_order import Numbers
-from derivatrix.compiler.plan.index_arithmetic import loop_indices
-from derivatrix.compiler.plan.nominal_sizes import nominal, product
-from derivatrix.compiler.plan.sums_of_contractions import joined
+from derivatrix.compiler.plan.nominal_sizes import nominal
+from derivatrix.compiler.plan.sums_of_contractions import joined, work
 
 SMALL, LARGE = sympy.Integer(10), sympy.Integer(1000)
 """What sizes are taken to be, in all combinations, to find the variants."""
@@ -45,9 +44,7 @@ class Variant:
         found = []
         for node in ir.topological(self.nodes):
             if isinstance(node, ir.Einsum) and len(node.factors) > 1:
-                loops = loop_indices(node).loops
-                found.append((2, product(tuple(node.sizes[label] for label in loops))))
-                found.append((4, product(node.shape)))
+                found += work(node)
         return found
 
     def cost(self, numbers: Numbers) -> float:
