@@ -36,7 +36,7 @@ from tests.points import numbers
 SECONDS = 10.0
 """How much of the processor's time a case may take, unless it says more itself."""
 MEMORY = 500
-"""How many MB of memory a case may add."""
+"""How many MB a case may add to the most memory that the process has had."""
 LONGEST = 2000
 """How many letters the message of an error may have."""
 
@@ -66,7 +66,7 @@ def trial(seed: int, number: int) -> Outcome:
 
 def verdict(case: Case) -> str:
     """What is wrong with a case; "" where nothing is."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = most_memory()
     files = {*os.listdir()}
     try:
         with limited(case.seconds):
@@ -79,8 +79,13 @@ def verdict(case: Case) -> str:
     for name in {*os.listdir()} - files:
         Path(name).unlink()
         wrong += f"; the file {name!r} was made"
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return wrong + (f"; {grown:.0f} MB more of memory" if grown > MEMORY else "")
+    grown = most_memory() - before
+    return wrong + (f"; {grown} MB more of memory" if grown > MEMORY else "")
+
+
+def most_memory() -> int:
+    """The most memory that the process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def outcome_of(case: Case) -> str:
