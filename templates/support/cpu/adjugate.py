@@ -20,7 +20,9 @@ def adjugate(a, out):
     for s in range(len(a)):
         size = inverted(a[s : s + 1], out[s : s + 1], least)
         if size != 0:
-            out[s] *= size
+            for i in range(a.shape[1]):
+                for j in range(a.shape[2]):
+                    out[s, i, j] *= size
         elif not adjugate_of_singular(a[s : s + 1], out[s]):
             return False
     return True
@@ -128,7 +130,9 @@ def adjugate_jacobian(a, out):
                         for q in range(n):
                             inverse[0, p, q] = u[0, k, p] * v[0, m, q]
                     derivative_of_singular(inverse[0], u[0], v[0], others, moved, found)
-                    out[s, :, :, k, m] = found
+                    for p in range(n):
+                        for q in range(n):
+                            out[s, p, q, k, m] = found[p, q]
     return True
 
 

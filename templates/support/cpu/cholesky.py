@@ -42,7 +42,7 @@ def cholesky_factor(lower):
     return True
 
 
-@compiled(inline="always")
+@compiled()
 def cholesky_by_panels(lower):
     """`cholesky_factor` for one matrix (n, n), by panels of columns. What is above the diagonal
     blocks becomes L'."""
@@ -140,33 +140,12 @@ def cholesky_inverse(lower, out):
     x, memory = work_arrays(out, ((1, n, n),), ())
     for s in range(stack):
         triangular_inverse(lower[s : s + 1], x, True)
-        if n <= BLOCK:
-            lower_square(x[0], out[s])
-        else:
-            square_by_blocks(x[0], out[s])
+        for start in range(0, n, BLOCK):
+            stop = min(start + BLOCK, n)
+            part = start, stop, 0, stop, start, n
+            gemm_part(1.0, x[0], True, x[0], False, 0.0, out[s], part)
         mirror(out[s])
     give_back(memory)
-
-
-@compiled(inline="always")
-def lower_square(x, out):
-    """The lower triangle of out (n, n) = X' X for a lower triangular X."""
-    n = x.shape[0]
-    for i in range(n):
-        for j in range(i + 1):
-            out[i, j] = 0
-        for k in range(i + 1):
-            for j in range(k + 1):
-                out[k, j] += x[i, k] * x[i, j]
-
-
-@compiled(inline="always")
-def square_by_blocks(x, out):
-    """`lower_square` for many rows; what is above the diagonal is overwritten too."""
-    n = x.shape[0]
-    for start in range(0, n, BLOCK):
-        stop = min(start + BLOCK, n)
-        gemm_part(1.0, x, True, x, False, 0.0, out, (start, stop, 0, stop, start, n))
 
 
 @compiled()

@@ -19,7 +19,7 @@ from .frechet import (
 )
 
 
-@compiled(inline="always")
+@compiled()
 def spared_halvings(terms, halvings, sums, product):
     """How many of its halvings a matrix can do without, for the approximant of degree 13.
 
@@ -45,7 +45,7 @@ def spared_halvings(terms, halvings, sums, product):
     return int(min(spared, bound))
 
 
-@compiled(inline="always")
+@compiled()
 def spared_at_most(a, sums, product):
     """How many halvings may be spared for rounding errors of the approximant to stay small: their
     bound is 2**-116.45 of what the power 27 of abs(a) is, relative to abs(a).

@@ -44,7 +44,7 @@ def lu_factor(lu, pivots):
             lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
 
 
-@compiled(inline="always")
+@compiled()
 def factor_by_panels(lu, pivots):
     """`lu_factor` for one matrix (n, n), by panels of columns."""
     n = len(lu)
@@ -77,7 +77,7 @@ def factor_by_panels(lu, pivots):
     give_back(memory)
 
 
-@compiled(inline="always")
+@compiled()
 def factor_by_loops(lu, pivots):
     """`lu_factor` for one small matrix (n, n)."""
     n = len(lu)

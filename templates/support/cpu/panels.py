@@ -15,7 +15,7 @@ FEW, SEVERAL_HUNDRED = 128, 256
 """The most rows of a matrix that is factored by narrow panels, and by those of middle width."""
 
 
-@compiled(inline="always")
+@compiled()
 def solve_panel(a, start, unit, inverses, solved):
     """B inv(T), in the rows of `solved` (n, width) that those of B have in `a`, (n, n).
 

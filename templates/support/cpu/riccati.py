@@ -73,7 +73,7 @@ def divided_rows(matrix, rows):
     return True
 
 
-@compiled(counted=True, inline="always")
+@compiled(counted=True)
 def riccati_start(a, b, q, r, discrete, x):
     """x (1, n, n) = the stabilising solution, up to rounding errors that the subspace makes.
     False where there is none.
@@ -154,13 +154,18 @@ def closed_loop(a, b, q, r, discrete, x, closed, residual):
     n, m = b.shape
     weight, gain = np.empty((1, m, m)), np.empty((1, n, m))
     costs, half = np.empty((n, m)), np.empty((n, n))
-    weight[0] = r
-    closed[0] = a
-    gemm(1.0, x[0], False, b, False, 0.0, gain[0])
+    for i in range(m):
+        for j in range(m):
+            weight[0, i, j] = r[i, j]
+    for i in range(n):
+        for j in range(n):
+            closed[0, i, j] = a[i, j]
     if discrete:
-        costs[:] = gain[0]
+        gemm(1.0, x[0], False, b, False, 0.0, costs)
         gemm(1.0, costs, True, b, False, 1.0, weight[0])
         gemm(1.0, a, True, costs, False, 0.0, gain[0])
+    else:
+        gemm(1.0, x[0], False, b, False, 0.0, gain[0])
     if not divided_rows(weight, gain):
         return False
     gemm(-1.0, b, False, gain[0], True, 1.0, closed[0])
@@ -175,7 +180,7 @@ def closed_loop(a, b, q, r, discrete, x, closed, residual):
     return True
 
 
-@compiled(counted=True, inline="always")
+@compiled(counted=True)
 def riccati_step(a, b, q, r, discrete, x, step):
     """step (1, n, n) = Newton's step from x (1, n, n). False where the closed loop of x is not
     stable."""

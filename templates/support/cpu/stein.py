@@ -103,4 +103,9 @@ def stein(a, b, q, out):
 def discrete_lyapunov(a, q, out):
     """out (stack, n, n) = the X with A X A' - X + Q = 0. False where the product of two
     eigenvalues of A is 1, or no Schur form is found."""
-    return stein(a, np.ascontiguousarray(a.transpose((0, 2, 1))), q, out)
+    turned = np.empty_like(a)
+    for s in range(len(a)):
+        for i in range(a.shape[1]):
+            for j in range(a.shape[1]):
+                turned[s, i, j] = a[s, j, i]
+    return stein(a, turned, q, out)

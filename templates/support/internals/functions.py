@@ -116,7 +116,7 @@ def compiled(counted=False, linked=False, **options):
     counted: whether references to arrays are counted, as Numba has to where it makes some; to count
     those to its arguments alone takes longer than many a kernel. linked: whether a copy of its code
     is compiled into each caller, as Numba does, for what is short and called often; all others are
-    compiled once, and called by name. `inline="always"` is for what one other function calls.
+    compiled once, and called by name.
     Raises ImportError where Numba is told not to compile.
     """
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
