@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+import sympy
+
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Shape
 from derivatrix.compiler.plan.index_arithmetic import index_symbol
@@ -48,6 +50,13 @@ def product_groups(einsum: ir.Node) -> Groups | None:
     if not all(kinds) or all(map(is_small, sizes)) or any(size == 1 for size in sizes):
         return None
     return found
+
+
+def suits_samples_last(groups: Groups, sizes: Shape, samples: sympy.Symbol | None) -> bool:
+    """Whether BLAS multiplies where an axis of the size `samples` comes last in memory: matrices
+    that do not have it, or a stack of matrices each of which has it."""
+    stack = [sizes[label] for label in groups.batch]
+    return samples not in sizes or (bool(stack) and samples not in stack)
 
 
 def weighted(einsum: ir.Einsum) -> tuple[ir.Node, ir.Node] | None:

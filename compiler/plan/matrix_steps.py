@@ -179,7 +179,9 @@ class MatrixSteps(Workspace):
         factor, labels = node.factors[position]
         order: Sequence[int] = self._orders.get(factor, range(2))
         if factor.ndim > 2:
-            order = [labels.index(label) for label in (*batch, *first, *second)]
+            turned = self._samples in [node.sizes[label] for label in first]
+            core = (*second, *first) if turned else (*first, *second)
+            order = [labels.index(label) for label in (*batch, *core)]
         constant = isinstance(factor, ir.Constant)
         view = self._copied(factor, order) if constant else self._place(factor, order)
         matrix = as_matrix(view, labels, batch, first, node.sizes)

@@ -49,7 +49,11 @@ class OperationSteps(Workspace):
             return sorted(range(node.ndim), key=ranks.__getitem__)
         if solve is not None:
             return _solve_order(node, solve)
-        return self._orders.get(node, self._read_orders.get(node, range(node.ndim)))
+        order = [*self._orders.get(node, self._read_orders.get(node, range(node.ndim)))]
+        groups = product_groups(node)
+        if groups is not None and order[-1] not in groups.batch:  # BLAS writes whole matrices
+            order.sort(key=lambda axis: axis not in groups.batch)
+        return order
 
     def _stacked(self, node: ir.Node, core: int) -> Operand:
         """The place of a node in natural order, as a stack of its last `core` axes."""

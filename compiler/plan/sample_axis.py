@@ -9,7 +9,7 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.scalar_values import cost
 from derivatrix.compiler.plan.index_arithmetic import loop_indices
-from derivatrix.compiler.plan.matrix_products import product_groups
+from derivatrix.compiler.plan.matrix_products import product_groups, suits_samples_last
 from derivatrix.compiler.plan.nominal_sizes import product
 
 OPERATION = 20
@@ -70,10 +70,11 @@ def uses_their_number(node: ir.Node, samples: sympy.Symbol) -> bool:
 
 def allows_samples_last(node: ir.Node, samples: sympy.Symbol) -> bool:
     """Whether it can be computed where the samples are the last axis in memory: not where BLAS
-    multiplies, nor where an operation has a kernel for other orders only."""
+    multiplies what lies otherwise, nor where an operation has a kernel for other orders only."""
     match node:
         case ir.Einsum():
-            return samples not in node.sizes or product_groups(node) is None
+            groups = product_groups(node)
+            return groups is None or suits_samples_last(groups, node.sizes, samples)
         case ir.Apply():
             only = node.stack == (samples,) and node.arguments[0][1] == (0,)
             return samples not in node.stack or (only and node.operation.columns is not None)

@@ -79,7 +79,7 @@ def _sums(
     summed = [node for node in inner if is_sum_over(node, samples)]
     total = READ * sympy.expand(sympy.Add(*works, *(product(node.shape) for node in summed)))
     each, once = (total.coeff(samples, power) for power in (1, 0))
-    columns = not most and _in_columns(inner, samples, each / READ)
+    columns = _in_columns(inner, samples, each / READ)
 
     length = _symbol(f"{samples}_part", [*arguments, *nodes])
     part = plan(
@@ -100,7 +100,7 @@ def _sums(
         entries=entries(part).coeff(length, 1),
         fixed=rounded(once) + most * STEP * len((part.variants or (part,))[0].steps),
         least=LEAST_COLUMNS if columns else 1,
-        products=most,
+        products=most and not columns,
     )
 
 

@@ -17,7 +17,7 @@ from derivatrix.compiler.plan.index_arithmetic import (
     split,
 )
 from derivatrix.compiler.plan.loop_nest import Builder, View
-from derivatrix.compiler.plan.matrix_products import product_groups
+from derivatrix.compiler.plan.matrix_products import product_groups, suits_samples_last
 from derivatrix.compiler.plan.matrix_steps import MatrixSteps
 from derivatrix.compiler.plan.operation_steps import OperationSteps
 from derivatrix.compiler.plan.steps import Buffer, Fill
@@ -133,7 +133,7 @@ class Scheduler(MatrixSteps, OperationSteps):
         groups = product_groups(node)
         if solve is not None:
             self._solve(node, solve, view, accumulate)
-        elif groups is not None and self._samples not in node.sizes:
+        elif groups is not None and suits_samples_last(groups, node.sizes, self._samples):
             self._gemm(node, groups, view, accumulate)
         else:
             self._reduce(node, view, accumulate)

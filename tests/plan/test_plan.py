@@ -270,6 +270,17 @@ def test_a_batch_axis_joins_the_rows() -> None:
     assert product.batch == ()
 
 
+def test_a_stack_of_products_lies_as_they_are_written() -> None:
+    """First the axis of the stack, whatever the order of the result: it is not copied."""
+    left, right = ir.Leaf("left", (m, n, n)), ir.Leaf("right", (m, n, n))
+    products = ir.einsum([(left, "kij"), (right, "kjl")], "ikl")
+    squares = {"out": ir.einsum([(products, "ikl"), (products, "ikl")], "ik")}
+    (product,) = steps(squares, Gemm)
+    (place,) = steps(squares, Allocate)
+    assert place.buffers == (product.target.buffer,)
+    assert place.buffers[0].shape[0] == m
+
+
 def test_jacobians_are_written_where_they_are_not_zero() -> None:
     delta = ir.Delta(n)
     terms = (

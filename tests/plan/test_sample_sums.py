@@ -14,7 +14,7 @@ from derivatrix.compiler.driver.pipeline import kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.operation import kernel_name
 from derivatrix.compiler.plan import sample_sums
-from derivatrix.compiler.plan.steps import Plan
+from derivatrix.compiler.plan.steps import Gemm, Plan
 from derivatrix.compiler.plan.visit import buffers
 from tests.packages import sharing, support_file, warmed, with_threads
 from tests.plain import check_plain
@@ -24,7 +24,9 @@ X, Y, W = dx.matrix("X", N, n), dx.matrix("Y", N, m), dx.matrix("W", m, n)
 w, x, y = dx.vector("w", n), dx.vector("x", N), dx.vector("y", N)
 V = dx.matrix("V", n, n, structure="spd")
 logistic = dx.mean(dx.softplus(X @ w) - y * (X @ w)) + dx.sum(w**2)
+F = dx.tensor("F", m, n, n)
 distances = dx.sum((X[:, None] - W) ** 2, axis=2)
+scaled = dx.sum(dx.einsum("kij,skj->ski", F, X[:, None] - W) ** 2, axis=2)
 whitened = dx.sum(dx.solve(V, w) * w) * dx.sum(dx.exp(X @ w))
 
 ADDED = {
@@ -32,6 +34,10 @@ ADDED = {
     "by samples too": (dx.function("both", [X, w], dx.sum(dx.tanh(X @ w)), wrt=[X, w]), "vjp"),
     "mixture": (
         dx.function("mixture", [X, W], dx.sum(dx.logsumexp(-distances, axis=1)), wrt=[W]),
+        "gradient",
+    ),
+    "stack of products": (
+        dx.function("full", [X, W, F], dx.sum(dx.logsumexp(-scaled, axis=1)), wrt=[W, F]),
         "gradient",
     ),
     "batch": (dx.function("layer", [w, W], dx.tanh(W * w), batch=[w]), "vjp"),
@@ -103,6 +109,16 @@ def test_the_order_of_axes() -> None:
     assert "softmax_columns" in set(map(kernel_name, mixture.part.kernels))
     work = [buffer.shape for buffer in made if buffer.role == "work" and len(buffer.shape) > 1]
     assert work and all(str(shape[-1]) == "N_part" for shape in work if len(shape) > 1)
+
+
+def test_a_stack_of_products_with_the_samples_last() -> None:
+    """By BLAS, which nothing is copied for."""
+    made = planned(*ADDED["stack of products"]).sums
+    assert made is not None and made.least == sample_sums.LEAST_COLUMNS
+    products = [step for step in made.part.steps if isinstance(step, Gemm)]
+    assert len(products) == 2
+    work = {each for step in products for each in buffers(step) if each.role == "work"}
+    assert [str(each.shape[-1]) for each in work] == ["N_part"] * 3
 
 
 def test_products_of_matrices(monkeypatch: pytest.MonkeyPatch) -> None:

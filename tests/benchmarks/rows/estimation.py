@@ -10,13 +10,14 @@ import scipy.special
 
 import derivatrix as dx
 from tests.benchmarks.record import TRANSCENDENTAL, Arrays, Row, Sizes
-from tests.benchmarks.rows.inputs import covariance
+from tests.benchmarks.rows.inputs import covariance, scaled
 
 n, m, N, K, d = dx.dims("n m N K d")
 w, t, p = dx.vector("w", 3), dx.vector("t", 3), dx.vector("p", 3)
 lens = dx.vector("lens", 3)
 S, a = dx.matrix("S", N, d), dx.vector("a", K)
 mu, q = dx.matrix("mu", K, d), dx.matrix("q", K, d)
+U = dx.tensor("U", K, d, d)
 
 
 def kalman(library: Any, x: Any, P: Any, H: Any, R: Any, z: Any) -> Any:
@@ -163,6 +164,29 @@ def mixture_gradient(
     return totals - len(S) * scipy.special.softmax(a), by_mu, by_q
 
 
+def full_mixture(library: Any, S: Any, a: Any, mu: Any, U: Any) -> Any:
+    """The log likelihood of a mixture of Gaussians with weights exp(a), means mu and precisions
+    U Uᵀ, up to a constant; a has the determinants of U, too."""
+    scaled = (S - mu[:, None]) @ U
+    logs = a[:, None] - library.sum(scaled**2, 2) / 2
+    return library.sum(library.logsumexp(logs, axis=0))
+
+
+def full_mixture_gradient(
+    S: np.ndarray, a: np.ndarray, mu: np.ndarray, U: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    difference = S - mu[:, None]
+    scaled = difference @ U
+    r = scipy.special.softmax(a[:, None] - (scaled * scaled).sum(axis=2) / 2, axis=0)
+    scaled *= r[:, :, None]
+    by_mu = (U @ scaled.sum(axis=1)[:, :, None])[:, :, 0]
+    return r.sum(axis=1), by_mu, -difference.swapaxes(1, 2) @ scaled
+
+
+def factors(generator: np.random.Generator, sizes: Sizes) -> Arrays:
+    return {"U": scaled(generator, sizes["K"], sizes["d"], sizes["d"])}
+
+
 ROWS = [
     kalman_row(
         "Kalman update",
@@ -209,6 +233,23 @@ ROWS = [
             {"N": 10000, "K": 10, "d": 10},
         ),
         flops=lambda N, K, d: N * K * (8 * d + TRANSCENDENTAL),
+        without={"casadi": "CasADi's arrays have two axes"},
+    ),
+    Row(
+        title="Gaussian mixture, a matrix each",
+        kind="gradient",
+        function=dx.function(
+            "full_mixture", [S, a, mu, U], full_mixture(dx, S, a, mu, U), wrt=[a, mu, U]
+        ),
+        program=full_mixture,
+        closed=full_mixture_gradient,
+        sizes=(
+            {"N": 100, "K": 5, "d": 2},
+            {"N": 1000, "K": 25, "d": 10},
+            {"N": 1000, "K": 10, "d": 32},
+        ),
+        flops=lambda N, K, d: N * K * (4 * d * d + 8 * d + TRANSCENDENTAL),
+        draw=factors,
         without={"casadi": "CasADi's arrays have two axes"},
     ),
 ]

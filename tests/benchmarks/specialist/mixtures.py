@@ -1,4 +1,4 @@
-"""The gradient of a mixture of Gaussians."""
+"""The gradients of mixtures of Gaussians."""
 
 # mypy: allow-untyped-defs
 
@@ -129,4 +129,109 @@ def mixture_gradient(
     return outs
 
 
-KERNELS = {"Gaussian mixture gradient": mixture_gradient}
+@kernel
+def full_sums(S, a, mu, U, by_a, by_mu, by_u):
+    """The sums over samples: by_a (K,), by_mu (K, d) yet to be multiplied by U, by_u (K, d, d)."""
+    (count, d), clusters = S.shape, len(a)
+    difference, scaled = np.zeros((clusters, d, LANES)), np.empty((clusters, d, LANES))
+    r, top, sums = np.empty((clusters, LANES)), np.empty(LANES), np.empty(LANES)
+    by_a[:] = 0.0
+    by_mu[:] = 0.0
+    by_u[:] = 0.0
+    for first in range(0, count, LANES):
+        lanes = min(LANES, count - first)
+        top[:] = -np.inf
+        for k in range(clusters):
+            row = r[k]
+            row[:] = a[k]
+            for j in range(d):
+                column, mean = difference[k, j], mu[k, j]
+                for lane in range(lanes):
+                    column[lane] = S[first + lane, j] - mean
+            for i in range(d):
+                product = scaled[k, i]
+                product[:] = 0.0
+                for j in range(d):
+                    column, factor = difference[k, j], U[k, j, i]
+                    for lane in range(LANES):
+                        product[lane] += factor * column[lane]
+                for lane in range(LANES):
+                    row[lane] -= 0.5 * product[lane] * product[lane]
+            for lane in range(LANES):
+                top[lane] = max(top[lane], row[lane])
+        sums[:] = 0.0
+        for k in range(clusters):
+            row = r[k]
+            for lane in range(LANES):
+                e = vexp(row[lane] - top[lane])
+                row[lane] = e
+                sums[lane] += e
+        for lane in range(LANES):
+            sums[lane] = 1.0 / sums[lane] if lane < lanes else 0.0
+        for k in range(clusters):
+            row, total = r[k], 0.0
+            for lane in range(LANES):
+                row[lane] *= sums[lane]
+                total += row[lane]
+            by_a[k] += total
+            for i in range(d):
+                product, total = scaled[k, i], 0.0
+                for lane in range(LANES):
+                    product[lane] *= row[lane]
+                    total += product[lane]
+                by_mu[k, i] += total
+                for j in range(d):
+                    column, total = difference[k, j], 0.0
+                    for lane in range(LANES):
+                        total += column[lane] * product[lane]
+                    by_u[k, j, i] -= total
+
+
+@kernel
+def times_factors(U, by_mu):
+    clusters, d = by_mu.shape
+    product = np.empty(d)
+    for k in range(clusters):
+        for j in range(d):
+            product[j] = 0.0
+            for i in range(d):
+                product[j] += U[k, j, i] * by_mu[k, i]
+        by_mu[k] = product
+
+
+@kernel
+def full_whole(S, a, mu, U, by_a, by_mu, by_u):
+    full_sums(S, a, mu, U, by_a, by_mu, by_u)
+    times_factors(U, by_mu)
+
+
+@parallel
+def full_parts(parts, S, a, mu, U, by_a, by_mu, by_u):
+    clusters, d = mu.shape
+    ones, twos = np.empty((parts, clusters)), np.empty((parts, clusters, d))
+    threes = np.empty((parts, clusters, d, d))
+    for part in prange(parts):
+        s, e = len(S) * part // parts, len(S) * (part + 1) // parts
+        full_sums(S[s:e], a, mu, U, ones[part], twos[part], threes[part])
+    by_a[:] = ones.sum(axis=0)
+    by_mu[:] = twos.sum(axis=0)
+    by_u[:] = threes.sum(axis=0)
+    times_factors(U, by_mu)
+
+
+def full_gradient(
+    S: np.ndarray, a: np.ndarray, mu: np.ndarray, U: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """S: (N, d), a: (K,), mu: (K, d), U: (K, d, d); the results as a, mu and U."""
+    outs = np.empty(a.shape), np.empty(mu.shape), np.empty(U.shape)
+    if THREADS > 1 and len(S) * U.size > 60_000:
+        full_parts(THREADS, S, a, mu, U, *outs)
+    else:
+        full_whole(S, a, mu, U, *outs)
+    return outs
+
+
+KERNELS = {
+    "Gaussian mixture gradient": mixture_gradient,
+    "Gaussian mixture, a matrix each gradient": full_gradient,
+}
