@@ -179,9 +179,8 @@ class MatrixSteps(Workspace):
         factor, labels = node.factors[position]
         order: Sequence[int] = self._orders.get(factor, range(2))
         if factor.ndim > 2:
-            turned = self._samples in [node.sizes[label] for label in first]
-            core = (*second, *first) if turned else (*first, *second)
-            order = [labels.index(label) for label in (*batch, *core)]
+            axes = (*batch, *self._matrix_axes(node, labels, first, second))
+            order = [labels.index(label) for label in axes]
         constant = isinstance(factor, ir.Constant)
         view = self._copied(factor, order) if constant else self._place(factor, order)
         matrix = as_matrix(view, labels, batch, first, node.sizes)
@@ -191,3 +190,16 @@ class MatrixSteps(Workspace):
             matrix = as_matrix(view, labels, batch, first, node.sizes)
         assert matrix is not None
         return matrix
+
+    def _matrix_axes(
+        self, node: ir.Einsum, labels: ir.Labels, first: ir.Labels, second: ir.Labels
+    ) -> ir.Labels:
+        """The order in memory of the axes of a factor's matrices: rows and columns as the factor
+        has them, which is how most are filled; but the samples come last."""
+        orders = [(*first, *second), (*second, *first)]
+        if tuple(label for label in labels if label in orders[0]) == orders[1]:
+            orders.reverse()
+        return min(
+            orders,
+            key=lambda order: self._samples in [node.sizes[label] for label in order[:-1]],
+        )

@@ -281,6 +281,15 @@ def test_a_stack_of_products_lies_as_they_are_written() -> None:
     assert place.buffers[0].shape[0] == m
 
 
+def test_stacks_of_matrices_are_read_as_they_lie() -> None:
+    """BLAS reads a matrix transposed as well: what softmax makes is not copied."""
+    left, right = ir.Leaf("left", (m, n, n)), ir.Leaf("right", (m, n, n))
+    scores = ir.einsum([(left, "kij"), (right, "klj")], "kil")
+    weights = ir.Apply(OPERATIONS["softmax"], ((scores, (0, 1)),), scores.shape[:2])
+    read = ir.einsum([(weights, "kij"), (left, "kjl")], "kil")
+    assert not steps({"out": read}, LoopNest)
+
+
 def test_jacobians_are_written_where_they_are_not_zero() -> None:
     delta = ir.Delta(n)
     terms = (
