@@ -82,7 +82,7 @@ def spared_at_most(a, sums, product):
 
 
 @compiled()
-def expm_blocks(x, out, first=0):
+def expm_blocks(x, out, first):
     """out = the exponential of Fréchet blocks, from the entry `first` on.
 
     The degree of the approximant follows from the norm, up to which it has to suffice for
@@ -100,9 +100,9 @@ def expm_blocks(x, out, first=0):
     for i in range(n):
         terms[0, 0, i, i] = 1.0
     scale_blocks(0.5**squarings, x, terms[5])
-    multiply_blocks(terms[5], terms[5], terms[1])
+    multiply_blocks(terms[5], terms[5], terms[1], 0)
     for i in range(2, min(degree // 2, 3) + 1):
-        multiply_blocks(terms[i - 1], terms[1], terms[i])
+        multiply_blocks(terms[i - 1], terms[1], terms[i], 0)
     if squarings > 0:
         spared = spared_halvings(terms, squarings, sums, product)
         squarings -= spared
@@ -118,12 +118,12 @@ def expm_blocks(x, out, first=0):
                 weights[i] = pade[6 + odd + 2 * i]
             weights[0] = weights[4] = 0.0
             combine_blocks(weights, terms, terms[6 + odd])
-            multiply_blocks(terms[3], terms[6 + odd], terms[4])
+            multiply_blocks(terms[3], terms[6 + odd], terms[4], 0)
             weights[4] = 1.0
         for i in range(4):
             weights[i] = pade[odd + 2 * i]
         combine_blocks(weights, terms, terms[6 + odd])
-    multiply_blocks(terms[5], terms[7], terms[4])
+    multiply_blocks(terms[5], terms[7], terms[4], 0)
     weights[:4] = 0.0
     weights[4] = 1.0
     weights[6] = 1.0

@@ -49,7 +49,7 @@ def last_entries(results, row, column, out):
 
 
 @compiled()
-def multiply_blocks(x, y, out, first=0):
+def multiply_blocks(x, y, out, first):
     """out = the product of Fréchet blocks, from the entry `first` on."""
     for s in range(first, x.shape[0]):
         t = s

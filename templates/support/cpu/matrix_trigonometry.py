@@ -52,7 +52,7 @@ def ratio_of_blocks(factor, x, out):
     """out = (exp(2 y) - I) inv(exp(2 y) + I) for y = factor * x. False where it has a pole."""
     power = np.empty_like(x)
     scale_blocks(2 * factor, x, out)
-    expm_blocks(out, power)
+    expm_blocks(out, power, 0)
     scale_blocks(1.0, power, out)
     for i in range(x.shape[1]):
         out[0, i, i] -= 1.0
@@ -79,7 +79,7 @@ def tanhm_blocks(x, out):
             if not ratio_of_blocks(0.5**doublings, x, out):
                 return False
             continue
-        multiply_blocks(out, out, square)
+        multiply_blocks(out, out, square, 0)
         for i in range(x.shape[1]):
             square[0, i, i] += 1.0
         scale_blocks(2.0, out, out)
