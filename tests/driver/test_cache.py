@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llvmlite import binding
 
 import derivatrix as dx
 from derivatrix.runtime import cache
@@ -227,6 +228,20 @@ def test_code_for_arguments_of_other_types_is_not_run(kept, tmp_path):
     shutil.copy(first, second)
     with pytest.warns(UserWarning, match="outer.* is damaged .*arguments of other types"):
         assert called(folder, argument=3.5) == 8
+
+
+def test_llvms_code_is_kept_where_callers_have_a_copy_of_it(tmp_path):
+    text = TEXT.format(number=1).replace("@compiled()", "@compiled(linked=True)", 1)
+    (tmp_path / "kept.py").write_text(text)
+    assert called(tmp_path) == called(tmp_path) == 7
+    found = {}
+    for path in files(tmp_path, "nbc"):
+        _, code = pickle.loads(path.read_bytes())
+        _, ((_, _, (_, kept)), *_) = pickle.loads(code)
+        lines = str(binding.parse_bitcode(kept)).splitlines()
+        name = next(each for each in ("inner", "outer") if each in path.name)
+        found[name] = {line.strip() for line in lines if line.startswith("  ")}
+    assert found["outer"] == {"ret void"} < found["inner"] | {"ret void"}
 
 
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])

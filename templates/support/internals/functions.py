@@ -41,13 +41,18 @@ from .. import DIGEST
 class _Code(CompileResultCacheImpl):
     """How a file of Numba's cache holds compiled code: with what it calls by name, without the
     environments of functions that are part of it (kernels make no objects of Python, and loading
-    these imports what only compiling needs), and with a digest of it and of the function it is of,
-    since damaged code, or that of another function, would be run."""
+    these imports what only compiling needs), without LLVM's code where no caller has a copy of it,
+    and with a digest of it and of the function it is of, since damaged code, or that of another
+    function, would be run."""
+
+    linked = False
+    """Whether callers have a copy of the function."""
 
     def reduce(self, cres):
         names = {each.name for each in cres.library._final_module.functions if each.is_declaration}
-        *reduced, _environments = super().reduce(cres)
-        code = dumps(([_called[name] for name in names & {*_called}], (*reduced, ())))
+        (name, kind, (machine_code, text)), *reduced, _environments = super().reduce(cres)
+        library = name, kind, (machine_code, text if self.linked else _defined(cres.fndesc))
+        code = dumps(([_called[each] for each in names & {*_called}], (library, *reduced, ())))
         return self._digest(code), code
 
     def rebuild(self, target_context, payload):
@@ -61,6 +66,13 @@ class _Code(CompileResultCacheImpl):
 
     def _digest(self, code):
         return blake2b(code, key=blake2b(self.filename_base.encode()).digest()).digest()
+
+
+def _defined(described):
+    """LLVM's code that says no more than that a function and its wrapper are there."""
+    names = described.llvm_func_name, described.llvm_cpython_wrapper_name
+    text = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)
+    return binding.parse_assembly(text).as_bitcode()
 
 
 class _Cache(FunctionCache):
@@ -136,6 +148,7 @@ def compiled(counted=False, linked=False, **options):
         _functions[made.place] = made
         with suppress(RuntimeError):  # there is no place to write one
             made._cache = _Cache(function)
+            made._cache._impl.linked = linked
         called = made.get_call_template
 
         def call_template(kinds, named):
