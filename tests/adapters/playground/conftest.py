@@ -38,15 +38,18 @@ def server():
 
 @pytest.fixture(scope="session")
 def strict():
-    """One that gives a derivation two seconds, and too little memory for a module."""
-    limits = {**LIMITS, "derive": Limits(2, 1), "module": Limits(20, 0.05)}
+    """One that gives a derivation five seconds, and too little memory for a module."""
+    limits = {**LIMITS, "derive": Limits(5, 1), "module": Limits(20, 0.05)}
     with serving(limits) as state:
         yield state
 
 
-SLOW = {
-    "text": f"det({' + '.join(f'X^{k}*A' for k in range(1, 8))})*tr(expm(X*A)*inv(X))*logdet(X+A)",
-    "inputs": {"X": "n n", "A": "n n"},
-    "wrt": [],
-}
-"""A request that takes many seconds."""
+def long(powers):
+    """A request whose value is shown at once, and whose Hessians take long."""
+    text = f"det({' + '.join(f'X^{k}*A' for k in range(1, powers + 1))})"
+    text += "*tr(expm(X*A)*inv(X))*logdet(X+A)"
+    return {"text": text, "inputs": {"X": "n n", "A": "n n"}, "wrt": []}
+
+
+SLOW = long(20)
+"""A request that takes longer than any limit of a derivation."""

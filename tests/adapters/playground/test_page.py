@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.adapters.playground.conftest import SLOW
+from tests.adapters.playground.conftest import SLOW, long
 
 pytestmark = pytest.mark.browser
 
@@ -103,7 +103,7 @@ def test_an_error_is_marked_and_announced(server, opened):
 
 def test_a_slow_derivation_is_stopped_and_shows_what_it_has(strict, opened):
     page = opened(strict, f=SLOW["text"], **{"in": INPUTS})
-    page.locator("#error", has_text="stopped after 2 seconds").wait_for()
+    page.locator("#error", has_text="stopped after 5 seconds").wait_for()
     assert page.locator("#kind-value math").count() == 1
     page.fill("#text", "X*A")
     page.locator(DONE).wait_for()
@@ -131,7 +131,7 @@ def test_typing_on_ends_what_nobody_waits_for(server, opened):
 
 
 def test_two_tabs_do_not_disturb_each_other(server, opened):
-    first = opened(server, f=SLOW["text"], **{"in": INPUTS})
+    first = opened(server, f=long(2)["text"], **{"in": INPUTS})
     first.locator("#kind-value").wait_for()
     second = opened(server, f="inv(X)", **{"in": "X: n n invertible"})
     second.locator(DONE).wait_for()

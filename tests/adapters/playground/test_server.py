@@ -156,9 +156,9 @@ def test_a_picture_that_is_too_large_is_an_error(server):
 def test_a_slow_request_is_stopped(strict):
     began = time.monotonic()
     answers = ask(strict, "derive", SLOW)
-    assert answers[-1] == {"error": "TimeoutError", "text": "stopped after 2 seconds"}
+    assert answers[-1] == {"error": "TimeoutError", "text": "stopped after 5 seconds"}
     assert any(answer.get("kind") == "value" for answer in answers)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 15
     assert not strict.processes.running
 
 
