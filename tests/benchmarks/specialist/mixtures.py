@@ -15,6 +15,28 @@ LANES = 64
 
 
 @kernel
+def responsibilities(r, lanes, top, sums, totals):
+    """From logarithms r (K, LANES), and the largest for each sample, the responsibilities of the
+    first samples, 0 for the others. Their sums over samples are added to totals (K,)."""
+    clusters = len(totals)
+    sums[:] = 0.0
+    for k in range(clusters):
+        row = r[k]
+        for lane in range(LANES):
+            e = vexp(row[lane] - top[lane])
+            row[lane] = e
+            sums[lane] += e
+    for lane in range(LANES):
+        sums[lane] = 1.0 / sums[lane] if lane < lanes else 0.0
+    for k in range(clusters):
+        row, total = r[k], 0.0
+        for lane in range(LANES):
+            row[lane] *= sums[lane]
+            total += row[lane]
+        totals[k] += total
+
+
+@kernel
 def mixture_sums(S, logs, mu, precision, totals, by_mu, by_q):
     """The sums over samples of r, r (S - mu) and r (S - mu)², with the responsibilities r.
 
@@ -28,10 +50,10 @@ def mixture_sums(S, logs, mu, precision, totals, by_mu, by_q):
     by_q[:] = 0.0
     for first in range(0, count, LANES):
         lanes = min(LANES, count - first)
+        top[:] = -np.inf
         for lane in range(lanes):
             for j in range(d):
                 columns[j, lane] = S[first + lane, j]
-        top[:] = -np.inf
         for k in range(clusters):
             row = r[k]
             row[:] = logs[k]
@@ -42,21 +64,9 @@ def mixture_sums(S, logs, mu, precision, totals, by_mu, by_q):
                     row[lane] -= half * difference * difference
             for lane in range(LANES):
                 top[lane] = max(top[lane], row[lane])
-        sums[:] = 0.0
+        responsibilities(r, lanes, top, sums, totals)
         for k in range(clusters):
             row = r[k]
-            for lane in range(LANES):
-                e = vexp(row[lane] - top[lane])
-                row[lane] = e
-                sums[lane] += e
-        for lane in range(LANES):
-            sums[lane] = 1.0 / sums[lane] if lane < lanes else 0.0
-        for k in range(clusters):
-            row, total = r[k], 0.0
-            for lane in range(LANES):
-                row[lane] *= sums[lane]
-                total += row[lane]
-            totals[k] += total
             for j in range(d):
                 column, mean, one, two = columns[j], mu[k, j], 0.0, 0.0
                 for lane in range(LANES):
@@ -159,21 +169,9 @@ def full_sums(S, a, mu, U, by_a, by_mu, by_u):
                     row[lane] -= 0.5 * product[lane] * product[lane]
             for lane in range(LANES):
                 top[lane] = max(top[lane], row[lane])
-        sums[:] = 0.0
+        responsibilities(r, lanes, top, sums, by_a)
         for k in range(clusters):
             row = r[k]
-            for lane in range(LANES):
-                e = vexp(row[lane] - top[lane])
-                row[lane] = e
-                sums[lane] += e
-        for lane in range(LANES):
-            sums[lane] = 1.0 / sums[lane] if lane < lanes else 0.0
-        for k in range(clusters):
-            row, total = r[k], 0.0
-            for lane in range(LANES):
-                row[lane] *= sums[lane]
-                total += row[lane]
-            by_a[k] += total
             for i in range(d):
                 product, total = scaled[k, i], 0.0
                 for lane in range(LANES):
