@@ -1,0 +1,216 @@
+"""What more processors would give: `python -m tests.benchmarks.scaling`.
+
+The model of `scaling_model`, of each way in which threads share work, is fitted to times of one and
+two threads of this machine, and says what more of them would take. How many threads do how many
+parts is not modelled: processes that are told of so many threads do the calls here, however long
+that takes, and their results are compared with the closed forms.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks import machine
+from tests.benchmarks.contestants.derivatrix import Derivatrix
+from tests.benchmarks.record import Case, Sizes
+from tests.benchmarks.rows import ROWS
+from tests.benchmarks.scaling_model import Call, Form, Machine, Model, fitted
+from tests.benchmarks.timing import block, calibrate
+
+MEASURED = (1, 2)
+ROUNDS = 9
+
+
+class Subject(NamedTuple):
+    """A row of the benchmark, at some sizes, whose work is shared in one form."""
+
+    name: str
+    form: Form
+    row: str
+    sizes: tuple[Sizes, ...]
+
+    def cases(self) -> list[Case]:
+        row = replace(next(row for row in ROWS if row.name == self.row), sizes=self.sizes)
+        return [Case(row, place, "float64") for place in range(len(self.sizes))]
+
+
+def _sizes(**values: Sequence[int]) -> tuple[Sizes, ...]:
+    together = zip(*values.values(), strict=True)
+    return tuple(dict(zip(values, each, strict=True)) for each in together)
+
+
+SUBJECTS = (
+    Subject(
+        "samples",
+        Form(),
+        "Kalman updates vjp",
+        _sizes(batch=(3_000, 10_000, 30_000, 100_000), n=(6,) * 4, m=(3,) * 4),
+    ),
+    Subject("rows", Form(memory=True), "X X jacobian", _sizes(n=(48, 56, 64, 72))),
+    Subject(
+        "phases", Form(phases=4, memory=True), "A B C d vjp", _sizes(n=(1000, 1500, 2000, 3000))
+    ),
+    Subject(
+        "sums",
+        Form(sums=True),
+        "Gaussian mixture gradient",
+        _sizes(N=(3_000, 30_000, 300_000) * 2, K=(10,) * 3 + (25,) * 3, d=(5,) * 3 + (10,) * 3),
+    ),
+    Subject("BLAS", Form(blas=True), "X X vjp", _sizes(n=(256, 512, 1024, 1536))),
+)
+"""The sizes of one row are all within the caches, or all beyond them."""
+
+
+def in_process(threads: int) -> None:
+    """Print as JSON what this process, which has so many threads, finds out: the calls of all
+    subjects, and the seconds of `beginning`."""
+    contestant = Derivatrix(threads)
+    calls = [
+        [called(contestant, case, each.form, threads) for case in each.cases()] for each in SUBJECTS
+    ]
+    print(json.dumps([calls, *beginning(threads)]))
+
+
+def called(contestant: Derivatrix, case: Case, form: Form, threads: int) -> Call:
+    """A call, checked against the closed form, and measured where this machine has processors
+    enough. BLAS's threads would wait for others that there are not."""
+    arguments, measured = case.arguments(), threads in MEASURED
+    work, results, seconds, plan = case.row.flops(**case.sizes), 0, 0.0, [(1, 1)]
+    if measured or not form.blas:
+        call = contestant.candidates(case.row, arguments)[0].make()
+        with recorded() as plan:
+            arrays = contestant.arrays(call())
+        error = case.error(arrays, case.expected())
+        if error > case.row.tolerance:
+            raise ValueError(f"{case.row.name}, {case.label}, {threads} threads: error {error}")
+        results = sum(array.size for array in arrays)
+        if form.memory:
+            work = sum(array.nbytes for array in (*arguments, *arrays))
+        if measured:
+            timed = partial(block, call, calibrate(call))
+            seconds = min(machine.undisturbed(timed) for _ in range(ROUNDS))
+    if form.blas:
+        plan = [(threads, threads)]
+    return Call(work, results, *plan[-1], seconds)
+
+
+@contextmanager
+def recorded() -> Iterator[list[tuple[int, int]]]:
+    """The numbers of threads and parts of the work that is shared meanwhile, after (1, 1)."""
+    pool = sys.modules["_derivatrix_thread_pool_1"].pool
+    usual, found = pool.submit, [(1, 1)]
+
+    def submit(shared: object, threads: int, parts: int, *others: object) -> bool:
+        found.append((threads, parts))
+        return usual(shared, threads, parts, *others)
+
+    pool.submit = submit
+    try:
+        yield found
+    finally:
+        del pool.submit
+
+
+def beginning(threads: int) -> tuple[float, float]:
+    """Seconds that a caller takes to wake one of its helpers, all of which sleep, and that each of
+    them takes to begin, one after the other: medians."""
+    pool = sys.modules["_derivatrix_thread_pool_1"].pool
+    if threads == 1:
+        return 0.0, 0.0
+    pool.enter(threads)
+    pool.leave()
+    began: list[float] = []
+    for helper in pool.helpers:
+        helper.help = lambda: began.append(time.perf_counter())
+    wakes, starts = [], []
+    for _ in range(ROUNDS):
+        time.sleep(0.05)
+        began.clear()
+        before = time.perf_counter()
+        pool.enter(threads)
+        entered = time.perf_counter()
+        pool.leave()
+        time.sleep(0.05)
+        wakes.append((entered - before) / (threads - 1))
+        starts.append((max(began) - entered) / (threads - 1))
+    for helper in pool.helpers:
+        del helper.help
+    return statistics.median(wakes), statistics.median(starts)
+
+
+class Found(NamedTuple):
+    """What a process has printed."""
+
+    calls: list[list[Call]]
+    wake: float
+    start: float
+
+
+def found_with(threads: int, scratch: Path) -> Found:
+    """What a process with so many threads finds out."""
+    code = f"from tests.benchmarks import scaling; scaling.in_process({threads})"
+    environment = machine.environment(threads, scratch)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    calls, wake, start = json.loads(done.stdout)
+    return Found([[Call(*call) for call in each] for each in calls], wake, start)
+
+
+def predicted(model: Model, one: Call, call: Call, form: Form, there: Machine) -> tuple[float, str]:
+    """How many times as fast as one thread a call would be, and what keeps it most from being as
+    many times as fast as the processors that there are."""
+    losses = model.elsewhere().losses(call._replace(work=one.work), form, there)
+    speed = model.seconds(one, form, there) / sum(losses.values())
+    return speed, max(losses, key=losses.__getitem__)
+
+
+@click.command(help=__doc__)
+@click.option("--threads", default="16,64", show_default=True, help="Of machines to predict.")
+@click.option(
+    "--saturated", default=8.0, show_default=True, help="How many threads get all of memory there."
+)
+def main(threads: str, saturated: float) -> None:
+    more = [int(text) for text in threads.split(",")]
+    with tempfile.TemporaryDirectory(prefix="scaling-") as scratch:
+        found = {count: found_with(count, Path(scratch)) for count in (*MEASURED, *more)}
+    last = found[more[-1]]
+    here = Machine(last.wake, last.start)
+    there = here._replace(saturated=saturated)
+    heads = [head for count in more for head in (f"of {count}", "times as fast", "takes most")]
+    table = Table("µs", "1 thread", "2 threads", "by the model", *heads)
+    for place, (name, form, *_) in enumerate(SUBJECTS):
+        ones, twos = (found[count].calls[place] for count in MEASURED)
+        model = fitted([*ones, *twos], form, here)
+        for number, case in enumerate(SUBJECTS[place].cases()):
+            one, two = ones[number], twos[number]
+            times = (one.seconds, two.seconds, model.seconds(two, form, here))
+            cells = [f"{seconds * 1e6:.4g}" for seconds in times]
+            for count in more:
+                call = found[count].calls[place][number]
+                speed, most = predicted(model, one, call, form, there)
+                cells += [str(call.threads), f"{speed:.1f}", most]
+            table.add_row(f"{name}: {case.label}", *cells)
+        table.add_section()
+        print(f"{name}:", *(f"{key} {value:.3g}" for key, value in model._asdict().items()))
+    print(f"seconds that waking a helper takes {here.wake:.3g}, its beginning {here.start:.3g}")
+    Console(width=160).print(table)
+
+
+if __name__ == "__main__":
+    main()

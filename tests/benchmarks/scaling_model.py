@@ -1,0 +1,118 @@
+"""How long calls take whose work threads share.
+
+One thread works alone for a time. The caller wakes the helpers, which then begin one after the
+other, as each needs Python's lock for a moment; whoever is free takes the next part, one after the
+other too. A part takes as long as its share of the work: of floating-point operations, or of bytes
+where memory is waited for, which take longer once so many threads wait that memory gives no more.
+Where results are sums, one thread adds up what the parts have made of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares
+
+
+class Form(NamedTuple):
+    """A way of sharing work. phases: how many times a call has parts done; memory: whether bytes
+    take the time; sums: whether parts have results that are added up; blas: whether the threads are
+    BLAS's own, which need no lock of Python's."""
+
+    phases: int = 1
+    memory: bool = False
+    sums: bool = False
+    blas: bool = False
+
+
+class Call(NamedTuple):
+    """A call: its work, how many numbers its results are, how many threads do how many parts of
+    each phase, and its seconds, 0 where they are not measured."""
+
+    work: float
+    results: int
+    threads: int
+    parts: int
+    seconds: float = 0.0
+
+
+class Machine(NamedTuple):
+    """Seconds: wake, of a caller, to wake a helper; start, until a helper has begun; claim, to take
+    a part, when another thread has taken the one before. saturated: how many threads get all that
+    memory gives."""
+
+    wake: float
+    start: float
+    claim: float = 1e-7
+    saturated: float = math.inf
+
+
+class Model(NamedTuple):
+    """Seconds of one form: alone in each call, for a unit of work, and for a number that is added
+    up. slower: what part more of its time work takes where several threads share the machine that
+    the model is fitted to, whose processors have memory in common, and often more than that."""
+
+    alone: float
+    unit: float
+    slower: float = 0.0
+    added: float = 0.0
+
+    def elsewhere(self) -> Model:
+        """The same, where threads have in common what `Machine` says, and nothing else."""
+        return self._replace(slower=0.0)
+
+    def losses(self, call: Call, form: Form, machine: Machine) -> dict[str, float]:
+        """The seconds of a call, by what takes them; `work` is what threads would take that nothing
+        keeps from it."""
+        work = self.unit * call.work
+        each = work / form.phases / call.parts
+        ready = [0.0] * call.threads
+        level = form.phases * simulated(ready, call.parts, each)
+        claimed = form.phases * simulated(ready, call.parts, each, machine.claim)
+        woken = (call.threads - 1) * machine.wake
+        begin = [woken + number * machine.start for number in range(call.threads)]
+        began = simulated(ready if form.blas else begin, call.parts, each, machine.claim)
+        shared = call.threads > 1
+        waiting = max(0.0, call.threads / machine.saturated - 1) if form.memory else 0.0
+        return {
+            "work": work / call.threads,
+            "one thread alone": self.alone,
+            "uneven parts": level - work / call.threads,
+            "taking parts": claimed - level,
+            "beginning": began - claimed / form.phases,
+            "processors": level * self.slower * shared,
+            "memory": level * waiting,
+            "adding up": self.added * call.results * call.parts * (form.sums and shared),
+        }
+
+    def seconds(self, call: Call, form: Form, machine: Machine) -> float:
+        return sum(self.losses(call, form, machine).values())
+
+
+def simulated(begin: Sequence[float], parts: int, seconds: float, claim: float = 0.0) -> float:
+    """When the last of some parts is done, each of which takes so long, by threads that begin at
+    these times; they take parts one after the other, each in `claim` seconds."""
+    free = sorted(begin)
+    last = taken = 0.0
+    for _ in range(parts):
+        taken = max(taken, heapq.heappop(free)) + claim
+        heapq.heappush(free, taken + seconds)
+        last = max(last, taken + seconds)
+    return last
+
+
+def fitted(calls: Sequence[Call], form: Form, machine: Machine) -> Model:
+    """The model whose times are nearest to those measured, relative to these."""
+    longest = max(calls, key=lambda call: call.seconds)
+    unit = longest.seconds / longest.work
+    scales = np.array([1e-6, unit, 0.1, 1e-9][: 3 + form.sums])
+
+    def errors(values: np.ndarray) -> list[float]:
+        model = Model(*(values * scales))
+        return [model.seconds(call, form, machine) / call.seconds - 1 for call in calls]
+
+    return Model(*(least_squares(errors, np.ones(len(scales)), bounds=(0, np.inf)).x * scales))
