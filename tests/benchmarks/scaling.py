@@ -1,9 +1,10 @@
 """What more processors would give: `python -m tests.benchmarks.scaling`.
 
 The model of `scaling_model`, of each way in which threads share work, is fitted to times of one and
-two threads of this machine, and says what more of them would take. How many threads do how many
-parts is not modelled: processes that are told of so many threads do the calls here, however long
-that takes, and their results are compared with the closed forms.
+two threads of this machine, and says what more of them would take: where helpers are awake, as in
+the calls that are measured, one right after the other, and where they sleep. How many threads do
+how many parts is not modelled: processes that are told of so many threads do the calls here,
+however long that takes, and their results are compared with the closed forms.
 """
 
 from __future__ import annotations
@@ -190,25 +191,26 @@ def main(threads: str, saturated: float) -> None:
     with tempfile.TemporaryDirectory(prefix="scaling-") as scratch:
         found = {count: found_with(count, Path(scratch)) for count in (*MEASURED, *more)}
     last = found[more[-1]]
-    here = Machine(last.wake, last.start)
-    there = here._replace(saturated=saturated)
-    heads = [head for count in more for head in (f"of {count}", "times as fast", "takes most")]
+    awake = Machine(saturated=saturated)
+    asleep = awake._replace(wake=last.wake, start=last.start)
+    heads = [head for count in more for head in (f"of {count}", "awake", "asleep", "takes most")]
     table = Table("µs", "1 thread", "2 threads", "by the model", *heads)
     for place, (name, form, *_) in enumerate(SUBJECTS):
         ones, twos = (found[count].calls[place] for count in MEASURED)
-        model = fitted([*ones, *twos], form, here)
+        model = fitted([*ones, *twos], form)
         for number, case in enumerate(SUBJECTS[place].cases()):
             one, two = ones[number], twos[number]
-            times = (one.seconds, two.seconds, model.seconds(two, form, here))
+            times = (one.seconds, two.seconds, model.seconds(two, form, Machine()))
             cells = [f"{seconds * 1e6:.4g}" for seconds in times]
             for count in more:
                 call = found[count].calls[place][number]
-                speed, most = predicted(model, one, call, form, there)
-                cells += [str(call.threads), f"{speed:.1f}", most]
+                quick, _ = predicted(model, one, call, form, awake)
+                slow, most = predicted(model, one, call, form, asleep)
+                cells += [str(call.threads), f"{quick:.1f}", f"{slow:.1f}", most]
             table.add_row(f"{name}: {case.label}", *cells)
         table.add_section()
         print(f"{name}:", *(f"{key} {value:.3g}" for key, value in model._asdict().items()))
-    print(f"seconds that waking a helper takes {here.wake:.3g}, its beginning {here.start:.3g}")
+    print(f"seconds that waking a helper takes {last.wake:.3g}, its beginning {last.start:.3g}")
     Console(width=160).print(table)
 
 

@@ -1,10 +1,10 @@
 """How long calls take whose work threads share.
 
-One thread works alone for a time. The caller wakes the helpers, which then begin one after the
-other, as each needs Python's lock for a moment; whoever is free takes the next part, one after the
-other too. A part takes as long as its share of the work: of floating-point operations, or of bytes
-where memory is waited for, which take longer once so many threads wait that memory gives no more.
-Where results are sums, one thread adds up what the parts have made of them.
+One thread works alone for a time. The caller wakes helpers that sleep, which then begin one after
+the other, as each needs Python's lock for a moment; whoever is free takes the next part, one after
+the other too. A part takes as long as its share of the work: of floating-point operations, or of
+bytes where memory is waited for, which take longer once so many threads wait that memory gives no
+more. Where results are sums, one thread adds up what the parts have made of them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Call(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """Seconds: wake, of a caller, to wake a helper; start, until a helper has begun; claim, to take
-    a part, when another thread has taken the one before. saturated: how many threads get all that
-    memory gives."""
+    """Seconds: wake, of a caller, to wake a helper that sleeps; start, until it has begun; claim,
+    to take a part, when another thread has taken the one before. saturated: how many threads get
+    all that memory gives."""
 
-    wake: float
-    start: float
+    wake: float = 0.0
+    start: float = 0.0
     claim: float = 1e-7
     saturated: float = math.inf
 
@@ -105,14 +105,15 @@ def simulated(begin: Sequence[float], parts: int, seconds: float, claim: float =
     return last
 
 
-def fitted(calls: Sequence[Call], form: Form, machine: Machine) -> Model:
-    """The model whose times are nearest to those measured, relative to these."""
+def fitted(calls: Sequence[Call], form: Form) -> Model:
+    """The model whose times, with helpers awake, are nearest to those measured, relative to
+    these."""
     longest = max(calls, key=lambda call: call.seconds)
     unit = longest.seconds / longest.work
     scales = np.array([1e-6, unit, 0.1, 1e-9][: 3 + form.sums])
 
     def errors(values: np.ndarray) -> list[float]:
         model = Model(*(values * scales))
-        return [model.seconds(call, form, machine) / call.seconds - 1 for call in calls]
+        return [model.seconds(call, form, Machine()) / call.seconds - 1 for call in calls]
 
     return Model(*(least_squares(errors, np.ones(len(scales)), bounds=(0, np.inf)).x * scales))

@@ -16,7 +16,7 @@ from tests.benchmarks.rows import ROWS
 from tests.benchmarks.scaling import SUBJECTS, beginning, called, predicted
 from tests.benchmarks.scaling_model import Call, Form, Machine, Model, fitted, simulated
 
-IDEAL = Machine(wake=0, start=0, claim=0)
+IDEAL = Machine(claim=0)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,10 @@ def test_who_is_free_takes_the_next_part(
 @pytest.mark.parametrize("form", [Form(), Form(phases=4, memory=True), Form(sums=True)])
 def test_a_model_is_found_again(form: Form) -> None:
     model = Model(2e-5, 3e-10, 0.25, 2e-9 * form.sums)
-    machine = Machine(wake=5e-6, start=2e-5)
     sizes = [(work, results) for work in (1e6, 1e7, 1e8) for results in (10, 10_000)]
     calls = [Call(*size, threads, threads) for size in sizes for threads in (1, 2)]
-    calls = [call._replace(seconds=model.seconds(call, form, machine)) for call in calls]
-    np.testing.assert_allclose(fitted(calls, form, machine), model, rtol=1e-4)
+    calls = [call._replace(seconds=model.seconds(call, form, Machine())) for call in calls]
+    np.testing.assert_allclose(fitted(calls, form), model, rtol=1e-4)
 
 
 def test_threads_that_nothing_keeps_from_work() -> None:
