@@ -15,12 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
@@ -32,6 +32,7 @@ from tests.benchmarks.record import Case, Sizes
 from tests.benchmarks.rows import ROWS
 from tests.benchmarks.scaling_model import Call, Form, Machine, Model, fitted
 from tests.benchmarks.timing import block, calibrate
+from tests.packages import support_file
 
 MEASURED = (1, 2)
 ROUNDS = 9
@@ -50,31 +51,33 @@ class Subject(NamedTuple):
         return [Case(row, place, "float64") for place in range(len(self.sizes))]
 
 
-def _sizes(**values: Sequence[int]) -> tuple[Sizes, ...]:
-    together = zip(*values.values(), strict=True)
-    return tuple(dict(zip(values, each, strict=True)) for each in together)
-
-
 SUBJECTS = (
     Subject(
         "samples",
         Form(),
         "Kalman updates vjp",
-        _sizes(batch=(3_000, 10_000, 30_000, 100_000), n=(6,) * 4, m=(3,) * 4),
+        tuple({"batch": batch, "n": 6, "m": 3} for batch in (3_000, 10_000, 30_000, 100_000)),
     ),
-    Subject("rows", Form(memory=True), "X X jacobian", _sizes(n=(48, 56, 64, 72))),
+    Subject("rows", Form(memory=True), "X X jacobian", tuple({"n": n} for n in (48, 56, 64, 72))),
     Subject(
-        "phases", Form(phases=4, memory=True), "A B C d vjp", _sizes(n=(1000, 1500, 2000, 3000))
+        "phases",
+        Form(phases=4, memory=True),
+        "A B C d vjp",
+        tuple({"n": n} for n in (1500, 2000, 2500, 3000)),
     ),
     Subject(
         "sums",
         Form(sums=True),
         "Gaussian mixture gradient",
-        _sizes(N=(3_000, 30_000, 300_000) * 2, K=(10,) * 3 + (25,) * 3, d=(5,) * 3 + (10,) * 3),
+        tuple(
+            {"N": samples, "K": clusters, "d": d}
+            for clusters, d in ((10, 5), (25, 10))
+            for samples in (3_000, 30_000, 300_000)
+        ),
     ),
-    Subject("BLAS", Form(blas=True), "X X vjp", _sizes(n=(256, 512, 1024, 1536))),
+    Subject("BLAS", Form(blas=True), "X X vjp", tuple({"n": n} for n in (256, 512, 1024, 1536))),
 )
-"""The sizes of one row are all within the caches, or all beyond them."""
+"""Where memory takes the time, the arrays are larger than caches."""
 
 
 def in_process(threads: int) -> None:
@@ -84,7 +87,7 @@ def in_process(threads: int) -> None:
     calls = [
         [called(contestant, case, each.form, threads) for case in each.cases()] for each in SUBJECTS
     ]
-    print(json.dumps([calls, *beginning(threads)]))
+    print(json.dumps([calls, *beginning(pool_of(contestant), threads)]))
 
 
 def called(contestant: Derivatrix, case: Case, form: Form, threads: int) -> Call:
@@ -94,7 +97,7 @@ def called(contestant: Derivatrix, case: Case, form: Form, threads: int) -> Call
     work, results, seconds, plan = case.row.flops(**case.sizes), 0, 0.0, [(1, 1)]
     if measured or not form.blas:
         call = contestant.candidates(case.row, arguments)[0].make()
-        with recorded() as plan:
+        with recorded(pool_of(contestant)) as plan:
             arrays = contestant.arrays(call())
         error = case.error(arrays, case.expected())
         if error > case.row.tolerance:
@@ -110,10 +113,15 @@ def called(contestant: Derivatrix, case: Case, form: Form, threads: int) -> Call
     return Call(work, results, *plan[-1], seconds)
 
 
+def pool_of(contestant: Derivatrix) -> Any:
+    """The thread pool, which is the same for all modules."""
+    module = next(iter(contestant.modules.values()))
+    return support_file(module, "cpu.thread_pool")._THREAD_POOL
+
+
 @contextmanager
-def recorded() -> Iterator[list[tuple[int, int]]]:
+def recorded(pool: Any) -> Iterator[list[tuple[int, int]]]:
     """The numbers of threads and parts of the work that is shared meanwhile, after (1, 1)."""
-    pool = sys.modules["_derivatrix_thread_pool_1"].pool
     usual, found = pool.submit, [(1, 1)]
 
     def submit(shared: object, threads: int, parts: int, *others: object) -> bool:
@@ -127,10 +135,9 @@ def recorded() -> Iterator[list[tuple[int, int]]]:
         del pool.submit
 
 
-def beginning(threads: int) -> tuple[float, float]:
+def beginning(pool: Any, threads: int) -> tuple[float, float]:
     """Seconds that a caller takes to wake one of its helpers, all of which sleep, and that each of
     them takes to begin, one after the other: medians."""
-    pool = sys.modules["_derivatrix_thread_pool_1"].pool
     if threads == 1:
         return 0.0, 0.0
     pool.enter(threads)
@@ -146,7 +153,8 @@ def beginning(threads: int) -> tuple[float, float]:
         pool.enter(threads)
         entered = time.perf_counter()
         pool.leave()
-        time.sleep(0.05)
+        while len(began) < threads - 1:
+            time.sleep(0.001)
         wakes.append((entered - before) / (threads - 1))
         starts.append((max(began) - entered) / (threads - 1))
     for helper in pool.helpers:
@@ -176,7 +184,7 @@ def found_with(threads: int, scratch: Path) -> Found:
 def predicted(model: Model, one: Call, call: Call, form: Form, there: Machine) -> tuple[float, str]:
     """How many times as fast as one thread a call would be, and what keeps it most from being as
     many times as fast as the processors that there are."""
-    losses = model.elsewhere().losses(call._replace(work=one.work), form, there)
+    losses = model._replace(slower=0.0).losses(call, form, there)
     speed = model.seconds(one, form, there) / sum(losses.values())
     return speed, max(losses, key=losses.__getitem__)
 

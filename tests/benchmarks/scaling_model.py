@@ -42,28 +42,25 @@ class Call(NamedTuple):
 
 class Machine(NamedTuple):
     """Seconds: wake, of a caller, to wake a helper that sleeps; start, until it has begun; claim,
-    to take a part, when another thread has taken the one before. saturated: how many threads get
-    all that memory gives."""
+    to take a part, when another thread has taken the one before; add, to add up a number that
+    another thread has made. The last two are assumed: two threads do not show them. saturated: how
+    many threads get all that memory gives."""
 
     wake: float = 0.0
     start: float = 0.0
     claim: float = 1e-7
+    add: float = 3e-9
     saturated: float = math.inf
 
 
 class Model(NamedTuple):
-    """Seconds of one form: alone in each call, for a unit of work, and for a number that is added
-    up. slower: what part more of its time work takes where several threads share the machine that
-    the model is fitted to, whose processors have memory in common, and often more than that."""
+    """Seconds of one form: alone in each call, and for a unit of work. slower: what part more of
+    its time work takes where several threads share the machine that the model is fitted to, whose
+    processors have memory in common, and often more than that."""
 
     alone: float
     unit: float
     slower: float = 0.0
-    added: float = 0.0
-
-    def elsewhere(self) -> Model:
-        """The same, where threads have in common what `Machine` says, and nothing else."""
-        return self._replace(slower=0.0)
 
     def losses(self, call: Call, form: Form, machine: Machine) -> dict[str, float]:
         """The seconds of a call, by what takes them; `work` is what threads would take that nothing
@@ -86,7 +83,7 @@ class Model(NamedTuple):
             "beginning": began - claimed / form.phases,
             "processors": level * self.slower * shared,
             "memory": level * waiting,
-            "adding up": self.added * call.results * call.parts * (form.sums and shared),
+            "adding up": machine.add * call.results * call.parts * (form.sums and shared),
         }
 
     def seconds(self, call: Call, form: Form, machine: Machine) -> float:
@@ -109,11 +106,10 @@ def fitted(calls: Sequence[Call], form: Form) -> Model:
     """The model whose times, with helpers awake, are nearest to those measured, relative to
     these."""
     longest = max(calls, key=lambda call: call.seconds)
-    unit = longest.seconds / longest.work
-    scales = np.array([1e-6, unit, 0.1, 1e-9][: 3 + form.sums])
+    scales = np.array([1e-6, longest.seconds / longest.work, 0.1])
 
     def errors(values: np.ndarray) -> list[float]:
         model = Model(*(values * scales))
         return [model.seconds(call, form, Machine()) / call.seconds - 1 for call in calls]
 
-    return Model(*(least_squares(errors, np.ones(len(scales)), bounds=(0, np.inf)).x * scales))
+    return Model(*(least_squares(errors, np.ones(3), bounds=(0, np.inf)).x * scales))
