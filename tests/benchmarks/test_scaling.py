@@ -52,6 +52,10 @@ def test_threads_that_nothing_keeps_from_work() -> None:
     assert predicted(model, one, many, Form(memory=True), IDEAL._replace(saturated=8))[0] == 8
     speed, most = predicted(model, one, many, Form(), IDEAL._replace(wake=1e-3))
     assert most == "beginning" and speed == pytest.approx(1 / (1 / 64 + 63e-3))
+    two = one._replace(threads=2, parts=2)
+    speed, _ = predicted(model, one, two, Form(), IDEAL._replace(start=0.1))
+    assert speed == pytest.approx(1 / 0.6)  # the second half begins 0.1 s later
+    assert model.seconds(one, Form(phases=4), IDEAL) == pytest.approx(1)
     summed = Call(1e9, 1_000, 64, 64)
     speed, most = predicted(model, one, summed, Form(sums=True), IDEAL._replace(add=1e-6))
     assert most == "adding up" and speed == pytest.approx(1 / (1 / 64 + 64e-3))
