@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
 
-from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.nodes import Factor, Node, labels_of
 from derivatrix.compiler.ir.product import components
 
@@ -19,7 +19,10 @@ TRIALS = 64
 
 
 def canonical_labels(
-    factors: Sequence[Factor], symmetric: Container[Node], ndim: int, sizes: Shape
+    factors: Sequence[Factor],
+    symmetric: Container[Node],
+    ndim: int,
+    sizes: Mapping[int, Dimension] | Sequence[Dimension],
 ) -> list[Factor]:
     """The factors sorted, their summed labels renumbered ndim, ndim + 1, ... canonically.
 

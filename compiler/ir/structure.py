@@ -7,15 +7,17 @@ they are declared as, in exact arithmetic.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
+import sympy
 
 from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.canonical import canonical_labels
-from derivatrix.compiler.ir.content import content
-from derivatrix.compiler.ir.dimensions import Shape
+from derivatrix.compiler.ir.dimensions import Dimension
+from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.signs import positive, product_nonnegative
 
 DIAGONAL = frozenset({"symmetric", "lower", "upper", "diagonal"})
@@ -30,7 +32,7 @@ ORTHONORMAL = "orthonormal columns"
 TRANSPOSED = {"lower": "upper", "upper": "lower"}
 ADDED = frozenset({"symmetric", "psd", "lower", "upper", "diagonal"})
 """Facts that a sum has where all its terms have them."""
-MOST_PARTS = 64
+MAX_PARTS = 64
 """The most factors that a product is taken apart into to compare it with its own transpose."""
 
 
@@ -78,53 +80,25 @@ def _sum(node: ir.Sum) -> frozenset[str]:
     known = frozenset.intersection(*each) & ADDED
     if "psd" in known and any("spd" in term for term in each):
         known |= {"spd"}
-    if "symmetric" not in known and _mirrored(node):
+    if "symmetric" not in known and _exchange_sign(node, *_last_axes(node)) == 1:
         known |= {"symmetric"}
     return known
 
 
-def _mirrored(node: ir.Sum) -> bool:
-    """Whether the terms, transposed, are the terms again."""
-    own: Counter[object] = Counter()
-    for term in node.terms:
-        if "symmetric" not in facts(term):
-            own[_spelling(term, transposed=False)] += 1
-            own[_spelling(term, transposed=True)] -= 1
-    return not any(own.values())
-
-
-def _spelling(term: ir.Node, transposed: bool) -> object:
-    """A text for the term or its transpose, equal for equal products."""
-    axes = list(range(term.ndim))
-    if transposed:
-        axes[-2:] = axes[:-3:-1]
-    if isinstance(term, ir.Einsum):
-        renames = dict(enumerate(axes))
-        return content(term.coefficient), tuple(_multiset(term, renames))
-    return "1", ((term.key, tuple(axes)),)
-
-
 def _map(node: ir.Map) -> frozenset[str]:
-    """Entry by entry, symmetry stays, and zeros where the function of zeros is zero."""
-    known = frozenset.intersection(*(facts(argument) for argument in node.arguments))
-    kept = known & {"symmetric"}
-    if not kept and _exchangeable(node):
-        kept |= {"symmetric"}
-    if known & {"lower", "upper"}:
+    """Entry by entry, symmetry stays, and zeros where the function of zeros is zero; kernel
+    functions of distances are semidefinite."""
+    shared = frozenset.intersection(*(facts(argument) for argument in node.arguments))
+    known = shared & {"symmetric"}
+    if not known and _exchange_sign(node, *_last_axes(node)) == 1:
+        known |= {"symmetric"}
+    if shared & {"lower", "upper"}:
         zeros = {ir.slot(position): 0 for position in range(len(node.arguments))}
         if node.expression.subs(zeros) == 0:
-            kept |= known & DIAGONAL
-    return kept
-
-
-def _exchangeable(node: ir.Map) -> bool:
-    """Whether the function of the transposed arguments is the same function of the arguments."""
-    turned = [_spelling(argument, transposed=True) for argument in node.arguments]
-    straight = [_spelling(argument, transposed=False) for argument in node.arguments]
-    if turned == straight or sorted(map(str, turned)) != sorted(map(str, straight)):
-        return False
-    exchanged = {ir.slot(i): ir.slot(straight.index(text)) for i, text in enumerate(turned)}
-    return node.expression.xreplace(exchanged) == node.expression
+            known |= shared & DIAGONAL
+    if "symmetric" in known and _is_completely_monotone(node.expression, node.arguments):
+        known |= {"psd"}
+    return known
 
 
 def _einsum(node: ir.Einsum) -> frozenset[str]:
@@ -132,13 +106,12 @@ def _einsum(node: ir.Einsum) -> frozenset[str]:
     transpose (AᵀA, v vᵀ) is symmetric, one of triangles triangular, A S Aᵀ semidefinite with S."""
     row, column = node.ndim - 2, node.ndim - 1
     known = _single(node) | _triangular(node, row, column) | _diagonal(node, row, column)
-    if "symmetric" not in known:
-        swapped = {row: column, column: row}
-        if _multiset(node, {}) == _multiset(node, swapped):
-            known |= {"symmetric"}
-    unknown = "symmetric" in known and "psd" not in known and node.coefficient.is_nonnegative
-    if unknown and _semidefinite(node.factors, row, column):
-        known |= {"psd"}
+    if "symmetric" not in known and _exchange_sign(node, row, column) == 1:
+        known |= {"symmetric"}
+    if "symmetric" in known and "psd" not in known:
+        products = (Product.of(node), _spliced(node))
+        if any(_is_semidefinite(product, row, column) for product in products):
+            known |= {"psd"}
     return known
 
 
@@ -209,11 +182,13 @@ def _diagonal(node: ir.Einsum, row: int, column: int) -> frozenset[str]:
     return frozenset({"psd"} if holds else ())
 
 
-def _semidefinite(factors: Sequence[ir.Factor], row: int, column: int) -> bool:
-    """Whether a product of factors, summed over all labels after `column`, is semidefinite:
+def _is_semidefinite(product: Product, row: int, column: int) -> bool:
+    """Whether a product, summed over all labels after `column`, is semidefinite:
     B[i,a] S[a,b] B[j,b] for a semidefinite S, and products of such, entry by entry (Schur)."""
+    if not product.coefficient.is_nonnegative:
+        return False
     paired = _PairedLabels(row, column)
-    rest = list(factors)
+    rest = list(product.factors)
     while touching := [factor for factor in rest if paired.touches(factor)]:
         done = next((found for f in touching if (found := paired.take(f, touching))), ())
         if not done:
@@ -276,36 +251,239 @@ class _PairedLabels:
         return True
 
 
-def canonical_factors(factors: Sequence[ir.Factor], ndim: int, sizes: Shape) -> list[ir.Factor]:
+def canonical_factors(
+    factors: Sequence[ir.Factor], ndim: int, sizes: Mapping[int, Dimension] | Sequence[Dimension]
+) -> list[ir.Factor]:
     """The factors in canonical order with canonical labels, whichever way symmetric ones lie."""
     symmetric = {node for node, _ in factors if "symmetric" in facts(node)}
     return canonical_labels(factors, symmetric, ndim, sizes)
 
 
-def _multiset(node: ir.Einsum, renames: dict[int, int]) -> list[tuple[str, tuple[int, ...]]]:
-    """The factors, canonically labelled, with the output labels renamed."""
-    names = [renames.get(label, label) for label in range(len(node.sizes))]
-    factors = ir.relabelled(_flat(node.factors), names)
-    ordered = canonical_factors(factors, node.ndim, node.sizes)
-    return [(factor.key, labels) for factor, labels in ordered]
+def _last_axes(node: ir.Node) -> tuple[int, int]:
+    return node.ndim - 2, node.ndim - 1
 
 
-def _flat(factors: Iterable[ir.Factor]) -> Iterator[ir.Factor]:
-    """The factors, with those that are products entry by entry of not too many taken apart."""
-    for node, labels in factors:
-        if isinstance(node, ir.Einsum) and _is_entrywise(node) and _parts(node) <= MOST_PARTS:
-            yield from _flat(ir.relabelled(node.factors, labels))
+def parity(node: ir.Node, one: int, two: int) -> int | None:
+    """The sign by which exchanging two axes multiplies `node`: 1 (symmetric) or -1
+    (antisymmetric); None where it does neither, as far as the construction tells."""
+    if node.shape[one] != node.shape[two]:
+        return None
+    if {one, two} == {*_last_axes(node)} and "symmetric" in facts(node):
+        return 1
+    return _exchange_sign(node, one, two)
+
+
+@lru_cache(maxsize=65536)
+def _exchange_sign(node: ir.Node, one: int, two: int) -> int | None:
+    """`parity` by the parts of a sum, product or function of entries."""
+    match node:
+        case ir.Sum():
+            return _sign_of_sum(node, one, two)
+        case ir.Einsum() if _touching(node, one) == _touching(node, two):
+            straight, turned = _spelling(node, one, one), _spelling(node, one, two)
+            return int(turned[1] / straight[1]) if straight[0] == turned[0] else None
+        case ir.Map():
+            return _sign_of_map(node, one, two)
+    return None
+
+
+def _touching(node: ir.Einsum, label: int) -> list[str]:
+    """The factors that have a label: those of two labels are alike where exchanging them changes
+    no more than the sign, which costs less to see than that."""
+    return sorted(factor.key for factor, labels in _spliced(node).factors if label in labels)
+
+
+def _sign_of_sum(node: ir.Sum, one: int, two: int) -> int | None:
+    """The terms, exchanged, have to be the terms again, or their negatives."""
+    straight: Counter[object] = Counter()
+    turned: Counter[object] = Counter()
+    for term in node.terms:
+        for terms, last in ((straight, one), (turned, two)):
+            text, coefficient = _spelling(term, one, last)
+            terms[text] += coefficient
+    for sign in (1, -1):
+        if all(sympy.expand(turned[t] - sign * straight[t]) == 0 for t in {*straight, *turned}):
+            return sign
+    return None
+
+
+def _sign_of_map(node: ir.Map, one: int, two: int) -> int | None:
+    """The function of the exchanged arguments has to be that of the arguments, or its negative."""
+    straight = [_spelling(argument, one, one) for argument in node.arguments]
+    exchanged: dict[sympy.Expr, sympy.Expr] = {}
+    for position, argument in enumerate(node.arguments):
+        sign = parity(argument, one, two)
+        turned = _spelling(argument, one, two)
+        if sign is not None:
+            exchanged[ir.slot(position)] = sign * ir.slot(position)
+        elif turned in straight:
+            exchanged[ir.slot(position)] = ir.slot(straight.index(turned))
         else:
-            yield node, labels
+            return None
+    result = node.expression.xreplace(exchanged)
+    return 1 if result == node.expression else -1 if result == -node.expression else None
 
 
-def _is_entrywise(node: ir.Einsum) -> bool:
-    return not node.contracted and node.coefficient == 1
+def _spelling(node: ir.Node, one: int, two: int) -> tuple[object, sympy.Expr]:
+    """A text for the factors of a node whose axes `one` and `two` are exchanged, equal for equal
+    products, and the coefficient: exchanged antisymmetric factors are the factors with a sign."""
+    product = _spliced(node)
+    names = {one: two, two: one}
+    coefficient = product.coefficient
+    renamed: list[ir.Factor] = []
+    for factor, labels in product.factors:
+        sign = None
+        if one != two and labels.count(one) == labels.count(two) == 1:
+            sign = parity(factor, labels.index(one), labels.index(two))
+        if sign is None:
+            labels = tuple(names.get(label, label) for label in labels)
+        else:
+            coefficient *= sign
+        renamed.append((factor, labels))
+    ordered = canonical_factors(renamed, node.ndim, product.sizes)
+    return tuple((factor.key, labels) for factor, labels in ordered), coefficient
+
+
+@lru_cache(maxsize=65536)
+def _spliced(node: ir.Node) -> Product:
+    """A node as a product, in which products of not too many factors are taken apart."""
+    if not isinstance(node, ir.Einsum):
+        return Product.whole(node)
+    product = Product.of(node)
+    position = 0
+    while position < len(product.factors):
+        factor = product.factors[position][0]
+        if isinstance(factor, ir.Einsum) and _parts(factor) <= MAX_PARTS:
+            product = product.inlined(position)
+        else:
+            position += 1
+    return product.counted()
 
 
 @lru_cache(maxsize=65536)
 def _parts(node: ir.Node) -> int:
     """How many factors a node is made of when it is taken apart: twice as many by each square."""
-    if isinstance(node, ir.Einsum) and _is_entrywise(node):
+    if isinstance(node, ir.Einsum):
         return sum(_parts(factor) for factor, _ in node.factors)
     return 1
+
+
+# Kernel functions: matrices k(i, j) that are semidefinite as functions of distances
+# (Schoenberg, Metric spaces and positive definite functions, 1938; Berg, Christensen and
+# Ressel, Harmonic Analysis on Semigroups, 1984, chapter 3)
+
+
+def _is_difference(node: ir.Node, row: int, column: int) -> bool:
+    """Whether a node is f[i] - f[j], by its axes `row` and `column`."""
+    return (
+        isinstance(node, ir.Sum)
+        and len(node.terms) == 2
+        and parity(node, row, column) == -1
+        and all(len({row, column} & _present(term)) == 1 for term in node.terms)
+    )
+
+
+def _present(node: ir.Node) -> set[int]:
+    """The axes along which a node may vary."""
+    if not isinstance(node, ir.Einsum):
+        return set(range(node.ndim))
+    return {label for _, labels in node.factors for label in labels if label < node.ndim}
+
+
+@lru_cache(maxsize=65536)
+def _is_distance(node: ir.Node) -> bool:
+    """Whether the entries of a matrix are a kind of squared distance: not negative, and minus the
+    matrix conditionally semidefinite, xᵀ D x <= 0 for all x whose entries add up to 0."""
+    row, column = _last_axes(node)
+    match node:
+        case ir.Sum():
+            return bool(node.terms) and all(map(_is_distance, node.terms))
+        case ir.Map():
+            expression, arguments = node.expression, node.arguments
+            if expression == sympy.Abs(ir.slot(0)):
+                return _is_difference(arguments[0], row, column)
+            return _is_bernstein(expression, arguments)
+        case ir.Einsum() if node.coefficient.is_nonnegative:
+            product = _spliced(node)
+            touching = Counter(f for f in product.factors if {row, column} & {*f[1]})
+            weights = [f for f in product.factors if f not in touching]
+            (factor, labels), count = next(iter(touching.items()), ((node, ()), 0))
+            if len(touching) != 1 or not product_nonnegative(weights):
+                return False
+            if labels.count(row) != 1 or labels.count(column) != 1:
+                return False
+            if count == 2:
+                return _is_difference(factor, labels.index(row), labels.index(column))
+            core = labels[-2:] == (row, column) and factor.ndim == len(labels)
+            return count == 1 and core and _is_distance(factor)
+    return False
+
+
+def _is_conditionally_semidefinite(node: ir.Node) -> bool:
+    """Whether xᵀ T x >= 0 for all x whose entries add up to 0: as for a semidefinite matrix, plus
+    r[i] + r[j], minus squared distances."""
+    row, column = _last_axes(node)
+    if "psd" in facts(node):
+        return True
+    if isinstance(node, ir.Einsum) and (-node.coefficient).is_nonnegative:
+        return _is_distance(node.scaled(-node.coefficient))
+    if not isinstance(node, ir.Sum) or parity(node, row, column) != 1:
+        return False
+    both = [term for term in node.terms if {row, column} <= _present(term)]
+    return all(map(_is_conditionally_semidefinite, both))
+
+
+def _is_bernstein(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
+    """Whether an expression is a distance as a function of distances: sums, multiples, powers up
+    to 1 and log(1 + .) of such."""
+    match expression:
+        case sympy.Symbol():
+            return _is_distance(arguments[_position(expression)])
+        case sympy.Add():
+            return all(
+                part.is_nonnegative or _is_bernstein(part, arguments) for part in expression.args
+            )
+        case sympy.Mul():
+            number, rest = expression.as_coeff_Mul()
+            return (
+                bool(number.is_positive) and rest != expression and _is_bernstein(rest, arguments)
+            )
+        case sympy.Pow(base=base, exp=power) if power.is_number:
+            return bool(0 < power <= 1) and _is_bernstein(base, arguments)
+        case scalar_functions.log1p():
+            return _is_bernstein(expression.args[0], arguments)
+    return False
+
+
+def _is_completely_monotone(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
+    """Whether a function of distances is a semidefinite kernel: exp(-d), (c + d) ** -a with
+    positive c and a, and positive numbers, products and sums of such."""
+    match expression:
+        case sympy.exp():
+            return _is_exponent(expression.args[0], arguments)
+        case sympy.Add() | sympy.Mul():
+            return all(
+                part.is_positive or _is_completely_monotone(part, arguments)
+                for part in expression.args
+            )
+        case sympy.Pow(base=sympy.Add() as base, exp=power) if power.is_number:
+            number, rest = base.as_coeff_Add()
+            return bool(power < 0 and number > 0) and _is_bernstein(rest, arguments)
+    return False
+
+
+def _is_exponent(expression: sympy.Expr, arguments: Sequence[ir.Node]) -> bool:
+    """Whether exp of an expression is semidefinite: it is conditionally semidefinite."""
+    if isinstance(expression, sympy.Symbol):
+        return _is_conditionally_semidefinite(arguments[_position(expression)])
+    if isinstance(expression, sympy.Add):
+        return all(part.is_number or _is_exponent(part, arguments) for part in expression.args)
+    number, rest = expression.as_coeff_Mul()
+    if number.is_negative:
+        return _is_bernstein(rest, arguments)
+    return rest != expression and _is_exponent(rest, arguments)
+
+
+def _position(symbol: sympy.Symbol) -> int:
+    """The number of a slot."""
+    return int(symbol.name[1:])

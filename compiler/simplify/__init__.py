@@ -20,6 +20,7 @@ from derivatrix.compiler.ir.nodes import (
     Node,
     Structural,
     Sum,
+    is_zero,
     labels_of,
     relabelled,
     topological,
@@ -32,6 +33,7 @@ from derivatrix.compiler.simplify.functions import (
     FINAL_APPLY_RULES,
     MAP_RULES,
 )
+from derivatrix.compiler.simplify.inverses import brings_inverse_together, meets_its_inverse
 from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, simplify_product
 from derivatrix.compiler.simplify.sigmoids import with_one_sigmoid
 
@@ -113,12 +115,16 @@ class _Simplifier:
     def _inlinable(self, node: Einsum, product: Product) -> bool:
         if _is_trivial(node) or (self.expand and _grows(node)):
             return True
+        if brings_inverse_together(node, product):
+            return True
         return self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= FACTORS
 
     def _product(self, product: Product) -> Node:
         simpler = simplify_product(product, self._inlinable, self.rules)
         if simpler is None:
             return zeros(product.shape)
+        if self._vanishes(simpler):
+            return zeros(simpler.shape)
         position = self._distributable(simpler)
         if position is None:
             return _finished(simpler)
@@ -126,6 +132,17 @@ class _Simplifier:
         assert isinstance(total, Sum)
         terms = [self._product(simpler.with_factor(position, term)) for term in total.terms]
         return self._sum(Sum(tuple(terms), simpler.shape))
+
+    def _vanishes(self, product: Product) -> bool:
+        """Whether a product with a residual of an inverse is zero when it is multiplied out."""
+        for position, (node, _) in enumerate(product.factors):
+            if not isinstance(node, Sum) or not meets_its_inverse(node, product):
+                continue
+            terms = (product.with_factor(position, term).node for term in node.terms)
+            expanded = tuple(self._expanded(term) for term in terms)
+            if is_zero(self._sum(Sum(expanded, product.shape))):
+                return True
+        return False
 
     def _distributable(self, product: Product) -> int | None:
         """The position of a sum to multiply out: a lone one, or one whose deltas are freed."""

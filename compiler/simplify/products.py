@@ -34,8 +34,8 @@ from derivatrix.compiler.ir.nodes import (
 )
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
-from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import SOFTMAX
+from derivatrix.compiler.simplify.inverses import absorb_projector, cancel_inverse
 from derivatrix.compiler.simplify.spectra import cancel_orthonormal, cancel_pair, sum_spectrum
 
 Rule = Callable[[Product], Product | None]
@@ -271,39 +271,6 @@ def drop_indicator(product: Product) -> Product | None:
     return None
 
 
-def cancel_inverse(product: Product) -> Product | None:
-    """A⁻¹ A = A A⁻¹ = I."""
-    for one, node, labels in _each(product, Apply):
-        argument, stack = node.arguments[0]
-        if node.operation is not INVERSE or stack != tuple(range(len(node.stack))):
-            continue
-        for two, (other, others) in enumerate(product.factors):
-            if other is not argument or others[:-2] != labels[:-2]:
-                continue
-            pair = _adjacent(labels[-2:], others[-2:], "symmetric" in facts(argument))
-            if pair and product.private(pair[2], 2):
-                delta = Delta(argument.shape[-1])
-                rest = product.without(one, two, summed=pair[2])
-                return rest.times((delta, pair[:2]))
-    return None
-
-
-def _adjacent(
-    left: tuple[int, ...], right: tuple[int, ...], symmetric: bool
-) -> tuple[int, int, int] | None:
-    """The outer two labels and the inner one of a matrix product of two factors, if it is one."""
-    (i, j), (k, m) = left, right
-    if j == k:
-        return (i, m, j)
-    if m == i:
-        return (k, j, i)
-    if symmetric and j == m:
-        return (i, k, j)
-    if symmetric and i == k:
-        return (j, m, i)
-    return None
-
-
 def cancel_orthogonal(product: Product) -> Product | None:
     """QᵀQ = Q Qᵀ = I for an orthogonal input."""
     for one, two in _pairs(product, Leaf):
@@ -371,6 +338,7 @@ RULES: tuple[Rule, ...] = (
     cancel_quotients,
     drop_indicator,
     cancel_inverse,
+    absorb_projector,
     cancel_orthonormal,
     sum_spectrum,
     drop_triangle,
