@@ -18,6 +18,7 @@ from derivatrix.compiler.ir.nodes import (
     Einsum,
     Map,
     Node,
+    Reshape,
     Structural,
     Sum,
     is_zero,
@@ -115,7 +116,7 @@ class _Simplifier:
     def _inlinable(self, node: Einsum, product: Product) -> bool:
         if _is_trivial(node) or (self.expand and _grows(node)):
             return True
-        if brings_inverse_together(node, product):
+        if brings_inverse_together(node, product) or _is_split_again(node, product):
             return True
         return self.uses[node] <= 1 and len(node.factors) + len(product.factors) <= FACTORS
 
@@ -232,6 +233,18 @@ def _grows(node: Einsum) -> bool:
     """Whether a product has more axes than each of its factors, so that storing it and using
     it costs more than its factors do."""
     return node.ndim > max((factor.ndim for factor, _ in node.factors), default=0)
+
+
+def _is_split_again(node: Einsum, product: Product) -> bool:
+    """Whether a product splits an axis of one of its factors that this factor merges from the same
+    two: spliced, as a Kronecker product among others, both merges are gone."""
+    outer = next(labels for factor, labels in product.factors if factor is node)
+    merged = {
+        (factor, outer[labels[0]])
+        for factor, labels in node.factors
+        if isinstance(factor, Reshape) and labels[0] < node.ndim
+    }
+    return any((factor, labels[0]) in merged for factor, labels in product.factors if labels)
 
 
 def _holds_delta(node: Sum) -> bool:

@@ -33,6 +33,10 @@ from derivatrix.compiler.operations.determinant import (
 )
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
+from derivatrix.compiler.simplify.kronecker import (
+    inverse_of_kronecker,
+    logarithm_of_determinant_of_kronecker,
+)
 from derivatrix.compiler.simplify.sigmoids import sigmoid_argument
 
 x = slot(0)
@@ -297,6 +301,8 @@ APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
     of_inverse,
     of_transpose,
     inverse_of_diagonal,
+    inverse_of_kronecker,
+    logarithm_of_determinant_of_kronecker,
 )
 
 FINAL_APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (inverse_of_orthogonal,)
