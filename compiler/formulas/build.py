@@ -79,6 +79,10 @@ class Builder(ABC):
     def tree(self, node: Node, indices: Indices, scope: frozenset[str]) -> Tree:
         """The tree of `node`, with an index for each axis that is not None. `scope`: index
         letters in use."""
+        if (matrix := ir.stated(node)) is not None:
+            if not _compound(matrix):
+                return self.tree(matrix, indices, scope)
+            self.define(node)
         if node not in self.known and self.uses[node] > 1 and _compound(node):
             draft, _ = self.draft(node)
             twice = isinstance(node, ir.Einsum) and self.uses[node] == 2
@@ -107,7 +111,9 @@ class Builder(ABC):
         return self.known[node]
 
     def draft(self, node: Node) -> tuple[Tree, Indices]:
-        """The tree of `node` on its own."""
+        """The tree of `node` on its own; of a matrix with a stated structure that of the matrix."""
+        if (matrix := ir.stated(node)) is not None:
+            return self.draft(matrix)
         if node not in self.drafts:
             self.drafts[node] = self.alone(node)
         return self.drafts[node]

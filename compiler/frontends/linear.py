@@ -15,6 +15,8 @@ from derivatrix.compiler.ir import arrays
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.messages import disagreement, require_square
 from derivatrix.compiler.ir.shown import shown
+from derivatrix.compiler.ir.structure import IMPLIED
+from derivatrix.compiler.operations.assumption import assumption
 from derivatrix.compiler.operations.determinant import (
     DETERMINANT,
     LOG_ABSOLUTE_DETERMINANT,
@@ -22,7 +24,7 @@ from derivatrix.compiler.operations.determinant import (
 )
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.sylvester import SYLVESTER
-from derivatrix.runtime.errors import UnsupportedError
+from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 LARGEST_POWER = 1000
 """Powers of matrices are products of as many factors, up to this one."""
@@ -49,6 +51,23 @@ def solve(matrix: Any, right: Any) -> Array:
     if one.node.shape[-1] != size:
         raise disagreement(form, operands, f"expected {one.node.shape[-1]} rows in the second")
     return inv(one) @ two
+
+
+def assume(matrix: Any, structure: str) -> Array:
+    """`matrix`, stated to be "symmetric", "spd", "lower", "upper", "diagonal" or "orthogonal",
+    which its construction does not show: kernels then use Cholesky's factorisation instead of LU
+    and read one triangle, and formulas leave out transposes.
+
+    The statement is for values of the matrix at all inputs, and is used, not checked, where a
+    function is called; verification compares with the matrix as it is. Raises DeclarationError for
+    another structure, ShapeError where the matrix is not square.
+    """
+    operand = asarray(matrix)
+    if structure not in IMPLIED:
+        names = ", ".join(f'"{name}"' for name in IMPLIED)
+        raise DeclarationError(f"assume: {shown(structure)} is no structure; there are {names}")
+    require_square("assume", operand.node)
+    return apply(assumption(structure), operand)
 
 
 def det(array: Any) -> Array:

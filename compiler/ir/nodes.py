@@ -417,6 +417,17 @@ def transposed(node: Node) -> Node | None:
     return factor if exchanged and not node.contracted else None
 
 
+def stated(node: Node) -> Node | None:
+    """The matrix of which `node` states a structure; None for other nodes."""
+    if not isinstance(node, Apply) or not node.operation.states:
+        return None
+    matrix, labels = node.arguments[0]
+    core = range(len(node.stack), node.ndim)
+    if (*labels, *core) == tuple(range(node.ndim)):
+        return matrix
+    return einsum([(matrix, (*labels, *core))], range(node.ndim), sizes=dict(enumerate(node.shape)))
+
+
 def topological(roots: Iterable[Node]) -> list[Node]:
     """Every node below `roots`, children before parents, in a deterministic order."""
     order: list[Node] = []

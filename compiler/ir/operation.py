@@ -110,6 +110,7 @@ class Operation(Keyed):
     letters: the letters that its outputs have in books, as "Q" and "R"; "" for none.
     description: for users: what it computes, its conventions (sign, order, gauge) and errors.
     equation: of an operation that solves one, which needs no kernel then.
+    states: the structure that an operation says its argument has, and changes nothing.
     rules: what the simplifier tries on a node of it: the node -> its simpler form, or None.
     """
 
@@ -139,6 +140,7 @@ class Operation(Keyed):
     letters: tuple[str, ...] = ()
     description: str = ""
     equation: Equation | None = None
+    states: str = ""
     rules: tuple[Callable[[Apply], Node | None], ...] = ()
 
     maker: ClassVar[tuple[Callable[..., Operation], tuple[Any, ...]] | None] = None

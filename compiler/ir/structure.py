@@ -397,7 +397,7 @@ def _is_distance(node: ir.Node) -> bool:
     row, column = _last_axes(node)
     match node:
         case ir.Sum():
-            return bool(node.terms) and all(map(_is_distance, node.terms))
+            return all(_is_nonnegative(term) or _is_distance(term) for term in node.terms)
         case ir.Map():
             expression, arguments = node.expression, node.arguments
             if expression == sympy.Abs(ir.slot(0)):
@@ -417,6 +417,12 @@ def _is_distance(node: ir.Node) -> bool:
             core = labels[-2:] == (row, column) and factor.ndim == len(labels)
             return count == 1 and core and _is_distance(factor)
     return False
+
+
+def _is_nonnegative(node: ir.Node) -> bool:
+    """Whether a node is one number that is not negative."""
+    number = ir.literal(node)
+    return number is not None and bool(number.is_nonnegative)
 
 
 def _is_conditionally_semidefinite(node: ir.Node) -> bool:
@@ -466,9 +472,8 @@ def _is_completely_monotone(expression: sympy.Expr, arguments: Sequence[ir.Node]
                 part.is_positive or _is_completely_monotone(part, arguments)
                 for part in expression.args
             )
-        case sympy.Pow(base=sympy.Add() as base, exp=power) if power.is_number:
-            number, rest = base.as_coeff_Add()
-            return bool(power < 0 and number > 0) and _is_bernstein(rest, arguments)
+        case sympy.Pow(base=base, exp=power) if power.is_number and power < 0:
+            return _is_bernstein(base, arguments) and positive(ir.Map(base, tuple(arguments)))
     return False
 
 

@@ -59,7 +59,10 @@ class _Contraction:
         return [self.known[root] for root in roots]
 
     def _rebuilt(self, node: ir.Node) -> ir.Node:
-        """A node on its rebuilt children, products being pairwise."""
+        """A node on its rebuilt children, products being pairwise. A matrix of which a structure is
+        stated is that matrix, known to have the structure."""
+        if (matrix := ir.stated(node)) is not None:
+            return self.known[matrix]
         if not isinstance(node, ir.Einsum):
             new = rebuilt(node, self.known)
             return _grouped(new) if isinstance(new, ir.Sum) else new

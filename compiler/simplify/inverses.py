@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from derivatrix.compiler.ir.nodes import Apply, Delta, Einsum, Labels, Node, Sum
+from derivatrix.compiler.ir.operation import Operation
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.inverse import INVERSE
@@ -19,7 +20,7 @@ those that these factors are summed over."""
 
 def cancel_inverse(product: Product) -> Product | None:
     """A⁻¹ A = A A⁻¹ = I."""
-    for one, inverse, labels in _inverses(product):
+    for one, inverse, labels in _applied(product, INVERSE):
         matrix = inverse.arguments[0][0]
         for positions, outer, hidden in _places(product, matrix):
             if outer[:-2] != labels[:-2]:
@@ -28,8 +29,7 @@ def cancel_inverse(product: Product) -> Product | None:
             if pair is None:
                 continue
             *ends, inner = pair
-            mentions = sum(product.factors[p][1].count(inner) for p in (one, *positions))
-            if product.private(inner, mentions):
+            if product.private(inner, _mentions(product, inner, (one, *positions))):
                 rest = product.without(one, *positions)
                 for label in (inner, *hidden):
                     rest = rest.without(summed=label)
@@ -39,15 +39,13 @@ def cancel_inverse(product: Product) -> Product | None:
     return None
 
 
-def _inverses(product: Product) -> Iterator[tuple[int, Apply, Labels]]:
-    """Positions, nodes and labels of inverses whose stacked axes are in order."""
+def _applied(product: Product, operation: Operation) -> Iterator[tuple[int, Apply, Labels]]:
+    """Positions, nodes and labels of an operation's results whose stacked axes are in order."""
     for position, (node, labels) in enumerate(product.factors):
-        if isinstance(node, Apply) and node.operation is INVERSE and _has_stack_in_order(node):
+        if not isinstance(node, Apply) or node.operation is not operation:
+            continue
+        if node.arguments[0][1] == tuple(range(len(node.stack))):
             yield position, node, labels
-
-
-def _has_stack_in_order(node: Apply) -> bool:
-    return node.arguments[0][1] == tuple(range(len(node.stack)))
 
 
 def _adjacent(left: Labels, right: Labels, symmetric: bool) -> tuple[int, int, int] | None:
@@ -129,41 +127,47 @@ def _material(nodes: set[Node]) -> set[Node]:
 def absorb_projector(product: Product) -> Product | None:
     """A A⁺ A = A and A⁺ A A⁺ = A⁺, where A A⁺ and A⁺ A, which are symmetric, may stand transposed
     and on either side, as in Aᵀ A A⁺ = Aᵀ (Penrose, A generalized inverse for matrices, 1955)."""
-    for one, two, ends, summed, place in _projectors(product):
-        matrix = product.factors[two][0]
-        for three, (node, labels) in enumerate(product.factors):
-            if three in (one, two) or node not in (matrix, product.factors[one][0]):
-                continue
-            axis = place if node is matrix else -3 - place
-            label = labels[axis]
-            if label in ends and product.private(label, 2):
-                (end,) = {*ends} - {label}
-                absorbed = [*labels]
-                absorbed[axis] = end
-                rest = product.without(one, two, three, summed=summed).without(summed=label)
-                return rest.times((node, tuple(absorbed)))
+    for one, inverse, labels in _applied(product, PINV):
+        if inverse.parameters:
+            continue
+        matrix = inverse.arguments[0][0]
+        places = [*_places(product, matrix)]
+        copies = [
+            ((p,), own, ()) for p, (node, own) in enumerate(product.factors) if node is inverse
+        ]
+        for positions, outer, hidden in places:
+            for ends, summed, axis in _projections(outer, labels):
+                projector = (one, *positions)
+                if not product.private(summed, _mentions(product, summed, projector)):
+                    continue
+                for other, own, _ in (*places, *copies):
+                    label = own[axis if (other, own, _) in places else -3 - axis]
+                    together = (*projector, *other)
+                    if len({*together}) < len(together) or label not in ends:
+                        continue
+                    if product.private(label, _mentions(product, label, together)):
+                        (end,) = {*ends} - {label}
+                        rest = product.without(*projector)
+                        for gone in (summed, *hidden):
+                            rest = rest.without(summed=gone)
+                        return rest.renamed(label, end)
     return None
 
 
-def _projectors(product: Product) -> Iterator[tuple[int, int, Labels, int, int]]:
-    """Factors A⁺ and A that are multiplied: their positions, the labels of the product's axes, the
-    label summed over, and the axis of A that the product projects."""
-    for one, (inverse, labels) in enumerate(product.factors):
-        if not (
-            isinstance(inverse, Apply) and inverse.operation is PINV and not inverse.parameters
-        ):
-            continue
-        matrix, stack = inverse.arguments[0]
-        if stack != tuple(range(len(inverse.stack))):
-            continue
-        for two, (node, others) in enumerate(product.factors):
-            if node is not matrix or others[:-2] != labels[:-2]:
-                continue
-            (rows, columns), (above, below) = others[-2:], labels[-2:]
-            if columns == above != rows and rows != below and product.private(columns, 2):
-                yield one, two, (rows, below), columns, -2
-            elif rows == below != columns and columns != above and product.private(rows, 2):
-                yield one, two, (columns, above), rows, -1
+def _projections(matrix: Labels, inverse: Labels) -> Iterator[tuple[Labels, int, int]]:
+    """How a matrix and its pseudoinverse are multiplied, as A A⁺ or A⁺ A: the labels of the
+    product's axes, the one summed over, and the axis of A that the product projects."""
+    (rows, columns), (above, below) = matrix[-2:], inverse[-2:]
+    if matrix[:-2] == inverse[:-2]:
+        if columns == above and rows != below:
+            yield (rows, below), columns, -2
+        if rows == below and columns != above:
+            yield (columns, above), rows, -1
+
+
+def _mentions(product: Product, label: int, positions: tuple[int, ...]) -> int:
+    """How often the factors at `positions` have a label."""
+    return sum(product.factors[position][1].count(label) for position in positions)
 
 
 def meets_its_inverse(total: Sum, product: Product) -> bool:

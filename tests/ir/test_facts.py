@@ -9,11 +9,12 @@ import sympy
 from hypothesis import HealthCheck, given, seed, settings
 
 import derivatrix.compiler.frontends.arrays as dx
+from derivatrix import function
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.interpret import evaluate
-from derivatrix.compiler.ir.nodes import Node
+from derivatrix.compiler.ir.nodes import Node, topological
 from derivatrix.compiler.ir.signs import nonnegative, positive
-from derivatrix.compiler.ir.structure import facts
+from derivatrix.compiler.ir.structure import IMPLIED, facts, parity
 from derivatrix.compiler.simplify import simplify
 from tests.strategies import expressions, leaf_values, nodes
 
@@ -30,6 +31,12 @@ Q = dx.matrix("Q", n, n, "orthogonal")
 x, p = dx.vector("x", n), dx.vector("p", n, "positive")
 s, q = dx.scalar("s"), dx.scalar("q", "positive")
 B = dx.tensor("B", 2, n, n, structure="spd")
+
+DIFFERENCE = X[:, None, :] - X[None, :, :]
+SQUARED = dx.sum(DIFFERENCE**2 * p, axis=2)
+DISTANCE = dx.norm(DIFFERENCE, axis=2)
+LENGTHS = dx.sum(X**2, axis=1)
+GRAM = X @ X.T - LENGTHS[:, None] / 2 - LENGTHS[None, :] / 2
 
 CLAIMS: list[tuple[Array, str]] = [
     (S + dx.diag(x), "symmetric"),
@@ -95,6 +102,26 @@ CLAIMS: list[tuple[Array, str]] = [
     (dx.constant([[2.0, 1], [1, 3]]), "symmetric"),
     (B + B.mT, "spd"),
     (X @ B @ X.T, "psd"),
+    (GRAM, "symmetric"),
+    (dx.exp(GRAM), "psd"),
+    (dx.exp(-SQUARED / 2) + q * dx.eye(n), "spd"),
+    (dx.exp(SQUARED), "symmetric"),
+    (dx.exp(dx.exp(-SQUARED)), "psd"),
+    (dx.exp(-DISTANCE / q), "psd"),
+    (q * dx.exp(-2 * dx.sqrt(DISTANCE) - SQUARED), "psd"),
+    ((1 + SQUARED / q) ** -1.5, "psd"),
+    ((1 - SQUARED) ** -2, "symmetric"),
+    ((SQUARED - 1) ** -1, "symmetric"),
+    (1 / (2 + DISTANCE) + dx.exp(-dx.log1p(DISTANCE)), "psd"),
+    (dx.exp(-dx.abs(x[:, None] - x[None, :])), "psd"),
+    (dx.exp(-dx.abs(x[:, None] + x[None, :])), "symmetric"),
+    (dx.exp(-DISTANCE) - dx.eye(n), "symmetric"),
+    (dx.cos(x[:, None] - x[None, :]), "symmetric"),
+    (dx.sin(x[:, None] - x[None, :]), ""),
+    (dx.sin(x[:, None] - x[None, :]) ** 2, "symmetric"),
+    (dx.exp(-((x[:, None] - p[None, :]) ** 2)), ""),
+    (dx.exp(-s * SQUARED), "symmetric"),
+    (dx.exp(-(s**2) * SQUARED / 1000), "psd"),
 ]
 """Each with facts that must be found; definite or semidefinite only where that is listed."""
 
@@ -181,6 +208,41 @@ def test_facts_of_random_nodes(kind: Any) -> None:
             check(simplify([node])[0], leaf_values(point), {})
 
     holds()
+
+
+def test_facts_of_shared_products() -> None:
+    """P Aᵀ is a node of its own where it is used twice."""
+    shared = P @ X.T
+    total, gain = simplify([(X @ shared + S).node, (shared @ dx.inv(X @ shared + S)).node])
+    assert "spd" in facts(total)
+    assert any("spd" in facts(node) for node in topological([gain]))
+
+
+def test_parity() -> None:
+    difference = (x[:, None] - x[None, :]).node
+    assert parity(DIFFERENCE.node, 0, 1) == -1
+    assert parity(DIFFERENCE.node, 0, 2) is None
+    assert parity((X - X.T).node, 0, 1) == -1
+    assert parity(difference, 0, 1) == -1
+    for node, sign in (
+        (dx.sin(Array(difference)), -1),
+        (Array(difference) * (X - X.T), 1),
+        (Array(difference) * S, -1),
+        (dx.exp(Array(difference)), None),
+        (X + 2 * X.T, None),
+        (2 * X - X.T, None),
+    ):
+        assert parity(simplify([node.node])[0], 0, 1) == sign
+
+
+@pytest.mark.parametrize("structure", IMPLIED)
+def test_assumed(structure: str) -> None:
+    assumed = dx.assume(dx.cos(X), structure)
+    assert facts(assumed.node) == IMPLIED[structure]
+    assert function("f", [X], dx.inv(assumed) @ X).formula("value") in (
+        "cos(X)⁻¹ X",
+        "M⁻¹ X  where M = cos(X)",
+    )
 
 
 def test_signs() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import derivatrix.compiler.frontends.arrays as dx
-from derivatrix import svdvals
+from derivatrix import pinv, svdvals
 from derivatrix.compiler.ir import canonical, dimensions, scalar_functions
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.interpret import evaluate
@@ -27,7 +27,9 @@ from derivatrix.compiler.ir.nodes import (
     Vech,
     einsum,
     full,
+    is_zero,
     slot,
+    topological,
 )
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.simplify import functions, products, rebuilt, simplify
@@ -55,12 +57,18 @@ def below(coefficient: int, *factors: tuple[Array, str], power: int = -1) -> Nod
     return Map(slot(0) ** power, (product,))
 
 
+def canonical_inverse(matrix: Array) -> Node:
+    """An inverse whose argument is a product as the rules meet it."""
+    return simplify([dx.inv(matrix).node])[0]
+
+
 delta = Delta(SIZE)
 triangle = Triangle(SIZE, SIZE)
 merge, pack, pick = Reshape(SIZE, SIZE), Vech(SIZE), Gather((0, 2, 2), SIZE)
 exponential = dx.exp(M).node
 
 thin, vectors = dx.qr(M[:, :2]).Q, dx.eigh(H).eigenvectors
+tall, pseudo = M[:, :2], pinv(M[:, :2])
 above = Array(Map((1 + sympy.sign(slot(0))) / 2, (w.node,)))
 
 PRODUCTS: list[tuple[Callable, Einsum]] = [
@@ -109,6 +117,28 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.cancel_inverse, einsum([(dx.inv(M).node, "ij"), (M.node, "jk")], "ik")),
     (products.cancel_inverse, einsum([(M.node, "ij"), (dx.inv(M).node, "jk")], "ik")),
     (products.cancel_inverse, einsum([(dx.inv(H).node, "ji"), (H.node, "jk")], "ik")),
+    (
+        products.cancel_inverse,
+        einsum([(M.node, "li"), (M.node, "lj"), (canonical_inverse(M.T @ M), "jk")], "ik"),
+    ),
+    (
+        products.cancel_inverse,
+        einsum([(canonical_inverse(3 * M @ H), "ij"), (M.node, "jl"), (H.node, "kl")], "ik"),
+    ),
+    *(
+        (
+            products.absorb_projector,
+            einsum([(array.node, labels) for array, labels in factors], "ij"),
+        )
+        for factors in (
+            [(tall, "ik"), (pseudo, "kl"), (tall, "lj")],
+            [(tall, "ki"), (tall, "kl"), (pseudo, "lj")],
+            [(pseudo, "ki"), (tall, "lk"), (tall, "lj")],
+            [(pseudo, "ik"), (tall, "kl"), (pseudo, "lj")],
+            [(pseudo, "ik"), (pseudo, "lk"), (tall, "jl")],
+            [(tall, "ki"), (pseudo, "lk"), (pseudo, "lj")],
+        )
+    ),
     (products.cancel_orthogonal, einsum([(Q.node, "ji"), (Q.node, "jk")], "ik")),
     (products.cancel_orthogonal, einsum([(Q.node, "ij"), (Q.node, "kj")], "ik")),
     (products.cancel_orthonormal, einsum([(thin.node, "ji"), (thin.node, "jk")], "ik")),
@@ -126,6 +156,13 @@ PRODUCTS: list[tuple[Callable, Einsum]] = [
         einsum([(exponential, "ij"), ((dx.sum(dx.exp(M), axis=1) ** -1).node, "i")], "ij"),
     ),
 ]
+
+KRONECKER = (
+    dx.kron(M, H),
+    -2 * dx.kron(M @ H, Q),
+    dx.kron(dx.eye(2), M),
+    dx.kron(dx.diag(v), M.T),
+)
 
 NODES: list[tuple[Callable, Node]] = [
     (functions.fold_numbers, Map(sympy.Max(slot(0), slot(1)), (w.node, full(2, (SIZE,))))),
@@ -157,6 +194,15 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.of_transpose, dx.det(M.T).node),
     (functions.inverse_of_diagonal, dx.inv(dx.diag(v)).node),
     (functions.of_transpose, dx.inv(dx.eye(3)).node),
+    *((functions.inverse_of_kronecker, dx.inv(product).node) for product in KRONECKER),
+    *(
+        (functions.logarithm_of_determinant_of_kronecker, dx.logabsdet(product).node)
+        for product in KRONECKER
+    ),
+    (
+        functions.logarithm_of_determinant_of_kronecker,
+        dx.logdet(2 * dx.kron(M @ M.T + dx.eye(3), dx.eye(2))).node,
+    ),
 ]
 
 
@@ -213,6 +259,37 @@ def test_corrupted_rule_is_caught(rule: Callable, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(f"derivatrix.compiler.simplify.{name}", changed)
     examples = [node for own, node in PRODUCTS if own is rule]
     assert max(change(node, simplify([node], final=True)[0]) for node in examples) > 1e-4
+
+
+def test_a_matrix_cancels_its_inverse_through_shared_products() -> None:
+    """A filter's gain K = P Hᵀ M⁻¹ is shared by the two K of K M Kᵀ = P Hᵀ M⁻¹ H P."""
+    total = H @ H.T + dx.eye(3)
+    gain = M @ dx.inv(total)
+    nodes = [(gain @ total @ gain.T).node, (gain @ w).node]
+    simpler = simplify(nodes)
+    matrix = simplify([total.node])[0]
+    assert [node.children for node in topological(simpler) if matrix in node.children] == [
+        (matrix,)
+    ]
+    for node, after in zip(nodes, simpler, strict=True):
+        assert change(node, after) < 1e-12
+
+
+@pytest.mark.parametrize(
+    "solution", [pseudo @ M, dx.inv(tall.T @ tall) @ tall.T @ M], ids=["pinv", "normal equations"]
+)
+def test_a_residual_of_least_squares_is_orthogonal_to_the_matrix(solution: Array) -> None:
+    residual = tall @ solution - M
+    for product in (tall.T @ residual, residual.T @ tall, dx.sum(residual**2) * tall.T @ residual):
+        assert is_zero(simplify([product.node])[0])
+    for product in (tall.T @ (residual + H), pseudo @ residual.T):
+        assert not is_zero(simplify([product.node])[0])
+
+
+def test_the_determinant_of_a_kronecker_product_may_be_positive_where_both_are_negative() -> None:
+    node = dx.logdet(dx.kron(M, M)).node
+    assert change(node, simplify([node])[0]) < 1e-12
+    assert functions.logarithm_of_determinant_of_kronecker(node) is None
 
 
 def test_equal_products_are_one_node() -> None:
