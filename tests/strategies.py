@@ -28,6 +28,7 @@ from derivatrix.compiler.ir.nodes import (
 )
 from derivatrix.compiler.operations import OPERATIONS, Operation
 from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.pseudoinverse import PINV
 
 SIZE = sympy.Integer(3)
 LEAVES = {
@@ -72,6 +73,8 @@ def _atoms() -> list[Node]:
         Map(sympy.exp(slot(0)), (LEAVES["w"],)),
         Apply(INVERSE, ((matrix, ()),)),
         Apply(INVERSE, ((LEAVES["L"], ()),)),
+        Apply(INVERSE, ((einsum([(matrix, "ki"), (matrix, "kj")], "ij"), ()),)),
+        Apply(PINV, ((matrix, ()),)),
     ]
 
 

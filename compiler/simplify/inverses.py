@@ -23,7 +23,7 @@ def cancel_inverse(product: Product) -> Product | None:
     for one, inverse, labels in _applied(product, INVERSE):
         matrix = inverse.arguments[0][0]
         for positions, outer, hidden in _places(product, matrix):
-            if outer[:-2] != labels[:-2]:
+            if outer[:-2] != labels[:-2] or outer[-2] == outer[-1] or labels[-2] == labels[-1]:
                 continue
             pair = _adjacent(labels[-2:], outer[-2:], "symmetric" in facts(matrix))
             if pair is None:
@@ -143,7 +143,8 @@ def absorb_projector(product: Product) -> Product | None:
                 for other, own, _ in (*places, *copies):
                     label = own[axis if (other, own, _) in places else -3 - axis]
                     together = (*projector, *other)
-                    if len({*together}) < len(together) or label not in ends:
+                    repeated = len({*together}) < len(together) or own.count(label) > 1
+                    if repeated or label not in ends:
                         continue
                     if product.private(label, _mentions(product, label, together)):
                         (end,) = {*ends} - {label}
@@ -158,7 +159,7 @@ def _projections(matrix: Labels, inverse: Labels) -> Iterator[tuple[Labels, int,
     """How a matrix and its pseudoinverse are multiplied, as A A⁺ or A⁺ A: the labels of the
     product's axes, the one summed over, and the axis of A that the product projects."""
     (rows, columns), (above, below) = matrix[-2:], inverse[-2:]
-    if matrix[:-2] == inverse[:-2]:
+    if matrix[:-2] == inverse[:-2] and rows != columns and above != below:
         if columns == above and rows != below:
             yield (rows, below), columns, -2
         if rows == below and columns != above:

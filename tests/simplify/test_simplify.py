@@ -201,7 +201,7 @@ NODES: list[tuple[Callable, Node]] = [
     ),
     (
         functions.logarithm_of_determinant_of_kronecker,
-        dx.logdet(2 * dx.kron(M @ M.T + dx.eye(3), dx.eye(2))).node,
+        dx.logdet(2 * dx.kron(M @ M.T + dx.eye(3), H @ H + dx.eye(3))).node,
     ),
 ]
 
