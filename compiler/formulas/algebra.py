@@ -243,19 +243,19 @@ def _is_diagonal(term: Tree) -> bool:
 # Chains of matrix products
 
 
-def power(body: Tree, exponent: int) -> Tree:
-    """A matrix power with integer exponent."""
+def power(body: Tree, exponent: int, symmetric: bool = False) -> Tree:
+    """A matrix power with integer exponent; symmetric: whether the matrix is known to be."""
     if isinstance(body, kinds.Power):
-        return power(body.body, body.exponent * exponent)
+        return power(body.body, body.exponent * exponent, symmetric or body.symmetric)
     if isinstance(body, kinds.Identity) or exponent == 1:
         return body
     number = kinds.Number(sympy.Integer(exponent))
     if isinstance(body, kinds.Scale) and body.body is not None:
         scalars = [raised(scalar, number) for scalar in body.scalars]
-        return scale(body.coefficient**exponent, scalars, power(body.body, exponent))
+        return scale(body.coefficient**exponent, scalars, power(body.body, exponent, symmetric))
     if isinstance(body, kinds.Diag):
         return kinds.Diag(raised(body.body, number))
-    return kinds.Power(body, exponent)
+    return kinds.Power(body, exponent, symmetric)
 
 
 def matmul(*factors: Tree) -> Tree:
@@ -328,7 +328,8 @@ def _neighbours(left: Tree, right: Tree) -> Tree | None:
     if left.rank == right.rank == 2:
         (base, first), (other, second) = _as_power(left), _as_power(right)
         if base == other and first * second > 0:
-            return kinds.Power(base, first + second)
+            powers = [side for side in (left, right) if isinstance(side, kinds.Power)]
+            return kinds.Power(base, first + second, any(side.symmetric for side in powers))
     return selected(left, right)
 
 
@@ -621,7 +622,7 @@ def transpose(tree: Tree) -> Tree:
         case kinds.Matmul():
             return matmul(*flipped(tree.factors))
         case kinds.Power():
-            return kinds.Power(transpose(tree.body), tree.exponent)
+            return tree if tree.symmetric else kinds.Power(transpose(tree.body), tree.exponent)
         case kinds.Spread():
             along = sorted(1 - axis for axis in tree.along)
             return entrywise.spread(tree.body, along, tree.shape[::-1])

@@ -383,10 +383,12 @@ class Transpose(Tree):
 
 @kind
 class Power(Matrix):
-    """An integer power of a square matrix; negative: of its inverse."""
+    """An integer power of a square matrix; negative: of its inverse. symmetric: whether the matrix
+    is known to be, which the text of a sum or product does not show."""
 
     body: Tree
     exponent: int
+    symmetric: bool = False
 
 
 @kind
