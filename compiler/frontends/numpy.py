@@ -4,142 +4,46 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from derivatrix.compiler.frontends import operations
+from derivatrix.compiler.frontends import implicit, operations
 from derivatrix.compiler.frontends.arrays import FUNCTIONS
-from derivatrix.compiler.ir.arrays import Array, asarray, where
+from derivatrix.compiler.frontends.numpy_names import OTHERWISE, RENAMED, at_all_pairs
 from derivatrix.compiler.ir.methods import hint
-from derivatrix.compiler.operations.singular import SVDVALS
+from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import UnsupportedError
-
-
-def _outer(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The function at all pairs of entries."""
-
-    def pairs(left: Any, right: Any) -> Array:
-        one, two = asarray(left), asarray(right)
-        return function(one[(..., *(None,) * two.ndim)], two)
-
-    return pairs
-
-
-def _select(conditions: Sequence[Any], choices: Sequence[Any], default: Any) -> Array:
-    """The choice of the first condition that holds."""
-    result = asarray(default)
-    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
-        result = where(condition, choice, result)
-    return result
-
-
-class LstsqResult(NamedTuple):
-    """What numpy.linalg.lstsq returns, for a matrix of full rank."""
-
-    x: Array
-    residuals: Array
-    rank: Any
-    s: Array
-
-
-def _lstsq(matrix: Array, right: Array, rcond: Any) -> LstsqResult:
-    """The solution, the columns' sums of squared residuals (over more rows than columns), the
-    rank, which is full, and the singular values."""
-    if rcond is not None:
-        raise UnsupportedError("numpy.linalg.lstsq: rcond has no rule; the matrix has full rank")
-    solution = FUNCTIONS["lstsq"](matrix, right)
-    residuals = FUNCTIONS["sum"]((right - matrix @ solution) ** 2, 0)
-    values = operations.calling(SVDVALS)(matrix)
-    residuals = residuals if right.ndim > 1 else residuals[None]
-    return LstsqResult(solution, residuals, values.shape[-1], values)
-
-
-RENAMED: dict[str, Callable[..., Any]] = {
-    "absolute": FUNCTIONS["abs"],
-    "fabs": FUNCTIONS["abs"],
-    "true_divide": FUNCTIONS["divide"],
-    "float_power": FUNCTIONS["power"],
-    "positive": asarray,
-    "acos": FUNCTIONS["arccos"],
-    "asin": FUNCTIONS["arcsin"],
-    "atan": FUNCTIONS["arctan"],
-    "atan2": FUNCTIONS["arctan2"],
-    "acosh": FUNCTIONS["arccosh"],
-    "asinh": FUNCTIONS["arcsinh"],
-    "atanh": FUNCTIONS["arctanh"],
-    "pow": FUNCTIONS["power"],
-    "greater": lambda left, right: asarray(left) > asarray(right),
-    "greater_equal": lambda left, right: asarray(left) >= asarray(right),
-    "less": lambda left, right: asarray(left) < asarray(right),
-    "less_equal": lambda left, right: asarray(left) <= asarray(right),
-    "equal": lambda left, right: asarray(left) == asarray(right),
-    "not_equal": lambda left, right: asarray(left) != asarray(right),
-    "bitwise_and": FUNCTIONS["logical_and"],
-    "bitwise_or": FUNCTIONS["logical_or"],
-    "invert": FUNCTIONS["logical_not"],
-    "divmod": lambda left, right: divmod(asarray(left), asarray(right)),
-    "vecdot": lambda left, right: FUNCTIONS["sum"](asarray(left) * asarray(right), -1),
-    "fmax": FUNCTIONS["maximum"],
-    "fmin": FUNCTIONS["minimum"],
-    "deg2rad": lambda angle: asarray(angle) * (np.pi / 180),
-    "radians": lambda angle: asarray(angle) * (np.pi / 180),
-    "rad2deg": lambda angle: asarray(angle) * (180 / np.pi),
-    "degrees": lambda angle: asarray(angle) * (180 / np.pi),
-    "conjugate": asarray,
-    "real": asarray,
-    "copy": asarray,
-    "shape": lambda array: asarray(array).shape,
-    "ndim": lambda array: asarray(array).ndim,
-    "size": lambda array: asarray(array).size,
-    "result_type": lambda *parts: np.dtype(np.float64),
-    "amax": FUNCTIONS["max"],
-    "amin": FUNCTIONS["min"],
-    "matrix_norm": lambda array, **options: FUNCTIONS["norm"](array, axis=(-2, -1), **options),
-    "matvec": lambda matrix, vector: (asarray(matrix) @ asarray(vector)[..., None])[..., 0],
-    "vecmat": lambda vector, matrix: (asarray(vector)[..., None, :] @ asarray(matrix))[..., 0, :],
-    "fliplr": lambda array: FUNCTIONS["flip"](array, 1),
-    "flipud": lambda array: FUNCTIONS["flip"](array, 0),
-    "atleast_1d": lambda array: asarray(array) if asarray(array).ndim else asarray(array)[None],
-    "atleast_2d": lambda array: asarray(array)[(None,) * max(0, 2 - asarray(array).ndim)],
-    "heaviside": lambda array, value: where(asarray(array) == 0, value, asarray(array) > 0),
-    "select": lambda conditions, choices, default=0: _select(conditions, choices, default),
-    **{
-        f"{kind}{order}": partial(FUNCTIONS[f"bessel{kind}"], order)
-        for kind in "jyik"
-        for order in (0, 1)
-    },
-    **{f"{kind}v": FUNCTIONS[f"bessel{kind}"] for kind in "jyik"},
-    "ndtr": FUNCTIONS["normcdf"],
-    "psi": FUNCTIONS["digamma"],
-}
-"""NumPy's and SciPy's names that differ from derivatrix's."""
-
-OTHERWISE: dict[str, Callable[..., Any]] = {
-    "lstsq": lambda matrix, right, rcond=None: _lstsq(asarray(matrix), asarray(right), rcond),
-    "svd": lambda array, full_matrices=True, **options: FUNCTIONS["svd"](
-        array, full_matrices, **options
-    ),
-}
-"""NumPy's functions that return something else, by default, than derivatrix's of the name."""
-
 
 REDUCTIONS = {np.add: "sum", np.multiply: "prod"}
 """Ufuncs -> the function that is their `reduce`."""
+
+
+UFUNC_DEFAULTS = {
+    "out": None,
+    "where": True,
+    "casting": "same_kind",
+    "order": "K",
+    "dtype": None,
+    "subok": True,
+    "axis": -1,
+    "keepdims": False,
+}
+"""The arguments of ufuncs, which have no signature that Python can read."""
+REDUCE_DEFAULTS = {"axis": 0, "dtype": None, "out": None, "keepdims": False, "where": True}
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]) -> Any:
     """A NumPy or SciPy ufunc on operands of which at least one is symbolic. Raises
     UnsupportedError."""
     name = _qualified(ufunc)
-    given = _meaningful(name, options)
     if method == "reduce" and ufunc in REDUCTIONS:
-        target = FUNCTIONS[REDUCTIONS[ufunc]]
-        return _call(f"{name}.reduce", target, inputs, {"axis": 0, **given})
+        given = {"axis": 0, **_meaningful(f"{name}.reduce", options, REDUCE_DEFAULTS)}
+        return _call(f"{name}.reduce", FUNCTIONS[REDUCTIONS[ufunc]], inputs, given)
+    given = _meaningful(name, options, UFUNC_DEFAULTS)
     if method == "outer":
-        return _call(f"{name}.outer", _outer(_find(name)), inputs, given)
+        return _call(f"{name}.outer", at_all_pairs(_find(name)), inputs, given)
     if method != "__call__":
         raise UnsupportedError(f"{name}.{method} has no rule for symbolic arrays")
     return _call(name, _find(name), inputs, given)
@@ -148,21 +52,19 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any
 def call_function(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A NumPy function with a symbolic argument. Raises UnsupportedError."""
     name = _qualified(function)
-    target = _find(name)
-    required, optional = _split(function, arguments, options)
-    given = _meaningful(name, optional)
-    _require_same_meaning(function, required, given)
-    return _call(name, target, required, given)
+    required, optional = _split(name, function, arguments, options)
+    return _call(name, _find(name), required, optional)
 
 
-OPTIONS = {"a_min": "low", "a_max": "high", "min": "low", "max": "high"}
+OPTIONS = {"a_min": "low", "a_max": "high", "min": "low", "max": "high", "correction": "ddof"}
 """NumPy's names of options that differ from derivatrix's."""
 
 
 def _split(
-    function: Any, arguments: tuple[Any, ...], options: dict[str, Any]
+    name: str, function: Any, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that have no default, and the others by name, however they were passed."""
+    """The arguments that have no default, and by name, however they were passed, the others that
+    differ from NumPy's defaults."""
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -170,67 +72,60 @@ def _split(
     bound = signature.bind(*arguments, **options)
     required: list[Any] = []
     optional: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        parameter = signature.parameters[name]
+    for key, value in bound.arguments.items():
+        parameter = signature.parameters[key]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             required += value
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             optional |= value
-        elif parameter.default is inspect.Parameter.empty or name in ("x", "y"):
+        elif parameter.default is inspect.Parameter.empty or key in ("x", "y"):
             required.append(value)
         else:
-            optional[OPTIONS.get(name, name)] = value
-    return tuple(required), optional
+            optional[key] = value
+    defaults = {key: parameter.default for key, parameter in signature.parameters.items()}
+    given = _meaningful(name, optional, UFUNC_DEFAULTS | defaults)
+    return tuple(required), {OPTIONS.get(key, key): value for key, value in given.items()}
 
 
-def _meaningful(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options without those that say what holds anyway. Raises UnsupportedError for a dtype
-    that is not float64."""
-    kept = {}
+def _meaningful(
+    name: str, options: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options that differ from NumPy's defaults. Raises UnsupportedError for a dtype that is
+    not float64."""
+    given = {}
     for key, value in options.items():
-        if value is np._NoValue or (value is None and key in ("out", "dtype", "where", "order")):
+        default = defaults.get(key, np._NoValue)
+        plain = isinstance(value, (bool, int, float, str)) and type(value) is type(default)
+        if value is default or value is np._NoValue or (plain and value == default):
             continue
-        if key == "dtype":
-            if np.dtype(value) != np.float64:
-                raise UnsupportedError(
-                    f"{name}: dtype {np.dtype(value)} has no meaning for symbolic arrays; kernels "
-                    "compute in the floating-point type of their inputs"
-                )
-        elif not (key == "where" and value is True) and key not in ("casting", "order", "subok"):
-            kept[key] = value
-    return kept
+        if key != "dtype":
+            given[key] = value
+        elif np.dtype(value) != np.float64:
+            raise UnsupportedError(
+                f"{name}: dtype {np.dtype(value)} has no meaning for symbolic arrays; kernels "
+                "compute in the floating-point type of their inputs"
+            )
+    return given
 
 
 def _call(
     name: str, target: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """The call, or UnsupportedError that names NumPy's function and what does not fit."""
+    """The call, or UnsupportedError that names NumPy's function and the argument that has no
+    rule."""
+    signature = inspect.signature(target)
+    for key, value in options.items():
+        if key not in signature.parameters:
+            numpys = {new: old for old, new in OPTIONS.items()}.get(key, key)
+            raise UnsupportedError(
+                f"{name}: the argument {numpys}={shown(value)} has no rule for symbolic arrays; "
+                "leave it out"
+            )
     try:
-        inspect.signature(target).bind(*arguments, **options)
+        signature.bind(*arguments, **options)
     except TypeError as error:
         raise UnsupportedError(f"{name} of symbolic arrays: {error}") from error
     return target(*arguments, **options)
-
-
-MATRIX_ONLY = {"trace": 2, "diagonal": 2, "diag": 2, "outer": 1, "cumsum": 1}
-"""Where NumPy's meaning for more axes differs from derivatrix's: the most axes that are read."""
-
-
-def _require_same_meaning(
-    function: Any, arguments: tuple[Any, ...], options: dict[str, Any]
-) -> None:
-    name = function.__name__
-    if function.__module__ == "numpy.linalg" or name not in MATRIX_ONLY:
-        return
-    if name == "cumsum" and options.get("axis") is not None:
-        return
-    for argument in arguments[:2] if name == "outer" else arguments[:1]:
-        rank = asarray(argument).ndim
-        if rank > MATRIX_ONLY[name]:
-            raise UnsupportedError(
-                f"numpy.{name} of an array with {rank} axes has no rule; "
-                f"use derivatrix.{name}, einsum or an axis"
-            )
 
 
 def _qualified(function: Any) -> str:
@@ -245,9 +140,19 @@ def find_public(name: str) -> Callable[..., Any] | None:
     return FUNCTIONS.get(name) or operations.find(name)
 
 
+MODULES = ("numpy", "numpy.linalg", "scipy.special")
+"""The modules whose functions derivatrix's are named after."""
+EQUATIONS = {
+    name for name, function in FUNCTIONS.items() if function.__module__ == implicit.__name__
+}
+"""derivatrix's functions of equations, as `argmin`, that have nothing but the name of NumPy's."""
+
+
 def _find(name: str) -> Callable[..., Any]:
-    short = name.rpartition(".")[2]
-    function = OTHERWISE.get(short) or RENAMED.get(short) or find_public(short)
+    module, _, short = name.rpartition(".")
+    function = None
+    if module in MODULES and short not in EQUATIONS:
+        function = OTHERWISE.get(name) or RENAMED.get(short) or find_public(short)
     if function is None:
         raise UnsupportedError(f"{name} has no rule for symbolic arrays{hint(short)}")
     return function

@@ -13,18 +13,28 @@ from derivatrix.compiler.ir.arrays import Array, asarray
 from derivatrix.compiler.ir.broadcasting import normalise_axis
 from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir.nodes import Delta, Gather, Reshape, Vech, einsum
-from derivatrix.runtime.errors import ShapeError
+from derivatrix.compiler.ir.shown import shown
+from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 Label = tuple[str, int]
 
 
-def reshape(array: Any, shape: Any) -> Array:
-    """The same entries, in C order, in another shape; one length may be -1.
+def reshape(array: Any, shape: Any, order: str = "C") -> Array:
+    """The same entries in another shape; one length may be -1.
 
-    Raises ShapeError where the sizes do not agree, as polynomials in the dimensions.
+    order: "C", in which the last index runs fastest, or "F", in which the first one does. Raises
+    ShapeError where the sizes do not agree, as polynomials in the dimensions; UnsupportedError
+    for "A" and "K", the order of an array in memory, which symbolic arrays do not have.
     """
     operand = asarray(array)
     parts = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    if order not in ("C", "F"):
+        raise UnsupportedError(
+            f"reshape: order={shown(order)} has no rule; choose 'C' (the last index runs fastest) "
+            "or 'F' (the first one does)"
+        )
+    if order == "F":
+        return reshape(operand.T, parts[::-1]).T
     parts = [part if _is_rest(part) else dimensions.dimension(part, "shape") for part in parts]
     target = _target(operand.node.shape, parts)
     factors: list[Any] = []
@@ -101,9 +111,9 @@ def _merged(axes: Sequence[tuple[Any, Dimension]], flat: Any, name: tuple[str, i
     return factors
 
 
-def ravel(array: Any) -> Array:
-    """All entries in C order, as a vector."""
-    return reshape(array, -1)
+def ravel(array: Any, order: str = "C") -> Array:
+    """All entries as a vector, in the order of `reshape`."""
+    return reshape(array, -1, order)
 
 
 def vec(array: Any) -> Array:

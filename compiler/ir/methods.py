@@ -14,21 +14,14 @@ if TYPE_CHECKING:
     from derivatrix.compiler.ir.arrays import Array
 
 
-def _public(name: str) -> Callable[..., Array]:
-    """The public function of this name."""
-    function = hooks.function(name)
-    assert function is not None
-    return function
-
-
 def _method(name: str) -> Callable[..., Array]:
-    """The method that is the public function of this name, with its other arguments."""
+    """The method that is NumPy's function of this name, with its other arguments."""
 
     def method(self: Methods, *arguments: Any, **options: Any) -> Array:
-        return _public(name)(self, *arguments, **options)
+        return getattr(np, name)(self, *arguments, **options)
 
     method.__name__ = name
-    method.__doc__ = f"As `derivatrix.{name}`."
+    method.__doc__ = f"As `numpy.{name}`."
     return method
 
 
@@ -57,14 +50,14 @@ class Methods:
     def transpose(self, *axes: Any) -> Array:
         """The axes in the order given (reversed by default)."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return _public("transpose")(self, order or None)
+        return np.transpose(self, order or None)  # type: ignore[call-overload]
 
-    def reshape(self, *shape: Any) -> Array:
-        """The same entries, in C order, in another shape; one length may be -1."""
+    def reshape(self, *shape: Any, order: str = "C") -> Array:
+        """The same entries in another shape; one length may be -1. See `derivatrix.reshape`."""
         given = shape[0] if len(shape) == 1 else shape
-        return _public("reshape")(self, given)
+        return np.reshape(self, given, order=order)  # type: ignore[call-overload]
 
-    def copy(self) -> Self:
+    def copy(self, order: str = "C") -> Self:
         """The array itself, which cannot change."""
         return self
 
