@@ -134,4 +134,6 @@ def cond(array: Any, p: Any = None) -> Array:
         values = apply(SVDVALS, operand)
         largest, least = values[..., 0], values[..., -1]
         return least / largest if p == -2 else largest / least
+    if p not in ("fro", "nuc") and _number(p) not in (1, -1, sympy.oo, -sympy.oo):
+        raise UnsupportedError(f"cond: p={shown(p)} has no rule")
     return norm(operand, p, (-2, -1)) * norm(inv(operand), p, (-2, -1))
