@@ -8,7 +8,7 @@ from typing import Any
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
-from derivatrix.compiler.ir.arrays import Array, asarray, elementwise, where
+from derivatrix.compiler.ir.arrays import Array, asarray, elementwise
 from derivatrix.runtime.errors import DeclarationError
 
 
@@ -70,7 +70,7 @@ maximum = _named("maximum", count=2)
 minimum = _named("minimum", count=2)
 gamma = _named("gamma")
 gammaln = _named("gammaln")
-loggamma = _named("loggamma", "log(abs(gamma(x))), entry by entry, as gammaln.")
+loggamma = _named("loggamma", "log(gamma(x)), entry by entry; nan for x < 0, where SciPy's is.")
 digamma = _named("digamma")
 polygamma = _named(
     "polygamma", "polygamma(n, x), entry by entry: digamma's derivative number n.", count=2
@@ -89,6 +89,20 @@ besselk = _named(
     "besselk", "besselk(order, x), entry by entry; SciPy's kv of a numeric order.", count=2
 )
 erfinv = _named("erfinv")
+xlogy = _named("xlogy", "x * log(y), entry by entry, and 0 where x is.", count=2)
+xlog1py = _named("xlog1py", "x * log(1 + y), entry by entry, and 0 where x is.", count=2)
+entr = _named("entr", "-x * log(x), entry by entry; 0 at 0, and -inf for x < 0.")
+rel_entr = _named(
+    "rel_entr",
+    "rel_entr(x, y), entry by entry: x * log(x / y); 0 at x = 0, and inf where x or y is negative.",
+    count=2,
+)
+huber = _named(
+    "huber",
+    "huber(delta, x), entry by entry: x**2 / 2 where |x| <= delta, else delta * (|x| - delta / 2); "
+    "inf for delta < 0.",
+    count=2,
+)
 
 
 def _operator(
@@ -144,28 +158,6 @@ def clip(array: Any, low: Any = None, high: Any = None) -> Array:
     return result if high is None else minimum(result, high)
 
 
-def xlogy(left: Any, right: Any) -> Array:
-    """left * log(right), entry by entry, and 0 where `left` is."""
-    one = asarray(left)
-    return where(one == 0, 0, one * log(right))
-
-
-def xlog1py(left: Any, right: Any) -> Array:
-    """left * log(1 + right), entry by entry, and 0 where `left` is."""
-    one = asarray(left)
-    return where(one == 0, 0, one * log1p(right))
-
-
-def entr(array: Any) -> Array:
-    """-x * log(x), entry by entry, and 0 at 0."""
-    return -xlogy(array, array)
-
-
-def rel_entr(left: Any, right: Any) -> Array:
-    """left * log(left / right), entry by entry, and 0 where `left` is."""
-    return xlogy(left, asarray(left) / asarray(right))
-
-
 def logit(array: Any) -> Array:
     """log(x / (1 - x)), entry by entry."""
     return log(array) - log1p(-asarray(array))
@@ -174,13 +166,6 @@ def logit(array: Any) -> Array:
 def log_expit(array: Any) -> Array:
     """log(1 / (1 + exp(-x))), entry by entry, without overflow."""
     return -softplus(-asarray(array))
-
-
-def huber(delta: Any, array: Any) -> Array:
-    """x**2 / 2 where |x| <= delta, else delta * (|x| - delta / 2), entry by entry."""
-    bound, operand = asarray(delta), asarray(array)
-    far = abs(operand) > bound
-    return where(far, bound * (abs(operand) - bound / 2), operand**2 / 2)
 
 
 def logical_not(condition: Any) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import sympy
 
 from derivatrix.compiler.frontends.declare import eye
@@ -28,6 +29,9 @@ from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 LARGEST_POWER = 1000
 """Powers of matrices are products of as many factors, up to this one."""
+
+LARGEST_LOGARITHM = 1e30
+"""Beyond the logarithm of any determinant but zero, in either precision."""
 
 
 def trace(array: Any, offset: int = 0) -> Array:
@@ -97,14 +101,18 @@ class SlogdetResult(NamedTuple):
 
 
 def slogdet(array: Any) -> SlogdetResult:
-    """The sign of the determinant and the logarithm of its absolute value."""
-    return SlogdetResult(sign(det(array)), logabsdet(array))
+    """The sign of the determinant and the logarithm of its absolute value, right also where the
+    determinant itself is beyond the floating-point numbers."""
+    absolute, signed = logabsdet(array), logdet(array)  # nan where the determinant is negative
+    regular = absolute > -LARGEST_LOGARITHM
+    choice = arrays.where(signed >= absolute, 1, arrays.where(regular, -1, absolute))
+    return SlogdetResult(sign(arrays.where(absolute < -LARGEST_LOGARITHM, 0, choice)), absolute)
 
 
 def matrix_power(array: Any, exponent: int) -> Array:
     """A square matrix multiplied by itself, or its inverse by itself for a negative exponent."""
     base = asarray(array)
-    if isinstance(exponent, bool) or not isinstance(exponent, (int, sympy.Integer)):
+    if isinstance(exponent, bool) or not isinstance(exponent, (int, np.integer, sympy.Integer)):
         raise UnsupportedError(f"matrix_power needs an integer exponent, not {shown(exponent)}")
     if abs(exponent) > LARGEST_POWER:
         raise UnsupportedError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from derivatrix.compiler.frontends import operations
 from derivatrix.compiler.frontends.arrays import FUNCTIONS
-from derivatrix.compiler.ir.arrays import Array, asarray, where
+from derivatrix.compiler.ir.arrays import Array, asarray, at_least, where
 from derivatrix.compiler.ir.messages import disagreement, require_square
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.structure import facts
@@ -150,7 +150,7 @@ def _at_least(rank: int) -> Callable[..., Any]:
 
     def extended(*arrays: Any) -> Any:
         operands = [asarray(array) for array in arrays]
-        results = tuple(part[(None,) * max(0, rank - part.ndim)] for part in operands)
+        results = tuple(at_least(part, rank) for part in operands)
         return results[0] if len(results) == 1 else results
 
     return extended

@@ -6,6 +6,8 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from derivatrix.compiler.frontends.reductions import sum
 from derivatrix.compiler.ir import arrays
 from derivatrix.compiler.ir import nodes as ir
@@ -67,7 +69,7 @@ def tensordot(left: Any, right: Any, axes: Any = 2) -> Array:
     """The contraction of pairs of axes, as numpy.tensordot."""
     one, two = asarray(left), asarray(right)
     form = "tensordot({}, {})"
-    if isinstance(axes, int):
+    if isinstance(axes, (int, np.integer)):
         first = list(range(one.ndim - axes, one.ndim))
         second = list(range(axes))
     else:
@@ -113,7 +115,8 @@ def einsum(subscripts: str, *operands: Any, optimize: object = None) -> Array:
     labelled = [_labels(subscripts, term, part) for term, part in zip(terms, parts, strict=True)]
     leading = max((labels for labels, _ in labelled), key=len)
     _check_sizes(subscripts, [own for _, own in labelled], parts)
-    chosen = [*(leading if "..." in output else ()), *output.replace("...", "")]
+    before, dots, after = output.partition("...")
+    chosen = [*before, *(leading if dots else ()), *after.replace("...", "")]
     if set(chosen) - {label for _, own in labelled for label in own} or len(set(chosen)) != len(
         chosen
     ):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import sympy
 
+from derivatrix.compiler.frontends.reshape import reshape
 from derivatrix.compiler.ir import arrays, dimensions
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.arrays import Array, asarray
@@ -64,7 +66,7 @@ def _start(offset: int) -> tuple[sympy.Integer, sympy.Integer]:
 
 
 def _require_integer(offset: object) -> None:
-    if isinstance(offset, bool) or not isinstance(offset, int):
+    if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
         raise UnsupportedError(f"the number of a diagonal is an integer, not {shown(offset)}")
 
 
@@ -148,7 +150,8 @@ def squeeze(array: Any, axis: Axis = None) -> Array:
 
 def broadcast_to(array: Any, shape: Sequence[Any]) -> Array:
     """`array` stretched to `shape`."""
-    return arrays.broadcast_to(asarray(array), dimensions.as_shape((items(shape, "a shape"),)))
+    sizes = items(shape, "a shape") if np.iterable(shape) else [shape]
+    return arrays.broadcast_to(asarray(array), dimensions.as_shape((sizes,)))
 
 
 def stack(parts: Sequence[Any], axis: int = 0) -> Array:
@@ -157,9 +160,11 @@ def stack(parts: Sequence[Any], axis: int = 0) -> Array:
     return moveaxis(stacked, 0, axis)
 
 
-def concatenate(parts: Sequence[Any], axis: int = 0) -> Array:
-    """Arrays joined along an existing axis."""
+def concatenate(parts: Sequence[Any], axis: int | None = 0) -> Array:
+    """Arrays joined along an existing axis; all their entries one after the other for None."""
     operands = [asarray(part) for part in items(parts, ARRAYS)]
+    if axis is None:
+        operands, axis = [reshape(part, -1) for part in operands], 0
     if not operands:
         raise ShapeError("there is nothing to concatenate")
     rank = operands[0].ndim
@@ -190,29 +195,50 @@ def _without(array: Array, axis: int) -> Shape:
 concat = concatenate
 
 
-def block(rows: Sequence[Any]) -> Array:
-    """A matrix of blocks, from nested lists as numpy.block."""
-    if rows and isinstance(rows[0], (list, tuple)):
-        return concatenate([concatenate(row, axis=-1) for row in rows], axis=-2)
-    return concatenate(rows, axis=-1)
+def block(rows: Any) -> Array:
+    """An array of blocks, from nested lists as numpy.block: the innermost are joined along the
+    last axis. Numbers are blocks of one entry, and vectors rows."""
+    depth = _depth(rows)
+    return _joined(rows, depth, max(depth, _most_axes(rows)))
+
+
+def _depth(rows: Any) -> int:
+    """How many lists stand inside each other. Raises ShapeError unless all entries agree."""
+    if not isinstance(rows, (list, tuple)):
+        return 0
+    depths = {_depth(row) for row in rows}
+    if len(depths) != 1:
+        raise ShapeError(
+            f"block: {shown(rows)} is empty, or has lists beside entries that are no lists"
+        )
+    return depths.pop() + 1
+
+
+def _most_axes(rows: Any) -> int:
+    return max(map(_most_axes, rows)) if isinstance(rows, (list, tuple)) else asarray(rows).ndim
+
+
+def _joined(rows: Any, depth: int, rank: int) -> Array:
+    if not depth:
+        return arrays.at_least(asarray(rows), rank)
+    return concatenate([_joined(row, depth - 1, rank) for row in rows], axis=-depth)
 
 
 def vstack(parts: Sequence[Any]) -> Array:
     """Arrays joined as rows."""
-    operands = [asarray(part) for part in items(parts, ARRAYS)]
-    return concatenate([part[None, :] if part.ndim == 1 else part for part in operands])
+    return concatenate([arrays.at_least(asarray(part), 2) for part in items(parts, ARRAYS)])
 
 
 def hstack(parts: Sequence[Any]) -> Array:
     """Arrays joined as columns (vectors end to end)."""
-    operands = [asarray(part) for part in items(parts, ARRAYS)]
+    operands = [arrays.at_least(asarray(part), 1) for part in items(parts, ARRAYS)]
     return concatenate(operands, axis=1 if operands and operands[0].ndim > 1 else 0)
 
 
 def column_stack(parts: Sequence[Any]) -> Array:
     """Arrays joined as columns, each vector a column."""
     operands = [asarray(part) for part in items(parts, ARRAYS)]
-    columns = [part[:, None] if part.ndim == 1 else part for part in operands]
+    columns = [part if part.ndim > 1 else arrays.at_least(part, 1)[:, None] for part in operands]
     return concatenate(columns, axis=1)
 
 
@@ -229,6 +255,8 @@ def roll(array: Any, shift: int, axis: int | None = None) -> Array:
     operand = asarray(array)
     if axis is None and operand.ndim != 1:
         raise UnsupportedError("roll of an array that is no vector needs an axis")
+    if isinstance(shift, bool) or not isinstance(shift, (int, np.integer, sympy.Expr)):
+        raise UnsupportedError(f"roll: shift is an integer, not {shown(shift)}")
     position = normalise_axis(axis or 0, operand.ndim)
     size = operand.node.shape[position]
     if not shift:
@@ -243,6 +271,8 @@ def roll(array: Any, shift: int, axis: int | None = None) -> Array:
 def diff(array: Any, n: int = 1, axis: int = -1) -> Array:
     """The differences of neighbours along `axis`, `n` times over."""
     result = asarray(array)
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+        raise UnsupportedError(f"diff: n is a number of times, 0 or more, not {shown(n)}")
     position = normalise_axis(axis, result.ndim)
     lower = (slice(None),) * position + (slice(None, -1),)
     upper = (slice(None),) * position + (slice(1, None),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import sympy
 
 from derivatrix.compiler.frontends.elementwise import sqrt
@@ -45,7 +46,7 @@ def std(array: Any, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False)
 
 def _averaged(operand: Array, axis: Axis, ddof: int, keepdims: bool) -> Array:
     """The sum over `axis`, divided by the count less `ddof`."""
-    if isinstance(ddof, bool) or not isinstance(ddof, int):
+    if isinstance(ddof, bool) or not isinstance(ddof, (int, np.integer)):
         raise UnsupportedError(f"ddof is an integer, not {shown(ddof)}")
     sizes = [operand.node.shape[i] for i in normalise_axes(axis, operand.ndim)]
     count = sympy.expand(sympy.prod(sizes) - ddof)

@@ -68,7 +68,8 @@ def _target(shape: Shape, parts: Sequence[Any]) -> Shape:
     text = shape_text(tuple(sympy.sympify(part) for part in parts))
     if len(unknown) == 1:
         sizes[unknown[0]] = sympy.expand(sympy.cancel(total / sympy.Mul(*sizes)))
-    if len(unknown) > 1 or sympy.expand(sympy.Mul(*sizes) - total) != 0:
+    whole = all(size.is_integer is not False for size in sizes)
+    if len(unknown) > 1 or not whole or sympy.expand(sympy.Mul(*sizes) - total) != 0:
         raise ShapeError(f"cannot reshape {shape_text(shape)} into {text}")
     return tuple(sizes)
 

@@ -270,6 +270,11 @@ def broadcast_to(array: Array, shape: Shape) -> Array:
     return Array(ir.einsum([(array.node, labels)], range(len(shape)), sizes=sizes))
 
 
+def at_least(array: Array, rank: int) -> Array:
+    """`array` with leading axes of length 1 up to `rank` axes."""
+    return array[(None,) * max(0, rank - array.ndim)]
+
+
 def add(left: Array, right: Array) -> Array:
     """left + right."""
     shape = broadcast("{} + {}", left.node, right.node)

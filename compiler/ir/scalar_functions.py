@@ -137,12 +137,73 @@ class step(ScalarFunction):
         return sympy.S.Zero
 
 
+class xlogy(ScalarFunction):
+    """x log(y), and 0 where x is 0."""
+
+    nargs = 2
+    numpy_text = "scipy.special.xlogy({0}, {1})"
+    logarithm = sympy.log
+
+    def definition(self) -> sympy.Expr:
+        x, y = self.args
+        return sympy.Piecewise((0, sympy.Eq(x, 0)), (x * self.logarithm(y), True))
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        x, y = self.args
+        if argindex == 1:
+            return self.logarithm(y)
+        return sympy.Piecewise((0, sympy.Eq(x, 0)), (x * self.logarithm(y).fdiff(), True))
+
+
+class xlog1py(xlogy):
+    """x log(1 + y), and 0 where x is 0."""
+
+    numpy_text = "scipy.special.xlog1py({0}, {1})"
+    logarithm = log1p
+
+
+class entr(ScalarFunction):
+    """-x log(x), 0 at 0, and -inf below."""
+
+    numpy_text = "scipy.special.entr({0})"
+
+    def definition(self) -> sympy.Expr:
+        x = self.args[0]
+        below, zero = (-sympy.oo, x < 0), (0, sympy.Eq(x, 0))
+        return sympy.Piecewise(below, zero, (-x * sympy.log(x), True))
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return -1 - sympy.log(self.args[0])
+
+
+class rel_entr(ScalarFunction):
+    """x log(x / y), 0 where x is 0, and inf outside x >= 0, y >= 0."""
+
+    nargs = 2
+    numpy_text = "scipy.special.rel_entr({0}, {1})"
+
+    def definition(self) -> sympy.Expr:
+        x, y = self.args
+        outside, zero = (sympy.oo, (x < 0) | (y < 0)), (0, sympy.Eq(x, 0))
+        return sympy.Piecewise(outside, zero, (x * sympy.log(x / y), True))
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        x, y = self.args
+        slope = 1 + sympy.log(x / y) if argindex == 1 else -x / y
+        return sympy.Piecewise((sympy.nan, (x < 0) | (y < 0)), (slope, True))
+
+
+def _huber(delta: sympy.Expr, x: sympy.Expr) -> sympy.Expr:
+    inside, far = (x**2 / 2, sympy.Abs(x) <= delta), delta * (sympy.Abs(x) - delta / 2)
+    return sympy.Piecewise((sympy.oo, delta < 0), inside, (far, True))
+
+
 FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
     **{
         name: getattr(sympy, name)
         for name in (
             *("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc"),
-            *("erfinv", "gamma", "loggamma", "polygamma", "zeta", "sign", "floor"),
+            *("erfinv", "gamma", "polygamma", "zeta", "sign", "floor"),
             *("besselj", "bessely", "besseli", "besselk"),
         )
     },
@@ -158,6 +219,12 @@ FUNCTIONS: dict[str, Callable[..., sympy.Expr]] = {
     "cbrt": lambda x: sympy.sign(x) * sympy.Abs(x) ** sympy.Rational(1, 3),
     "hypot": lambda x, y: sympy.sqrt(x**2 + y**2),
     "gammaln": sympy.loggamma,
+    "loggamma": lambda x: sympy.Piecewise((sympy.nan, x < 0), (sympy.loggamma(x), True)),
+    "xlogy": xlogy,
+    "xlog1py": xlog1py,
+    "entr": entr,
+    "rel_entr": rel_entr,
+    "huber": _huber,
     "digamma": lambda x: sympy.polygamma(0, x),
     "normcdf": normcdf,
     "sigmoid": sigmoid,
@@ -194,17 +261,24 @@ def number(value: int | float | np.number | sympy.Expr) -> sympy.Expr:
 
 CONSTANT = (sympy.sign, sympy.floor, sympy.ceiling)
 """Functions that are constant but where they jump, whatever they are functions of."""
+INFINITE = (sympy.nan, sympy.oo, -sympy.oo)
+"""Values of branches outside a function's domain, which have no derivative."""
 
 
 def derivative(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
     """d expression / d variable, with the usual one-sided values at kinks: 0 for the derivative
-    of sign, floor and steps, half for max and min at ties.
+    of sign, floor and steps, half for max and min at ties, and nan where a branch is infinite.
 
     Raises UnsupportedError where SymPy has no derivative.
     """
     expression = expression.replace(sympy.Mod, lambda t, by: t - by * sympy.floor(t / by))
-    constants = {part: sympy.Dummy(real=True) for part in expression.atoms(*CONSTANT)}
-    result = _slope(expression.xreplace(constants), variable)
+    constants: dict[sympy.Basic, sympy.Expr] = {
+        part: sympy.Dummy(real=True) for part in expression.atoms(*CONSTANT)
+    }
+    infinite = {part: sympy.Function(f"infinite_{part}")(variable) for part in INFINITE}
+    result = _slope(expression.xreplace(constants | infinite), variable)
+    result = result.xreplace({part.diff(variable): sympy.nan for part in infinite.values()})
+    constants |= infinite
     result = result.xreplace({dummy: part for part, dummy in constants.items()})
     result = result.replace(sympy.DiracDelta, lambda *arguments: sympy.S.Zero)
     result = result.replace(sympy.Heaviside, lambda x, *_: (1 + sympy.sign(x)) / 2)
