@@ -117,9 +117,13 @@ class Array(Methods):
         return rf"$\displaystyle {hooks.latex(self.node)}$"
 
     def __len__(self) -> int:
-        if not self.ndim or not self.node.shape[0].is_Integer:
+        if not self.ndim:
+            raise UnsupportedError(f"{operand_text(self.node)} is a scalar: it has no length")
+        if not self.node.shape[0].is_Integer:
             raise UnsupportedError(
-                f"an array of shape {shape_text(self.shape)} has no literal length"
+                f"{operand_text(self.node)} of shape {shape_text(self.shape)} has no literal "
+                "length to loop over or to unpack; compute with the whole array (sums over an "
+                "axis, broadcasting, derivatrix.einsum), or declare the axis with a number"
             )
         return int(self.node.shape[0])
 

@@ -59,6 +59,8 @@ def _expand(index: tuple[object, ...], node: Node) -> list[object]:
     rest: list[object] = [slice(None)] * (node.ndim - used)
     parts: list[object] = []
     for part in index:
+        if isinstance(part, np.ndarray) and not part.ndim:
+            part = part[()]
         if isinstance(part, EllipsisType):
             parts.extend(rest)
             rest = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 from derivatrix.templates.support.common.plain_arrays import _says_more
 
-NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+NUMBERS = (bool, int, float, Fraction, Decimal, np.bool_, np.integer, np.floating)
 COMPLEX = (complex, np.complexfloating)
 LARGEST = sympy.Integer(int(np.finfo(np.float64).max))
 """The largest number of float64, as an integer, which integers of any length are compared with."""
@@ -64,6 +66,9 @@ def real_array(value: object) -> np.ndarray:
         raise ShapeError(f"{shown(value)} is ragged: its rows must have equal lengths") from error
     if array.dtype.kind == "c":
         raise UnsupportedError("a constant array is complex; every array here is real")
+    if array.dtype.kind == "O" and all(isinstance(entry, NUMBERS) for entry in array.flat):
+        numbers = [float(real_number(entry)) for entry in array.flat]
+        array = np.reshape(np.asarray(numbers, np.float64), array.shape)
     if array.dtype.kind not in "fiub":
         raise UnsupportedError(f"a constant array of dtype {array.dtype} holds no real numbers")
     if not array.size:

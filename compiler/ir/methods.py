@@ -44,6 +44,7 @@ class Methods:
     dot = _method("dot")
     swapaxes = _method("swapaxes")
     squeeze = _method("squeeze")
+    take = _method("take")
     ravel = _method("ravel")
     flatten = _method("ravel")
 
@@ -72,7 +73,14 @@ class Methods:
         """The array itself, which is real."""
         return self
 
-    def astype(self, dtype: Any) -> Self:
+    def diff(self, *symbols: Any, **options: Any) -> Any:
+        """Refuse SymPy's derivative, which would be 0. Raises UnsupportedError."""
+        raise UnsupportedError(
+            "SymPy cannot differentiate symbolic arrays; declare derivatrix.function(name, inputs, "
+            "expression) and ask for its derivatives; differences of neighbours are numpy.diff"
+        )
+
+    def astype(self, dtype: Any, copy: bool = True) -> Self:
         """The array itself: kernels work in the floating-point type of their inputs. Raises
         UnsupportedError for types that are not floating-point."""
         if np.dtype(dtype).kind != "f":

@@ -8,6 +8,7 @@ kinks, where SymPy's own are distributions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -244,16 +245,16 @@ LARGEST_EXACT = 2**53
 """Up to here every integer is a number of float64."""
 
 
-def number(value: int | float | np.number | sympy.Expr) -> sympy.Expr:
-    """A Python number as a SymPy one: exact where it is a short binary fraction (0.5, 2.25), or an
-    integer that is not too large."""
+def number(value: int | float | Fraction | Decimal | np.number | sympy.Expr) -> sympy.Expr:
+    """A Python number as a SymPy one: exact where it is a fraction of a small denominator (0.5,
+    2.25, Fraction(1, 3)), or an integer that is not too large."""
     if isinstance(value, sympy.Expr):
         return value
     if not abs(value) <= LARGEST_EXACT:
         return sympy.Float(float(value), 17)
     if isinstance(value, (int, np.integer)):
         return sympy.Integer(int(value))
-    exact = Fraction(float(value))
+    exact = Fraction(value if isinstance(value, (Fraction, Decimal)) else float(value))
     if exact.denominator <= 1024:
         return sympy.Rational(exact.numerator, exact.denominator)
     return sympy.Float(float(value), 17)
