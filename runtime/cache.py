@@ -3,6 +3,7 @@ user's own."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import stat
 import sys
@@ -76,11 +77,8 @@ def cache_directory() -> Path:
 @cache
 def _temporary_cache() -> Path:
     holder = tempfile.TemporaryDirectory(prefix="derivatrix-", ignore_cleanup_errors=True)
-    _holders.append(holder)
+    atexit.register(holder.cleanup)
     return Path(holder.name).resolve()
-
-
-_holders: list[tempfile.TemporaryDirectory[str]] = []
 
 
 # Who can write

@@ -99,7 +99,8 @@ def _stack_hint(name, found, expected):
     """What to do where an argument looks like a stack of those expected."""
     if len(found) != len(expected) + 1 or "batch" in expected:
         return ""
-    return f"; a stack of samples is taken where the function is declared with batch=[{name}]"
+    column = f"; a column is given as the vector {name}[:, 0]" if found[1:] == (1,) else ""
+    return f"{column}; a stack of samples is taken where the function is declared with batch=[{name}]"
 
 
 def _refuse(function, expected, values):

@@ -21,6 +21,8 @@ FACTS = (
     *("DECLARATION", "DIGEST", "FORMULAS"),
 )
 """What is public of every module, beside its functions, their kernels and named tuples."""
+OF_SCALARS = ("gradient", "value_and_gradient", "hessian", "hvp")
+"""Functions of modules of scalar functions."""
 
 
 class _Module:
@@ -37,6 +39,17 @@ class _Module:
         self.public = [*FACTS, *(["KERNELS"] if names["TARGET"] == "cuda" else kernels)]
         names["__all__"] = self.public
         names["__dir__"] = lambda: sorted(self.public)
+        names["__getattr__"] = self.absent
+
+    def absent(self, name):
+        """Raise AttributeError, which says where the functions are that only scalars have."""
+        if name not in OF_SCALARS:
+            raise AttributeError(f"module {self.names['__name__']!r} has no attribute {name!r}")
+        functions = self.names["FUNCTIONS"]
+        array = "; an array-valued function has jacobian and vjp" if "gradient" not in functions else ""
+        raise AttributeError(
+            f"{self.owner}: there is no {name}{array}; this module has {', '.join(functions)}"
+        )
 
     def formulas(self):
         """FORMULAS, from the file of the module's name in the folder `_formulas` beside it."""
