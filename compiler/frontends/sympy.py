@@ -41,6 +41,7 @@ from derivatrix.compiler.ir.dimensions import Dimension, Shape, shape_text
 from derivatrix.compiler.ir.identifiers import require_identifier
 from derivatrix.compiler.ir.literals import LARGEST, refuse_complex
 from derivatrix.compiler.ir.nodes import Node
+from derivatrix.compiler.ir.scalar_functions import FUNCTIONS
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.lu import LU
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
@@ -265,11 +266,20 @@ def _scalar_expression(body: sympy.Basic, values: dict[sympy.Basic, Array]) -> A
         operands[symbol] = _lower(symbol)
     known = list(operands)
     renamed = body.xreplace({symbol: ir.slot(i) for i, symbol in enumerate(known)})
+    renamed = renamed.replace(sympy.loggamma, FUNCTIONS["loggamma"])  # complex for x < 0
     return elementwise(renamed.doit(), *(operands[symbol] for symbol in known))
 
 
 def _diagonal(expression: Any) -> Array:
     return functions.diagonal(_full_rank(expression.args[0]))
+
+
+def _diagonal_part(matrix: Any) -> Array:
+    """A matrix of the same shape with the entries of the diagonal."""
+    full = _full_rank(matrix)
+    if full.shape[0] == full.shape[1]:
+        return _squeezed(functions.diag(functions.diagonal(full)))
+    return _squeezed(functions.tril(functions.triu(full)))
 
 
 def _identity(expression: sympy.Identity) -> Array:
@@ -385,7 +395,7 @@ RULES: dict[type, Callable[[Any], Array]] = {
     matrices.HadamardPower: lambda power: _lower(power.base) ** _lower(power.exp),
     ElementwiseApplyFunction: _apply_function,
     DiagMatrix: lambda expression: functions.diag(_lower(expression.args[0])),
-    DiagonalMatrix: lambda expression: functions.diag(_diagonal(expression)),
+    DiagonalMatrix: lambda expression: _diagonal_part(expression.args[0]),
     DiagonalOf: _diagonal,
     matrices.Identity: _identity,
     matrices.ZeroMatrix: lambda zeros: Array(ir.zeros(_shape_without_ones(zeros))),

@@ -240,3 +240,95 @@ def test_every_argument_is_understood_or_named(name: str) -> None:
             elif (name, argument) not in LENIENT:
                 expected = function(*points, **{argument: value})
                 require_equal(name, numbers(actual), numbers(expected))
+
+
+ODD = np.array([-2.5, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.5])
+PAIRS = np.meshgrid(ODD, ODD)
+UFUNCS = [
+    name
+    for name, function in FUNCTIONS.items()
+    if isinstance(function, np.ufunc)
+    and not function.signature
+    and name.rpartition(".")[2] not in CONDITIONS
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", UFUNCS)
+def test_ufuncs_mean_what_they_mean_outside_their_domains(name: str) -> None:
+    function = FUNCTIONS[name]
+    shape = PAIRS[0].shape
+    a, b = dx.tensor("a", *shape), dx.tensor("b", *shape)
+    if name.rpartition(".")[2] in BESSEL:
+        orders = (0.0, 1.0, 2.0, 0.5, -1.0, -0.5)
+        actual = [function(order, a) for order in orders]
+        expected = [function(order, PAIRS[0]) for order in orders]
+    else:
+        actual = function(*[a, b][: function.nin])
+        expected = function(*PAIRS[: function.nin])
+    if isinstance(actual, Array):
+        actual, expected = [actual], [expected]
+    for one, two in zip(actual, expected, strict=True):
+        values = evaluate(one.node, {"a": PAIRS[0], "b": PAIRS[1]}, {})
+        np.testing.assert_allclose(values, np.asarray(two, float), rtol=1e-9)
+
+
+def at_points(text: str, values: dict[str, Any]) -> Any:
+    return eval(text, {"np": np, "integers": np.arange(12).reshape(3, 4) - 5}, values)
+
+
+LARGE = {
+    **{"X": generator.normal(size=(3, 4)), "G": generator.normal(size=(3, 3))},
+    **{"T": generator.normal(size=(2, 3, 4)), "W": generator.normal(size=(2, 3, 3))},
+    **{"x": generator.normal(size=3), "y": np.array([1.0, 1.0, 0.0]), "s": np.array(-1.5)},
+    **{"B": generator.normal(size=(5, 3)), "h": generator.normal(size=(3, 1))},
+    "Q": np.array([[2.0, 1, 0], [0, 3, 1], [0, 0, 5]]),
+}
+SAME = """np.ravel(X, "F") | np.ravel(T, order="F") | X.flatten("F") | X.ravel(order="F")
+np.reshape(T, (4, 6), order="F") | T.reshape(-1, 4, order="F") | T.reshape((4, 3, -1), order="F")
+np.linalg.eigvalsh(G) | np.linalg.eigvalsh(G, "U") | np.linalg.eigh(W)[0]
+np.linalg.eigh(W, UPLO="U").eigenvalues | np.linalg.cholesky(W * 0.1 + np.eye(3))
+np.linalg.cholesky(W * 0.1 + np.eye(3), upper=True) | np.linalg.svd(G, hermitian=True)[1]
+np.linalg.svd(W, compute_uv=False, hermitian=True) | np.linalg.pinv(G, hermitian=True)
+np.linalg.eigvals(Q) | np.linalg.lstsq(B, B[:, 0])[1] | np.linalg.lstsq(B, B)[1]
+np.linalg.lstsq(X, x)[1] | np.linalg.lstsq(G, X)[1] | np.linalg.lstsq(G, x)[0]
+np.linalg.slogdet(1e-200 * Q)[0] | np.linalg.slogdet(W)[0] | np.linalg.slogdet(0 * G)[0]
+np.linalg.slogdet(-Q)[0] | np.linalg.norm(T, 1, (2, 0)) | np.linalg.norm(T, -1, (-1, 0), True)
+np.linalg.matrix_norm(X, ord=1) | np.linalg.norm(x, -2) | np.linalg.matrix_power(G, np.int64(3))
+np.einsum("...,i->i...", X[0], x) | np.einsum("...i,j->j...i", T, x) | np.einsum("ij...->...", T)
+np.block([[s, 1], [2, 3]]) | np.block([[x], [x]]) | np.block([s, s]) | np.block(x)
+np.block([[1, x], [y, 2]]) | np.block([[G], [x]]) | np.block([[[s]], [[s]]]) | np.block([[T]])
+np.concatenate([X, X], None) | np.vstack([s, s]) | np.hstack([s, x]) | np.column_stack([s, s])
+np.trace(W, axis1=-2, axis2=-1) | np.trace(W, 1, 1, 2) | np.diagonal(T, axis1=2, axis2=0)
+np.diagonal(T, 1, 1, 2) | np.diag(G, np.int64(1)) | np.var(x, ddof=np.int64(1))
+np.tensordot(T, X, np.int64(2)) | np.broadcast_to(x, 3) | np.vecdot(X, X) | np.take(X, -1, axis=-1)
+np.atleast_2d(x, X)[0] | X.take([0, -1], 1) | X.clip(min=0) | X.std(0, ddof=1) | X.cumsum(0)
+np.var(X, 0, correction=1) | np.clip(integers, x[0], x[1]) | np.where(integers > 0, X, integers)
+np.select([x > 1, x > 0], [x, y], -3) | x[np.array(1)] | np.sum(T, ()) | np.max(y)"""
+REFUSED = """np.argmin(x) | np.emath.sqrt(x) | X.cumsum() | T.trace() | np.trace(T) | X.ravel("A")
+np.reshape(X, -1, "K") | np.reshape(X, (5, -1)) | np.diff(x, -1) | np.block([[x], x])
+np.select([x > 0], [x, y]) | np.roll(X, (1, 2), (0, 1)) | np.linalg.cond(G, 3)
+np.vecdot(h, X) | np.add(x, 1, casting="unsafe") | X.sum(initial=2.0) | X.mean(where=X > 0)
+[v for v in symbolic] | list(s) | sum(symbolic) | symbolic.diff(symbolic)"""
+
+
+def listed(texts: str) -> list[str]:
+    return [text.strip() for text in texts.replace("\n", "|").split("|")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("text", listed(SAME))
+def test_what_numpy_users_type_means_the_same(text: str) -> None:
+    symbols = {name: dx.tensor(name, *value.shape) for name, value in LARGE.items()}
+    expected = at_points(text, LARGE)
+    actual = at_points(text, symbols)
+    values = evaluate(actual.node, LARGE, {}) if isinstance(actual, Array) else actual
+    assert np.shape(values) == np.shape(expected)
+    np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("text", listed(REFUSED))
+def test_what_has_no_meaning_is_refused(text: str) -> None:
+    symbols = {name: dx.tensor(name, *value.shape) for name, value in LARGE.items()}
+    with pytest.raises(DerivatrixError):
+        at_points(text, symbols | {"symbolic": dx.vector("symbolic", "n")})
