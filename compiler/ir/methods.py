@@ -38,7 +38,6 @@ class Methods:
     min = _method("min")
     prod = _method("prod")
     cumsum = _method("cumsum")
-    clip = _method("clip")
     trace = _method("trace")
     diagonal = _method("diagonal")
     dot = _method("dot")
@@ -47,6 +46,10 @@ class Methods:
     take = _method("take")
     ravel = _method("ravel")
     flatten = _method("ravel")
+
+    def clip(self, min: Any = None, max: Any = None, **options: Any) -> Array:
+        """As `numpy.clip`."""
+        return np.clip(self, min, max, **options)  # type: ignore[call-overload]
 
     def transpose(self, *axes: Any) -> Array:
         """The axes in the order given (reversed by default)."""

@@ -988,6 +988,24 @@ def test_without_a_writable_cache_a_temporary_one_is_used(monkeypatch, tmp_path)
     assert dx.compile(triple) is module
 
 
+def test_the_temporary_cache_is_removed_without_a_warning():
+    code = "from derivatrix.runtime.cache import _temporary_cache; print(_temporary_cache())"
+    command = [sys.executable, "-W", "error", "-X", "dev", "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    assert not Path(ended.stdout.strip()).exists()
+
+
+def test_what_an_array_valued_function_lacks_is_told():
+    module = dx.compile(triple)
+    with pytest.raises(AttributeError, match=r"triple: there is no gradient; .* jacobian and vjp"):
+        _ = module.gradient
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = module.nothing
+    with pytest.raises(ValueError, match=r"has shape \(2, 1\); .* a column is given as .*\[:, 0\]"):
+        module.value(np.ones((2, 1)))
+
+
 @pytest.mark.parametrize("damage", ["remove", "truncate"])
 def test_a_package_with_a_damaged_module_does_not_verify(built, tmp_path, damage):
     copy = tmp_path / "copy"

@@ -278,10 +278,15 @@ def at_points(text: str, values: dict[str, Any]) -> Any:
 
 
 LARGE = {
-    **{"X": generator.normal(size=(3, 4)), "G": generator.normal(size=(3, 3))},
-    **{"T": generator.normal(size=(2, 3, 4)), "W": generator.normal(size=(2, 3, 3))},
-    **{"x": generator.normal(size=3), "y": np.array([1.0, 1.0, 0.0]), "s": np.array(-1.5)},
-    **{"B": generator.normal(size=(5, 3)), "h": generator.normal(size=(3, 1))},
+    "X": generator.normal(size=(3, 4)),
+    "G": generator.normal(size=(3, 3)),
+    "T": generator.normal(size=(2, 3, 4)),
+    "W": generator.normal(size=(2, 3, 3)),
+    "x": generator.normal(size=3),
+    "y": np.array([1.0, 1.0, 0.0]),
+    "s": np.array(-1.5),
+    "B": generator.normal(size=(5, 3)),
+    "h": generator.normal(size=(3, 1)),
     "Q": np.array([[2.0, 1, 0], [0, 3, 1], [0, 0, 5]]),
 }
 SAME = """np.ravel(X, "F") | np.ravel(T, order="F") | X.flatten("F") | X.ravel(order="F")

@@ -1,6 +1,8 @@
 """What users write, lowered and evaluated, against NumPy on numbers: SymPy's expressions,
 derivatrix's arrays, and NumPy's own functions called on symbols."""
 
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import scipy.special
 import sympy
 from sympy import MatrixSymbol, Symbol, Trace
 from sympy.matrices.expressions import factorizations
+from sympy.matrices.expressions.diagonal import DiagonalMatrix
 
 import derivatrix.compiler.frontends.arrays as dx
 from derivatrix.compiler.frontends.numpy import RENAMED
@@ -86,6 +89,9 @@ SYMPY = [
     (factorizations.SofSVD(X), np.diag(np.linalg.svd(X_)[1])),
     (sympy.MatMul(*factorizations.svd(X)[:2], factorizations.VofSVD(X).T), X_),
     (sympy.atan2(s, Trace(X)), np.arctan2(s_, np.trace(X_))),
+    (A.applyfunc(sympy.loggamma), scipy.special.loggamma(A_)),
+    (DiagonalMatrix(A), A_ * np.eye(3, 4)),
+    (DiagonalMatrix(X) * x, np.diag(X_) * x_),
 ]
 
 
@@ -123,6 +129,9 @@ ARRAYS = [
     (Ta.sum((0, 2)), T_.sum((0, 2))),
     (Ta.mean(1, keepdims=True), T_.mean(1, keepdims=True)),
     (abs(Xa) ** 2.5, np.abs(X_) ** 2.5),
+    (Fraction(1, 3) * xa - Decimal("0.1"), x_ / 3 - 0.1),
+    (dx.asarray([Fraction(1, 2), 3]) * ya[:2], np.array([0.5, 3]) * y_[:2]),
+    (np.float32(0.5) * xa + np.array(2) * xa - np.bool_(True), 2.5 * x_ - 1),
     (dx.where(Xa > 0, Xa, 0.1 * Xa), np.where(X_ > 0, X_, 0.1 * X_)),
     (dx.where(Xa == Xa.T, Xa, 0), np.diag(np.diag(X_))),
     (dx.where(Xa != Xa.T, Xa, 0), X_ - np.diag(np.diag(X_))),
@@ -276,6 +285,11 @@ BAD = [
     (lambda: dx.dims("None"), DerivatrixError, "keyword"),
     (lambda: dx.dims("np"), DerivatrixError, "taken"),
     (lambda: Xa / 0, DerivatrixError, "division"),
+    (lambda: list(xa), UnsupportedError, "x of shape .* loop"),
+    (lambda: sympy.diff(xa @ xa, xa), UnsupportedError, "SymPy cannot differentiate"),
+    (lambda: np.argmin(xa), UnsupportedError, "numpy.argmin .*positions"),
+    (lambda: np.emath.sqrt(xa), UnsupportedError, "scimath.sqrt"),
+    (lambda: Xa.sum(initial=2.0), UnsupportedError, "numpy.sum: the argument initial=2.0"),
 ]
 
 

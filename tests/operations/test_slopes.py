@@ -69,3 +69,32 @@ def test_jumps_of_logarithms(outer) -> None:
     for name in ("x", "p"):
         assert function.formula("gradient", wrt=name) == "0"
         assert function.formula("hessian", wrt=name) == "0"
+
+
+HARD = {
+    ("xlogy", 0, 0.0, 2.0): np.log(2),
+    ("xlogy", 1, 0.0, 0.0): 0.0,
+    ("xlogy", 1, 3.0, 2.0): 1.5,
+    ("xlog1py", 0, 0.0, 2.0): np.log(3),
+    ("xlog1py", 1, 0.0, -1.0): 0.0,
+    ("entr", 0, 0.0): np.inf,
+    ("entr", 0, -1.0): np.nan,
+    ("entr", 0, 2.0): -1 - np.log(2),
+    ("rel_entr", 0, 0.0, 2.0): -np.inf,
+    ("rel_entr", 1, 0.0, 2.0): 0.0,
+    ("rel_entr", 1, -1.0, -2.0): np.nan,
+    ("huber", 0, -1.0, 2.0): np.nan,
+    ("huber", 1, 0.5, -2.0): -0.5,
+    ("loggamma", 0, -0.5): np.nan,
+}
+"""A function, the argument by which it is differentiated, and the point: the derivative there."""
+
+
+@pytest.mark.parametrize("case", HARD, ids=str)
+def test_the_slope_at_the_end_of_a_domain(case):
+    name, position, *point = case
+    slots = [x, p][: len(point)]
+    slope = scalars.derivative(scalars.FUNCTIONS[name](*slots), slots[position])
+    with np.errstate(all="ignore"):
+        value = scalars.evaluate(slope, [np.array(number) for number in point])
+    np.testing.assert_allclose(value, HARD[case])

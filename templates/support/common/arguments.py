@@ -100,7 +100,9 @@ def _stack_hint(name, found, expected):
     if len(found) != len(expected) + 1 or "batch" in expected:
         return ""
     column = f"; a column is given as the vector {name}[:, 0]" if found[1:] == (1,) else ""
-    return f"{column}; a stack of samples is taken where the function is declared with batch=[{name}]"
+    return (
+        f"{column}; a stack of samples is taken where the function is declared with batch=[{name}]"
+    )
 
 
 def _refuse(function, expected, values):

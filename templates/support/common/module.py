@@ -42,13 +42,14 @@ class _Module:
         names["__getattr__"] = self.absent
 
     def absent(self, name):
-        """Raise AttributeError, which says where the functions are that only scalars have."""
+        """Raise AttributeError, which says for `gradient` and the like what there is instead."""
         if name not in OF_SCALARS:
             raise AttributeError(f"module {self.names['__name__']!r} has no attribute {name!r}")
         functions = self.names["FUNCTIONS"]
-        array = "; an array-valued function has jacobian and vjp" if "gradient" not in functions else ""
+        is_scalar = "gradient" in functions
+        advice = "" if is_scalar else "; an array-valued function has jacobian and vjp"
         raise AttributeError(
-            f"{self.owner}: there is no {name}{array}; this module has {', '.join(functions)}"
+            f"{self.owner}: there is no {name}{advice}; this module has {', '.join(functions)}"
         )
 
     def formulas(self):
