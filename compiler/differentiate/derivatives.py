@@ -38,7 +38,7 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugates
-from derivatrix.compiler.simplify.lengths import with_lengths
+from derivatrix.compiler.simplify.lengths import fused, with_lengths
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 KINDS = ("value", "vjp", "jvp", "jacobian")
@@ -116,7 +116,7 @@ class Derivatives:
 
     def with_lengths(self, nodes: Sequence[Node]) -> list[Node]:
         """Nodes of derivatives with the subgradient 0 of lengths at 0 (`simplify.lengths`)."""
-        return with_lengths(nodes, self.batched("value").values())
+        return with_lengths(nodes, [*self.batched("value").values()])
 
     def _with_general_tangents(self, kind: str) -> tuple[list[Leaf], dict[Key, Node]]:
         arguments = self.arguments(kind)
@@ -159,7 +159,7 @@ class Derivatives:
 
     @cached_property
     def _jvp(self) -> dict[Key, Node]:
-        return self._pushed_forward(self._value)
+        return self._pushed_forward({(): self._smooth})
 
     @cached_property
     def _vjp(self) -> dict[Key, Node]:
@@ -187,13 +187,18 @@ class Derivatives:
         return dict(zip(results, products, strict=True))
 
     @cached_property
+    def _smooth(self) -> Node:
+        """The value as derivatives are made of it, in functions of squares of lengths."""
+        return fused([self._value[()]])[0]
+
+    @cached_property
     def _jacobian(self) -> dict[Key, Node]:
         if self._scalar:
             return self._gradient
         return {
             (leaf.name,): jacobian
             for leaf in self.wrt
-            for jacobian in self._jacobians([self._value[()]], leaf)
+            for jacobian in self._jacobians([self._smooth], leaf)
         }
 
     def _jacobians(self, nodes: Sequence[Node], leaf: Leaf) -> list[Node]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.nodes import (
     Apply,
@@ -19,12 +18,12 @@ from derivatrix.compiler.ir.nodes import (
     Sum,
     einsum,
     is_zero,
-    slot,
     topological,
     zeros,
 )
 from derivatrix.compiler.ir.operation import Point
 from derivatrix.compiler.ir.substitute import substitute
+from derivatrix.compiler.simplify import lengths
 from derivatrix.runtime.errors import UnsupportedError
 
 
@@ -72,7 +71,7 @@ def _map(node: Map, known: Mapping[Node, Node]) -> Node:
         tangent = known[argument]
         if is_zero(tangent):
             continue
-        slope = scalar_functions.derivative(node.expression, slot(position))
+        slope = lengths.slope(node, position)
         if slope == 0:
             continue
         factor = elementwise(slope, *map(Array, node.arguments)).node

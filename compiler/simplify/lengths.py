@@ -1,65 +1,460 @@
-"""Lengths at zero: what derivatives divide by them is taken to be zero there.
+"""Functions of lengths: their derivatives, also where a length is zero.
 
-‖x‖ has no derivative at 0, and what is made of it, as x ‖x‖, may have one: by a quotient 0/0. With
-the subgradient 0 of ‖x‖ the quotients' values are right wherever the derivative exists.
+‖x‖ has no derivative at 0, and what is made of it may have derivatives of any order. So a function
+of lengths, φ(‖x‖), is differentiated as a function of the square s = ‖x‖²: its gradient is
+2 ψ'(s) x and its Hessian 2 ψ'(s) I + 4 ψ''(s) x xᵀ with ψ(s) = φ(√s). `fused` writes all factors
+and terms that are made of one length as one function ψ, whose derivatives `reduced` frees of
+quotients that cancel. Where one remains, `with_lengths` gives it its limit at s = 0, and its
+expansion near 0.
+
+Where there is no limit, it gives the finite part, the constant term of the expansion in powers of
+‖x‖. It is linear, so it does not depend on how an expression is written as a sum, and belongs to
+the function without its odd powers of ‖x‖: of ‖x‖ itself all derivatives at 0 are 0.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import sympy
 
-from derivatrix.compiler.ir.graph import rebuilt
-from derivatrix.compiler.ir.nodes import Einsum, Factor, Map, Node, Sum, slot, topological
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.arrays import Array, elementwise
+from derivatrix.compiler.ir.expansions import LOGARITHM, NoExpansion, Series, expansion
+from derivatrix.compiler.ir.graph import transformed
+from derivatrix.compiler.ir.nodes import (
+    Einsum,
+    Factor,
+    Labels,
+    Map,
+    Node,
+    Sum,
+    einsum,
+    literal,
+    slot,
+    topological,
+    used_slots,
+)
+from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.signs import positive
 from derivatrix.compiler.ir.structure import facts
+from derivatrix.compiler.simplify import simplify
+
+MAX_FUSED_SIZE = 200
+"""Most parts of an expression that is made of several nodes."""
+
+EXPANSION_TERMS = 18
+"""Terms of the series that replaces a quotient near zero."""
+
+ROUNDING = 2e-16
+
+VARIABLE = sympy.Symbol("t", positive=True)
+"""The root of a square, in which functions of lengths are expanded."""
 
 
-def with_lengths(roots: Sequence[Node], values: Iterable[Node]) -> list[Node]:
-    """The nodes of derivatives with negative powers of lengths 0 where the length is: but for
-    lengths that the function's own `values` divide by, and so have no value at."""
-    order = topological(values)
-    kept = {base for node in order for power in _powers(node) for base in _bases(node, power)}
-    new: dict[Node, Node] = {}
-    for node in topological(roots):
-        made = rebuilt(node, new)
-        guarded = {
-            power: sympy.Piecewise((0, sympy.Eq(power.base, 0)), (power, True))
-            for power in _powers(node)
-            if _of_a_length(node, power) and not kept & {*_bases(node, power)}
-        }
-        if guarded:
-            assert isinstance(made, Map)
-            made = Map(made.expression.xreplace(guarded), made.arguments)
-        new[node] = made
-    return [new[root] for root in roots]
+# One function of all that is made of the same lengths
 
 
-def _powers(node: Node) -> Iterator[sympy.Pow]:
-    """The negative powers in a function of entries."""
-    if isinstance(node, Map):
-        powers = node.expression.atoms(sympy.Pow)
-        yield from (power for power in powers if power.exp.is_number and power.exp.is_negative)
+def fused(roots: Sequence[Node]) -> list[Node]:
+    """The nodes with all that is made of one length, entry by entry, as one `Map` of its square."""
+    return transformed(roots, _fused)
 
 
-def _bases(node: Node, power: sympy.Pow) -> Iterator[Node]:
-    """The array that is raised to a power, if it is one; else the function of arrays."""
-    assert isinstance(node, Map)
-    slots = {slot(place): argument for place, argument in enumerate(node.arguments)}
-    yield slots.get(power.base) or Map(power.base, node.arguments)
+def _fused(node: Node) -> Node:
+    match node:
+        case Map():
+            node = _hoisted(node)
+            lengths = _lengths(node)
+            if any(_involves(a, lengths) for a in node.arguments if a not in lengths):
+                return _Fusion(lengths).node(node) or node
+        case Einsum():
+            return _fused_product(node)
+    return node
 
 
-def _of_a_length(node: Node, power: sympy.Pow) -> bool:
-    """Whether a power comes about by derivatives of s ** a, where s is a sum of powers of a degree
-    q with q a >= 1: so that s ** a has slopes, though no derivative, where s is zero."""
-    assert isinstance(node, Map)
-    if power.exp.is_Integer:
+def _hoisted(node: Map) -> Map:
+    """A function of entries with squares of lengths that it computes, as x² + y², as arguments."""
+    squares = [base for base, _, _ in _variables(node) if not base.is_Symbol]
+    if not squares:
+        return node
+    nodes = simplify([Map(base, node.arguments) for base in squares])
+    places = {base: slot(place) for place, base in enumerate(squares, len(node.arguments))}
+    return Map(*used_slots(node.expression.xreplace(places), (*node.arguments, *nodes)))
+
+
+def _fused_product(node: Einsum) -> Node:
+    """A product whose factors of the same labels that are made of the same lengths are one."""
+    product = Product.of(node)
+    for labels in dict.fromkeys(own for _, own in node.factors):
+        group = [position for position, (_, own) in enumerate(product.factors) if own == labels]
+        lengths = frozenset().union(*(_lengths(product.factors[i][0]) for i in group))
+        members = [i for i in group if _involves(product.factors[i][0], lengths)]
+        squares, rest = _taken(product.without(*members), lengths, labels)
+        if not members or len(members) + len(squares) < 2:
+            continue
+        factors = [product.factors[i][0] for i in members] + squares
+        axes = range(len(labels))
+        whole = einsum([(factor, axes) for factor in factors], axes)
+        if (fusion := _Fusion(lengths).node(whole)) is not None:
+            product = rest.times((fusion, labels))
+    return node if product.factors == node.factors else product.node
+
+
+def _taken(
+    product: Product, lengths: Iterable[Node], labels: Labels
+) -> tuple[list[Node], Product]:
+    """The squares of lengths that the product has, spliced in, at these labels, and the rest."""
+    squares: list[Node] = []
+    for square in lengths:
+        while isinstance(square, Einsum) and square.contracted:
+            places = _places(product, square, labels)
+            if places is None:
+                break
+            squares.append(square)
+            product = product.without(*places).scaled(1 / square.coefficient)
+    used = {*product.output, *(label for _, own in product.factors for label in own)}
+    sizes = {label: size for label, size in product.sizes.items() if label in used}
+    return squares, Product(product.coefficient, product.factors, product.output, sizes)
+
+
+def _places(product: Product, square: Einsum, labels: Labels) -> list[int] | None:
+    """The positions of the factors of `square` in a product, which has it at `labels`."""
+
+    def search(
+        wanted: Sequence[Factor], names: Mapping[int, int], places: list[int]
+    ) -> list[int] | None:
+        if not wanted:
+            inner = [names[label] for label in square.contracted]
+            own = labels_in(places)
+            private = all(
+                label not in product.output and own.count(label) == mentions(label)
+                for label in inner
+            )
+            return places if private and not {*inner} & {*labels} else None
+        (node, own), *rest = wanted
+        for place, (factor, others) in enumerate(product.factors):
+            if factor is not node or place in places:
+                continue
+            extended = {**names}
+            fits = all(extended.setdefault(a, b) == b for a, b in zip(own, others, strict=True))
+            result = search(rest, extended, [*places, place]) if fits else None
+            if result is not None:
+                return result
+        return None
+
+    def labels_in(places: Iterable[int]) -> list[int]:
+        return [label for place in places for label in product.factors[place][1]]
+
+    def mentions(label: int) -> int:
+        return sum(own.count(label) for _, own in product.factors)
+
+    return search(square.factors, dict(enumerate(labels)), [])
+
+
+@lru_cache(maxsize=65536)
+def _lengths(node: Node) -> frozenset[Node]:
+    """The squares of whose roots a node's entries are made, entry by entry."""
+    match node:
+        case Map():
+            roots = {slots[power.base] for slots in [_slots(node)] for power in _roots(node)}
+            return frozenset(roots).union(*map(_lengths, node.arguments))
+        case Sum():
+            return frozenset().union(*map(_lengths, node.terms))
+        case Einsum() if node.coefficient.is_number:
+            return frozenset().union(*map(_lengths, _entrywise(node)))
+    return frozenset()
+
+
+def _entrywise(node: Einsum) -> list[Node]:
+    """The factors of a product that have its axes, in order."""
+    axes = tuple(range(node.ndim))
+    return [factor for factor, labels in node.factors if labels == axes]
+
+
+def _involves(node: Node, lengths: frozenset[Node]) -> bool:
+    """Whether a node is made of the squares of these lengths, entry by entry."""
+    if node in lengths:
+        return True
+    match node:
+        case Map():
+            return any(_involves(argument, lengths) for argument in node.arguments)
+        case Sum():
+            return any(_involves(term, lengths) for term in node.terms)
+        case Einsum() if node.coefficient.is_number:
+            multiple = any(_multiple(node, square) is not None for square in lengths)
+            return multiple or any(_involves(factor, lengths) for factor in _entrywise(node))
+    return False
+
+
+def _multiple(node: Node, square: Node) -> sympy.Expr | None:
+    """c where node = c square."""
+    if not isinstance(node, Einsum):
+        return None
+    if isinstance(square, Einsum) and (node.factors, node.sizes) == (square.factors, square.sizes):
+        return node.coefficient / square.coefficient
+    axes = tuple(range(node.ndim))
+    return node.coefficient if node.factors == ((square, axes),) else None
+
+
+class _Fusion:
+    """Writes nodes as one function of squares of `lengths` and of other nodes."""
+
+    def __init__(self, lengths: frozenset[Node]) -> None:
+        self.lengths = lengths
+        self.arguments: list[Node] = []
+
+    def node(self, node: Node) -> Node | None:
+        """The function; None where its expression would be too long."""
+        expression = self.expression(node)
+        if sum(1 for _ in sympy.preorder_traversal(expression)) > MAX_FUSED_SIZE:
+            return None
+        return elementwise(expression, *map(Array, self.arguments)).node
+
+    def expression(self, node: Node) -> sympy.Expr:
+        number = literal(node)
+        if number is not None and number.is_number:
+            return number
+        if not _involves(node, self.lengths) or node in self.lengths:
+            return self._slot(node)
+        match node:
+            case Map():
+                parts = {
+                    slot(place): self.expression(part) for place, part in enumerate(node.arguments)
+                }
+                return node.expression.xreplace(parts)
+            case Sum():
+                involved = [term for term in node.terms if _involves(term, self.lengths)]
+                rest = tuple(term for term in node.terms if term not in involved)
+                parts = [*involved, *simplify([Sum(rest, node.shape)])] if rest else involved
+                return sympy.Add(*map(self.expression, parts))
+        assert isinstance(node, Einsum)
+        for square in self.lengths:
+            if (multiple := _multiple(node, square)) is not None:
+                return multiple * self._slot(square)
+        return self._product(node)
+
+    def _product(self, node: Einsum) -> sympy.Expr:
+        product = Product.of(node)
+        axes = tuple(range(node.ndim))
+        inner = [
+            place
+            for place, (factor, labels) in enumerate(product.factors)
+            if labels == axes and _involves(factor, self.lengths)
+        ]
+        squares, rest = _taken(product.without(*inner), self.lengths, axes)
+        parts = [self.expression(product.factors[place][0]) for place in inner]
+        parts += [self._slot(square) for square in squares]
+        if rest.factors:
+            (outside,) = simplify([rest.scaled(1 / rest.coefficient).node])
+            parts.append(self._slot(outside))
+        return sympy.Mul(rest.coefficient, *parts)
+
+    def _slot(self, node: Node) -> sympy.Symbol:
+        if node not in self.arguments:
+            self.arguments.append(node)
+        return slot(self.arguments.index(node))
+
+
+# Derivatives without quotients that cancel
+
+
+def slope(node: Map, place: int) -> sympy.Expr:
+    """The derivative of a function of arrays by its argument at a place."""
+    result = scalar_functions.derivative(node.expression, slot(place))
+    squares = {power.base for power in _roots(node)}
+    return reduced(result, squares) if squares and result.free_symbols & squares else result
+
+
+def reduced(expression: sympy.Expr, squares: Iterable[sympy.Symbol]) -> sympy.Expr:
+    """An expression as a quotient in lowest terms of the roots of `squares`, of other symbols and
+    of functions of them."""
+    expression = sympy.piecewise_fold(expression)
+    if isinstance(expression, sympy.Piecewise):
+        pieces = [(reduced(part, squares), condition) for part, condition in expression.args]
+        return sympy.Piecewise(*pieces)
+    orders = {square: _order(expression, square) for square in squares}
+    roots = {square: sympy.Dummy(square.name, positive=True) for square in orders}
+    powers = {square: root ** orders[square] for square, root in roots.items()}
+    rational, names = _rational(expression.xreplace(powers))
+    lowest = sympy.factor(sympy.cancel(rational)).xreplace(names)
+    back = {root: square ** sympy.Rational(1, orders[square]) for square, root in roots.items()}
+    return lowest.xreplace(back)
+
+
+def _order(expression: sympy.Expr, square: sympy.Symbol) -> int:
+    """The least q for which powers of square^(1/q) are all powers of it in the expression."""
+    powers = [p.exp for p in expression.atoms(sympy.Pow) if p.base == square and p.exp.is_Rational]
+    return int(sympy.ilcm(1, *(exponent.q for exponent in powers)))
+
+
+def _rational(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Expr, sympy.Expr]]:
+    """A rational function, and what its symbols for everything else stand for. Decimal numbers
+    are such: what cancels, cancels exactly."""
+    names: dict[sympy.Expr, sympy.Expr] = {}
+
+    def named(part: sympy.Expr) -> sympy.Expr:
+        if part.is_Symbol or part.is_Rational:
+            return part
+        if isinstance(part, sympy.Add | sympy.Mul):
+            return part.func(*map(named, part.args))
+        if isinstance(part, sympy.Pow) and part.exp.is_Integer:
+            return named(part.base) ** part.exp
+        if part.is_Float and part.is_negative:
+            return -named(-part)
+        return names.setdefault(part, sympy.Dummy("f", real=True))
+
+    result = named(expression)
+    return result, {name: part for part, name in names.items()}
+
+
+# What is left of quotients, at zero and near it
+
+
+def with_lengths(roots: Sequence[Node], values: Sequence[Node]) -> list[Node]:
+    """The nodes of derivatives with limits or finite parts where lengths are zero: but for
+    lengths where the function itself, of `values`, has no value or a slope that is not finite."""
+    excluded = {
+        length
+        for node in topological(fused(values))
+        if isinstance(node, Map)
+        for variable, length, degree in _variables(node)
+        if not _has_slopes(node.expression, variable, degree)
+    }
+
+    def finite(node: Node) -> Node:
+        if not isinstance(node, Map):
+            return node
+        variables = [base for base, length, _ in _variables(node) if length not in excluded]
+        return Map(_finite(node.expression, variables), node.arguments)
+
+    return transformed(roots, finite)
+
+
+def _variables(node: Map) -> Iterator[tuple[sympy.Expr, Node, sympy.Expr]]:
+    """What a function of entries has of lengths' squares: the expression, its node and degree."""
+    slots = _slots(node)
+    powers = [p.base for p in node.expression.atoms(sympy.Pow) if not _natural(p.exp)]
+    compound = sorted({b for b in powers if not b.is_Symbol}, key=sympy.default_sort_key)
+    for base in [*slots, *compound]:
+        length = slots.get(base) or Map(base, node.arguments)
+        degree = _degree(base, node.arguments)
+        if degree is not None and degree.is_positive:
+            yield base, length, degree
+
+
+def _natural(exponent: sympy.Expr) -> bool:
+    return bool(exponent.is_Integer and exponent.is_positive)
+
+
+def _has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> bool:
+    """Whether a function of a length's square `base`, of that degree, tends to its value at 0, at
+    least as fast as the length itself."""
+    value = expression.xreplace({base: sympy.S.Zero})
+    if not _is_finite(value):
         return False
-    degree = _degree(power.base, node.arguments)
-    return degree is not None and bool(degree * (power.exp % 1) >= 1)
+    if not _is_singular(expression, base):
+        return True
+    try:
+        series, order = _expanded(expression, base)
+        constant = series.coefficient(0)
+    except NoExpansion:
+        return False
+    later = [k for k in range(1, len(series.coefficients)) if series.coefficient(k) != 0]
+    return (
+        series.start >= 0
+        and sympy.expand(constant - value) == 0
+        and (not later or bool(later[0] * degree >= order))
+    )
+
+
+def _is_finite(expression: sympy.Expr) -> bool:
+    return not expression.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo)
+
+
+def _is_singular(expression: sympy.Expr, base: sympy.Expr) -> bool:
+    """Whether an expression may be no smooth function of the root of `base` at 0."""
+    pieces = expression.atoms(sympy.Piecewise, sympy.Abs, sympy.Max, sympy.Min)
+    at_zero = expression.xreplace({base: sympy.S.Zero})
+    return (
+        not _is_finite(at_zero)
+        or _order(expression, base) > 1
+        or any(part.has(base) for part in pieces)
+    )
+
+
+def _expanded(expression: sympy.Expr, base: sympy.Expr) -> tuple[Series, int]:
+    """The expansion in the root of `base`, and of which order the root is."""
+    order = _order(expression, base)
+    floats = {f: sympy.Dummy("c", positive=f > 0, real=True) for f in expression.atoms(sympy.Float)}
+    inside = expression.xreplace(floats).xreplace({base: VARIABLE**order})
+    series = expansion(inside, VARIABLE, EXPANSION_TERMS)
+    back = {name: number for number, name in floats.items()}
+    return series._replace(coefficients=tuple(c.xreplace(back) for c in series.coefficients)), order
+
+
+def _finite(expression: sympy.Expr, bases: Sequence[sympy.Expr]) -> sympy.Expr:
+    """An expression with its finite part where one of `bases` is zero, and its expansion near
+    that, where parts of it cancel."""
+    for position, base in enumerate(bases):
+        rest = bases[position + 1 :]
+        at_zero = expression.xreplace({base: sympy.S.Zero})
+        pieces = any(part.has(base) for part in expression.atoms(sympy.Piecewise))
+        if _is_finite(at_zero) and not pieces:
+            continue
+        try:
+            series, order = _expanded(expression, base)
+            part = series.coefficient(0).xreplace({LOGARITHM: sympy.S.Zero})
+        except NoExpansion:
+            continue
+        otherwise = (_finite(expression, rest), True)
+        zero = (_finite(part, rest), sympy.Eq(base, 0))
+        near = _near_zero(series, base ** sympy.Rational(1, order)) if series.cancels else None
+        if near is None:
+            return sympy.Piecewise(zero, otherwise)
+        polynomial, close = near
+        return sympy.Piecewise(zero, (_finite(polynomial, rest), close), otherwise)
+    return expression
+
+
+def _near_zero(series: Series, root: sympy.Expr) -> tuple[sympy.Expr, sympy.Basic] | None:
+    """The polynomial that a series is, and where the terms left out are rounding."""
+    first, *later = series.coefficients
+    last = [(k, c) for k, c in enumerate(later, 1) if c != 0][-2:]
+    if not last or LOGARITHM in sympy.Tuple(*series.coefficients).free_symbols:
+        return None
+    polynomial = sum((c * VARIABLE**k for k, c in enumerate(later, 1)), first)
+    near = root**series.start * sympy.horner(polynomial, VARIABLE).xreplace({VARIABLE: root})
+    if not all(c.is_number for c in (first, *(c for _, c in last))):
+        parts = sympy.Add(*(sympy.Abs(c) * root**k for k, c in last))
+        return near, parts <= ROUNDING * sympy.Abs(first)
+    radius = min((ROUNDING * abs(float(first / c))) ** (1 / k) for k, c in last)
+    base, exponent = root.as_base_exp()
+    return near, base <= sympy.Float(radius ** float(1 / exponent), 17)
+
+
+def _slots(node: Map) -> dict[sympy.Expr, Node]:
+    return {slot(place): argument for place, argument in enumerate(node.arguments)}
+
+
+def _roots(node: Map) -> list[sympy.Pow]:
+    """The roots of squares of lengths in a function of these."""
+    slots = _slots(node)
+    return [
+        power
+        for power in node.expression.atoms(sympy.Pow)
+        if power.base in slots
+        and power.exp.is_Rational
+        and not power.exp.is_Integer
+        and _is_square(slots[power.base])
+    ]
+
+
+def _is_square(node: Node) -> bool:
+    """Whether a node is a power of a length, zero where that is."""
+    degree = _degree_of(node)
+    return degree is not None and bool(degree.is_positive)
 
 
 def _degree(expression: sympy.Expr, arguments: Sequence[Node]) -> sympy.Expr | None:

@@ -1,0 +1,198 @@
+"""Expansions of scalar expressions at 0: truncated Laurent series of a positive variable.
+
+Their coefficients may hold the variable's logarithm, which grows slower than every power. They
+say what an expression tends to where it is written as a quotient 0/0, and replace it near 0,
+where the quotient would cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import sympy
+from sympy.core.relational import Relational
+
+from derivatrix.compiler.ir import scalar_functions
+from derivatrix.compiler.ir.divided_differences import VARIABLE, taylor
+
+LOGARITHM = sympy.Symbol("log_t", real=True)
+"""The logarithm of the variable within coefficients."""
+
+
+class NoExpansion(Exception):
+    """The expression is not known to have a Laurent series."""
+
+
+class Series(NamedTuple):
+    """Σ_k coefficients[k] t^(start + k), up to a remainder of the next order. The first
+    coefficient is not zero. `cancels`: whether terms of lower order than `start` cancelled."""
+
+    start: int
+    coefficients: tuple[sympy.Expr, ...]
+    cancels: bool = False
+
+    def coefficient(self, order: int) -> sympy.Expr:
+        """That of t^order. Raises NoExpansion for a term of the remainder."""
+        if order >= self.start + len(self.coefficients):
+            raise NoExpansion
+        return self.coefficients[order - self.start] if order >= self.start else sympy.S.Zero
+
+
+def expansion(expression: sympy.Expr, variable: sympy.Symbol, terms: int) -> Series:
+    """The series of an expression at variable = 0+, made of parts with `terms` terms each.
+
+    Raises NoExpansion where a part has none (essential singularities, kinks, roots of odd order),
+    and where all known terms cancel.
+    """
+    return _Expander(variable, terms).series(expression)
+
+
+class _Expander:
+    """Expands expressions of one variable, part by part."""
+
+    def __init__(self, variable: sympy.Symbol, terms: int) -> None:
+        self.variable = variable
+        self.terms = terms
+        self.known: dict[sympy.Expr, Series] = {}
+
+    def series(self, expression: sympy.Expr) -> Series:
+        if expression not in self.known:
+            self.known[expression] = self._expanded(expression)
+        return self.known[expression]
+
+    def _expanded(self, expression: sympy.Expr) -> Series:
+        if not expression.has(self.variable):
+            return self._constant(expression)
+        match expression:
+            case sympy.Symbol():
+                return self._constant(sympy.S.One)._replace(start=1)
+            case sympy.Add():
+                return self._sum([self.series(part) for part in expression.args])
+            case sympy.Mul():
+                product = self._constant(sympy.S.One)
+                for part in expression.args:
+                    product = self._product(product, self.series(part))
+                return product
+            case sympy.exp():
+                return self._composed(expression)
+            case sympy.Pow(args=(base, exponent)) if not exponent.has(self.variable):
+                return self._power(self.series(base), exponent)
+            case sympy.log():
+                return self._logarithm(self.series(expression.args[0]))
+            case sympy.Piecewise():
+                return self.series(self._branch(expression))
+            case scalar_functions.relu() | scalar_functions.step():
+                return self.series(expression.definition())
+            case sympy.Function():
+                return self._composed(expression)
+        raise NoExpansion
+
+    def _constant(self, value: sympy.Expr) -> Series:
+        """A number, exact to all terms; the number 0 has no first coefficient but itself."""
+        return Series(0, (value, *[sympy.S.Zero] * (self.terms - 1)))
+
+    def _sum(self, parts: Sequence[Series]) -> Series:
+        start = min(part.start for part in parts)
+        stop = min(part.start + len(part.coefficients) for part in parts)
+        totals = [
+            sympy.expand(sympy.Add(*(part.coefficient(order) for part in parts)))
+            for order in range(start, stop)
+        ]
+        return _trimmed(start, totals, any(part.cancels for part in parts))
+
+    def _product(self, one: Series, other: Series) -> Series:
+        count = min(len(one.coefficients), len(other.coefficients))
+        totals = [
+            sympy.expand(
+                sympy.Add(*(one.coefficients[i] * other.coefficients[k - i] for i in range(k + 1)))
+            )
+            for k in range(count)
+        ]
+        return Series(one.start + other.start, tuple(totals), one.cancels or other.cancels)
+
+    def _power(self, base: Series, exponent: sympy.Expr) -> Series:
+        """(a t^m (1 + u))^p = a^p t^(m p) Σ_k binomial(p, k) u^k."""
+        start = base.start * exponent
+        if not start.is_Integer:
+            raise NoExpansion
+        leading = base.coefficients[0]
+        ratios = tuple(sympy.expand(part / leading) for part in base.coefficients[1:])
+        weights = [sympy.binomial(exponent, k) for k in range(len(base.coefficients))]
+        total = self._polynomial(weights, ratios)
+        scale = leading**exponent
+        coefficients = tuple(sympy.expand(scale * part) for part in total)
+        return Series(int(start), coefficients, base.cancels)
+
+    def _logarithm(self, inside: Series) -> Series:
+        """log(a t^m (1 + u)) = log(a) + m log(t) + log(1 + u)."""
+        leading = inside.coefficients[0]
+        ratios = tuple(sympy.expand(part / leading) for part in inside.coefficients[1:])
+        weights = [-sympy.Integer(-1) ** k / max(k, 1) for k in range(len(inside.coefficients))]
+        weights[0] = sympy.log(leading) + inside.start * LOGARITHM
+        return _trimmed(0, self._polynomial(weights, ratios), inside.cancels)
+
+    def _composed(self, expression: sympy.Expr) -> Series:
+        """f(c + u) by Taylor's series of f at c."""
+        varying = [part for part in expression.args if part.has(self.variable)]
+        if len(varying) > 1:
+            raise NoExpansion
+        inside = self.series(varying[0])
+        if inside.start < 0 or LOGARITHM in sympy.Tuple(*inside.coefficients).free_symbols:
+            raise NoExpansion
+        shift = [sympy.S.Zero] * inside.start
+        center, *ratios = [*shift, *inside.coefficients][: self.terms]
+        function = expression.xreplace({varying[0]: VARIABLE})
+        weights = [
+            taylor(function, order).xreplace({VARIABLE: center})
+            for order in range(len(ratios) + 1)
+        ]
+        if any(part.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo) for part in weights):
+            raise NoExpansion
+        return _trimmed(0, self._polynomial(weights, tuple(ratios)), inside.cancels)
+
+    def _polynomial(
+        self, weights: Sequence[sympy.Expr], tail: Sequence[sympy.Expr]
+    ) -> list[sympy.Expr]:
+        """The coefficients of Σ_k weights[k] u^k, where u = tail[0] t + tail[1] t² + ..."""
+        count = len(tail) + 1
+        total = [sympy.S.Zero] * count
+        for weight in reversed(weights):
+            shifted = [
+                sympy.expand(sympy.Add(*(tail[i] * total[k - 1 - i] for i in range(k))))
+                for k in range(count)
+            ]
+            total = [weight, *shifted[1:]]
+        return total
+
+    def _branch(self, pieces: sympy.Piecewise) -> sympy.Expr:
+        """The piece that holds for small values of the variable."""
+        for expression, condition in pieces.args:
+            if self._holds(condition):
+                return expression
+        raise NoExpansion
+
+    def _holds(self, condition: sympy.Basic) -> bool:
+        match condition:
+            case sympy.true | sympy.false:
+                return bool(condition)
+            case sympy.And():
+                return all(map(self._holds, condition.args))
+            case sympy.Or():
+                return any(map(self._holds, condition.args))
+            case sympy.Not():
+                return not self._holds(condition.args[0])
+            case Relational():
+                difference = self.series(condition.lhs - condition.rhs)
+                holds = condition.func(difference.coefficients[0], 0)
+                if holds in (sympy.true, sympy.false):
+                    return bool(holds)
+        raise NoExpansion
+
+
+def _trimmed(start: int, coefficients: Sequence[sympy.Expr], cancels: bool) -> Series:
+    """The series without the zeros at its start, which are terms that cancelled."""
+    first = next((i for i, part in enumerate(coefficients) if part != 0), None)
+    if first is None:
+        raise NoExpansion
+    return Series(start + first, tuple(coefficients[first:]), cancels or first > 0)
