@@ -82,6 +82,8 @@ class _Expander:
                 return self._logarithm(self.series(expression.args[0]))
             case sympy.Piecewise():
                 return self.series(self._branch(expression))
+            case sympy.Max() | sympy.Min():
+                return self.series(self._extreme(expression))
             case scalar_functions.relu() | scalar_functions.step():
                 return self.series(expression.definition())
             case sympy.Function():
@@ -164,6 +166,15 @@ class _Expander:
             ]
             total = [weight, *shifted[1:]]
         return total
+
+    def _extreme(self, expression: sympy.Max | sympy.Min) -> sympy.Expr:
+        """The largest or smallest argument for small values of the variable."""
+        relation = sympy.Ge if isinstance(expression, sympy.Max) else sympy.Le
+        first, *rest = expression.args
+        for part in rest:
+            if not self._holds(relation(first, part, evaluate=False)):
+                first = part
+        return first
 
     def _branch(self, pieces: sympy.Piecewise) -> sympy.Expr:
         """The piece that holds for small values of the variable."""

@@ -14,6 +14,7 @@ the function without its odd powers of ‖x‖: of ‖x‖ itself all derivative
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -45,10 +46,17 @@ from derivatrix.compiler.simplify import simplify
 MAX_FUSED_SIZE = 200
 """Most parts of an expression that is made of several nodes."""
 
-EXPANSION_TERMS = 18
+SERIES_TERMS = 18
 """Terms of the series that replaces a quotient near zero."""
 
+SYMBOLIC_SERIES_TERMS = 10
+"""The same where their coefficients are no numbers, and each is long."""
+
+LIMIT_TERMS = 6
+"""Terms of series that are to show a limit."""
+
 ROUNDING = 2e-16
+"""Relative size of what a series may leave out."""
 
 VARIABLE = sympy.Symbol("t", positive=True)
 """The root of a square, in which functions of lengths are expanded."""
@@ -69,9 +77,28 @@ def _fused(node: Node) -> Node:
             lengths = _lengths(node)
             if any(_involves(a, lengths) for a in node.arguments if a not in lengths):
                 return _Fusion(lengths).node(node) or node
+        case Sum():
+            return _fused_sum(node)
         case Einsum():
             return _fused_product(node)
     return node
+
+
+def _fused_sum(node: Sum) -> Node:
+    """A sum whose terms that are made of the same lengths are one."""
+    terms: list[Node] = []
+    for term in node.terms:
+        lengths = _lengths(term)
+        alike = [part for part in terms if lengths & _lengths(part)]
+        whole = Sum((*alike, term), node.shape)
+        fusion = _Fusion(_lengths(whole)).node(whole) if alike else None
+        if fusion is None:
+            terms.append(term)
+        else:
+            terms = [*(part for part in terms if part not in alike), fusion]
+    if len(terms) == len(node.terms):
+        return node
+    return Sum(tuple(terms), node.shape) if len(terms) > 1 else terms[0]
 
 
 def _hoisted(node: Map) -> Map:
@@ -286,7 +313,7 @@ def reduced(expression: sympy.Expr, squares: Iterable[sympy.Symbol]) -> sympy.Ex
 def _order(expression: sympy.Expr, square: sympy.Symbol) -> int:
     """The least q for which powers of square^(1/q) are all powers of it in the expression."""
     powers = [p.exp for p in expression.atoms(sympy.Pow) if p.base == square and p.exp.is_Rational]
-    return int(sympy.ilcm(1, *(exponent.q for exponent in powers)))
+    return math.lcm(*(exponent.q for exponent in powers))
 
 
 def _rational(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Expr, sympy.Expr]]:
@@ -326,8 +353,8 @@ def with_lengths(roots: Sequence[Node], values: Sequence[Node]) -> list[Node]:
     def finite(node: Node) -> Node:
         if not isinstance(node, Map):
             return node
-        variables = [base for base, length, _ in _variables(node) if length not in excluded]
-        return Map(_finite(node.expression, variables), node.arguments)
+        variables = (base for base, length, _ in _variables(node) if length not in excluded)
+        return Map(_finite(node.expression, tuple(variables)), node.arguments)
 
     return transformed(roots, finite)
 
@@ -348,6 +375,7 @@ def _natural(exponent: sympy.Expr) -> bool:
     return bool(exponent.is_Integer and exponent.is_positive)
 
 
+@lru_cache(maxsize=4096)
 def _has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) -> bool:
     """Whether a function of a length's square `base`, of that degree, tends to its value at 0, at
     least as fast as the length itself."""
@@ -357,7 +385,7 @@ def _has_slopes(expression: sympy.Expr, base: sympy.Expr, degree: sympy.Expr) ->
     if not _is_singular(expression, base):
         return True
     try:
-        series, order = _expanded(expression, base)
+        series, order = _expanded(expression, base, LIMIT_TERMS)
         constant = series.coefficient(0)
     except NoExpansion:
         return False
@@ -384,27 +412,32 @@ def _is_singular(expression: sympy.Expr, base: sympy.Expr) -> bool:
     )
 
 
-def _expanded(expression: sympy.Expr, base: sympy.Expr) -> tuple[Series, int]:
+def _expanded(expression: sympy.Expr, base: sympy.Expr, terms: int) -> tuple[Series, int]:
     """The expansion in the root of `base`, and of which order the root is."""
     order = _order(expression, base)
     floats = {f: sympy.Dummy("c", positive=f > 0, real=True) for f in expression.atoms(sympy.Float)}
     inside = expression.xreplace(floats).xreplace({base: VARIABLE**order})
-    series = expansion(inside, VARIABLE, EXPANSION_TERMS)
+    series = expansion(inside, VARIABLE, terms)
     back = {name: number for number, name in floats.items()}
     return series._replace(coefficients=tuple(c.xreplace(back) for c in series.coefficients)), order
 
 
-def _finite(expression: sympy.Expr, bases: Sequence[sympy.Expr]) -> sympy.Expr:
+@lru_cache(maxsize=4096)
+def _finite(expression: sympy.Expr, bases: tuple[sympy.Expr, ...]) -> sympy.Expr:
     """An expression with its finite part where one of `bases` is zero, and its expansion near
     that, where parts of it cancel."""
     for position, base in enumerate(bases):
         rest = bases[position + 1 :]
         at_zero = expression.xreplace({base: sympy.S.Zero})
-        pieces = any(part.has(base) for part in expression.atoms(sympy.Piecewise))
-        if _is_finite(at_zero) and not pieces:
+        has_pieces = any(part.has(base) for part in expression.atoms(sympy.Piecewise))
+        if _is_finite(at_zero) and not has_pieces:
             continue
         try:
-            series, order = _expanded(expression, base)
+            series, order = _expanded(expression, base, LIMIT_TERMS)
+            if series.cancels or series.start + LIMIT_TERMS < 1:
+                numeric = expression.free_symbols <= base.free_symbols
+                terms = SERIES_TERMS if numeric else SYMBOLIC_SERIES_TERMS
+                series, order = _expanded(expression, base, terms)
             part = series.coefficient(0).xreplace({LOGARITHM: sympy.S.Zero})
         except NoExpansion:
             continue
@@ -414,23 +447,26 @@ def _finite(expression: sympy.Expr, bases: Sequence[sympy.Expr]) -> sympy.Expr:
         if near is None:
             return sympy.Piecewise(zero, otherwise)
         polynomial, close = near
-        return sympy.Piecewise(zero, (_finite(polynomial, rest), close), otherwise)
+        pieces = [(_finite(polynomial, rest), close), otherwise]
+        return sympy.Piecewise(*pieces) if series.start >= 0 else sympy.Piecewise(zero, *pieces)
     return expression
 
 
 def _near_zero(series: Series, root: sympy.Expr) -> tuple[sympy.Expr, sympy.Basic] | None:
     """The polynomial that a series is, and where the terms left out are rounding."""
     first, *later = series.coefficients
-    last = [(k, c) for k, c in enumerate(later, 1) if c != 0][-2:]
-    if not last or LOGARITHM in sympy.Tuple(*series.coefficients).free_symbols:
+    if LOGARITHM in sympy.Tuple(first, *later).free_symbols:
         return None
-    polynomial = sum((c * VARIABLE**k for k, c in enumerate(later, 1)), first)
+    terms = [(k, c) for k, c in enumerate(later, 1) if c != 0]
+    polynomial = sum((c * VARIABLE**k for k, c in terms), first)
     near = root**series.start * sympy.horner(polynomial, VARIABLE).xreplace({VARIABLE: root})
-    if not all(c.is_number for c in (first, *(c for _, c in last))):
-        parts = sympy.Add(*(sympy.Abs(c) * root**k for k, c in last))
+    if not all(c.is_number for c in series.coefficients):
+        parts = sympy.Add(*(sympy.Abs(c) * root**k for k, c in terms[-2:]))
         return near, parts <= ROUNDING * sympy.Abs(first)
-    radius = min((ROUNDING * abs(float(first / c))) ** (1 / k) for k, c in last)
+    scales = [float(abs(c / first)) ** (-1 / k) for k, c in terms]
+    scale = min(scales[-2:] if terms and terms[-1][0] > len(later) - 2 else [1.0, *scales])
     base, exponent = root.as_base_exp()
+    radius = scale * ROUNDING ** (1 / len(later))
     return near, base <= sympy.Float(radius ** float(1 / exponent), 17)
 
 
