@@ -130,7 +130,7 @@ class _Expander:
         """log(a t^m (1 + u)) = log(a) + m log(t) + log(1 + u)."""
         leading = inside.coefficients[0]
         ratios = tuple(sympy.expand(part / leading) for part in inside.coefficients[1:])
-        weights = [-sympy.Integer(-1) ** k / max(k, 1) for k in range(len(inside.coefficients))]
+        weights = [-(sympy.Integer(-1) ** k) / max(k, 1) for k in range(len(inside.coefficients))]
         weights[0] = sympy.log(leading) + inside.start * LOGARITHM
         return _trimmed(0, self._polynomial(weights, ratios), inside.cancels)
 
@@ -146,8 +146,7 @@ class _Expander:
         center, *ratios = [*shift, *inside.coefficients][: self.terms]
         function = expression.xreplace({varying[0]: VARIABLE})
         weights = [
-            taylor(function, order).xreplace({VARIABLE: center})
-            for order in range(len(ratios) + 1)
+            taylor(function, order).xreplace({VARIABLE: center}) for order in range(len(ratios) + 1)
         ]
         if any(part.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo) for part in weights):
             raise NoExpansion

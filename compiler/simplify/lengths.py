@@ -103,12 +103,40 @@ def _fused_sum(node: Sum) -> Node:
 
 def _hoisted(node: Map) -> Map:
     """A function of entries with squares of lengths that it computes, as x² + y², as arguments."""
+    bases = [power.base for power in node.expression.atoms(sympy.Pow) if power.exp.is_Rational]
+    completed = {
+        base: square
+        for base, argument in _slots(node).items()
+        if base in bases and (square := _completed(argument)) is not None
+    }
+    node = Map(node.expression, tuple(completed.get(*item) for item in _slots(node).items()))
     squares = [base for base, _, _ in _variables(node) if not base.is_Symbol]
     if not squares:
         return node
     nodes = simplify([Map(base, node.arguments) for base in squares])
     places = {base: slot(place) for place, base in enumerate(squares, len(node.arguments))}
     return Map(*used_slots(node.expression.xreplace(places), (*node.arguments, *nodes)))
+
+
+def _completed(node: Node) -> Node | None:
+    """c Σ u² + c Σ v² ± 2 c Σ u v as c Σ (u ± v)², which is exactly 0 where it should be; None for
+    other nodes."""
+    if not isinstance(node, Sum) or len(node.terms) != 3:
+        return None
+    terms = [simplify([term])[0] for term in node.terms]
+    mixed = [t for t in terms if isinstance(t, Einsum) and len(set(t.factors)) == 2]
+    if len(mixed) != 1 or len(mixed[0].factors) != 2:
+        return None
+    (cross,) = mixed
+    axes, scale = range(node.ndim), sympy.Abs(cross.coefficient) / 2
+    inside = range(len(cross.sizes))
+    sizes = dict(enumerate(cross.sizes))
+    squares = [einsum([side, side], axes, scale, sizes) for side in cross.factors]
+    if {*simplify(squares), cross} != {*terms}:
+        return None
+    one, other = (einsum([side], inside, sizes=sizes) for side in cross.factors)
+    difference = Sum((one, other.scaled(sympy.sign(cross.coefficient))), cross.sizes)
+    return simplify([einsum([(difference, inside)] * 2, axes, scale)])[0]
 
 
 def _fused_product(node: Einsum) -> Node:
@@ -129,9 +157,7 @@ def _fused_product(node: Einsum) -> Node:
     return node if product.factors == node.factors else product.node
 
 
-def _taken(
-    product: Product, lengths: Iterable[Node], labels: Labels
-) -> tuple[list[Node], Product]:
+def _taken(product: Product, lengths: Iterable[Node], labels: Labels) -> tuple[list[Node], Product]:
     """The squares of lengths that the product has, spliced in, at these labels, and the rest."""
     squares: list[Node] = []
     for square in lengths:
@@ -182,11 +208,15 @@ def _places(product: Product, square: Einsum, labels: Labels) -> list[int] | Non
 
 @lru_cache(maxsize=65536)
 def _lengths(node: Node) -> frozenset[Node]:
-    """The squares of whose roots a node's entries are made, entry by entry."""
+    """The squares of whose roots, and the arrays of whose absolute values, a node's entries are
+    made, entry by entry."""
     match node:
         case Map():
-            roots = {slots[power.base] for slots in [_slots(node)] for power in _roots(node)}
-            return frozenset(roots).union(*map(_lengths, node.arguments))
+            slots = _slots(node)
+            absolute = [part.args[0] for part in node.expression.atoms(sympy.Abs)]
+            bases = [*(power.base for power in _roots(node)), *absolute]
+            own = frozenset(slots[base] for base in bases if base in slots)
+            return own.union(*map(_lengths, node.arguments))
         case Sum():
             return frozenset().union(*map(_lengths, node.terms))
         case Einsum() if node.coefficient.is_number:
@@ -289,9 +319,34 @@ class _Fusion:
 
 def slope(node: Map, place: int) -> sympy.Expr:
     """The derivative of a function of arrays by its argument at a place."""
+    variable = slot(place)
+    if node.expression.has(sympy.Abs(variable)) and not node.expression.has(sympy.Piecewise):
+        result = _slope_by_parity(node.expression, variable)
+        if result is not None:
+            return result
     result = scalar_functions.derivative(node.expression, slot(place))
     squares = {power.base for power in _roots(node)}
     return reduced(result, squares) if squares and result.free_symbols & squares else result
+
+
+def _slope_by_parity(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
+    """The derivative of an even or odd function of x and |x|, in lowest terms of |x|; None for
+    others. That of f(|x|) is (f'(|x|)/|x|) x where this has a value at 0, else f'(|x|) sign(x)."""
+    length, sign = sympy.Dummy("r", positive=True), sympy.Dummy("sign")
+    names = {sympy.Abs(variable): length, sympy.sign(variable): sign, variable: sign * length}
+    inside = expression.xreplace(names)
+    right, left = inside.xreplace({sign: sympy.S.One}), inside.xreplace({sign: -sympy.S.One})
+    result = reduced(scalar_functions.derivative(right, length), [length])
+    if sympy.expand(right + left) == 0:
+        return result.xreplace({length: sympy.Abs(variable)})
+    if sympy.expand(right - left) != 0:
+        return None
+    ratio = reduced(result / length, [length])
+    outside = (
+        variable if _is_finite(ratio.xreplace({length: sympy.S.Zero})) else sympy.sign(variable)
+    )
+    inner = ratio if outside is variable else result
+    return outside * inner.xreplace({length: sympy.Abs(variable)})
 
 
 def reduced(expression: sympy.Expr, squares: Iterable[sympy.Symbol]) -> sympy.Expr:
@@ -524,35 +579,59 @@ def _degree_of(node: Node) -> sympy.Expr | None:
             known = [degree for degree in degrees if degree is not None]
             return sympy.Min(*known) if len(known) == len(degrees) else None
         case Einsum() if node.coefficient.is_positive:
-            return _degree_of_product(node.factors)
+            return _degree_of_product(node.factors, node.contracted)
     return None
 
 
-def _degree_of_product(factors: Sequence[Factor]) -> sympy.Expr | None:
+def _degree_of_product(factors: Sequence[Factor], summed: Labels) -> sympy.Expr | None:
     total = sympy.S.Zero
+    rest: list[Factor] = []
     for (node, labels), count in Counter(factors).items():
         if count % 2 == 0:
             total += count
         elif (degree := _degree_of(node)) is not None:
             total += count * degree
         else:
-            rest = [factor for factor in factors if factor != (node, labels)]
-            definite = count == 1 and len({*labels[-2:]}) == 2 and "spd" in facts(node)
-            return _degree_of_form(rest, *labels[-2:]) if definite else None
-    return total
+            rest += [(node, labels)] * count
+    if not rest:
+        return total
+    return total + 2 if _is_definite(rest, summed) else None
 
 
-def _degree_of_form(factors: Sequence[Factor], row: int, column: int) -> sympy.Expr | None:
-    """The degree of v' A v with a definite A, of which the other factors are given."""
-    sides = [
-        Counter(
-            (node, tuple(-1 if label == own else label for label in labels))
-            for node, labels in factors
-            if own in labels
-        )
-        for own in (row, column)
-    ]
-    others = [factor for factor in factors if not {row, column} & {*factor[1]}]
-    degree = _degree_of_product(others)
-    same = sides[0] == sides[1] and sum(sides[0].values()) == 1
-    return 2 + degree if same and degree is not None else None
+def _is_definite(factors: Sequence[Factor], summed: Labels) -> bool:
+    """Whether a product is v' (A ⊗ B ⊗ ...) v with definite matrices A, B, ...: two equal halves
+    v, whose summed labels are equal or linked by such matrices."""
+    links = [f for f in factors if "spd" in facts(f[0]) and len(set(f[1][-2:])) == 2]
+    rest = [factor for factor in factors if factor not in links]
+
+    def search(rest: Sequence[Factor], names: Mapping[int, int]) -> bool:
+        """Whether the rest splits into halves, of which `names` maps labels to each other's."""
+        if not rest:
+            linked = {frozenset(labels[-2:]) for _, labels in links}
+            pairs = {frozenset(pair) for pair in names.items() if pair[0] != pair[1]}
+            return linked <= pairs and not {*names} & {b for a, b in names.items() if a != b}
+        (node, labels), *others = rest
+        for place, (other, own) in enumerate(others):
+            if other is node:
+                left = [*others[:place], *others[place + 1 :]]
+                turned = [(*own[:-2], *own[:-3:-1])] if "symmetric" in facts(node) else []
+                for target in (own, *turned):
+                    for pair in ((labels, target), (target, labels)):
+                        new = _extended(names, *pair, summed)
+                        if new is not None and search(left, new):
+                            return True
+        return False
+
+    return search(rest, {})
+
+
+def _extended(
+    names: Mapping[int, int], labels: Labels, targets: Labels, summed: Labels
+) -> Mapping[int, int] | None:
+    """The map of labels that also maps these to these; None where it cannot, and for labels that
+    are not summed and differ."""
+    new = dict(names)
+    for label, target in zip(labels, targets, strict=True):
+        if new.setdefault(label, target) != target or (label != target and label not in summed):
+            return None
+    return new
