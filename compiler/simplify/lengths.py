@@ -146,7 +146,7 @@ def _fused_product(node: Einsum) -> Node:
         group = [position for position, (_, own) in enumerate(product.factors) if own == labels]
         lengths = frozenset().union(*(_lengths(product.factors[i][0]) for i in group))
         members = [i for i in group if _involves(product.factors[i][0], lengths)]
-        squares, rest = _taken(product.without(*members), lengths, labels)
+        squares, rest = _taken(product.without(*members), _ordered(lengths), labels)
         if not members or len(members) + len(squares) < 2:
             continue
         factors = [product.factors[i][0] for i in members] + squares
@@ -157,7 +157,7 @@ def _fused_product(node: Einsum) -> Node:
     return node if product.factors == node.factors else product.node
 
 
-def _taken(product: Product, lengths: Iterable[Node], labels: Labels) -> tuple[list[Node], Product]:
+def _taken(product: Product, lengths: Sequence[Node], labels: Labels) -> tuple[list[Node], Product]:
     """The squares of lengths that the product has, spliced in, at these labels, and the rest."""
     squares: list[Node] = []
     for square in lengths:
@@ -180,11 +180,8 @@ def _places(product: Product, square: Einsum, labels: Labels) -> list[int] | Non
     ) -> list[int] | None:
         if not wanted:
             inner = [names[label] for label in square.contracted]
-            own = labels_in(places)
-            private = all(
-                label not in product.output and own.count(label) == mentions(label)
-                for label in inner
-            )
+            taken = [label for place in places for label in product.factors[place][1]]
+            private = all(product.private(label, taken.count(label)) for label in inner)
             return places if private and not {*inner} & {*labels} else None
         (node, own), *rest = wanted
         for place, (factor, others) in enumerate(product.factors):
@@ -196,12 +193,6 @@ def _places(product: Product, square: Einsum, labels: Labels) -> list[int] | Non
             if result is not None:
                 return result
         return None
-
-    def labels_in(places: Iterable[int]) -> list[int]:
-        return [label for place in places for label in product.factors[place][1]]
-
-    def mentions(label: int) -> int:
-        return sum(own.count(label) for _, own in product.factors)
 
     return search(square.factors, dict(enumerate(labels)), [])
 
@@ -222,6 +213,10 @@ def _lengths(node: Node) -> frozenset[Node]:
         case Einsum() if node.coefficient.is_number:
             return frozenset().union(*map(_lengths, _entrywise(node)))
     return frozenset()
+
+
+def _ordered(nodes: Iterable[Node]) -> list[Node]:
+    return sorted(nodes, key=lambda node: node.key)
 
 
 def _entrywise(node: Einsum) -> list[Node]:
@@ -260,6 +255,7 @@ class _Fusion:
 
     def __init__(self, lengths: frozenset[Node]) -> None:
         self.lengths = lengths
+        self.squares = _ordered(lengths)
         self.arguments: list[Node] = []
 
     def node(self, node: Node) -> Node | None:
@@ -277,17 +273,18 @@ class _Fusion:
             return self._slot(node)
         match node:
             case Map():
-                parts = {
-                    slot(place): self.expression(part) for place, part in enumerate(node.arguments)
-                }
-                return node.expression.xreplace(parts)
+                slots = _slots(node)
+                return node.expression.xreplace(
+                    {symbol: self.expression(part) for symbol, part in slots.items()}
+                )
             case Sum():
                 involved = [term for term in node.terms if _involves(term, self.lengths)]
                 rest = tuple(term for term in node.terms if term not in involved)
-                parts = [*involved, *simplify([Sum(rest, node.shape)])] if rest else involved
-                return sympy.Add(*map(self.expression, parts))
+                if rest:
+                    involved += simplify([Sum(rest, node.shape)])
+                return sympy.Add(*map(self.expression, involved))
         assert isinstance(node, Einsum)
-        for square in self.lengths:
+        for square in self.squares:
             if (multiple := _multiple(node, square)) is not None:
                 return multiple * self._slot(square)
         return self._product(node)
@@ -300,7 +297,7 @@ class _Fusion:
             for place, (factor, labels) in enumerate(product.factors)
             if labels == axes and _involves(factor, self.lengths)
         ]
-        squares, rest = _taken(product.without(*inner), self.lengths, axes)
+        squares, rest = _taken(product.without(*inner), self.squares, axes)
         parts = [self.expression(product.factors[place][0]) for place in inner]
         parts += [self._slot(square) for square in squares]
         if rest.factors:
@@ -325,8 +322,8 @@ def slope(node: Map, place: int) -> sympy.Expr:
         if result is not None:
             return result
     result = scalar_functions.derivative(node.expression, slot(place))
-    squares = {power.base for power in _roots(node)}
-    return reduced(result, squares) if squares and result.free_symbols & squares else result
+    squares = {power.base for power in _roots(node)} & result.free_symbols
+    return reduced(result, sorted(squares, key=str)) if squares else result
 
 
 def _slope_by_parity(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
@@ -470,7 +467,8 @@ def _is_singular(expression: sympy.Expr, base: sympy.Expr) -> bool:
 def _expanded(expression: sympy.Expr, base: sympy.Expr, terms: int) -> tuple[Series, int]:
     """The expansion in the root of `base`, and of which order the root is."""
     order = _order(expression, base)
-    floats = {f: sympy.Dummy("c", positive=f > 0, real=True) for f in expression.atoms(sympy.Float)}
+    numbers = sorted(expression.atoms(sympy.Float))
+    floats = {number: sympy.Dummy("c", positive=number > 0, real=True) for number in numbers}
     inside = expression.xreplace(floats).xreplace({base: VARIABLE**order})
     series = expansion(inside, VARIABLE, terms)
     back = {name: number for number, name in floats.items()}
