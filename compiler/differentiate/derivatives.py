@@ -179,7 +179,7 @@ class Derivatives:
 
     @cached_property
     def _value_and_gradient(self) -> dict[Key, Node]:
-        return {**self._value, **self._gradient}
+        return {(): self._smooth, **self._gradient}
 
     def _pushed_forward(self, results: Mapping[Key, Node]) -> dict[Key, Node]:
         tangents: dict[Node, Node] = {leaf: self.tangent(leaf) for leaf in self.wrt}

@@ -408,7 +408,35 @@ def with_lengths(roots: Sequence[Node], values: Sequence[Node]) -> list[Node]:
         variables = (base for base, length, _ in _variables(node) if length not in excluded)
         return Map(_finite(node.expression, tuple(variables)), node.arguments)
 
-    return transformed(roots, finite)
+    return _with_shared_functions(transformed(roots, finite))
+
+
+def _with_shared_functions(roots: Sequence[Node]) -> list[Node]:
+    """The nodes with functions, as exp(-‖x‖), that several functions of lengths are made of as
+    nodes of their own, which are computed once."""
+    maps = [node for node in topological(roots) if isinstance(node, Map) and _roots(node)]
+    parts = {node: _functions(node) for node in maps}
+    uses = Counter(part for own in parts.values() for part in own.values())
+
+    def shared(node: Node) -> Node:
+        if not isinstance(node, Map) or node not in parts:
+            return node
+        functions = parts[node].items()
+        common = {part: function for part, function in functions if uses[function] > 1}
+        if not common or node.expression in common:
+            return node
+        places = {part: slot(place) for place, part in enumerate(common, len(node.arguments))}
+        arguments = (*node.arguments, *common.values())
+        return Map(*used_slots(node.expression.xreplace(places), arguments))
+
+    return transformed(roots, shared)
+
+
+def _functions(node: Map) -> dict[sympy.Expr, Node]:
+    """The functions, as parts and as nodes, in a function of entries."""
+    parts = sorted(node.expression.atoms(sympy.Function, sympy.exp), key=sympy.default_sort_key)
+    functions = [part for part in parts if not isinstance(part, sympy.Piecewise)]
+    return {part: Map(*used_slots(part, node.arguments)) for part in functions if part.free_symbols}
 
 
 def _variables(node: Map) -> Iterator[tuple[sympy.Expr, Node, sympy.Expr]]:
