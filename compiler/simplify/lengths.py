@@ -392,8 +392,9 @@ def _rational(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Expr, symp
 
 
 def with_lengths(roots: Sequence[Node], values: Sequence[Node]) -> list[Node]:
-    """The nodes of derivatives with limits or finite parts where lengths are zero: but for
-    lengths where the function itself, of `values`, has no value or a slope that is not finite."""
+    """The nodes of derivatives with limits or finite parts where lengths are zero, and expansions
+    near that: but at zero as they are for lengths where the function itself, of `values`, has no
+    value or a slope that is not finite."""
     excluded = {
         length
         for node in topological(fused(values))
@@ -405,8 +406,8 @@ def with_lengths(roots: Sequence[Node], values: Sequence[Node]) -> list[Node]:
     def finite(node: Node) -> Node:
         if not isinstance(node, Map):
             return node
-        variables = (base for base, length, _ in _variables(node) if length not in excluded)
-        return Map(_finite(node.expression, tuple(variables)), node.arguments)
+        bases = tuple((base, length in excluded) for base, length, _ in _variables(node))
+        return Map(_finite(node.expression, bases), node.arguments)
 
     return _with_shared_functions(transformed(roots, finite))
 
@@ -504,10 +505,10 @@ def _expanded(expression: sympy.Expr, base: sympy.Expr, terms: int) -> tuple[Ser
 
 
 @lru_cache(maxsize=4096)
-def _finite(expression: sympy.Expr, bases: tuple[sympy.Expr, ...]) -> sympy.Expr:
-    """An expression with its finite part where one of `bases` is zero, and its expansion near
-    that, where parts of it cancel."""
-    for position, base in enumerate(bases):
+def _finite(expression: sympy.Expr, bases: tuple[tuple[sympy.Expr, bool], ...]) -> sympy.Expr:
+    """An expression with its finite part where one of `bases` is zero, but for those marked, and
+    its expansion near that, where parts of it cancel."""
+    for position, (base, excluded) in enumerate(bases):
         rest = bases[position + 1 :]
         at_zero = expression.xreplace({base: sympy.S.Zero})
         has_pieces = any(part.has(base) for part in expression.atoms(sympy.Piecewise))
@@ -522,14 +523,17 @@ def _finite(expression: sympy.Expr, bases: tuple[sympy.Expr, ...]) -> sympy.Expr
             part = series.coefficient(0).xreplace({LOGARITHM: sympy.S.Zero})
         except NoExpansion:
             continue
-        otherwise = (_finite(expression, rest), True)
-        zero = (_finite(part, rest), sympy.Eq(base, 0))
         near = _near_zero(series, base ** sympy.Rational(1, order)) if series.cancels else None
-        if near is None:
-            return sympy.Piecewise(zero, otherwise)
-        polynomial, close = near
-        pieces = [(_finite(polynomial, rest), close), otherwise]
-        return sympy.Piecewise(*pieces) if series.start >= 0 else sympy.Piecewise(zero, *pieces)
+        if excluded and near is None:
+            continue
+        pieces = [(_finite(expression, rest), sympy.true)]
+        if near is not None:
+            polynomial, close = near
+            apart = sympy.And(base > 0, close) if excluded else close
+            pieces.insert(0, (_finite(polynomial, rest), apart))
+        if not excluded and (near is None or series.start < 0):
+            pieces.insert(0, (_finite(part, rest), sympy.Eq(base, 0)))
+        return sympy.Piecewise(*pieces)
     return expression
 
 
