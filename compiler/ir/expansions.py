@@ -150,7 +150,9 @@ class _Expander:
         ]
         if any(part.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo) for part in weights):
             raise NoExpansion
-        return _trimmed(0, self._polynomial(weights, tuple(ratios)), inside.cancels)
+        result = _trimmed(0, self._polynomial(weights, tuple(ratios)), inside.cancels)
+        # f(u) is as accurate as u where f(0) = 0; f(1 + u) has lost what 1 + u has.
+        return result._replace(cancels=inside.cancels or (result.start > 0 and inside.start == 0))
 
     def _polynomial(
         self, weights: Sequence[sympy.Expr], tail: Sequence[sympy.Expr]

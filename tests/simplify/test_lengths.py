@@ -3,9 +3,10 @@ differences in 50 digits, and where there are none."""
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
-import sympy
+import scipy.special
 
 import derivatrix as dx
 from derivatrix.compiler.frontends.function import Function
@@ -27,16 +28,32 @@ SMOOTH = {
     "a definite form": ("sqrt(x'*A*x)*x", "x: n, A: n n spd", "x"),
     "a cubed form": ("sqrt(x'*A*x)^3", "x: n, A: n n spd", "x"),
     "of a function": ("norm2(sin(x))^5", "x: n", "x"),
+    "Matern 3/2": ("exp(-norm2(x))*(1+norm2(x))", "x: n", "x"),
+    "Matern 5/2": ("(1+norm2(x-y)+norm2(x-y)^2/3)*exp(-norm2(x-y))", "x: n, y: n", "x y"),
+    "a scaled Matern 5/2": ("(1+2.3*norm2(x)+2.3^2*x'*x/3)*exp(-2.3*norm2(x))", "x: n", "x"),
+    "a rational quadratic": ("(1+norm2(x)^2/3)^(-1.5)", "x: n", "x"),
+    "Huber": ("sqrt(1+norm2(x)^2)", "x: n", "x"),
+    "a logarithm": ("norm2(x)-log(1+norm2(x))", "x: n", "x"),
+    "a cosine": ("cos(norm2(x))", "x: n", "x"),
+    "of the shape": ("exp(-sqrt(x'*A*x))*(1+sqrt(x'*A*x))", "x: n, A: n n spd", "x"),
+    "of a linear map": ("exp(-norm2(A*x))*(1+norm2(A*x))", "x: n, A: n n", "x"),
+    "Frobenius": ("exp(-normF(X))*(1+normF(X))", "X: m n", "X"),
+    "a standard deviation": ("exp(-sqrt(var(x)))*(1+sqrt(var(x)))", "x: n", "x"),
+    "two lengths": ("(1+norm2(x))*(1+norm2(y))*exp(-norm2(x)-norm2(y))", "x: n, y: n", "x y"),
+    "a quotient": ("norm2(x)^2/(1+norm2(x))", "x: n", "x"),
+    "of a matrix": ("logdet(A+exp(-norm2(x))*(1+norm2(x))*A)", "x: n, A: n n spd", "x"),
+    "absolute values": ("sum(exp(-abs(x)).*(1+abs(x)))", "x: n", "x"),
+    "two matrices": ("sqrt(tr(inv(X)*U*inv(X)*U))^3", "X: n n spd, U: n n symmetric", "U"),
 }
 """What has first derivatives at zero, and the scalars second ones."""
 DIVIDED = ["x/norm2(x)", "norm2(x)^0.5", "sqrt(sum(x))", "log(norm2(x))", "x*norm2(x)/norm2(x)^2"]
 
 
-def at_zero(function: Function) -> Case:
-    """All inputs zero that it is differentiated by."""
+def near_zero(function: Function, size: float = 0) -> Case:
+    """All inputs that it is differentiated by as small as this."""
     random = np.random.default_rng(3)
     values = {
-        leaf.name: np.zeros(numbers(leaf.shape, SIZES))
+        leaf.name: size * draw(leaf, random, SIZES)
         if leaf.name in function.wrt
         else draw(leaf, random, SIZES)
         for leaf in function.inputs
@@ -44,19 +61,20 @@ def at_zero(function: Function) -> Case:
     return Case(function, values, tangents(function, values, random))
 
 
-def checked(function: Function) -> Outcome:
+def checked(function: Function, size: float = 0) -> Outcome:
     outcome, random = Outcome(), np.random.default_rng(0)
     for kind in ("jvp", "hvp"):
         if kind in function.kinds:
-            check(kind, at_zero(function), random, outcome)
+            check(kind, near_zero(function, size), random, outcome)
     return outcome
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_derivatives_at_zero(name: str) -> None:
+@pytest.mark.parametrize("size", [0, 1e-12, 1e-8, 1e-3])
+def test_derivatives_at_zero_and_near_it(name: str, size: float) -> None:
     text, dims, wrt = SMOOTH[name]
     function = text_function(text, dims, wrt.split())
-    outcome = checked(function)
+    outcome = checked(function, size)
     assert outcome.tried == 2 - bool(function.expression.shape)
     assert not outcome.failures
 
@@ -71,7 +89,7 @@ def test_entries_and_other_norms() -> None:
 
 @pytest.mark.parametrize("text", DIVIDED)
 def test_what_has_no_derivative_and_no_slopes_at_zero(text: str) -> None:
-    case = at_zero(text_function(text, "x: n", ["x"]))
+    case = near_zero(text_function(text, "x: n", ["x"]))
     with np.errstate(all="ignore"):
         assert not np.isfinite(closed_form("jvp", case, case.tangents)).all()
 
@@ -79,7 +97,7 @@ def test_what_has_no_derivative_and_no_slopes_at_zero(text: str) -> None:
 @pytest.mark.usefixtures("forgotten")
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     function = text_function("x*norm2(x)", "x: n", ["x"])
-    monkeypatch.setattr(lengths.sympy, "Piecewise", lambda *pieces: sympy.nan * pieces[1][0])
+    monkeypatch.setattr(lengths, "_finite", lambda expression, bases: expression)
     assert checked(function).failures
 
 
@@ -93,3 +111,88 @@ def test_kernels(real: type) -> None:
     assert np.isnan(function.gradient(np.full(5, np.nan, real))).all()
     np.testing.assert_allclose(function.gradient(zero + 3), zero + 5**-0.5, rtol=1e-6)
     assert dx.verify(function).passed
+
+
+def written(function: Function, kind: str, **values: np.ndarray) -> np.ndarray:
+    """A result by its formula in NumPy's style."""
+    with np.errstate(all="ignore"):
+        return eval(function.formula(kind, style="numpy"), {"np": np, "scipy": scipy, **values})
+
+
+RADIUS = dx.norm(x)
+HESSIANS = [
+    (RADIUS, 0),
+    (dx.exp(-RADIUS), 1),
+    (dx.exp(-RADIUS) * (1 + RADIUS), -1),
+    (dx.where(RADIUS > 0, dx.sin(RADIUS) / RADIUS, 1), -1 / 3),
+    (dx.where(RADIUS > 0, (1 - dx.cos(RADIUS)) / RADIUS**2, 0.5), -1 / 12),
+    (dx.where(RADIUS > 0, dx.tanh(RADIUS) / RADIUS, 1), -2 / 3),
+    (dx.where(RADIUS > 0, RADIUS**4 * dx.log(RADIUS), 0), 0),
+    (dx.maximum(1 - RADIUS, 0) ** 4 * (4 * RADIUS + 1), -20),
+    (dx.sum(dx.exp(-abs(x))), 1),
+    (dx.sin(RADIUS) / RADIUS, np.nan),
+]
+"""Functions of x, and the diagonals of their Hessians at 0: of φ(‖x‖) it is φ''(0) without the odd
+powers of ‖x‖ in φ."""
+
+
+@pytest.mark.parametrize(("expression", "diagonal"), HESSIANS)
+def test_hessians_at_zero(expression: dx.Array, diagonal: float) -> None:
+    function = dx.function("f", [x], expression)
+    result = written(function, "hessian", x=np.zeros(3))
+    np.testing.assert_allclose(np.diag(result), np.full(3, diagonal), atol=1e-15)
+    np.testing.assert_allclose(written(function, "gradient", x=np.zeros(3)) * diagonal**0 * 0, 0)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-8, 1e-5, 1e-3, 0.3, 0.6, 2.0])
+def test_quotients_near_zero(size: float) -> None:
+    """sin(r)/r, which has no value at 0, has accurate derivatives beside it."""
+    function = dx.function("f", [x], dx.sin(RADIUS) / RADIUS)
+    unit = np.array([1.0, -2.0, 2.0]) / 3
+    with mpmath.workdps(60):
+        radius = mpmath.mpf(float(np.linalg.norm(size * unit)))
+        slope = (mpmath.cos(radius) - mpmath.sin(radius) / radius) / radius**2
+        second = -mpmath.sin(radius) / radius - 2 * slope
+    expected = float(slope) * np.eye(3) + float(second - slope) * np.outer(unit, unit)
+    result = written(function, "hessian", x=size * unit)
+    np.testing.assert_allclose(result, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_lengths_that_are_always_zero() -> None:
+    """The distances of points from themselves; squared distances by products of points."""
+    points = np.random.default_rng(0).normal(size=(4, 3))
+    X = dx.matrix("X", n, 3)
+    distances = dx.norm(X[:, None, :] - X[None, :, :], axis=2)
+    squares = dx.sum(X**2, axis=1)
+    gram = dx.sqrt(squares[:, None] + squares[None, :] - 2 * X @ X.T)
+    results = []
+    for lengths_of_pairs in (distances, gram):
+        function = dx.function("f", [X], dx.sum(dx.log1p(lengths_of_pairs)))
+        results.append([written(function, kind, X=points) for kind in ("gradient", "hessian")])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    steps = 1e-5 * np.eye(12).reshape(12, 4, 3)
+    ends = [[written(function, "gradient", X=points + s * h) for s in (1, -1)] for h in steps]
+    changes = np.array([(up - down) / 2e-5 for up, down in ends]).reshape(4, 3, 4, 3)
+    np.testing.assert_allclose(results[0][1], changes, atol=1e-8)
+
+
+def test_formulas_are_short() -> None:
+    kernel = dx.function("f", [x], dx.exp(-RADIUS) * (1 + RADIUS))
+    assert kernel.formula("gradient") == "−exp(−‖x‖) x"
+    assert kernel.formula("hessian") == "exp(−‖x‖) (x xᵀ / ‖x‖ − I)"
+    assert dx.function("f", [x], RADIUS).formula("hessian") == "I/‖x‖ − x xᵀ / ‖x‖³"
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+def test_the_gradient_of_a_process(real: type) -> None:
+    """The covariance of its values' slopes at one point is positive definite: 5/3 I."""
+    radius = 5**0.5 * dx.norm(x - y)
+    kernel = dx.function("f", [x, y], (1 + radius + radius**2 / 3) * dx.exp(-radius), batch=[x])
+    module = dx.compile(kernel)
+    point = np.arange(3, dtype=real)
+    hessian = module.hessian(np.stack([point, point + 1]), point)
+    np.testing.assert_allclose(hessian.x.y[0], 5 / 3 * np.eye(3), rtol=1e-6)
+    product = module.hvp(np.stack([point] * 2), point, np.ones((2, 3), real), 0 * point)
+    np.testing.assert_allclose(product.x, np.full((2, 3), -5 / 3), rtol=1e-6)
+    assert dx.verify(module).passed
