@@ -395,13 +395,7 @@ def with_lengths(roots: Sequence[Node], values: Sequence[Node]) -> list[Node]:
     """The nodes of derivatives with limits or finite parts where lengths are zero, and expansions
     near that: but at zero as they are for lengths where the function itself, of `values`, has no
     value or a slope that is not finite."""
-    excluded = {
-        length
-        for node in topological(fused(values))
-        if isinstance(node, Map)
-        for variable, length, degree in _variables(node)
-        if not _has_slopes(node.expression, variable, degree)
-    }
+    excluded = _without_slopes(tuple(values))
 
     def finite(node: Node) -> Node:
         if not isinstance(node, Map):
@@ -410,6 +404,18 @@ def with_lengths(roots: Sequence[Node], values: Sequence[Node]) -> list[Node]:
         return Map(_finite(node.expression, bases), node.arguments)
 
     return _with_shared_functions(transformed(roots, finite))
+
+
+@lru_cache(maxsize=256)
+def _without_slopes(values: tuple[Node, ...]) -> frozenset[Node]:
+    """The squares of lengths where, at zero, the values are no numbers or have infinite slopes."""
+    return frozenset(
+        length
+        for node in topological(fused(values))
+        if isinstance(node, Map)
+        for variable, length, degree in _variables(node)
+        if not _has_slopes(node.expression, variable, degree)
+    )
 
 
 def _with_shared_functions(roots: Sequence[Node]) -> list[Node]:

@@ -14,7 +14,7 @@ from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.simplify import lengths
 from tests.campaign import Outcome
 from tests.campaign.points import SIZES, Case, check, closed_form, tangents
-from tests.points import draw, numbers
+from tests.points import draw
 
 n = dx.dims("n")
 x, y = dx.vector("x", n), dx.vector("y", n)
@@ -141,7 +141,8 @@ def test_hessians_at_zero(expression: dx.Array, diagonal: float) -> None:
     function = dx.function("f", [x], expression)
     result = written(function, "hessian", x=np.zeros(3))
     np.testing.assert_allclose(np.diag(result), np.full(3, diagonal), atol=1e-15)
-    np.testing.assert_allclose(written(function, "gradient", x=np.zeros(3)) * diagonal**0 * 0, 0)
+    gradient = written(function, "gradient", x=np.zeros(3))
+    np.testing.assert_allclose(gradient, np.full(3, 0 * diagonal))
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e-8, 1e-5, 1e-3, 0.3, 0.6, 2.0])
@@ -188,11 +189,10 @@ def test_formulas_are_short() -> None:
 def test_the_gradient_of_a_process(real: type) -> None:
     """The covariance of its values' slopes at one point is positive definite: 5/3 I."""
     radius = 5**0.5 * dx.norm(x - y)
-    kernel = dx.function("f", [x, y], (1 + radius + radius**2 / 3) * dx.exp(-radius), batch=[x])
-    module = dx.compile(kernel)
+    kernel = (1 + radius + radius**2 / 3) * dx.exp(-radius)
+    module = dx.compile(dx.function("f", [x, y], kernel, batch=[x], kinds=["hessian", "hvp"]))
     point = np.arange(3, dtype=real)
     hessian = module.hessian(np.stack([point, point + 1]), point)
     np.testing.assert_allclose(hessian.x.y[0], 5 / 3 * np.eye(3), rtol=1e-6)
     product = module.hvp(np.stack([point] * 2), point, np.ones((2, 3), real), 0 * point)
     np.testing.assert_allclose(product.x, np.full((2, 3), -5 / 3), rtol=1e-6)
-    assert dx.verify(module).passed
