@@ -165,7 +165,9 @@ FEW = {
         "test_a_single_wrong_entry_fails": 8,
     },
     "simplify/test_lengths.py": {
+        "test_derivatives_at_zero_and_near_it": 30,
         "test_kernels": 1,
+        "test_the_gradient_of_a_process": 1,
     },
     "templates/test_bounds.py": {
         "test_a_planted_line_is_found": 3,

@@ -329,7 +329,7 @@ def slope(node: Map, place: int) -> sympy.Expr:
 def _slope_by_parity(expression: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
     """The derivative of an even or odd function of x and |x|, in lowest terms of |x|; None for
     others. That of f(|x|) is (f'(|x|)/|x|) x where this has a value at 0, else f'(|x|) sign(x)."""
-    length, sign = sympy.Dummy("r", positive=True), sympy.Dummy("sign")
+    length, sign = sympy.Symbol("length", positive=True), sympy.Symbol("sign", real=True)
     names = {sympy.Abs(variable): length, sympy.sign(variable): sign, variable: sign * length}
     inside = expression.xreplace(names)
     right, left = inside.xreplace({sign: sympy.S.One}), inside.xreplace({sign: -sympy.S.One})
@@ -354,7 +354,7 @@ def reduced(expression: sympy.Expr, squares: Iterable[sympy.Symbol]) -> sympy.Ex
         pieces = [(reduced(part, squares), condition) for part, condition in expression.args]
         return sympy.Piecewise(*pieces)
     orders = {square: _order(expression, square) for square in squares}
-    roots = {square: sympy.Dummy(square.name, positive=True) for square in orders}
+    roots = {square: sympy.Symbol(f"root{square.name}", positive=True) for square in orders}
     powers = {square: root ** orders[square] for square, root in roots.items()}
     rational, names = _rational(expression.xreplace(powers))
     lowest = sympy.factor(sympy.cancel(rational)).xreplace(names)
@@ -371,7 +371,7 @@ def _order(expression: sympy.Expr, square: sympy.Symbol) -> int:
 def _rational(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Expr, sympy.Expr]]:
     """A rational function, and what its symbols for everything else stand for. Decimal numbers
     are such: what cancels, cancels exactly."""
-    names: dict[sympy.Expr, sympy.Expr] = {}
+    parts: dict[sympy.Expr, sympy.Expr] = {}
 
     def named(part: sympy.Expr) -> sympy.Expr:
         if part.is_Symbol or part.is_Rational:
@@ -382,10 +382,13 @@ def _rational(expression: sympy.Expr) -> tuple[sympy.Expr, dict[sympy.Expr, symp
             return named(part.base) ** part.exp
         if part.is_Float and part.is_negative:
             return -named(-part)
-        return names.setdefault(part, sympy.Dummy("f", real=True))
+        return parts.setdefault(part, sympy.Dummy(real=True))
 
-    result = named(expression)
-    return result, {name: part for part, name in names.items()}
+    rational = named(expression)
+    ordered = sorted(parts, key=sympy.default_sort_key)  # which decides on signs of factors
+    names = {part: sympy.Symbol(f"f_{i}", real=True) for i, part in enumerate(ordered)}
+    rational = rational.xreplace({dummy: names[part] for part, dummy in parts.items()})
+    return rational, {name: part for part, name in names.items()}
 
 
 # What is left of quotients, at zero and near it
@@ -503,7 +506,7 @@ def _expanded(expression: sympy.Expr, base: sympy.Expr, terms: int) -> tuple[Ser
     """The expansion in the root of `base`, and of which order the root is."""
     order = _order(expression, base)
     numbers = sorted(expression.atoms(sympy.Float))
-    floats = {number: sympy.Dummy("c", positive=number > 0, real=True) for number in numbers}
+    floats = {f: sympy.Symbol(f"c_{i}", positive=f > 0, real=True) for i, f in enumerate(numbers)}
     inside = expression.xreplace(floats).xreplace({base: VARIABLE**order})
     series = expansion(inside, VARIABLE, terms)
     back = {name: number for number, name in floats.items()}
