@@ -38,7 +38,8 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugates
-from derivatrix.compiler.simplify.lengths import fused, with_lengths
+from derivatrix.compiler.simplify.finite_parts import with_lengths
+from derivatrix.compiler.simplify.lengths import fused
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 KINDS = ("value", "vjp", "jvp", "jacobian")
@@ -115,7 +116,7 @@ class Derivatives:
         return arguments, dict(zip(results, nodes, strict=True))
 
     def with_lengths(self, nodes: Sequence[Node]) -> list[Node]:
-        """Nodes of derivatives with the subgradient 0 of lengths at 0 (`simplify.lengths`)."""
+        """Nodes of derivatives with the subgradient 0 of lengths at 0 (`simplify.finite_parts`)."""
         return with_lengths(nodes, [*self.batched("value").values()])
 
     def _with_general_tangents(self, kind: str) -> tuple[list[Leaf], dict[Key, Node]]:

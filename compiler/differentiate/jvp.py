@@ -23,7 +23,7 @@ from derivatrix.compiler.ir.nodes import (
 )
 from derivatrix.compiler.ir.operation import Point
 from derivatrix.compiler.ir.substitute import substitute
-from derivatrix.compiler.simplify import lengths
+from derivatrix.compiler.simplify import slopes
 from derivatrix.runtime.errors import UnsupportedError
 
 
@@ -71,7 +71,7 @@ def _map(node: Map, known: Mapping[Node, Node]) -> Node:
         tangent = known[argument]
         if is_zero(tangent):
             continue
-        slope = lengths.slope(node, position)
+        slope = slopes.slope(node, position)
         if slope == 0:
             continue
         factor = elementwise(slope, *map(Array, node.arguments)).node
