@@ -24,7 +24,7 @@ SERIES_TERMS = 18
 """Terms of the series that replaces a quotient near zero."""
 
 SYMBOLIC_SERIES_TERMS = 10
-"""The same where their coefficients are no numbers, and each is long."""
+"""The same where their coefficients are long expressions instead of numbers."""
 
 LIMIT_TERMS = 6
 """Terms of series that are to show a limit."""
@@ -68,7 +68,7 @@ def _with_shared_functions(results: Sequence[Node]) -> list[Node]:
     nodes of their own, which are computed once."""
     maps = [node for node in topological(results) if isinstance(node, Map) and roots(node)]
     parts = {node: _functions(node) for node in maps}
-    uses = Counter(part for own in parts.values() for part in own.values())
+    uses = Counter(part for functions in parts.values() for part in functions.values())
 
     def shared(node: Node) -> Node:
         if not isinstance(node, Map) or node not in parts:

@@ -24,6 +24,7 @@ from derivatrix.compiler.ir.nodes import (
     Node,
     Sum,
     einsum,
+    labels_of,
     literal,
     slot,
     used_slots,
@@ -113,8 +114,8 @@ def _completed(node: Node) -> Node | None:
 def _fused_product(node: Einsum) -> Node:
     """A product whose factors of the same labels that are made of the same lengths are one."""
     product = Product.of(node)
-    for labels in dict.fromkeys(own for _, own in node.factors):
-        group = [position for position, (_, own) in enumerate(product.factors) if own == labels]
+    for labels in dict.fromkeys(axes for _, axes in node.factors):
+        group = [position for position, (_, axes) in enumerate(product.factors) if axes == labels]
         lengths = frozenset().union(*(_lengths(product.factors[i][0]) for i in group))
         members = [i for i in group if _involves(product.factors[i][0], lengths)]
         squares, rest = _taken(product.without(*members), _ordered(lengths), labels)
@@ -138,7 +139,7 @@ def _taken(product: Product, lengths: Sequence[Node], labels: Labels) -> tuple[l
                 break
             squares.append(square)
             product = product.without(*places).scaled(1 / square.coefficient)
-    used = {*product.output, *(label for _, own in product.factors for label in own)}
+    used = {*product.output, *labels_of(product.factors)}
     sizes = {label: size for label, size in product.sizes.items() if label in used}
     return squares, Product(product.coefficient, product.factors, product.output, sizes)
 
@@ -154,12 +155,12 @@ def _places(product: Product, square: Einsum, labels: Labels) -> list[int] | Non
             taken = [label for place in places for label in product.factors[place][1]]
             private = all(product.private(label, taken.count(label)) for label in inner)
             return places if private and not {*inner} & {*labels} else None
-        (node, own), *rest = wanted
+        (node, axes), *rest = wanted
         for place, (factor, others) in enumerate(product.factors):
             if factor is not node or place in places:
                 continue
             extended = {**names}
-            fits = all(extended.setdefault(a, b) == b for a, b in zip(own, others, strict=True))
+            fits = all(extended.setdefault(a, b) == b for a, b in zip(axes, others, strict=True))
             result = search(rest, extended, [*places, place]) if fits else None
             if result is not None:
                 return result
@@ -177,8 +178,8 @@ def _lengths(node: Node) -> frozenset[Node]:
             slots = slots_of(node)
             absolute = [part.args[0] for part in node.expression.atoms(sympy.Abs)]
             bases = [*(power.base for power in roots(node)), *absolute]
-            own = frozenset(slots[base] for base in bases if base in slots)
-            return own.union(*map(_lengths, node.arguments))
+            direct = frozenset(slots[base] for base in bases if base in slots)
+            return direct.union(*map(_lengths, node.arguments))
         case Sum():
             return frozenset().union(*map(_lengths, node.terms))
         case Einsum() if node.coefficient.is_number:

@@ -115,11 +115,11 @@ def _is_definite(factors: Sequence[Factor], summed: Labels) -> bool:
             pairs = {frozenset(pair) for pair in names.items() if pair[0] != pair[1]}
             return linked <= pairs and not {*names} & {b for a, b in names.items() if a != b}
         (node, labels), *others = rest
-        for place, (other, own) in enumerate(others):
+        for place, (other, axes) in enumerate(others):
             if other is node:
                 left = [*others[:place], *others[place + 1 :]]
-                turned = [(*own[:-2], *own[:-3:-1])] if "symmetric" in facts(node) else []
-                for target in (own, *turned):
+                turned = [(*axes[:-2], *axes[:-3:-1])] if "symmetric" in facts(node) else []
+                for target in (axes, *turned):
                     for pair in ((labels, target), (target, labels)):
                         new = _extended(names, *pair, summed)
                         if new is not None and search(left, new):
