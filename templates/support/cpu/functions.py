@@ -188,7 +188,10 @@ class Module(_Module):
         see `_Signature`."""
         found = _Signature(signature, **named)
         texts = _Parts(found, _Returned(returns, {}))
-        arrays = [f"_array_{e}" if e in found.outputs else f"{e}.copy()" for e in parts.split()]
+        arrays = [
+            f"_array_{e}" if e in found.outputs else f"{texts.sized(e)}.copy()"
+            for e in parts.split()
+        ]
         wanted = made.__code__.co_varnames[2 : made.__code__.co_argcount]
         given = [tuple_text(arrays), "_dtype", *map(texts.sized, wanted)]
         scope = _FUNCTION_NAMES | {"_made": made}
