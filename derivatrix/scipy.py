@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,11 @@ def objective(
 ) -> Objective:
     """See `derivatrix.runtime.adapters.scipy.objective`; of a declared function `hess` works for
     array functions, too: the function that it needs is compiled when it is first called."""
-    weighted = None if isinstance(module, ModuleType) else cache(lambda: _weighted(module))
+    weighted = None if isinstance(module, ModuleType) else partial(_weighted, module)
     return Objective(module_of(module), wrt, fixed, weighted)
 
 
+@lru_cache(maxsize=16)
 def _weighted(function: Function) -> ModuleType:
     """The module of the sum of a function's entries times those of one more input, its last."""
     import derivatrix as dx

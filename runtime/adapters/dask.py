@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from derivatrix.runtime.adapters.arguments import in_order
 from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import float_type, sizes_of
+from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -21,11 +23,12 @@ SAMPLES = "samples"
 """The index of the axis of samples."""
 
 
-def map_samples(function: Callable[..., Any], *arrays: Any) -> Any:
+def map_samples(function: Callable[..., Any], /, *arrays: Any, **named: Any) -> Any:
     """A function of a generated module with `batch=`, as `module.vjp`, for samples in chunks.
 
-    arrays: what the function takes, dask arrays or what becomes one; those with samples are in
-    chunks along their first axis alone, all others are one chunk. Returned is what the function
+    arrays, named: what the function takes, dask arrays or what becomes one; those with samples are
+    in chunks along their first axis alone, all others are one chunk. Structured inputs are replaced
+    by the nearest of their structure. Returned is what the function
     returns, with lazy dask arrays in the place of NumPy's: of the samples' chunks, but cotangents
     of inputs that the samples share in one chunk, summed over all chunks in a tree.
 
@@ -34,7 +37,7 @@ def map_samples(function: Callable[..., Any], *arrays: Any) -> Any:
     ShapeError for shapes that disagree or are not known."""
     require_package("dask", LEAST)
     call = _Call(function)
-    found = call.arguments(arrays)
+    found = call.arguments(call.ordered(arrays, named))
     parts = call.parts(found)
     keys = call.interface.keys(call.kind)
     return call.packed([call.result(parts, key, place) for place, key in enumerate(keys)])
@@ -55,6 +58,11 @@ class _Call:
             )
         self.sizes: dict[str, int] = {}
         self.dtype = np.dtype(np.float64)
+
+    def ordered(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+        """The arrays in the order of the function's parameters."""
+        expected = self.interface.arguments(self.kind)
+        return in_order(self.name, expected, arrays, named) if named else arrays
 
     def arguments(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays, checked, each followed by the names of its axes."""
@@ -78,7 +86,9 @@ class _Call:
 
     def parts(self, arguments: Sequence[Any]) -> Any:
         """An array whose chunks are what the calls return, one call for each chunk of samples."""
-        called, meta = partial(_called, self.module, self.kind), np.empty(0, object)
+        structures = [entry.structure for entry in self.interface.inputs]
+        called = partial(_called, self.module, self.kind, structures)
+        meta = np.empty(0, object)
         return self.dask.blockwise(called, (SAMPLES,), *arguments, dtype=object, meta=meta)
 
     def result(self, parts: Any, key: str, place: int) -> Any:
@@ -160,9 +170,16 @@ def _found(function: Callable[..., Any]) -> tuple[ModuleType, str]:
     return module, name
 
 
-def _called(module: ModuleType, kind: str, *blocks: Any) -> tuple[Any, ...]:
+def _called(
+    module: ModuleType, kind: str, structures: Sequence[str], *blocks: Any
+) -> tuple[Any, ...]:
     """The arrays that a function returns for the samples of one chunk."""
-    return tuple(_leaves(getattr(module, kind)(*map(_only, blocks))))
+    arrays = [*map(_only, blocks)]
+    inputs = [
+        project(structure, array, np.tril, np.triu)
+        for structure, array in zip(structures, arrays, strict=False)
+    ]
+    return tuple(_leaves(getattr(module, kind)(*inputs, *arrays[len(inputs) :])))
 
 
 def _only(block: Any) -> Any:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from inspect import Parameter, Signature
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from derivatrix.runtime.adapters.arguments import in_order, signature_of
 from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.adapters.stacks import require_same
+from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
-from derivatrix.runtime.interface import Input, ModuleInterface
+from derivatrix.runtime.interface import ModuleInterface
 
 
 def function(
     module: ModuleType, *, batched: ModuleType | None = None, native: bool = True
-) -> Callable[..., Any]:
+) -> JaxFunction:
     """A generated module's value, as a function of JAX of the module's inputs, in their order or by
     name; under `jit`, `grad`, `jvp`, `vjp`, `vmap`, `jacrev`, `jacfwd`, `hessian`, `lax.scan`.
 
@@ -35,14 +36,7 @@ def function(
     MissingPackageError where there is no JAX, or one too old.
     """
     require_package("jax", "0.5")
-    from derivatrix.runtime.adapters.jax_calls import Calls
-
-    interface = _interface(module)
-    many = None
-    if batched is not None:
-        many = Calls(_interface(batched), None, native)
-        require_same(interface, many.interface)
-    return _traced(interface, Calls(interface, many, native))
+    return JaxFunction(module, batched, native)
 
 
 def _interface(module: ModuleType) -> ModuleInterface:
@@ -55,48 +49,61 @@ def _interface(module: ModuleType) -> ModuleInterface:
     return interface
 
 
-def _traced(interface: ModuleInterface, calls: Any) -> Callable[..., Any]:
-    import jax
+class JaxFunction:
+    """A module's value as a function of JAX, made by `function`. A pickle of it is its modules."""
 
-    names = [entry.name for entry in interface.inputs]
-    signature = Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names])
+    def __init__(self, module: ModuleType, batched: ModuleType | None, native: bool) -> None:
+        import jax
 
-    @jax.jit
-    def traced(*arguments: Any) -> Any:
-        arrays = _arrays(interface, arguments)
-        sizes_of(interface, {n: each.shape for n, each in zip(names, arrays, strict=True)})
+        from derivatrix.runtime.adapters.jax_calls import Calls
+
+        self._made_of = module, batched, native
+        self._interface = interface = _interface(module)
+        many = None
+        if batched is not None:
+            many = Calls(_interface(batched), None, native)
+            require_same(interface, many.interface)
+        self._calls = Calls(interface, many, native)
+        self._names = [entry.name for entry in interface.inputs]
+        self._traced = jax.jit(self._value)
+        self.__name__ = self.__qualname__ = interface.name
+        self.__doc__ = module.__doc__
+        self.__signature__ = signature_of(self._names)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if named or len(arguments) != len(self._names):
+            arguments = in_order(self.__name__, self._names, arguments, named)
+        return self._traced(*arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JaxFunction, self._made_of
+
+    def _value(self, *arguments: Any) -> Any:
+        import jax.numpy as jnp
+
+        arrays = _arrays(self._interface, arguments)
+        shapes = [array.shape for array in arrays]
+        sizes_of(self._interface, dict(zip(self._names, shapes, strict=True)))
         inputs = [
-            _structured(entry, each) for entry, each in zip(interface.inputs, arrays, strict=True)
+            project(entry.structure, array, jnp.tril, jnp.triu)
+            for entry, array in zip(self._interface.inputs, arrays, strict=True)
         ]
-        return calls("value", *inputs)[0]
-
-    def called(*arguments: Any, **named: Any) -> Any:
-        if len(arguments) == len(names) and not named:
-            return traced(*arguments)
-        try:
-            bound = signature.bind(*arguments, **named)
-        except TypeError as error:
-            raise UnsupportedError(
-                f"{interface.name}: {error}; it takes {', '.join(names)}"
-            ) from error
-        return traced(*bound.args)
-
-    called.__name__ = called.__qualname__ = interface.name
-    called.__doc__ = interface.module.__doc__
-    called.__signature__ = signature  # type: ignore[attr-defined]
-    return called
+        return self._calls("value", *inputs)[0]
 
 
 def _arrays(interface: ModuleInterface, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments as arrays of one type of float. Plain numbers of Python have no type of their
-    own."""
+    """The arguments as arrays of one type of float. Numbers of Python and integers have no type of
+    float of their own."""
     import jax.numpy as jnp
 
     arrays = [jnp.asarray(each) for each in arguments]
-    typed = [each for each in arrays if not each.weak_type]
+    untyped = [
+        each.ndim == 0 and (each.dtype.kind in "iub" or (each.weak_type and each.dtype.kind != "c"))
+        for each in arrays
+    ]
+    typed = [each for each, plain in zip(arrays, untyped, strict=True) if not plain]
     real = jnp.result_type(*typed) if typed else jnp.result_type(float)
-    for entry, each in zip(interface.inputs, arrays, strict=True):
-        plain = each.weak_type and each.ndim == 0 and each.dtype.kind != "c"
+    for entry, each, plain in zip(interface.inputs, arrays, untyped, strict=True):
         if not plain and each.dtype not in ("float32", "float64"):
             raise UnsupportedError(
                 f"{interface.name}: argument {entry.name} has dtype {each.dtype}; expected float32 "
@@ -108,18 +115,3 @@ def _arrays(interface: ModuleInterface, arguments: Sequence[Any]) -> list[Any]:
                 "known while JAX traces; kernels need shapes of numbers"
             )
     return [each.astype(real) for each in arrays]
-
-
-def _structured(entry: Input, array: Any) -> Any:
-    """The nearest array of an input's structure, in the last two axes."""
-    import jax.numpy as jnp
-
-    if entry.structure in ("symmetric", "spd"):
-        return (array + jnp.swapaxes(array, -1, -2)) / 2
-    if entry.structure == "lower":
-        return jnp.tril(array)
-    if entry.structure == "upper":
-        return jnp.triu(array)
-    if entry.structure == "diagonal":
-        return array * jnp.eye(array.shape[-1], dtype=array.dtype)
-    return array

@@ -3,7 +3,6 @@ made of."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -20,7 +19,9 @@ from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.rewriting.basic import register_specialize
 from pytensor.tensor.type import TensorType
 
+from derivatrix.runtime.adapters.arguments import in_order, number
 from derivatrix.runtime.adapters.sizes import float_type
+from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.templates.support.common.signature import indented, tuple_text
@@ -46,10 +47,24 @@ class GeneratedOp(Op):
         self.is_scalar = not self.interface.output and not self.interface.batched
 
     def __reduce__(self) -> Any:
-        return _restored, (self.module.__name__, self.kind)
+        return GeneratedOp, (self.module, self.kind)
 
     def __str__(self) -> str:
         return f"{self.interface.name}.{self.kind}"
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """The variable of the result, of inputs in their order or by name. Structured ones are
+        replaced by the nearest of their structure."""
+        expected = self.interface.arguments(self.kind)
+        named = {name: options.pop(name) for name in expected if name in options}
+        if named:
+            inputs = in_order(str(self), expected, inputs, named)
+        node = self.make_node(*inputs)  # which says what does not fit
+        nearest = [
+            project(entry.structure, variable, _lower, _upper)
+            for entry, variable in zip(self.inputs, node.inputs, strict=False)
+        ]
+        return super().__call__(*nearest, *node.inputs[len(nearest) :], **options)
 
     def make_node(self, *inputs: Any) -> Apply:
         expected = self.interface.arguments(self.kind)
@@ -76,7 +91,7 @@ class GeneratedOp(Op):
 
     def _variable(self, name: str, value: Any) -> Any:
         try:
-            variable = pt.as_tensor_variable(value)
+            variable = pt.as_tensor_variable(number(value))
         except (TypeError, NotImplementedError) as error:
             raise UnsupportedError(
                 f"{self}: argument {name} is {type(value).__name__}; expected a tensor variable"
@@ -166,10 +181,6 @@ class GeneratedOp(Op):
         return f"a module has no {order} derivatives of a function such as {self.interface.name}"
 
 
-def _restored(name: str, kind: str) -> GeneratedOp:
-    return GeneratedOp(importlib.import_module(name), kind)
-
-
 @register_specialize
 @node_rewriter([GeneratedOp])
 def value_with_gradient(fgraph: Any, node: Any) -> Any:
@@ -215,6 +226,16 @@ def numba_funcify_generated(op: GeneratedOp, node: Any, **options: Any) -> Any:
     }
     exec("\n".join(lines), scope)
     return numba_njit(scope[op.kind])
+
+
+def _lower(matrix: Any) -> Any:
+    """The lower triangle; `pt.tril` multiplies by zero, and keeps nan above it."""
+    return pt.switch(pt.tri(*matrix.shape[-2:], dtype="bool"), matrix, 0)
+
+
+def _upper(matrix: Any) -> Any:
+    """The upper triangle."""
+    return pt.switch(pt.tri(*matrix.shape[-2:], k=-1, dtype="bool"), 0, matrix)
 
 
 def _is_given(tangent: Any) -> bool:

@@ -57,11 +57,11 @@ class Objective:
         fixed = f", with {', '.join(self._inputs.fixed)} given" if self._inputs.fixed else ""
         return f"<objective {self.name} of {', '.join(self._inputs.names)}{fixed}>"
 
-    def pack(self, values: Any) -> Array:
-        """The vector of the free inputs' arrays: a mapping from names, a tuple in their order, or,
-        where one input is free, its array. Raises ShapeError, and DeclarationError for an array
-        that does not have its input's structure."""
-        return self._inputs.pack(values)
+    def pack(self, values: Any = None, /, **named: Any) -> Array:
+        """The vector of the free inputs' arrays: by name, or a mapping from names, a tuple in their
+        order, or, where one input is free, its array. Raises ShapeError, and DeclarationError for
+        an array that does not have its input's structure."""
+        return self._inputs.pack(values, named)
 
     def unpack(self, x: Any) -> Any:
         """The free inputs' arrays at a vector, as a named tuple."""

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from derivatrix.runtime.adapters.parametrisations import PARAMETRISATIONS, General
 from derivatrix.runtime.adapters.sizes import known_sizes, sizes_of
+from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 from derivatrix.runtime.interface import BATCH, Input, ModuleInterface, names_in
 from derivatrix.templates.support.common.arguments import _number_array
@@ -68,15 +70,19 @@ class Inputs:
         self.names = self._chosen(wrt, fixed)
         self.fixed = {name: self.numbers(name, value) for name, value in fixed.items()}
         self._known = known_sizes(interface, _shapes(self.fixed))
+        for name, array in self.fixed.items():
+            structure = interface.input(name).structure
+            self.fixed[name] = np.asarray(project(structure, array, np.tril, np.triu))
         self._packed: Sizes = {}
         self._maps: dict[tuple[str, tuple[int, ...]], General] = {}
         self._layouts: dict[int, tuple[tuple[Part, ...], Sizes]] = {}
-        self._tuple: Any = namedtuple(interface.name, self.names)  # type: ignore[misc]
 
-    def pack(self, values: Any) -> Array:
+    def pack(self, values: Any, named: Mapping[str, Any]) -> Array:
         """The vector of arrays; see `Objective.pack`."""
-        given = values
-        if not isinstance(values, Mapping):
+        if named and values is not None:
+            raise self._refusal(f"pack: both arrays and {', '.join(named)}; give all by name")
+        given = named or values
+        if not isinstance(given, Mapping):
             arrays = values if isinstance(values, tuple) else (values,)
             if len(arrays) != len(self.names):
                 raise self._refusal(f"pack: {len(arrays)} arrays for {', '.join(self.names)}")
@@ -92,7 +98,8 @@ class Inputs:
     def unpack(self, x: Any) -> Any:
         """The arrays of a vector, as a named tuple."""
         point = self.point(x)
-        return self._tuple(*(part.map.array(part.of(point.vector).copy()) for part in point.parts))
+        arrays = (part.map.array(part.of(point.vector).copy()) for part in point.parts)
+        return _named_tuple(self.interface.name, self.names, arrays)
 
     def point(self, x: Any) -> Point:
         """A vector with its parts. Raises ShapeError where it has another length than expected."""
@@ -235,6 +242,21 @@ class Inputs:
                 f"{', '.join(self.names)} with {known}"
             )
         return sizes
+
+
+@cache
+def _tuple_type(title: str, names: tuple[str, ...]) -> Any:
+    """A type of named tuples whose pickles need no module that has it."""
+
+    def reduced(self: Any) -> tuple[Any, ...]:
+        return _named_tuple, (title, names, tuple(self))
+
+    base = namedtuple(title, names)  # type: ignore[misc]
+    return type(title, (base,), {"__slots__": (), "__reduce__": reduced})
+
+
+def _named_tuple(title: str, names: tuple[str, ...], values: Iterable[Any]) -> Any:
+    return _tuple_type(title, names)(*values)
 
 
 def _shapes(arrays: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:

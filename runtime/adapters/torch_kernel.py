@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from derivatrix.runtime.adapters.sizes import float_type, sizes_of
+from derivatrix.runtime.adapters.structures import project
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -28,7 +29,11 @@ class Kernel:
         self.parameters = [*arguments]
         self.varies = [entry.batched for entry in arguments.values()]
         self.count = len(interface.keys(kind))
+        structures = [entry.structure for entry in interface.inputs]
+        # kernels project tangents and cotangents themselves
+        self._structures = structures + ["general"] * (len(arguments) - len(structures))
         self._module, self._on_device = interface.module, interface.target == "cuda"
+        self.device = "cuda" if self._on_device else "cpu"
 
     def __call__(self, *tensors: Tensor) -> Any:
         """What the module's function returns: a tensor, or a tuple of them."""
@@ -44,16 +49,18 @@ class Kernel:
 
     def _passed(self, tensors: tuple[Tensor, ...]) -> list[Any]:
         """What the module takes for tensors: arrays of the same memory, numbers for rank 0; for a
-        device, the tensors. Raises UnsupportedError for tensors that it does not take."""
+        device, the tensors; structured inputs projected. Raises UnsupportedError for tensors that
+        it does not take."""
         found: list[Any] = []
-        for tensor in tensors:
+        for tensor, structure in zip(tensors, self._structures, strict=True):
             here = tensor.is_cuda if self._on_device else tensor.is_cpu
             if not here or tensor.dtype not in REAL or tensor.layout is not STRIDED:
                 raise self._refusal(tensors)
+            nearest = project(structure, tensor.detach(), torch.tril, torch.triu)
             if self._on_device:
-                found.append(tensor.detach())
+                found.append(nearest)
             else:
-                array = tensor.numpy()
+                array = nearest.numpy()
                 found.append(array if array.ndim else array[()])
         return found
 
@@ -91,7 +98,7 @@ class Kernel:
             problem = f"of {tensor.layout}; expected torch.strided, as of .to_dense()"
         else:
             problem = (
-                f"on {tensor.device}; expected one on {'cuda' if self._on_device else 'cpu'}: move "
+                f"on {tensor.device}; expected one on {self.device}: move "
                 "it with .to(), or make an operator of a module that is built for its device"
             )
         return UnsupportedError(f"{self.interface.name}: argument {name} is a tensor {problem}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
@@ -55,11 +57,23 @@ class Operator(Dispatched, CustomOpDef):
     def __init__(self, name: str, kernel: Kernel, names: list[str], family: Family) -> None:
         super().__init__(name, kernel, names, family)
         self._namespace, self._name, self._opoverload = "derivatrix", name, self.overload
+        self._schema = dict(zip(kernel.parameters, names, strict=True))
 
-    def __call__(self, *inputs: Tensor, out: Tensor | None = None, **named: Tensor) -> Tensor:
+    def __call__(
+        self, *inputs: Tensor | float, out: Tensor | None = None, **named: Tensor | float
+    ) -> Tensor:
+        tensors = [self._tensor(value) for value in inputs]
+        others = {self._schema.get(name, name): self._tensor(named[name]) for name in named}
         if out is None:
-            return self.overload(*inputs, **named)
-        return self.family.fill(inputs, named, out)
+            return self.overload(*tensors, **others)
+        return self.family.fill(tensors, others, out)
+
+    def _tensor(self, value: Any) -> Tensor:
+        """A number as a tensor where the module takes one; tensors as they are."""
+        if isinstance(value, Tensor) or not isinstance(value, Real):
+            return value
+        dtype = torch.float32 if isinstance(value, np.float32) else torch.float64
+        return torch.tensor(float(value), dtype=dtype, device=self.kernel.device)
 
     def __reduce__(self) -> tuple[Callable[..., Operator], tuple[Any, ...]]:
         return self.family.reduced()

@@ -1,5 +1,7 @@
 """Objectives of flat vectors for SciPy's optimisers, against its own differences."""
 
+import copy
+import pickle
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +13,8 @@ import derivatrix as dx
 from derivatrix.compiler.ir.nodes import STRUCTURES
 from derivatrix.runtime.adapters.parametrisations import PARAMETRISATIONS
 from derivatrix.scipy import Objective, objective
+from tests.full_matrices import POINT, full, nearest, scalar
+from tests.full_matrices import STRUCTURES as STRUCTURED
 from tests.pages import run_page
 
 n, m, r = dx.dims("n m r")
@@ -270,6 +274,45 @@ def test_operators_in_optimisers() -> None:
     np.testing.assert_allclose(equal.x * (COVARIANCE @ equal.x), np.ones(3), atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    "again", [lambda o: pickle.loads(pickle.dumps(o)), copy.copy, copy.deepcopy]
+)
+def test_objectives_are_pickled_and_copied(again: Any) -> None:
+    risks = again(objective(RISKS, ["q"], C=COVARIANCE))
+    x = risks.pack(q=np.full(3, 1 / 3)) + 0.3
+    assert risks.hess(x, np.ones(3)).shape == (2, 2)
+    placed = objective(
+        dx.compile(dx.function("turned", [Q, C], dx.trace(Q @ C), ["Q"])), C=np.eye(2)
+    )
+    start = placed.pack(np.array([[0.0, 1], [-1, 0]]))
+    assert again(placed).fun(start + 0.1) == placed.fun(start + 0.1)
+    parts = placed.unpack(start)
+    assert again(parts).Q.tolist() == parts.Q.tolist()
+
+
+def test_workers_of_scipy_are_given_an_objective() -> None:
+    problem = objective(BOWL, mu=np.array([1.0, 2.0]))
+    found = optimize.differential_evolution(
+        problem.fun, [(-2, 2)] * 2, workers=2, updating="deferred", seed=0, tol=1e-6
+    )
+    np.testing.assert_allclose(found.x, np.log([1.0, 2.0]), atol=1e-3)
+
+
+def test_arrays_are_packed_by_name() -> None:
+    problem = logistic()
+    expected = problem.pack({"w": np.ones(3), "b": 2})
+    np.testing.assert_array_equal(problem.pack(w=np.ones(3), b=2), expected)
+    np.testing.assert_array_equal(problem.pack(b=2.0, w=[1, 1, 1]), expected)
+
+
+@pytest.mark.parametrize("structure", STRUCTURED)
+def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure: str) -> None:
+    module, close = scalar(structure), nearest(structure, full())
+    problem = objective(module, ["x"], M=full())
+    assert problem.fun(POINT) == module.value(close, POINT)
+    np.testing.assert_array_equal(problem.hess(POINT), module.hessian(close, POINT).x.x)
+
+
 def test_a_wrong_gradient_is_refused() -> None:
     """By check_grad, where the module's gradient is off by 1e-4 of it."""
     right = dx.compile(LIKELIHOOD)
@@ -318,6 +361,11 @@ ERRORS: dict[str, tuple[Any, type[Exception], str]] = {
         r"w has shape \(2,\)|X has shape \(40, 3\)",
     ),
     "packed names": (lambda: logistic().pack({"w": np.ones(3)}), dx.DeclarationError, "lacks b"),
+    "packed twice": (
+        lambda: logistic().pack({"w": np.ones(3)}, b=0),
+        dx.DeclarationError,
+        "both arrays and b",
+    ),
     "packed count": (lambda: logistic().pack(np.ones(3)), dx.DeclarationError, "1 arrays for w, b"),
     "not definite": (
         lambda: objective(LIKELIHOOD, C=np.eye(2)).pack(-np.eye(2)),

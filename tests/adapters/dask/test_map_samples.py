@@ -9,6 +9,7 @@ import pytest
 
 import derivatrix as dx
 from derivatrix.dask import map_samples
+from tests.full_matrices import POINT, STRUCTURES, full, nearest, scalar
 
 n, c = dx.dims("n c")
 x, b, s = dx.vector("x", n), dx.vector("b", c), dx.scalar("s")
@@ -105,6 +106,31 @@ def test_samples_in_other_chunks_are_aligned():
     np.testing.assert_allclose(
         lazy.compute(scheduler="synchronous"), module.value(S_value, x_value)
     )
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure):
+    module, close = scalar(structure, ("x",)), nearest(structure, full())
+    points = np.stack([POINT, 2 * POINT])
+    for kind, more in (("value", []), ("vjp", [np.ones(2)]), ("hvp", [full(), points])):
+        lazy = map_samples(getattr(module, kind), full(), da.from_array(points, (1, -1)), *more)
+        found = dask.compute(lazy, scheduler="synchronous")
+        for one, other in zip(
+            *map(leaves, (found, getattr(module, kind)(close, points, *more))), strict=True
+        ):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+
+
+def test_arguments_have_names_and_numbers_are_numbers():
+    module = dx.compile(FUNCTIONS[1])
+    _, W_value, x_value = values(FUNCTIONS[1], np.float32)
+    expected = module.value(2, W_value, x_value)
+    for number in (2, 2.0, np.float64(2)):
+        lazy = map_samples(module.value, W=W_value, x=chunked(x_value), s=number)
+        assert lazy.dtype == expected.dtype
+        np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), expected)
+    with pytest.raises(dx.UnsupportedError, match=r"shared.value: .*; it takes s, W, x"):
+        map_samples(module.value, W=W_value, x=x_value)
 
 
 X_value, W_value, b_value = values(FUNCTIONS[0], np.float64)

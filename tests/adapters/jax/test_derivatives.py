@@ -15,6 +15,7 @@ import derivatrix.jax
 from tests.adapters.jax.checks import checked
 from tests.cases import CASES
 from tests.driver.test_examples import FUNCTIONS
+from tests.full_matrices import POINT, STRUCTURES, full, nearest, product, scalar
 
 USUAL = ("quadratic", "affine", "cholesky", "batch_shared")
 """Cases of the usual run: `wrt`, numbers, structures, a batch. --thorough has them all."""
@@ -122,6 +123,19 @@ def test_a_structured_input_is_replaced_by_the_nearest_of_its_structure():
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure):
+    close = nearest(structure, full())
+    for module, order in ((product(structure), 1), (scalar(structure), 2)):
+        ours = derivatrix.jax.function(module)
+        value, pullback = jax.vjp(ours, full(), POINT)
+        np.testing.assert_allclose(value, module.value(close, POINT), rtol=1e-14)
+        expected = module.vjp(close, POINT, np.ones(value.shape))
+        for one, other in zip(pullback(jnp.ones(value.shape)), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+        check_grads(ours, (full(), POINT), order)
+
+
 # Batches
 
 
@@ -193,6 +207,14 @@ def test_gradients_sample_by_sample():
     weights = jnp.stack([W, 2 * W])
     own = jax.vmap(lambda W: ours(x[0], W))(weights)  # what that module shares is mapped
     np.testing.assert_allclose(own, [ours(x[0], W), ours(x[0], 2 * W)], rtol=1e-12)
+
+
+def test_a_batched_function_is_compiled():
+    x, W = dx.vector("x", "d"), dx.matrix("W", "c", "d")
+    loss = -dx.log_softmax(W @ x)[0]
+    one, many = (dx.function(f"loss{len(b)}", [x, W], loss, batch=b) for b in ([], ["x"]))
+    ours = jax.vmap(derivatrix.jax.function(one, batched=many), (0, None))
+    assert not loops(ours, jnp.ones((4, 3)), jnp.ones((2, 3)))
 
 
 def test_a_batched_module_of_another_function_is_refused(square):

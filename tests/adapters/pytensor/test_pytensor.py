@@ -1,5 +1,6 @@
 """The Ops of generated modules, by PyTensor's own check of gradients."""
 
+import copy
 import pickle
 import warnings
 from types import ModuleType
@@ -14,6 +15,7 @@ from pytensor.gradient import GradientError, NullTypeGradError, Rop, verify_grad
 
 import derivatrix as dx
 from derivatrix.pytensor import operator
+from tests.full_matrices import POINT, STRUCTURES, full, nearest, product, scalar
 from tests.pages import run_page
 
 n, m = dx.dims("n m")
@@ -131,6 +133,39 @@ def test_a_wrong_gradient_is_refused() -> None:
         check(module)
 
 
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure: str) -> None:
+    close = nearest(structure, full())
+    for module in (product(structure), scalar(structure)):
+        M, x = pt.dmatrix(), pt.dvector()
+        value = operator(module)(M, x)
+        gradients = pytensor.gradient.grad(value.sum(), [M, x])
+        found = pytensor.function([M, x], [value, *gradients], mode=PYTHON)(full(), POINT)
+        expected = module.value(close, POINT)
+        cotangents = module.vjp(close, POINT, np.ones(np.shape(expected)))
+        for one, other in zip(found, (expected, *cotangents), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+        random = np.random.default_rng(1)
+        verify_grad(operator(module), [full(), POINT], rng=random, mode=PYTHON, abs_tol=1e-5)
+    compiled = pytensor.function([M, x], value, mode="NUMBA")
+    garbage = (
+        np.where(close == 0, np.nan, full()) if structure not in ("spd", "symmetric") else close
+    )
+    np.testing.assert_allclose(compiled(garbage, POINT), module.value(close, POINT), rtol=1e-14)
+
+
+def test_numbers_and_names() -> None:
+    values = drawn((3, 3), (2, 3), dtype=np.float32)
+    for number in (2, 2.5, True, np.float32(1.5)):
+        made = operator(PRODUCT)(s=number, X=values[0], A=values[1])
+        assert made.dtype == "float32"
+        np.testing.assert_allclose(
+            made.eval(mode=PYTHON), dx.compile(PRODUCT).value(*values, number), rtol=1e-6
+        )
+    with pytest.raises(dx.UnsupportedError, match=r"product.value: .*; it takes X, A, s"):
+        operator(PRODUCT)(*values, t=1)
+
+
 ERRORS = {
     "integers": ((pt.lmatrix(), np.eye(2)), dx.UnsupportedError, "S is a tensor of int64.*astype"),
     "complex": ((pt.zmatrix(), np.eye(2)), dx.UnsupportedError, "S is a tensor of complex128"),
@@ -162,7 +197,7 @@ def test_derivatives_that_there_are_not() -> None:
 
 def test_operators_are_pickled() -> None:
     op = operator(PRODUCT)
-    assert pickle.loads(pickle.dumps(op)) == op
+    assert pickle.loads(pickle.dumps(op)) == copy.deepcopy(op) == op
 
 
 def test_the_page_runs() -> None:

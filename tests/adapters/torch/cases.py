@@ -57,23 +57,15 @@ def tensors(operator, dtype=torch.float64):
     ]
 
 
-def unstructured(operator, given):
-    """The operator as a function of tensors near those given that checkers may move anywhere: of
-    what has the structure that was declared."""
+def rotating(operator, given):
+    """The operator as a function of tensors near those given that checkers may move anywhere:
+    orthogonal ones, which no adapter projects, move by rotations."""
 
-    def structured(structure, point, tensor):
-        if structure in ("spd", "symmetric"):
-            return (tensor + tensor.mT) / 2
-        if structure == "orthogonal":
-            return point @ torch.linalg.matrix_exp((point.mT @ tensor - tensor.mT @ point) / 2)
-        return {"lower": torch.tril, "upper": torch.triu, "diagonal": of_diagonal}.get(
-            structure, torch.clone
-        )(tensor)
+    def rotated(structure, point, tensor):
+        if structure != "orthogonal":
+            return tensor
+        return point @ torch.linalg.matrix_exp((point.mT @ tensor - tensor.mT @ point) / 2)
 
     structures = [entry.structure for entry in operator.family.interface.inputs]
     points = [tensor.detach().clone() for tensor in given]
-    return lambda *moved: operator(*map(structured, structures, points, moved))
-
-
-def of_diagonal(matrix):
-    return torch.diag(torch.diagonal(matrix))
+    return lambda *moved: operator(*map(rotated, structures, points, moved))

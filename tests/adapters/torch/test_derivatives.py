@@ -9,7 +9,8 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 
 import derivatrix.torch
 from derivatrix.runtime.errors import UnsupportedError
-from tests.adapters.torch.cases import FUNCTIONS, OTHERS, generated, operator, tensors, unstructured
+from tests.adapters.torch.cases import FUNCTIONS, OTHERS, generated, operator, rotating, tensors
+from tests.full_matrices import POINT, STRUCTURES, full, nearest, product, scalar
 
 ALL = [*FUNCTIONS, *(pytest.param(name, marks=pytest.mark.thorough) for name in OTHERS)]
 pytestmark = pytest.mark.filterwarnings("ignore:Backwards compatibility")
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Backwards compatibility")
 def test_gradcheck_in_both_modes_and_under_vmap(name):
     op = operator(name)
     given = tensors(op)
-    function = unstructured(op, given)
+    function = rotating(op, given)
     batched = {"check_batched_grad": True, "check_batched_forward_grad": True}
     assert gradcheck(function, given, check_forward_ad=True, **batched)
     if "hvp" in op.family.operators:
@@ -103,3 +104,29 @@ def test_a_planted_fault_of_a_ten_thousandth_is_refused(kind, check, options):
     assert check(derivatrix.torch.operator(module), given, **tight)
     with pytest.raises(GradcheckError, match=r"Jacobian .*mismatch"):
         check(derivatrix.torch.operator(spoilt(module, kind)), given, **tight)
+
+
+# Full matrices as structured inputs
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure):
+    close = nearest(structure, full())
+    for module in (product(structure), scalar(structure)):
+        op = derivatrix.torch.operator(module)
+        given = [torch.tensor(each, requires_grad=True) for each in (full(), POINT)]
+        value = op(*given)
+        np.testing.assert_allclose(value.detach(), module.value(close, POINT), rtol=1e-14)
+        gradients = torch.autograd.grad(value.sum(), given)
+        expected = module.vjp(close, POINT, np.ones(value.shape))
+        for one, other in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+        assert gradcheck(op, given, check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(op, given, check_fwd_over_rev=True)
+
+
+def test_what_a_triangular_input_does_not_have_is_not_read():
+    op = derivatrix.torch.operator(scalar("lower"))
+    matrix = torch.tensor(np.where(np.triu(np.ones((3, 3)), 1), np.nan, full()), requires_grad=True)
+    op(matrix, torch.tensor(POINT)).backward()
+    assert matrix.grad.isfinite().all()

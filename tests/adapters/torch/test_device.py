@@ -7,7 +7,7 @@ from torch.autograd.gradcheck import gradcheck, gradgradcheck
 import derivatrix as dx
 import derivatrix.torch
 from tests.adapters.torch import cases
-from tests.adapters.torch.cases import FUNCTIONS, tensors, unstructured
+from tests.adapters.torch.cases import FUNCTIONS, rotating, tensors
 
 pytestmark = [
     pytest.mark.device,
@@ -33,7 +33,7 @@ def test_checkers_of_pytorch(name):
     given = there(tensors(op))
     checked = torch.library.opcheck(op, given)
     assert len(checked) == 4 and {*checked.values()} == {"SUCCESS"}
-    function = unstructured(op, given)
+    function = rotating(op, given)
     assert gradcheck(function, given, check_forward_ad=True, check_batched_grad=True)
     if "hvp" in op.family.operators:
         assert gradgradcheck(function, given, check_fwd_over_rev=True)

@@ -246,6 +246,26 @@ def test_shapes_that_do_not_fit_are_refused():
     assert operator("square")(torch.empty(3, 3, device="meta")).shape == (3, 3)
 
 
+@pytest.mark.filterwarnings("ignore:Backwards compatibility")
+def test_numbers_are_taken_as_the_module_takes_them():
+    op, module = operator("affine"), generated("affine")
+    vector = matrix(1, 3)[0]
+    for value in (2, 2.5, True, np.float32(1.5), np.int64(3)):
+        expected = module.value(value, vector.numpy())
+        for found in (op(value, vector), op(y=vector, s=value)):
+            np.testing.assert_array_equal(found, expected)
+        assert op(value, vector.float()).dtype == torch.float32
+    assert operator("numbers")(2, 3).item() == generated("numbers").value(2, 3)
+    compiled = torch.compile(lambda y: op(2.5, y), fullgraph=True, backend="aot_eager")
+    np.testing.assert_array_equal(compiled(vector), module.value(2.5, vector.numpy()))
+
+
+def test_inputs_have_any_name_of_the_declaration():
+    σ, y = dx.scalar("σ"), dx.vector("y", 3)
+    op = derivatrix.torch.operator(dx.function("scaled", [σ, y], σ * y))
+    assert op(σ=2.0, y=torch.ones(3, dtype=torch.float64)).tolist() == [2, 2, 2]
+
+
 # Other processes
 
 

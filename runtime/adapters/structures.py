@@ -1,0 +1,69 @@
+"""Structures of inputs: the nearest matrix of one, and the check that arrays have theirs.
+
+A function with a structured input is defined on the matrices of that structure, and so are its
+derivatives. Adapters compose it with `project`, since other packages move all entries of a matrix:
+then value and derivatives are those of one function of the full array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from derivatrix.runtime.adapters.sizes import sizes_of
+from derivatrix.runtime.errors import DeclarationError
+from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.templates.support.common.arguments import _number_array
+
+MAX_DISTANCE = 1e-6
+"""Distance from a structure, relative to the largest entry, that counts as rounding of float32."""
+
+
+def project(
+    structure: str, array: Any, lower: Callable[[Any], Any], upper: Callable[[Any], Any]
+) -> Any:
+    """The nearest matrices of a linear structure in the last two axes; of others the array as it
+    is. lower, upper: `tril` and `triu` of the array's package."""
+    if structure in ("symmetric", "spd"):
+        return (array + array.mT) / 2
+    if structure == "lower":
+        return lower(array)
+    if structure == "upper":
+        return upper(array)
+    return lower(upper(array)) if structure == "diagonal" else array
+
+
+def require_structures(module: ModuleType, *inputs: Any) -> None:
+    """Raise DeclarationError for the first of a module's inputs that has not the structure that it
+    is declared with. Kernels do not look: they are right for those that have it.
+
+    Raises ShapeError for other shapes, ValueError and TypeError for what is no array of real
+    numbers, as the module's functions do."""
+    interface = ModuleInterface(module)
+    names = [entry.name for entry in interface.inputs]
+    if len(inputs) != len(names):
+        raise DeclarationError(f"{interface.name}: {len(inputs)} arrays for {', '.join(names)}")
+    pairs = zip(names, inputs, strict=True)
+    arrays = {name: _number_array(interface.name, name, value) for name, value in pairs}
+    sizes_of(interface, {name: array.shape for name, array in arrays.items()})
+    for entry in interface.inputs:
+        array = arrays[entry.name]
+        distance = _distance(entry.structure, array)
+        if not distance <= MAX_DISTANCE * np.abs(array).max(initial=0):
+            raise DeclarationError(
+                f"{interface.name}: argument {entry.name} is declared {entry.structure}, and the "
+                f"array given for it is not, by {distance:.2g}"
+            )
+
+
+def _distance(structure: str, array: np.ndarray) -> float:
+    """The largest entry of QᵀQ − I for orthogonal matrices, else of the difference from the nearest
+    array of the structure."""
+    if structure == "orthogonal":
+        difference = array.mT @ array - np.eye(array.shape[-1])
+    else:
+        difference = array - project(structure, array, np.tril, np.triu)
+    return float(np.abs(difference).max(initial=0))
