@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from derivatrix.runtime import load as load
     from derivatrix.runtime import load_package as load_package
     from derivatrix.runtime import verify as verify
+    from derivatrix.runtime.adapters.structures import require_structures as require_structures
     from derivatrix.runtime.errors import BuildError as BuildError
     from derivatrix.runtime.errors import DeclarationError as DeclarationError
     from derivatrix.runtime.errors import DerivatrixError as DerivatrixError
@@ -71,6 +72,7 @@ _NAMES = {
     "compiler.frontends.function": ("Function", "derive", "function"),
     "compiler.operations": ("Operation", "register"),
     "runtime": ("Report", "load", "load_package", "verify"),
+    "runtime.adapters.structures": ("require_structures",),
     "runtime.errors": (
         "BuildError",
         "DeclarationError",

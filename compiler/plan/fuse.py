@@ -70,7 +70,7 @@ def _lowered(body: tuple[Statement, ...], depth: int) -> tuple[Statement, ...]:
         return body
     target = cleared.target
     met = [load for load, _ in accesses(loop.body) if load.buffer == target.buffer]
-    last = depth + 1 == len(target.buffer.shape)
+    last = depth + 1 >= len(target.buffer.shape)  # a number has no axis
     if (
         last
         or not all(isinstance(statement, Let) for statement in lets)

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from derivatrix.runtime.adapters.arguments import in_order
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.errors import DeclarationError
 from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.sampling import PROJECTED
 from derivatrix.templates.support.common.arguments import _number_array
 
 MAX_DISTANCE = 1e-6
@@ -36,27 +38,26 @@ def project(
     return lower(upper(array)) if structure == "diagonal" else array
 
 
-def require_structures(module: ModuleType, *inputs: Any) -> None:
+def require_structures(module: ModuleType, /, *inputs: Any, **named: Any) -> None:
     """Raise DeclarationError for the first of a module's inputs that has not the structure that it
-    is declared with. Kernels do not look: they are right for those that have it.
+    is declared with. The module's functions do not look: they are right for those that have it.
 
-    Raises ShapeError for other shapes, ValueError and TypeError for what is no array of real
-    numbers, as the module's functions do."""
+    Raises UnsupportedError for inputs too few or too many, ShapeError for other shapes, ValueError
+    and TypeError for what is no array of real numbers."""
     interface = ModuleInterface(module)
     names = [entry.name for entry in interface.inputs]
-    if len(inputs) != len(names):
-        raise DeclarationError(f"{interface.name}: {len(inputs)} arrays for {', '.join(names)}")
-    pairs = zip(names, inputs, strict=True)
+    pairs = zip(names, in_order(interface.name, names, inputs, named), strict=True)
     arrays = {name: _number_array(interface.name, name, value) for name, value in pairs}
     sizes_of(interface, {name: array.shape for name, array in arrays.items()})
     for entry in interface.inputs:
-        array = arrays[entry.name]
-        distance = _distance(entry.structure, array)
-        if not distance <= MAX_DISTANCE * np.abs(array).max(initial=0):
-            raise DeclarationError(
-                f"{interface.name}: argument {entry.name} is declared {entry.structure}, and the "
-                f"array given for it is not, by {distance:.2g}"
-            )
+        if entry.structure in PROJECTED:
+            array = arrays[entry.name]
+            distance = _distance(entry.structure, array)
+            if not distance <= MAX_DISTANCE * np.abs(array).max(initial=0):
+                raise DeclarationError(
+                    f"{interface.name}: argument {entry.name} is declared {entry.structure}, and "
+                    f"the array given for it is not: it differs by {distance:.2g}"
+                )
 
 
 def _distance(structure: str, array: np.ndarray) -> float:

@@ -58,3 +58,10 @@ def test_elementwise_matrices_lie_as_what_they_are_made_of() -> None:
     loads = [(load, loop) for loop in loops for load, _ in accesses(loop.body)]
     rows = [(load, loop) for load, loop in loads if len(load.indices) == 2]
     assert rows and all(load.indices[-1] == loop.index for load, loop in rows)
+
+
+def test_a_number_is_cleared_apart_from_loops() -> None:
+    """The zero second derivative by s has no axis that a loop could run along."""
+    s = dx.scalar("s")
+    check_plain(dx.function("scaled", [s, a], s * (a @ a)), "hessian", {"n": 4})
+    check_plain(dx.function("sums", [s, a], s * dx.sum(dx.exp(a))), "hessian", {"n": 4})

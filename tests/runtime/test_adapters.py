@@ -12,6 +12,7 @@ from derivatrix.runtime.adapters.packages import require_package
 from derivatrix.runtime.adapters.sizes import sizes_of
 from derivatrix.runtime.errors import MissingPackageError, ShapeError
 from derivatrix.runtime.interface import ModuleInterface
+from tests.full_matrices import POINT, STRUCTURES, full, nearest
 
 
 def interface_of(*shapes, batch=()):
@@ -54,6 +55,30 @@ def test_a_declared_function_is_compiled():
     assert compiling(lambda module: module)(declared) is dx.compile(declared)
     with pytest.raises(dx.DeclarationError, match="square"):
         compiling(lambda module: module)("square")
+
+
+@pytest.mark.parametrize("structure", [*STRUCTURES, "orthogonal"])
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+def test_inputs_are_checked_for_their_structure_where_that_is_asked_for(structure, real):
+    n = dx.dims("n")
+    M, x = dx.matrix("M", n, n, structure), dx.vector("x", n)
+    module = dx.compile(dx.function(f"product_{structure}", [M, x], M @ x))
+    if structure == "orthogonal":
+        right = np.linalg.qr(full())[0].astype(real)
+    else:
+        right = nearest(structure, full().astype(real))
+    wrong = right.copy()
+    wrong[0, 2] += 1e-3
+    wrong[2, 0] -= 1e-3
+    dx.require_structures(module, right, POINT)
+    dx.require_structures(module, x=[1, np.nan, 2], M=right)
+    said = f"argument M is declared {structure}, .* is not: it differs by"
+    with pytest.raises(dx.DeclarationError, match=said):
+        dx.require_structures(module, wrong, POINT)
+    with pytest.raises(ShapeError, match=r"M has shape \(3, 2\)"):
+        dx.require_structures(module, right[:, :2], POINT)
+    with pytest.raises(dx.UnsupportedError, match="it takes M, x"):
+        dx.require_structures(module, right)
 
 
 @pytest.mark.parametrize("name", ["dask", "jax", "pytensor", "scipy", "torch"])

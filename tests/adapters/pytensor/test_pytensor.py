@@ -163,7 +163,7 @@ def test_numbers_and_names() -> None:
             made.eval(mode=PYTHON), dx.compile(PRODUCT).value(*values, number), rtol=1e-6
         )
     with pytest.raises(dx.UnsupportedError, match=r"product.value: .*; it takes X, A, s"):
-        operator(PRODUCT)(*values, t=1)
+        operator(PRODUCT)(values[0], A=values[1])
 
 
 ERRORS = {
