@@ -70,7 +70,7 @@ class JaxFunction:
         self.__doc__ = module.__doc__
         self.__signature__ = signature_of(self._names)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         if named or len(arguments) != len(self._names):
             arguments = in_order(self.__name__, self._names, arguments, named)
         return self._traced(*arguments)

@@ -52,7 +52,7 @@ class GeneratedOp(Op):
     def __str__(self) -> str:
         return f"{self.interface.name}.{self.kind}"
 
-    def __call__(self, *inputs: Any, **options: Any) -> Any:
+    def __call__(self, /, *inputs: Any, **options: Any) -> Any:
         """The variable of the result, of inputs in their order or by name. Structured ones are
         replaced by the nearest of their structure."""
         expected = self.interface.arguments(self.kind)

@@ -56,9 +56,9 @@ class Kernel:
             here = tensor.is_cuda if self._on_device else tensor.is_cpu
             if not here or tensor.dtype not in REAL or tensor.layout is not STRIDED:
                 raise self._refusal(tensors)
-            nearest = project(structure, tensor.detach(), torch.tril, torch.triu)
+            nearest = project(structure, tensor, torch.tril, torch.triu)
             if self._on_device:
-                found.append(nearest)
+                found.append(nearest.detach())
             else:
                 array = nearest.numpy()
                 found.append(array if array.ndim else array[()])

@@ -60,7 +60,7 @@ class Operator(Dispatched, CustomOpDef):
         self._schema = dict(zip(kernel.parameters, names, strict=True))
 
     def __call__(
-        self, *inputs: Tensor | float, out: Tensor | None = None, **named: Tensor | float
+        self, /, *inputs: Tensor | float, out: Tensor | None = None, **named: Tensor | float
     ) -> Tensor:
         tensors = [self._tensor(value) for value in inputs]
         others = {self._schema.get(name, name): self._tensor(named[name]) for name in named}

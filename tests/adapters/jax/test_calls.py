@@ -217,12 +217,17 @@ def test_jax_is_imported_when_it_is_used(monkeypatch):
 )
 def test_functions_are_pickled_and_copied(again):
     n = dx.dims("n")
-    s, x = dx.scalar("s"), dx.vector("x", n)
+    s, x = dx.scalar("self"), dx.vector("x", n)
     one = dx.function("one", [s, x], s * x @ x)
     many = dx.function("many", [s, x], s * x @ x, batch=[x])
     ours = derivatrix.jax.function(one, batched=many)
     found = again(ours)
     points = jnp.ones((4, 3))
     np.testing.assert_array_equal(jax.vmap(found, (None, 0))(2.0, points), [6.0] * 4)
-    assert found(s=2, x=points[0]) == ours(2, points[0]) == ours(np.int64(2), points[0]) == 6
-    assert found.__name__ == "one" and str(inspect.signature(found)) == "(s, x)"
+    assert (
+        found(**{"self": 2, "x": points[0]})
+        == ours(2, points[0])
+        == ours(np.int64(2), points[0])
+        == 6
+    )
+    assert found.__name__ == "one" and str(inspect.signature(found)) == "(self, x)"

@@ -260,10 +260,12 @@ def test_numbers_are_taken_as_the_module_takes_them():
     np.testing.assert_array_equal(compiled(vector), module.value(2.5, vector.numpy()))
 
 
-def test_inputs_have_any_name_of_the_declaration():
-    σ, y = dx.scalar("σ"), dx.vector("y", 3)
-    op = derivatrix.torch.operator(dx.function("scaled", [σ, y], σ * y))
-    assert op(σ=2.0, y=torch.ones(3, dtype=torch.float64)).tolist() == [2, 2, 2]
+@pytest.mark.parametrize("name", ["σ", "self", "inputs"])
+def test_inputs_have_any_name_of_the_declaration(name):
+    number, y = dx.scalar(name), dx.vector("y", 3)
+    op = derivatrix.torch.operator(dx.function("scaled", [number, y], number * y))
+    found = op(**{name: 2.0, "y": torch.ones(3, dtype=torch.float64)})
+    assert found.tolist() == [2, 2, 2]
 
 
 # Other processes
