@@ -224,10 +224,5 @@ def test_functions_are_pickled_and_copied(again):
     found = again(ours)
     points = jnp.ones((4, 3))
     np.testing.assert_array_equal(jax.vmap(found, (None, 0))(2.0, points), [6.0] * 4)
-    assert (
-        found(**{"self": 2, "x": points[0]})
-        == ours(2, points[0])
-        == ours(np.int64(2), points[0])
-        == 6
-    )
+    assert found(self=2, x=points[0]) == ours(2, points[0]) == ours(np.int64(2), points[0]) == 6
     assert found.__name__ == "one" and str(inspect.signature(found)) == "(self, x)"
