@@ -20,6 +20,8 @@ from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.sampling import PROJECTED
 from derivatrix.templates.support.common.arguments import _number_array
 
+LINEAR = ("symmetric", "spd", "lower", "upper", "diagonal")
+"""The structures on which `project` projects."""
 MAX_DISTANCE = 1e-6
 """Distance from a structure, relative to the largest entry, that counts as rounding of float32."""
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from derivatrix.runtime.adapters.sizes import float_type, sizes_of
-from derivatrix.runtime.adapters.structures import project
+from derivatrix.runtime.adapters.structures import LINEAR, project
 from derivatrix.runtime.errors import UnsupportedError
 from derivatrix.runtime.interface import ModuleInterface
 
@@ -29,9 +29,8 @@ class Kernel:
         self.parameters = [*arguments]
         self.varies = [entry.batched for entry in arguments.values()]
         self.count = len(interface.keys(kind))
-        structures = [entry.structure for entry in interface.inputs]
-        # kernels project tangents and cotangents themselves
-        self._structures = structures + ["general"] * (len(arguments) - len(structures))
+        self._structures = [entry.structure for entry in interface.inputs]
+        self._is_structured = not {*self._structures}.isdisjoint(LINEAR)
         self._module, self._on_device = interface.module, interface.target == "cuda"
         self.device = "cuda" if self._on_device else "cpu"
 
@@ -52,17 +51,26 @@ class Kernel:
         device, the tensors; structured inputs projected. Raises UnsupportedError for tensors that
         it does not take."""
         found: list[Any] = []
-        for tensor, structure in zip(tensors, self._structures, strict=True):
+        for tensor in self._nearest(tensors) if self._is_structured else tensors:
             here = tensor.is_cuda if self._on_device else tensor.is_cpu
             if not here or tensor.dtype not in REAL or tensor.layout is not STRIDED:
                 raise self._refusal(tensors)
-            nearest = project(structure, tensor, torch.tril, torch.triu)
             if self._on_device:
-                found.append(nearest.detach())
+                found.append(tensor.detach())
             else:
-                array = nearest.numpy()
+                array = tensor.numpy()
                 found.append(array if array.ndim else array[()])
         return found
+
+    def _nearest(self, tensors: tuple[Tensor, ...]) -> list[Tensor]:
+        """The tensors, inputs projected; the module projects tangents and cotangents itself."""
+        if not all(map(self._takes, tensors)):
+            raise self._refusal(tensors)
+        inputs = [
+            project(structure, tensor, torch.tril, torch.triu)
+            for structure, tensor in zip(self._structures, tensors, strict=False)
+        ]
+        return [*inputs, *tensors[len(inputs) :]]
 
     def fake(self, *tensors: Tensor) -> Any:
         """Tensors of the shapes and types that a call returns, with nothing in them.

@@ -2,6 +2,7 @@
 the module is the same function as with other names."""
 
 import ast
+import importlib.util
 import itertools
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -61,7 +62,7 @@ def of_sizes(names: Sequence[str]) -> list[Function]:
     vectors = [dx.vector(f"q{place}", name) for place, name in enumerate(names)]
     total = sum((dx.sum(dx.sin(vector)) for vector in vectors[1:]), dx.sum(vectors[0] ** 2))
     return [
-        dx.function("f_", vectors, total * vectors[0]),
+        dx.function("f_", vectors, total * vectors[0], wrt=vectors[:2]),
         dx.function("g_", vectors, total**2, wrt=vectors[:2]),
     ]
 
@@ -117,6 +118,9 @@ def test_names_of_inputs_and_sizes(names: Sequence[str], declare: Declare) -> No
                 np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.skipif(
+    importlib.util.find_spec("numba_cuda") is None, reason="needs numba-cuda (the extra `cuda`)"
+)
 @pytest.mark.parametrize("declare", [of_inputs, of_sizes])
 @pytest.mark.parametrize("names", CHUNKS)
 def test_names_on_devices(names: Sequence[str], declare: Declare) -> None:
