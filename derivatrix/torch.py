@@ -20,12 +20,15 @@ def operator(
 ) -> Operator:
     """The value of a function as an operator of PyTorch (`torch.library.CustomOpDef`).
 
-    It takes a tensor of float32 or float64 for each input, in declared order or by name, on the
-    CPU, or on a CUDA device where `module` is for CUDA, and returns a tensor, new or that of
-    `out=`. It has derivatives by the inputs in `wrt`, in reverse and forward mode, and second
-    derivatives if it is scalar; other inputs get no gradients. It works under torch.compile,
-    torch.func and torch.vmap, which calls it for each sample, or once where `batched` is the same
-    function with `batch=` for the inputs that vary. The same arguments give the same operator, and
+    It takes a tensor of float32 or float64 for each input, or a number for one of rank 0, in
+    declared order or by name, on the CPU, or on a CUDA device where `module` is for CUDA, and
+    returns a tensor, new or that of `out=`. A structured input is replaced by the nearest of its
+    structure, as (S + Sᵀ)/2 where S is declared symmetric.
+
+    It has derivatives by the inputs in `wrt`, in reverse and forward mode, and second derivatives
+    if it is scalar; other inputs get no gradients. It works under torch.compile, torch.func and
+    torch.vmap, which calls it for each sample, or once where `batched` is the same function with
+    `batch=` for the inputs that vary. The same arguments give the same operator, and
     it pickles by the name or the file of its module.
 
     Raises MissingPackageError without PyTorch, DeclarationError where `batched` is no batched

@@ -13,7 +13,8 @@ LEAST = "2.38"
 
 def operator(module: ModuleType) -> Any:
     """A generated module as a PyTensor `Op`: called with its inputs, as tensor variables of one
-    float type, it returns the variable of its value.
+    float type, in their order or by name, it returns the variable of its value. A structured input
+    is replaced by the nearest of its structure, as (S + Sᵀ)/2 where S is declared symmetric.
 
     Gradients are the module's: `pytensor.grad` of a function, and once more of a scalar one. In
     graphs that Numba compiles, it is the kernels that are called.

@@ -21,7 +21,8 @@ def objective(module: ModuleType, /, wrt: Sequence[str] | None = None, **fixed: 
     """A module's function of some of its inputs, as one of a flat vector for `scipy.optimize`.
 
     wrt: the names of the free inputs, in the order in which the vector has them; by default those
-    that the module differentiates by and that have no value. fixed: the other inputs' values.
+    that the module differentiates by and that have no value. fixed: the other inputs' values;
+    structured ones are replaced by the nearest of their structure.
 
     Raises DeclarationError for inputs that the module does not have, or that are missing,
     UnsupportedError for those that it does not differentiate by, and ShapeError.

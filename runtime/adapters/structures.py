@@ -32,7 +32,7 @@ def project(
     """The nearest matrices of a linear structure in the last two axes; of others the array as it
     is. lower, upper: `tril` and `triu` of the array's package."""
     if structure in ("symmetric", "spd"):
-        return (array + array.mT) / 2
+        return array / 2 + array.mT / 2  # a sum of integers or truth values would overflow
     if structure == "lower":
         return lower(array)
     if structure == "upper":

@@ -121,6 +121,13 @@ def test_a_full_matrix_counts_as_the_nearest_of_its_structure(structure):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 
 
+def test_a_matrix_of_truth_values_is_one_of_numbers():
+    module, matrix = scalar("symmetric", ("x",)), np.eye(3, dtype=bool)
+    lazy = map_samples(module.value, matrix, POINT[None])
+    expected = module.value(np.eye(3), POINT[None])
+    np.testing.assert_allclose(lazy.compute(scheduler="synchronous"), expected, rtol=1e-14)
+
+
 def test_arguments_have_names_and_numbers_are_numbers():
     module = dx.compile(FUNCTIONS[1])
     _, W_value, x_value = values(FUNCTIONS[1], np.float32)
