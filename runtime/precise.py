@@ -167,6 +167,11 @@ def _pinv(array: np.ndarray) -> np.ndarray:
     return (v.T / s) @ u.T
 
 
+def _rank(array: np.ndarray) -> Any:
+    s = _singular(array)[1]
+    return np.sum(s > max(array.shape) * NUMBERS.eps * s[:1])
+
+
 def _norm(array: np.ndarray, order: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     if order == "nuc":
         return np.sum(_svd(array, compute_uv=False), -1)
@@ -314,6 +319,7 @@ LINALG = _Names(
         "svd": _svd,
         "qr": stacked("(m,n)->(m,k),(k,n)", _qr),
         "pinv": stacked("(m,n)->(n,m)", _pinv),
+        "matrix_rank": stacked("(m,n)->()", _rank),
         "norm": _norm,
         "matrix_power": _power,
     },
@@ -332,6 +338,7 @@ NUMPY = _Names(
         "logaddexp": each(lambda x, y: NUMBERS.log(NUMBERS.exp(x) + NUMBERS.exp(y)), 2),
         "heaviside": each(lambda x, at: (1 + NUMBERS.sign(x)) / 2 if x else at, 2),
         "eye": EYE,
+        "finfo": lambda dtype: SimpleNamespace(eps=NUMBERS.eps),
         "pi": NUMBERS.pi,
         "e": NUMBERS.e,
         "linalg": LINALG,

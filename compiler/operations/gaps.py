@@ -51,6 +51,16 @@ def _value(sign: int) -> Callable[..., tuple[np.ndarray, ...]]:
     return value
 
 
+LEVEL = "10 * x.shape[-1] * np.finfo(x.dtype).eps * np.max(np.abs(x), -1, initial=0)"
+"""Text of the size below which a difference or sum of entries of x may be all rounding."""
+
+
+def _text(pairs: str) -> str:
+    """The text of 1/g for an expression g of x[j] and x[i], nan where g may be all rounding."""
+    level = f"({LEVEL})[..., None, None]"
+    return f"(lambda g: 1 / np.where(np.abs(g) > {level}, g, np.nan))({pairs})"
+
+
 GAPS = register(
     Operation(
         name="reciprocal_gaps",
@@ -60,7 +70,7 @@ GAPS = register(
         differential=_differential(-1),
         numpy=lambda arguments, *_: (
             "(lambda x: np.where(np.eye(x.shape[-1]), 0, "
-            f"1 / (x[..., None, :] - x[..., :, None])))({arguments[0]})"
+            f"{_text('x[..., None, :] - x[..., :, None]')}))({arguments[0]})"
         ),
         unicode="recipgaps({0})",
         latex=r"\left[\tfrac{{1}}{{x_j - x_i}}\right]_{{x = {0}}}",
@@ -81,7 +91,7 @@ SUMS = register(
         value=_value(1),
         differential=_differential(1),
         numpy=lambda arguments, *_: (
-            f"(lambda x: 1 / (x[..., None, :] + x[..., :, None]))({arguments[0]})"
+            f"(lambda x: {_text('x[..., None, :] + x[..., :, None]')})({arguments[0]})"
         ),
         unicode="recipsums({0})",
         latex=r"\left[\tfrac{{1}}{{x_i + x_j}}\right]_{{x = {0}}}",

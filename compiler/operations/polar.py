@@ -80,9 +80,12 @@ SOLVE_POLAR = register(
         differential=_solution_differential,
         transposes={1: _solution_transpose},
         numpy=lambda arguments, *_: (
-            "(lambda u, s, v, c: u @ ((u.mT @ c @ v.mT) / (s[..., None] + s[..., None, :])) @ v"
+            "(lambda u, s, v, c: (lambda s: "
+            "u @ ((u.mT @ c @ v.mT) / (s[..., None] + s[..., None, :])) @ v"
             " + (c @ v.mT - u @ (u.mT @ c @ v.mT)) / s[..., None, :] @ v"
-            " + u @ ((u.mT @ c - (u.mT @ c @ v.mT) @ v) / s[..., None]))"
+            " + u @ ((u.mT @ c - (u.mT @ c @ v.mT) @ v) / s[..., None]))(np.where("
+            "np.all(s > 10 * s.shape[-1] * np.finfo(s.dtype).eps * s[..., :1], -1, keepdims=True),"
+            " s, np.nan)))"
             f"(*np.linalg.svd({arguments[0]}, full_matrices=False), {arguments[1]})"
         ),
         unicode="solvepolar({0}, {1})",

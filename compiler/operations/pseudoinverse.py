@@ -37,7 +37,10 @@ PINV = register(
         shapes=lambda cores, parameters: (cores[0][::-1],),
         value=_value,
         differential=_differential,
-        numpy=lambda arguments, *_: f"np.linalg.pinv({arguments[0]})",
+        numpy=lambda arguments, *_: (
+            "(lambda a: np.where(np.linalg.matrix_rank(a)[..., None, None] == np.min(a.shape[-2:]), "
+            f"np.linalg.pinv(a), np.nan))({arguments[0]})"
+        ),
         unicode="pinv({0})",
         latex=r"{0}^{{+}}",
         kernel="factors.full_rank_pinv",

@@ -104,7 +104,10 @@ def thin_qr(a, q, r):
 @compiled(counted=True)
 def full_rank_pinv(a, out):
     """out (stack, q, p) = inv(R) Q' for A = Q R, or the transpose of that for A' = Q R where A has
-    more columns than rows. False where these columns are linearly dependent up to rounding."""
+    more columns than rows. False where these columns are linearly dependent up to rounding.
+
+    The diagonal of R does not tell: its rounding errors grow with the condition of the columns
+    before. The condition number of A does."""
     stack, p, q = a.shape
     long, short = max(p, q), min(p, q)
     tall = np.empty((stack, long, short), a.dtype)
@@ -126,4 +129,19 @@ def full_rank_pinv(a, out):
         for i in range(q):
             for j in range(p):
                 out[s, i, j] = inverse[s, i, j] if p >= q else inverse[s, j, i]
+        condition = largest_row_sum(a[s]) * largest_row_sum(out[s])
+        if not 10 * np.finfo(a.dtype).eps * condition < 1:
+            return False
     return True
+
+
+@compiled()
+def largest_row_sum(a):
+    """The largest sum of absolute values of a row of a matrix, its norm as a map of vectors."""
+    largest = a.dtype.type(0)
+    for i in range(a.shape[0]):
+        total = a.dtype.type(0)
+        for j in range(a.shape[1]):
+            total += abs(a[i, j])
+        largest = max(largest, total)
+    return largest

@@ -7,10 +7,11 @@ import math
 import numpy as np
 from numba import cuda
 
-from .base import device, kernel, position
+from .base import THREADS, device, kernel, position
 from .cholesky import cholesky_factor
 from .copies import copy_stack, transpose
 from .libraries import by_library, fail, qr_by_library
+from .shares import MAXIMUM, reduced
 from .triangular import triangular_solve_columns
 
 
@@ -53,7 +54,8 @@ def thin_qr(run, a, q, r, failure):
 
 def full_rank_pinv(run, a, out, failure):
     """out (stack, q, p) = inv(R) Q' for A = Q R, or the transpose of that for A' = Q R where A has
-    more columns than rows. It fails where these columns are linearly dependent up to rounding."""
+    more columns than rows. It fails where these columns are linearly dependent up to rounding, by
+    the diagonal of R or by the condition number of A (as on the CPU)."""
     stack, p, q = a.shape
     long, short = max(p, q), min(p, q)
     columns = run.empty((stack, short, long))
@@ -68,6 +70,31 @@ def full_rank_pinv(run, a, out, failure):
     triangular_solve_columns(run, r, inverse, False, False)
     if p < q:
         transpose(run, inverse, out)
+    checks = 10 * float(np.finfo(a.dtype).eps), run.failures, failure
+    run.each_matrix(require_condition, stack, long if short else 0, a, out, *checks)
+
+
+@kernel("real[:, :, ::1], real[:, :, ::1], real, int32[::1], int64")
+def require_condition(a, inverse, small, failures, failure):
+    """Whether the condition numbers of matrices, in the norm of `largest_row_sum`, are below
+    1 / small, each by a block."""
+    shared = cuda.shared.array(THREADS, a.dtype)
+    for s in range(cuda.blockIdx.x, a.shape[0], cuda.gridDim.x):
+        condition = largest_row_sum(a[s], shared) * largest_row_sum(inverse[s], shared)
+        if cuda.threadIdx.x == 0 and not small * condition < 1:
+            failures[failure] = 1
+
+
+@device
+def largest_row_sum(a, shared):
+    """The largest sum of absolute values of a row of a matrix, by a block."""
+    largest = a.dtype.type(0)
+    for i in range(cuda.threadIdx.x, a.shape[0], cuda.blockDim.x):
+        total = a.dtype.type(0)
+        for j in range(a.shape[1]):
+            total += abs(a[i, j])
+        largest = total if total > largest or total != total else largest
+    return reduced(largest, cuda.blockDim.x, shared, MAXIMUM)
 
 
 def qr_of_columns(run, columns, basis, r, failure):
