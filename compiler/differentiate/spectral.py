@@ -4,13 +4,15 @@ V diag(h(λ)) Vᵀ has derivatives where eigenvalues are repeated, though V has 
 they are V (L ∘ B) Vᵀ, where L holds the divided differences of h (Daleckii and Krein 1965). The
 same holds for every index of an eigenvalue that stands at two eigenvectors, as both indices of L
 do here, so derivatives of every order are made of divided differences; and for singular values, and
-for V diag(h(λ)) V⁻¹ of a general matrix. These products are packed into operations before an
-expression is differentiated, and unpacked afterwards.
+for V diag(h(λ)) V⁻¹ of a general matrix. Where h has constants c as well, as the zeros and ones of a
+spectral projector, they hold where eigenvalues of equal c are repeated (`ir.spectral_weights`).
+These products are packed into operations before an expression is differentiated, and unpacked
+afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import sympy
@@ -20,6 +22,7 @@ from derivatrix.compiler.differentiate.spectral_products import (
     PRODUCT,
     VALUES_ALONE,
     VectorFactor,
+    number,
     row_and_index,
     unpacked,
     vectors_of,
@@ -30,31 +33,45 @@ from derivatrix.compiler.ir.nodes import (
     Apply,
     Einsum,
     Factor,
+    Gather,
     Labels,
     Map,
     Node,
+    Slice,
     Sum,
+    einsum,
     full,
+    labels_of,
     relabelled,
     slot,
+    topological,
 )
 from derivatrix.compiler.ir.product import Product
+from derivatrix.compiler.ir.scalar_functions import CONSTANT, derivative, step
+from derivatrix.compiler.ir.spectral_weights import LEVEL, Constant, gathered
 from derivatrix.compiler.operations.eigen import EIG
+from derivatrix.compiler.operations.gaps import ROUNDING_LEVEL
 from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
+from derivatrix.compiler.simplify.products import eliminate_delta, merge_gathers, merge_slices
 from derivatrix.runtime.errors import UnsupportedError
+
+JUMPING = (*CONSTANT, step)
+"""Functions that may make a constant of what varies."""
 
 TERMS = 64
 """Sums in a product are multiplied out up to so many terms, where that frees eigenvectors."""
 
 
-def pack(roots: Sequence[Node]) -> list[Node]:
-    """The nodes with the products of eigenvectors packed into operations."""
+def pack(roots: Sequence[Node], moving: Iterable[Node]) -> list[Node]:
+    """The nodes with the products of eigenvectors packed into operations, where the `moving` leaves
+    vary."""
     spectra: list[_Spectrum] = []
+    variation = _Variation(moving)
 
     def change(node: Node) -> Node:
         found = vectors_of(node)
         if found and not any(spectrum.is_own(found[0]) for spectrum in spectra):
-            spectra.append(_Spectrum(found[0]))
+            spectra.append(_Spectrum(found[0], variation))
         if isinstance(node, Einsum):
             for spectrum in spectra:
                 node = spectrum.pack(node)
@@ -91,11 +108,33 @@ def _holds_vectors(node: Node) -> bool:
     return node.ndim > 2 and any(vectors_of(factor) for factor, _ in factors)
 
 
+class _Variation:
+    """Which nodes vary with leaves; a sign or a step does not."""
+
+    def __init__(self, moving: Iterable[Node]) -> None:
+        self._known = dict.fromkeys(moving, True)
+
+    def varies(self, root: Node) -> bool:
+        if root not in self._known:
+            for node in topological([root]):
+                self._known.setdefault(node, self._varies(node))
+        return self._known[root]
+
+    def _varies(self, node: Node) -> bool:
+        if isinstance(node, Apply) and node.operation is ROUNDING_LEVEL:
+            return False
+        moving = [place for place, child in enumerate(node.children) if self._known[child]]
+        if isinstance(node, Map) and node.expression.has(*JUMPING):
+            return any(derivative(node.expression, slot(place)) != 0 for place in moving)
+        return bool(moving)
+
+
 class _Spectrum:
     """The eigenvalues and eigenvectors of one matrix, or of stacked ones, or the singular values
-    and vectors; found with `one` of them."""
+    and vectors; found with `one` of them. variation: which other nodes are constants."""
 
-    def __init__(self, one: Apply) -> None:
+    def __init__(self, one: Apply, variation: _Variation) -> None:
+        self.variation = variation
         self.operation = one.operation
         self.arguments = one.arguments
         self.stack = one.stack
@@ -110,7 +149,7 @@ class _Spectrum:
             return node
         terms = []
         for product in self._expanded(Product.of(node)):
-            found = self._packed(product)
+            found = self._packed(_selections_merged(product))
             if found is None:
                 return node
             terms.append(found.node)
@@ -226,24 +265,47 @@ class _Spectrum:
         return len(factors) == 2 and len(inverted) == (self.operation is EIG)
 
 
+def _selections_merged(product: Product) -> Product:
+    """A product with equal selections of one axis, and those of one entry each, merged."""
+    single: dict[Node, int] = {}
+    for node, labels in product.factors:
+        if isinstance(node, Slice) and node.shape[0] == 1 and labels[0] in product.summed:
+            label = single.setdefault(node, labels[0])
+            product = product if label == labels[0] else product.renamed(labels[0], label)
+    rules = (merge_slices, merge_gathers, eliminate_delta)
+    while simpler := next((new for rule in rules if (new := rule(product)) is not None), None):
+        product = simpler
+    return product
+
+
+def _factors(node: Node, labels: Labels) -> list[Factor]:
+    """The factors of a node with labels; those that it sums over are negative."""
+    if not isinstance(node, Einsum):
+        return [(node, labels)]
+    return list(relabelled(node.factors, (*labels, *range(-len(node.contracted), 0))))
+
+
 class _Weight:
     """What a product holds beside the eigenvectors, as an expression of eigenvalues, one for each
-    label in `chosen`, and of other arrays. `outer`: the labels of the stacked axes."""
+    label in `chosen`, of vectors over the eigenvalues that do not vary, and of other arrays.
+    `outer`: the labels of the stacked axes."""
 
     def __init__(self, spectrum: _Spectrum, chosen: Sequence[int], outer: Labels) -> None:
         self.spectrum = spectrum
         self.chosen = chosen
         self.outer = outer
+        self.constants: list[Factor] = []
         self.others: list[Factor] = []
         self.positions: list[int] = []
         self.expression: sympy.Expr = sympy.S.One
+        self.selections: dict[int, Factor] = {}
 
     def read(self, product: Product) -> set[int] | None:
         """Read the product's factors; the labels that cannot be chosen, None if all can be."""
+        self.selections = self._selections(product)
         for position, (node, labels) in enumerate(product.factors):
             vectors = self.spectrum.vectors(node, labels)
-            here = {*labels[:-2], vectors[1]} if vectors else set(labels)
-            here &= set(self.chosen)
+            here = self._indices({*labels[:-2], vectors[1]} if vectors else labels)
             if not here:
                 continue
             part = None if vectors else self._expression(node, labels)
@@ -251,6 +313,8 @@ class _Weight:
                 return here
             self.positions.append(position)
             self.expression *= part
+        if self.constants:
+            self.expression = gathered(self.expression)
         for i, label in enumerate(self.chosen):
             try:
                 difference(self.expression, slot(i), NEW)
@@ -258,12 +322,33 @@ class _Weight:
                 return {label}
         return None
 
+    def _selections(self, product: Product) -> dict[int, Factor]:
+        """The summed labels that run over some of the eigenvalues at a chosen label, and what
+        selects these."""
+        found: dict[int, list[Factor]] = {}
+        for node, labels in product.factors:
+            some = isinstance(node, Slice) or (
+                isinstance(node, Gather) and len(set(node.table)) == len(node.table)
+            )
+            if some and labels[1] in self.chosen and labels[0] in product.summed:
+                found.setdefault(labels[0], []).append((node, labels))
+        return {label: own[0] for label, own in found.items() if len(own) == 1}
+
+    def _indices(self, labels: Iterable[int]) -> set[int]:
+        """The chosen labels among these, and those of which these select some."""
+        named = (self.selections[i][1][1] if i in self.selections else i for i in labels)
+        return {label for label in named if label in self.chosen}
+
     def _expression(self, node: Node, labels: Labels) -> sympy.Expr | None:
-        here = set(labels) & set(self.chosen)
+        factors = _factors(node, labels)
+        here = self._indices({label for _, own in factors for label in own} & {*labels})
         if self.spectrum.is_values(node) and here:
-            return slot(self.chosen.index(labels[-1])) if labels[:-1] == self.outer else None
-        if not here:
+            whole = labels[:-1] == self.outer and labels[-1] in self.chosen
+            return slot(self.chosen.index(labels[-1])) if whole else None
+        if not here and not self._indices(labels):
             return self._other(node, labels)
+        if len(here) == 1 and not self.spectrum.variation.varies(node):
+            return self._constant(node, labels, *here)
         if isinstance(node, Apply) and node.operation is SOFTMAX:
             inner = self._expression(node.arguments[0][0], labels)
             total = Apply(LOGSUMEXP, node.arguments, node.stack)
@@ -276,34 +361,77 @@ class _Weight:
         if isinstance(node, Sum):
             parts = [self._expression(term, labels) for term in node.terms]
             return None if None in parts else sympy.Add(*parts)
-        if isinstance(node, Einsum) and not node.contracted:
-            parts = [
-                self._expression(factor, own) for factor, own in relabelled(node.factors, labels)
-            ]
-            number = node.coefficient.is_number
-            parts.append(node.coefficient if number else self._other(full(node.coefficient), ()))
+        if isinstance(node, Einsum):
+            inner = self._without_selections(factors, labels)
+            if inner is None:
+                return None
+            parts = [self._expression(factor, own) for factor, own in inner]
+            plain = node.coefficient.is_number
+            parts.append(node.coefficient if plain else self._other(full(node.coefficient), ()))
             return None if None in parts else sympy.Mul(*parts)
         return None
 
+    def _without_selections(
+        self, factors: Sequence[Factor], outer: Labels
+    ) -> list[Factor] | None:
+        """The factors of a product with the labels `outer`, without those that select entries which
+        one of these says, and with the label of all eigenvalues for those; None where other labels
+        are left."""
+        names = {label: label for _, own in factors for label in own}
+        left: list[Factor] = []
+        for factor, own in factors:
+            if own[:1] and own[0] in outer and self._selects(own[0], factor):
+                names[own[1]] = self.selections[own[0]][1][1]
+            else:
+                left.append((factor, own))
+        moved = relabelled(left, names)
+        known = {*outer, *self.chosen}
+        return list(moved) if all(known.issuperset(own) for _, own in moved) else None
+
+    def _selects(self, label: int, node: Node) -> bool:
+        return label in self.selections and self.selections[label][0] is node
+
+    def _constant(self, node: Node, labels: Labels, index: int) -> sympy.Expr | None:
+        """A factor that does not vary and has one label of eigenvalues, as a vector over these."""
+        factors = _factors(node, labels)
+        coefficient = node.coefficient if isinstance(node, Einsum) else sympy.S.One
+        for label in labels:
+            if label in self.selections and not self._selects(label, node):
+                factors.append(self.selections[label])
+        stack = tuple(label for label in self.outer if label in labels)
+        if {*labels_of(factors)} & {*labels} - {*stack, index} - self.selections.keys():
+            return None
+        vector = einsum(factors, (*stack, index), coefficient), stack
+        if vector not in self.constants:
+            self.constants.append(vector)
+        return Constant(self.constants.index(vector), self.chosen.index(index))
+
     def _other(self, node: Node, labels: Labels) -> sympy.Symbol:
+        if isinstance(node, Apply) and node.operation is ROUNDING_LEVEL:
+            ((values, own),) = node.arguments
+            if self.spectrum.is_values(values) and (labels, own) == (self.outer, (*range(len(own)),)):
+                return LEVEL
         if (node, labels) not in self.others:
             self.others.append((node, labels))
-        return slot(len(self.chosen) + self.others.index((node, labels)))
+        return number(self.others.index((node, labels)))
 
     def packed(self, product: Product, places: Sequence[Sequence[int]]) -> Product:
         """The product with the operation instead of the factors that were read."""
-        stack = list(dict.fromkeys([*self.outer, *(own for _, o in self.others for own in o)]))
+        others = [*self.constants, *self.others]
+        stack = list(dict.fromkeys([*self.outer, *(own for _, o in others for own in o)]))
         (matrix, own) = self.spectrum.arguments[0]
         arguments = [(matrix, tuple(stack.index(self.outer[label]) for label in own))]
-        arguments += [(node, tuple(map(stack.index, labels))) for node, labels in self.others]
+        arguments += [(node, tuple(map(stack.index, labels))) for node, labels in others]
         sizes = tuple(product.sizes[label] for label in stack)
         factors = [product.factors[position] for pair in places for position in pair]
         vectors = [found for factor in factors if (found := self.spectrum.vectors(*factor))]
         outputs = tuple(output for output, _, _ in vectors)
-        parameters = (self.expression, self.spectrum.operation, outputs)
+        constants = len(self.constants)
+        parameters = (self.expression, self.spectrum.operation, outputs, constants)
         whole = Apply(PRODUCT, tuple(arguments), sizes, parameters)
         rows = [row for _, row, _ in vectors]
         used = [*self.positions, *(position for pair in places for position in pair)]
         kept = tuple(f for i, f in enumerate(product.factors) if i not in used)
-        left = {k: v for k, v in product.sizes.items() if k not in self.chosen}
+        gone = {*self.chosen, *self.selections}
+        left = {k: v for k, v in product.sizes.items() if k not in gone}
         return replace(product, factors=kept, sizes=left).times((whole, (*stack, *rows)))

@@ -18,12 +18,20 @@ import sympy
 
 from derivatrix.compiler.differentiate.jvp import broadcast_over_stack, core_point
 from derivatrix.compiler.ir import scalar_functions
-from derivatrix.compiler.ir.arrays import Array, apply, elementwise
+from derivatrix.compiler.ir.arrays import Array, apply, broadcast_to, elementwise
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.divided_differences import difference
 from derivatrix.compiler.ir.nodes import Apply, Node, Sum, einsum, is_zero, slot
 from derivatrix.compiler.ir.operation import Operation, Parameters, Point
+from derivatrix.compiler.ir.spectral_weights import (
+    LEVEL,
+    Constant,
+    gathered,
+    pair_weight,
+    reciprocal,
+    singular_pair_weights,
+)
 from derivatrix.compiler.operations.eigen import EIG, EIGH, EIGVALS, EIGVALSH
+from derivatrix.compiler.operations.gaps import ROUNDING_LEVEL
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.singular import SVD, SVDVALS
 
@@ -42,6 +50,12 @@ VECTORS = {EIGH: (1,), SVD: (LEFT, RIGHT), EIG: (1,)}
 VALUES_ALONE = {EIGVALSH: EIGH, SVDVALS: SVD, EIGVALS: EIG}
 
 NEW = sympy.Dummy("new", real=True)
+
+
+def number(position: int) -> sympy.Symbol:
+    """What stands in a weight for a number that is none of the values."""
+    return sympy.Symbol(f"number{position}", real=True)
+
 
 VectorFactor = tuple[int, Any, int]
 """Vectors in a product: an output, the label of its rows, and the index of its column; of INVERTED
@@ -75,7 +89,7 @@ def _vectors(operation: Operation, matrix: Array, output: int) -> Node:
 
 
 def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
-    _, operation, outputs = parameters
+    _, operation, outputs, _ = parameters
     assert isinstance(operation, Operation) and isinstance(outputs, tuple)
     shapes = operation.shapes(cores[:1], ())
     return (tuple(shapes[1 if output == INVERTED else output][0] for output in outputs),)
@@ -94,11 +108,12 @@ PRODUCT = Operation(
     numpy=lambda arguments, parameters, output: "",
     unicode="",
     latex="",
-    description="""Σ w(λ_i, λ_j, ..., s) V_ai V_bi V_cj V_dj ... of a matrix and of numbers s.
+    description="""Σ w(λ_i, c_i, λ_j, c_j, ..., s) V_ai V_bi V_cj V_dj ... of a matrix, of vectors c
+that do not vary, and of numbers s.
 
-Parameters: the weight w, an expression of the slots, those of the indices first; EIGH, SVD or EIG;
-which of its outputs the vectors are, two for each index. Not registered: it stands in expressions
-only while they are differentiated.""",
+Parameters: the weight w, an expression of a slot for each index, and of `Constant` and `number`;
+EIGH, SVD or EIG; which of its outputs the vectors are, two for each index; how many vectors c there
+are. Not registered: it stands in expressions only while they are differentiated.""",
 )
 
 
@@ -116,9 +131,9 @@ def _differential(at: Point) -> tuple[Array, ...]:
     for position in range(product.count) if not is_zero(change) else ():
         rule = product.between_two if product.operation is SVD else product.between
         terms.extend(rule(position, change))
-    for position, tangent in enumerate(changes, product.count):
+    for position, tangent in enumerate(changes[len(product.constants) :]):
         if not is_zero(tangent):
-            slope = scalar_functions.derivative(product.weight, slot(position))
+            slope = scalar_functions.derivative(product.weight, number(position))
             terms.append(product.term(slope, product.vectors, [(tangent, ())]))
     return (Array(Sum(tuple(terms), at.result.node.shape)),)
 
@@ -127,11 +142,13 @@ class _SpectralProduct:
     """Such a product at a point, and terms of its differential."""
 
     def __init__(self, at: Point) -> None:
-        weight, operation, outputs = at.parameters
+        weight, operation, outputs, constants = at.parameters
         assert isinstance(operation, Operation) and isinstance(outputs, tuple)
+        assert isinstance(constants, int)
         self.weight = sympy.sympify(weight)
         self.operation = operation
-        self.matrix, *self.numbers = at.arguments
+        self.matrix, *others = at.arguments
+        self.constants, self.numbers = others[:constants], others[constants:]
         self.count = len(outputs) // 2
         self.rows = [f"r{i}" for i in range(len(outputs))]
         self.vectors: list[VectorFactor] = [
@@ -144,14 +161,22 @@ class _SpectralProduct:
     ) -> Node:
         """A product of vectors, labelled factors, and a weight of the values at the indices of
         the vectors; NEW is the value at the index that comes after those there are."""
-        fresh = any(index == self.count for _, _, index in vectors)
-        indices = range(self.count + fresh)
-        last = {slot(i): slot(i + fresh) for i in range(self.count, self.count + len(self.numbers))}
-        values = apply(self.operation, self.matrix, output=VALUES[self.operation]).node
-        sizes = dict.fromkeys(indices, values.shape[0])
-        each = [Array(einsum([(values, [own])], indices, sizes=sizes)) for own in indices]
-        expression = weight.xreplace({**last, NEW: slot(self.count)})
-        factor = elementwise(expression, *each, *self.numbers).node
+        indices = range(1 + max((index for _, _, index in vectors), default=-1))
+        values = apply(self.operation, self.matrix, output=VALUES[self.operation])
+        sizes = dict.fromkeys(indices, values.node.shape[0])
+        names = [*map(slot, range(self.count)), NEW]
+        known: dict[sympy.Expr, Array] = {}
+        for i in indices:
+            entries = {names[i]: values}
+            entries |= {Constant(k, i): vector for k, vector in enumerate(self.constants)}
+            for name, vector in entries.items():
+                known[name] = Array(einsum([(vector.node, [i])], indices, sizes=sizes))
+        known |= {number(i): array for i, array in enumerate(self.numbers)}
+        known[LEVEL] = apply(ROUNDING_LEVEL, values)
+        used = [name for name in known if name in weight.free_symbols]
+        expression = weight.xreplace({name: slot(place) for place, name in enumerate(used)})
+        factor = elementwise(expression, *(known[name] for name in used)).node
+        factor = broadcast_to(Array(factor), tuple(sizes.values())).node
         factors = [
             (_vectors(self.operation, self.matrix, output), row_and_index(output, (row, index)))
             for output, row, index in vectors
@@ -163,8 +188,14 @@ class _SpectralProduct:
         pair = self.vectors[2 * position], self.vectors[2 * position + 1]
         return [factor for factor in self.vectors if factor not in pair], *pair
 
+    def _replaced(self, position: int) -> list[tuple[Constant, Constant]]:
+        """The constants at an index, and those at the index that comes after those there are."""
+        numbers = range(len(self.constants))
+        return [(Constant(k, position), Constant(k, self.count)) for k in numbers]
+
     def between(self, position: int, change: Node) -> Iterator[Node]:
-        """w[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj, with V⁻¹ for the second and fourth of EIG."""
+        """w[λ_i, λ_j] V_ai (V_ci dA_cd V_dj) V_bj, with V⁻¹ for the second and fourth of EIG; see
+        `pair_weight`."""
         others, *pair = self._pair(position)
         if pair[0][0] == INVERTED:
             pair.reverse()
@@ -172,7 +203,7 @@ class _SpectralProduct:
         new = self.count
         inner = [(inverse, "c", index), (output, "d", new)]
         vectors = [*others, (output, row, index), *inner, (inverse, column, new)]
-        weight = difference(self.weight, slot(position), NEW)
+        weight = pair_weight(self.weight, slot(position), NEW, self._replaced(position))
         yield self.term(weight, vectors, [(change, "cd")])
 
     def between_two(self, position: int, change: Node) -> Iterator[Node]:
@@ -182,17 +213,14 @@ class _SpectralProduct:
         outside of the columns of U or V is added."""
         others, (first, row, index), (second, column, _) = self._pair(position)
         new = self.count
-        even = difference(self.weight, slot(position), NEW)
         sign = {LEFT: 1, RIGHT: -1}
-        moved = self.weight.xreplace({slot(position): NEW})
-        odd = (sign[first] * moved - sign[second] * self.weight) / (slot(position) + NEW)
-        if odd.is_rational_function():
-            odd = sympy.cancel(sympy.together(odd))
-        for (left, right), weight in (((LEFT, RIGHT), even + odd), ((RIGHT, LEFT), even - odd)):
+        replaced, signs = self._replaced(position), (sign[first], sign[second])
+        weights = singular_pair_weights(self.weight, slot(position), NEW, replaced, signs)
+        for (left, right), weight in zip(((LEFT, RIGHT), (RIGHT, LEFT)), weights, strict=True):
             inner = [(left, "cd"[left != LEFT], index), (right, "cd"[right != LEFT], new)]
             vectors = [*others, (first, row, index), *inner, (second, column, new)]
-            yield self.term(weight / 2, vectors, [(change, "cd")])
-        over = self.weight / slot(position)
+            yield self.term(weight, vectors, [(change, "cd")])
+        over = gathered(self.weight * reciprocal(slot(position), sympy.S.Zero, LEVEL))
         for here, there in (((first, row), (second, column)), ((second, column), (first, row))):
             if self._complete(here[0]):
                 continue

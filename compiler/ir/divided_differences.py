@@ -36,6 +36,14 @@ KINKED = (
 """Functions that are not taken to have divided differences."""
 
 
+class HasDifferences(scalar_functions.ScalarFunction):
+    """A function with a rule of its own for differences."""
+
+    def difference(self, variable: sympy.Symbol, other: sympy.Symbol) -> sympy.Expr:
+        """The difference, as a function of `variable`, at that and at `other`."""
+        raise UnsupportedError(f"{self} has no divided differences")
+
+
 class Differences(scalar_functions.ScalarFunction):
     """The divided differences of `function`, an expression of VARIABLE, at two or more points, in
     any order; see `differences`."""
@@ -167,6 +175,8 @@ def difference(expression: sympy.Expr, variable: sympy.Symbol, other: sympy.Symb
     if isinstance(expression, sympy.Mul):
         first, rest = expression.args[0], sympy.Mul(*expression.args[1:])
         return first * inner(rest) + inner(first) * rest.xreplace({variable: other})
+    if isinstance(expression, HasDifferences):
+        return expression.difference(variable, other)
     if isinstance(expression, Differences):
         return _by_one_point_each(expression, variable, other)
     if isinstance(expression, sympy.Abs):

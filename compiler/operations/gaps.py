@@ -12,7 +12,7 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply
-from derivatrix.compiler.ir.nodes import einsum
+from derivatrix.compiler.ir.nodes import einsum, zeros
 from derivatrix.compiler.ir.operation import Operation, Point, register
 
 
@@ -35,13 +35,17 @@ def _differential(sign: int) -> Callable[[Point], tuple[Array, ...]]:
     return differential
 
 
+def _level(x: np.ndarray) -> np.ndarray:
+    largest = np.abs(x).max(-1, initial=0.0)
+    return np.asarray(10 * x.shape[-1] * np.finfo(x.dtype).eps * largest)
+
+
 def _value(sign: int) -> Callable[..., tuple[np.ndarray, ...]]:
     def value(arguments: tuple[np.ndarray, ...], parameters: object) -> tuple[np.ndarray, ...]:
         x = arguments[0]
         size = x.shape[-1]
         pairs = x[..., None, :] + sign * x[..., :, None]
-        largest = np.abs(x).max(-1, initial=0.0)[..., None, None]
-        regular = np.abs(pairs) > 10 * size * np.finfo(x.dtype).eps * largest
+        regular = np.abs(pairs) > _level(x)[..., None, None]
         with np.errstate(divide="ignore"):
             result = np.where(regular, 1 / pairs, np.nan)
         if sign < 0:
@@ -101,6 +105,24 @@ SUMS = register(
 
 x: a vector, with leading stacked axes if any. An entry is nan where x[i] + x[j] is zero up to
 rounding.""",
+    )
+)
+
+
+ROUNDING_LEVEL = register(
+    Operation(
+        name="rounding_level",
+        ranks=(1,),
+        shapes=lambda cores, parameters: ((),),
+        value=lambda arguments, parameters: (_level(arguments[0]),),
+        differential=lambda at: (Array(zeros(())),),
+        numpy=lambda arguments, *_: f"(lambda x: {LEVEL})({arguments[0]})",
+        unicode="level({0})",
+        latex=r"\operatorname{{level}}({0})",
+        kernel="gaps.rounding_levels",
+        description="""The size below which a difference or sum of entries may be all rounding.
+
+x: a vector, with leading stacked axes if any. It counts as constant.""",
     )
 )
 

@@ -17,6 +17,13 @@ def rounding_level(row):
 
 
 @compiled()
+def rounding_levels(x, out):
+    """out (stack,) = the `rounding_level` of each row of `x` (stack, n)."""
+    for s in range(len(x)):
+        out[s] = rounding_level(x[s])
+
+
+@compiled()
 def reciprocal_gaps(x, out):
     """out (stack, n, n) = 1 / (x[j] - x[i]), zero on the diagonal; nan where two entries of a row
     of `x` (stack, n) are equal up to rounding."""

@@ -11,6 +11,17 @@ from .base import THREADS, device, kernel
 from .shares import MAXIMUM, each_row, reduced
 
 
+def rounding_levels(run, x, out):
+    """out (stack,) = the size below which a difference or sum of entries of a row of `x` (stack, n)
+    may be all rounding."""
+    each_row(run, levels_of_rows, *x.shape, x, out, level_ratio(x))
+
+
+def level_ratio(x):
+    """The level of a row over its largest entry."""
+    return 10 * x.shape[1] * float(np.finfo(x.dtype).eps)
+
+
 def reciprocal_gaps(run, x, out):
     """out (stack, n, n) = 1 / (x[j] - x[i]), zero on the diagonal; nan where two entries of a row
     of `x` (stack, n) are equal up to rounding."""
@@ -25,8 +36,7 @@ def reciprocal_sums(run, x, out):
 def reciprocals(run, x, out, sign):
     """out (stack, n, n) = 1 / (x[j] + sign x[i])."""
     stack, n = x.shape
-    small = 10 * n * float(np.finfo(x.dtype).eps)
-    each_row(run, reciprocals_of_pairs, stack, n, x, out, sign, small)
+    each_row(run, reciprocals_of_pairs, stack, n, x, out, sign, level_ratio(x))
 
 
 @device
@@ -37,6 +47,19 @@ def row_level(row, small, lane, lanes, shared):
         if abs(row[i]) > largest:
             largest = abs(row[i])
     return small * reduced(largest, lanes, shared, MAXIMUM)
+
+
+@kernel("real[:, ::1], real[::1], real, int64")
+def levels_of_rows(x, out, small, lanes):
+    """out[s] = the level of x[s], each row by a group of threads."""
+    stack = x.shape[0]
+    shared = cuda.shared.array(THREADS, x.dtype)
+    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
+    for first in range(cuda.blockIdx.x * groups, stack, cuda.gridDim.x * groups):
+        s = min(first + cuda.threadIdx.x // lanes, stack - 1)
+        level = row_level(x[s], small, lane, lanes, shared)
+        if lane == 0:
+            out[s] = level
 
 
 @kernel("real[:, ::1], real[:, :, ::1], real, real, int64")
