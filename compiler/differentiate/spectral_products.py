@@ -25,9 +25,8 @@ from derivatrix.compiler.ir.operation import Operation, Parameters, Point
 from derivatrix.compiler.ir.spectral_weights import (
     LEVEL,
     Constant,
-    gathered,
+    over,
     pair_weight,
-    reciprocal,
     singular_pair_weights,
 )
 from derivatrix.compiler.operations.eigen import EIG, EIGH, EIGVALS, EIGVALSH
@@ -209,18 +208,28 @@ class _SpectralProduct:
     def between_two(self, position: int, change: Node) -> Iterator[Node]:
         """The same for singular values, from the differentials of U and V: with B = Uᵀ dA V the
         vectors X diag(w) Yᵀ become X (S ∘ sym B + C ∘ skew B) Yᵀ with S_ij = w[σ_i, σ_j] and
-        C_ij = (±w(σ_j) ∓ w(σ_i)) / (σ_i + σ_j), a plus for U, a minus for V; and what dA has
-        outside of the columns of U or V is added."""
+        C_ij = (±w(σ_j) ∓ w(σ_i)) / (σ_i + σ_j), a plus for U, a minus for V. Of a U that is not
+        square there is (I - U Uᵀ) dA V diag(w/σ) Yᵀ besides, whose part in U is subtracted from the
+        weights; so it is of V."""
         others, (first, row, index), (second, column, _) = self._pair(position)
         new = self.count
         sign = {LEFT: 1, RIGHT: -1}
         replaced, signs = self._replaced(position), (sign[first], sign[second])
-        weights = singular_pair_weights(self.weight, slot(position), NEW, replaced, signs)
+        open_ends = [
+            (position_of[end], is_first)
+            for end, is_first, position_of in (
+                (first, True, {LEFT: 0, RIGHT: 1}),
+                (second, False, {LEFT: 1, RIGHT: 0}),
+            )
+            if not self._complete(end)
+        ]
+        value = slot(position)
+        weights = singular_pair_weights(self.weight, value, NEW, replaced, signs, open_ends)
         for (left, right), weight in zip(((LEFT, RIGHT), (RIGHT, LEFT)), weights, strict=True):
             inner = [(left, "cd"[left != LEFT], index), (right, "cd"[right != LEFT], new)]
             vectors = [*others, (first, row, index), *inner, (second, column, new)]
             yield self.term(weight, vectors, [(change, "cd")])
-        over = gathered(self.weight * reciprocal(slot(position), sympy.S.Zero, LEVEL))
+        quotient = over(self.weight, value)
         for here, there in (((first, row), (second, column)), ((second, column), (first, row))):
             if self._complete(here[0]):
                 continue
@@ -228,9 +237,7 @@ class _SpectralProduct:
             own, other = "cd" if across == RIGHT else "dc"
             vectors = [*others, (*there, index), (across, other, index)]
             outside = [here[1] if label == own else label for label in "cd"]
-            yield self.term(over, vectors, [(change, outside)])
-            inside = [(*here, new), (here[0], own, new)]
-            yield self.term(-over, [*vectors, *inside], [(change, "cd")])
+            yield self.term(quotient, vectors, [(change, outside)])
 
     def _complete(self, output: int) -> bool:
         """Whether the columns of U, or V, are known to span the whole space."""

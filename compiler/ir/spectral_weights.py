@@ -9,7 +9,7 @@ gap is formed, and (c_i f(λ_i) - c_j f(λ_j)) / (λ_i - λ_j) elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 
 import sympy
@@ -225,27 +225,46 @@ def singular_pair_weights(
     other: sympy.Symbol,
     constants: Sequence[tuple[sympy.Symbol, sympy.Symbol]],
     signs: tuple[int, int],
+    outside: Collection[tuple[int, bool]],
 ) -> tuple[sympy.Expr, sympy.Expr]:
     """(S + C)/2 and (S - C)/2 with S = w[σ_i, σ_j] and C = (s w(σ_j) - t w(σ_i)) / (σ_i + σ_j) for
-    the signs s, t. Where the constants differ both are over σ_i² - σ_j²."""
-    even = difference(weight, variable, other)
+    the signs s, t. Where the constants differ both are of the form (a w(σ_i) - b w(σ_j)) g with
+    g = 1/(σ_i² - σ_j²) and a, b in σ_i, σ_j.
+
+    outside: for each quotient w/σ that is to be subtracted from which of the two, whether it is
+    that of σ_j. With σ_i g - 1/σ_i = σ_j² g / σ_i no quotient by a σ_j of zero is left.
+    """
     weight = gathered(weight) if weight.has(selected, reciprocal, Constant) else weight
-    odd = sum_quotient(weight, variable, other, signs)
-    pairs = [(even + odd) / 2, (even - odd) / 2]
-    alike = _alike(weight, constants)
-    if alike is None:
-        return pairs[0], pairs[1]
     far = weight.xreplace({variable: other, **dict(constants)})
-    level = LEVEL * (variable + other)
-    over = reciprocal(variable**2 - other**2, alike, level)
-    near, moved = sympy.Dummy(), sympy.Dummy()
+    even = difference(weight, variable, other)
+    odd = sum_quotient(weight, variable, other, signs)
+    alike = _alike(weight, constants)
+    gap = reciprocal(variable**2 - other**2, alike or sympy.S.Zero, LEVEL * (variable + other))
     results = []
-    for pair, sign in zip(pairs, (1, -1), strict=True):
-        change = (near - moved) * (variable + other)
-        change += sign * (signs[0] * moved - signs[1] * near) * (variable - other)
-        change = sympy.expand(change / 2).xreplace({near: weight, moved: far})
-        results.append(gathered(selected(alike, pair) + change * over))
+    for position, sign in enumerate((1, -1)):
+        pair = (even + sign * odd) / 2
+        total, gap_ = variable + other, sign * (variable - other)
+        near_share, far_share = ((total - t * gap_) / 2 for t in (signs[1], signs[0]))
+        if (position, False) in outside:
+            pair -= over(weight, variable)
+            near_share = other**2 * _guarded(variable)
+        if (position, True) in outside:
+            pair -= over(far, other)
+            far_share = variable**2 * _guarded(other)
+        if alike is not None:
+            change = near_share * weight - far_share * far
+            pair = gathered(selected(alike, pair) + change * gap)
+        results.append(pair)
     return results[0], results[1]
+
+
+def over(weight: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr:
+    """A weight over a singular value, nan where that is zero up to rounding and does not cancel."""
+    return gathered(weight * _guarded(variable))
+
+
+def _guarded(variable: sympy.Symbol) -> sympy.Expr:
+    return reciprocal(variable, sympy.S.Zero, LEVEL)
 
 
 def _alike(
