@@ -31,6 +31,7 @@ from derivatrix.compiler.ir.divided_differences import difference
 from derivatrix.compiler.ir.graph import transformed
 from derivatrix.compiler.ir.nodes import (
     Apply,
+    Delta,
     Einsum,
     Factor,
     Gather,
@@ -266,16 +267,36 @@ class _Spectrum:
 
 
 def _selections_merged(product: Product) -> Product:
-    """A product with equal selections of one axis, and those of one entry each, merged."""
+    """A product with equal selections of one axis, and those of one entry each, merged, and with a
+    diagonal matrix as a vector and a delta."""
     single: dict[Node, int] = {}
-    for node, labels in product.factors:
+    for position, (node, labels) in enumerate(product.factors):
         if isinstance(node, Slice) and node.shape[0] == 1 and labels[0] in product.summed:
             label = single.setdefault(node, labels[0])
             product = product if label == labels[0] else product.renamed(labels[0], label)
+        if isinstance(node, Sum) and (vector := _diagonal(node)) is not None:
+            labels = product.factors[position][1]
+            product = product.with_factor(position, Delta(node.shape[0])).times((vector, labels[:1]))
     rules = (merge_slices, merge_gathers, eliminate_delta)
     while simpler := next((new for rule in rules if (new := rule(product)) is not None), None):
         product = simpler
     return product
+
+
+def _diagonal(node: Node) -> Node | None:
+    """The vector v of a matrix that is written as a sum of diag(v); None for others."""
+    if node.ndim != 2:
+        return None
+    if isinstance(node, Sum):
+        vectors = [_diagonal(term) for term in node.terms]
+        return None if None in vectors else Sum(tuple(filter(None, vectors)), node.shape[:1])
+    factors = _factors(node, (0, 1))
+    left = [(factor, own) for factor, own in factors if not isinstance(factor, Delta)]
+    if len(left) != len(factors) - 1 or (Delta(node.shape[0]), (0, 1)) not in factors:
+        return None
+    moved = [(factor, tuple(0 if label == 1 else label for label in own)) for factor, own in left]
+    coefficient = node.coefficient if isinstance(node, Einsum) else sympy.S.One
+    return einsum(moved, (0,), coefficient, {0: node.shape[0]})
 
 
 def _factors(node: Node, labels: Labels) -> list[Factor]:

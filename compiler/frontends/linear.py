@@ -15,9 +15,11 @@ from derivatrix.compiler.frontends.reductions import sum
 from derivatrix.compiler.ir import arrays
 from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.messages import disagreement, require_square
+from derivatrix.compiler.ir.nodes import Leaf
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.structure import IMPLIED
 from derivatrix.compiler.operations.assumption import assumption
+from derivatrix.compiler.operations.commuting import is_orthogonal
 from derivatrix.compiler.operations.determinant import (
     DETERMINANT,
     LOG_ABSOLUTE_DETERMINANT,
@@ -75,12 +77,16 @@ def assume(matrix: Any, structure: str) -> Array:
 
 
 def det(array: Any) -> Array:
-    """The determinant.
+    """The determinant; of a matrix that is orthogonal by its construction its sign, so that it is
+    1 or -1 without rounding, and does not vary.
 
     Its derivatives are written with the inverse, as in d det(A) = det(A) tr(A⁻¹ dA): they raise
     LinAlgError where the matrix is singular, though derivatives exist there too.
     """
-    return apply(DETERMINANT, asarray(array))
+    operand = asarray(array)
+    result = apply(DETERMINANT, operand)
+    constant = not isinstance(operand.node, Leaf) and is_orthogonal(operand.node)
+    return sign(result) if constant else result
 
 
 def logdet(array: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Which matrices commute, as functions of one and the same matrix."""
+"""Which matrices commute, as functions of one and the same matrix; which are orthogonal."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -32,23 +32,32 @@ def _origins(node: Node, transposed: bool) -> frozenset[Origin]:
     elif isinstance(node, Sum) and node.ndim == 2:
         parts = [(term, False) for term in node.terms]
     elif isinstance(node, Einsum) and node.ndim == 2:
-        parts = _chain(node)
+        parts = chain(node)
     found = frozenset().union(*(_origins(part, transposed ^ own) for part, own in parts))
     if parts and len(found) <= 1:
         return found
     return frozenset({(node, transposed and "symmetric" not in facts(node))})
 
 
-def _chain(node: Einsum) -> Sequence[Origin]:
+def is_orthogonal(node: Node) -> bool:
+    """Whether a matrix is a product of orthogonal ones by its construction, as of singular vectors
+    of a square matrix."""
+    if not isinstance(node, Einsum) or node.ndim != 2:
+        return "orthogonal" in facts(node)
+    plain = node.coefficient == 1 and all(labels for _, labels in node.factors)
+    return plain and bool(factors := chain(node)) and all(is_orthogonal(f) for f, _ in factors)
+
+
+def chain(node: Einsum) -> Sequence[Origin]:
     """The matrices of a matrix product, in which numbers may be; nothing for other products."""
     links = [(factor, labels) for factor, labels in node.factors if labels]
-    end, chain = 0, []
+    end, matrices = 0, []
     while links:
         touching = [link for link in links if end in link[1]]
         if len(touching) != 1 or len(set(touching[0][1])) != 2 or touching[0][0].ndim != 2:
             return []
         factor, (row, column) = touching[0]
-        chain.append((factor, row != end))
+        matrices.append((factor, row != end))
         links.remove(touching[0])
         end = column if row == end else row
-    return chain if end == 1 else []
+    return matrices if end == 1 else []
