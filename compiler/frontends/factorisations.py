@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, overload
 
+import numpy as np
+import sympy
+
 from derivatrix.compiler.frontends.linear import solve
 from derivatrix.compiler.frontends.operations import calling
 from derivatrix.compiler.frontends.rearrange import concatenate
-from derivatrix.compiler.ir.arrays import Array, apply, asarray, scale
+from derivatrix.compiler.ir.arrays import Array, apply, asarray, elementwise, scale
 from derivatrix.compiler.ir.messages import disagreement
+from derivatrix.compiler.ir.nodes import Slice, einsum, slot
 from derivatrix.compiler.ir.shown import shown
+from derivatrix.compiler.ir.spectral_weights import reciprocal, selected
 from derivatrix.compiler.operations.cholesky import CHOLESKY
 from derivatrix.compiler.operations.eigen import EIGH, EIGVALSH
+from derivatrix.compiler.operations.gaps import ROUNDING_LEVEL
 from derivatrix.compiler.operations.matrices import HALF
 from derivatrix.compiler.operations.polar import POLAR
 from derivatrix.compiler.operations.pseudoinverse import PINV
 from derivatrix.compiler.operations.qr import QR
 from derivatrix.compiler.operations.singular import SVD, SVDVALS
-from derivatrix.runtime.errors import UnsupportedError
+from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 
 class QRResult(NamedTuple):
@@ -131,6 +137,26 @@ def polar(array: Any, side: str = "right") -> PolarResult:
     return PolarResult(factor, scale(product + product.mT, HALF))
 
 
+def pinv(array: Any, rank: Any = None) -> Array:
+    operand = asarray(array)
+    if rank is None:
+        return apply(PINV, operand)
+    u, s, v = calling(SVD)(operand)
+    whole = isinstance(rank, (int, np.integer)) and not isinstance(rank, bool)
+    count = sympy.Integer(int(rank)) if whole else rank
+    size = isinstance(count, sympy.Expr) and count.is_integer is not False
+    if not size or (count - 1).is_negative or any((count - n).is_positive for n in s.node.shape):
+        raise DeclarationError(
+            f"pinv: the rank of {operand} is an integer or a size from 1 to {s.node.shape[-1]}, "
+            f"not {shown(rank)}"
+        )
+    # the others are no factors 0, as the reciprocals of their singular values need not be finite
+    largest = Array(einsum([(Slice(count, s.node.shape[-1], sympy.S.Zero, 1), "ji")], "i"))
+    level = apply(ROUNDING_LEVEL, s)[..., None]
+    weight = selected(slot(0), reciprocal(slot(1), sympy.S.Zero, slot(2)))
+    return (v * elementwise(weight, largest, s, level)[..., None, :]) @ u.mT
+
+
 def lstsq(matrix: Any, right: Any) -> Array:
     """The x of least length with the least |A x - b|: pinv(A) @ b, for A of full rank, and b a
     vector or a matrix. LinAlgError where A is not of full rank; see `pinv`."""
@@ -141,6 +167,12 @@ def lstsq(matrix: Any, right: Any) -> Array:
     return apply(PINV, one) @ two
 
 
+pinv.__doc__ = f"""{PINV.description}
+
+rank: of a matrix whose columns and rows are dependent, but whose rank r is known. The value is that
+of the nearest matrix of this rank, V_r diag(1/s_r) U_rᵀ of the r largest singular values, and so
+are derivatives, in all directions: at a matrix A of rank r they are those of Golub and Pereyra
+(1973), dP = -P dA P + P Pᵀ dAᵀ (I - A P) + (I - P A) dAᵀ Pᵀ P. It is nan where the rank is less."""
 cholesky.__doc__ = f"{CHOLESKY.description}\n\nupper: whether Lᵀ is wanted instead."
 qr.__doc__ = f"""{QR.description}
 

@@ -80,6 +80,18 @@ class reciprocal(HasDifferences):
 
     nargs = 3
 
+    @classmethod
+    def eval(
+        cls, x: sympy.Expr, excluded: sympy.Expr, level: sympy.Expr
+    ) -> sympy.Expr | None:
+        """Without a coefficient."""
+        coefficient, rest = x.as_coeff_Mul()
+        if rest.could_extract_minus_sign():
+            coefficient, rest = -coefficient, -rest
+        if coefficient == 1:
+            return None
+        return cls(rest, excluded, level / abs(coefficient)) / coefficient
+
     def definition(self) -> sympy.Expr:
         x, excluded, level = self.args
         pieces = [] if excluded == 0 else [(0, excluded > sympy.S.Half)]

@@ -78,7 +78,7 @@ ROWS = {
             *("luL", "luU", "eigvalsh", "eighV", "lambda_max", "lambda_min", "eigvals"),
         )
     },
-    **{name: Row("p k") for name in ("pinv", "polar", "svdvals", "svdU", "svdV")},
+    **{name: Row("p k") for name in ("polar", "svdvals", "svdU", "svdV")},
     "qrQ": Row("p k", lambda matrix: library.qr(matrix).Q),
     "qrR": Row("p k", lambda matrix: library.qr(matrix).R),
     "sigma_max": Row("p k", lambda matrix: _singular_value(0, matrix)),
@@ -108,7 +108,7 @@ ROWS = {
     "dlyap": Row("n n, n n"),
 }
 
-SPECIAL = ("max", "min", "solve", "besseli", "einsum")
+SPECIAL = ("max", "min", "solve", "pinv", "besseli", "einsum")
 """Functions whose arguments are read in a way of their own."""
 
 UNSIZED = ("eye", "ones")

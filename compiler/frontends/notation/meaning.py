@@ -244,6 +244,16 @@ class Meaning(Algebra):
             )
         return replace(self.product(place, inverse, right), span=tree.span)
 
+    def call_pinv(self, tree: syntax.Call) -> Value:
+        """The pseudoinverse of a matrix of full rank, or of the rank that comes second."""
+        matrix, *ranks = self.arguments(tree, max(1, min(2, len(tree.arguments))))
+        self.fitted(tree, [matrix], functions.shapes("p k"))
+        if not ranks:
+            return self.mapped(tree.span, library.pinv, matrix)
+        if ranks[0].literal is None or not ranks[0].literal.is_integer:
+            raise self.error("the rank of pinv is an integer or a size", ranks[0].span)
+        return self.mapped(tree.span, partial(library.pinv, rank=ranks[0].literal), matrix)
+
     def call_besseli(self, tree: syntax.Call) -> Value:
         order, array = self.arguments(tree, 2)
         if order.literal is None or not order.literal.is_Integer or order.literal < 0:
