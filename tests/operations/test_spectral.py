@@ -7,6 +7,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
+import scipy
 import sympy
 
 import derivatrix as dx
@@ -276,3 +277,151 @@ def test_a_second_derivative_is_compiled() -> None:
     arrays = {"C": np.eye(3), "w": np.arange(3.0), "tangent": np.ones((3, 3))}
     wanted = evaluate(f.derivatives.results("hvp")[("C",)], arrays, {"n": 3})
     close(module.hvp(*arrays.values()), wanted)
+
+
+# Weights with constants: projectors, low-rank approximations, Procrustes
+
+D, E = dx.matrix("D", 4, 4, "symmetric"), {"square": (4, 4), "tall": (5, 4), "wide": (4, 6)}
+lambdas, columns_of_d = dx.eigh(D)
+first, last = columns_of_d[:, :2], columns_of_d[:, -2:]
+SYMMETRIC = {
+    "first": (first @ first.T, lambda w: [1, 1, 0, 0]),
+    "last": (last @ last.T, lambda w: [0, 0, 1, 1]),
+    "picked": (columns_of_d[:, [1, 0]] @ columns_of_d[:, [1, 0]].T, lambda w: [1, 1, 0, 0]),
+    "reflection": (columns_of_d * np.array([1, 1, -1, -1]) @ columns_of_d.T, lambda w: [1, 1, -1, -1]),
+    "part of exp": ((first * dx.exp(lambdas[:2])) @ first.T, lambda w: [*np.exp(w[:2]), 0, 0]),
+}
+
+
+def text_value(f: dx.Function, kind: str, **arrays: np.ndarray) -> np.ndarray:
+    return eval(f.formula(kind, style="numpy"), {"np": np, "scipy": scipy, **arrays})
+
+
+def check_texts(expression: dx.Array, exact: Callable, name: str, at: np.ndarray) -> None:
+    """JVP, VJP and HVP as texts, against differences of `exact` and of the JVP."""
+    generator = np.random.default_rng(4)
+    e, other, cotangent = (generator.normal(size=s) for s in (at.shape, at.shape, exact(at).shape))
+    if name == "D":
+        e, other = e + e.T, other + other.T
+    f = dx.function("f", [name], expression)
+    g = dx.function("g", [name], dx.sum(expression * dx.constant(cotangent)))
+    wanted = moved(exact, at, e)
+    close(text_value(f, "jvp", tangent=e, **{name: at}), wanted)
+    close(np.vdot(text_value(f, "vjp", cotangent=cotangent, **{name: at}), e), np.vdot(wanted, cotangent))
+    turned = moved(lambda a: moved(exact, a, e), at, other)
+    product = np.vdot(text_value(g, "hvp", tangent=e, **{name: at}), other)
+    np.testing.assert_allclose(product, np.vdot(turned, cotangent), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+@pytest.mark.parametrize("spectrum", [(1, 2, 4, 7), (1, 1, 4, 7), (0, 0, 3, 3)])
+def test_projectors_need_a_gap_across_the_cut_alone(name: str, spectrum: tuple) -> None:
+    expression, weights = SYMMETRIC[name]
+
+    def exact(a: np.ndarray) -> np.ndarray:
+        w, v = np.linalg.eigh((a + a.T) / 2)
+        return (v * weights(w)) @ v.T
+
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
+    for basis in (turn, np.eye(4)):
+        check_texts(expression, exact, "D", basis @ np.diag(spectrum) @ basis.T)
+
+
+def parts(shape: tuple[int, int]) -> dict[str, tuple[dx.Array, Callable]]:
+    u, s, vh = dx.svd(dx.matrix("Y", *shape))
+    return {
+        "left": (u[:, :2] @ u[:, :2].T, lambda u, s, vh: u @ u.T),
+        "right": (vh[:2].T @ vh[:2], lambda u, s, vh: vh.T @ vh),
+        "both": (u[:, :2] @ vh[:2], lambda u, s, vh: u @ vh),
+        "nearest": ((u[:, :2] * s[:2]) @ vh[:2], lambda u, s, vh: (u * s) @ vh),
+        "pinv": (dx.pinv(dx.matrix("Y", *shape), rank=2), lambda u, s, vh: (vh.T / s) @ u.T),
+    }
+
+
+@pytest.mark.parametrize("name", parts((4, 4)))
+@pytest.mark.parametrize("shape", E)
+def test_parts_of_singular_value_decompositions(name: str, shape: str) -> None:
+    """Also of matrices of rank 2, for which the others are zero."""
+    expression, part = parts(E[shape])[name]
+
+    def exact(a: np.ndarray) -> np.ndarray:
+        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        return part(u[:, :2], s[:2], vh[:2])
+
+    p, q = E[shape]
+    generator = np.random.default_rng(7)
+    u = np.linalg.qr(generator.normal(size=(p, p)))[0]
+    v = np.linalg.qr(generator.normal(size=(q, q)))[0]
+    for values_ in ((4, 4, 2, 1), (3, 2, 0, 0)):
+        stretch = np.zeros((p, q))
+        stretch[range(4), range(4)] = values_
+        check_texts(expression, exact, "Y", u @ stretch @ v)
+
+
+Z = dx.matrix("Z", 3, 3)
+zu, _, zvh = dx.svd(Z)
+sign = dx.det(zu @ zvh)
+KABSCH = {
+    "diagonal": zu @ dx.diag(dx.concatenate([dx.ones(2), sign[None]])) @ zvh,
+    "weights": (zu * (np.array([1.0, 1, 0]) + dx.sign(dx.det(Z)) * np.array([0, 0, 1.0]))) @ zvh,
+    "each": zu @ dx.diag(dx.stack([1.0, 1.0, dx.det(zu) * dx.det(zvh)])) @ zvh,
+}
+
+
+def nearest_rotation(a: np.ndarray) -> np.ndarray:
+    u, _, vh = np.linalg.svd(a)
+    return u @ np.diag([1, 1, np.sign(np.linalg.det(u @ vh))]) @ vh
+
+
+@pytest.mark.parametrize("name", KABSCH)
+def test_nearest_rotations_where_singular_values_are_repeated(name: str) -> None:
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
+    turn *= np.sign(np.linalg.det(turn))
+    for stretch in ((1, 1, 1), (3, 3, 1), (3, 3, -1)):
+        check_texts(KABSCH[name], nearest_rotation, "Z", turn @ np.diag(stretch).astype(float))
+
+
+def test_determinants_of_orthogonal_products_do_not_vary() -> None:
+    f = dx.function("f", ["Z"], dx.det(zu @ zvh.T @ dx.eye(3)))
+    at = np.random.default_rng(1).normal(size=(3, 3))
+    assert text_value(f, "value", Z=at) in (1, -1)
+    assert not np.any(text_value(f, "gradient", Z=at))
+
+
+NOWHERE = {
+    "vectors": (columns_of_d, "D", np.eye(4)),
+    "a cut through": (first @ first.T, "D", np.diag([1.0, 2, 2, 3])),
+    "singular vectors": (zu, "Z", np.eye(3)),
+    "weights that differ": (zu * np.array([1, 2, 3]) @ zvh, "Z", np.eye(3)),
+    "a rotation": (KABSCH["weights"], "Z", np.diag([1.0, 1, -1])),
+    "polar": (zu @ zvh, "Z", np.diag([1.0, 0, 0])),
+    "polar of a rounded matrix": (zu @ zvh, "Z", np.diag([1.0, 1e-17, 1e-18])),
+}
+
+
+@pytest.mark.parametrize("name", NOWHERE)
+def test_texts_are_nan_where_there_is_no_derivative(name: str) -> None:
+    expression, leaf, at = NOWHERE[name]
+    f = dx.function("f", [leaf], expression)
+    arrays = {leaf: at, "tangent": np.random.default_rng(1).normal(size=at.shape)}
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(text_value(f, "jvp", **arrays)).any()
+    assert np.isnan(evaluate(f.derivatives.results("jvp")[()], arrays, {})).any()
+
+
+@pytest.mark.thorough
+def test_weights_with_constants_are_compiled() -> None:
+    """In both precisions, for stacks, and verified."""
+    rotations = dx.compile(dx.function("f", ["Z"], KABSCH["diagonal"], batch=["Z"]))
+    projector = dx.compile(dx.function("g", ["D"], dx.sum(first @ first.T * np.ones((4, 4)))))
+    assert dx.verify(rotations).passed
+    assert dx.verify(projector).passed
+    at, e = np.stack([np.eye(3), np.diag([1.0, 1, -1])]), np.ones((2, 3, 3)) + np.tri(3)
+    wanted = moved(nearest_rotation, at[0], e[0])
+    for real in (np.float64, np.float32):
+        found = rotations.jvp(at.astype(real), e.astype(real))
+        np.testing.assert_allclose(found[0], wanted, atol=1e-6)
+        assert np.isnan(found[1]).any()
+    at = np.diag([1.0, 1, 2, 2])
+    f = dx.function("g", ["D"], dx.sum(first @ first.T * np.ones((4, 4))))
+    close(projector.hessian(at), np.asarray(text_value(f, "hessian", D=at)))
