@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 
     adjugate = adjugate_derivative = adjugate_jacobian = axial = cosm = eigvals = expm = _one
     half_lower = logm = nuclear_norm = _one
-    polar_factor = products_of_others = reciprocal_gaps = reciprocal_sums = sinm = skew = _one
+    polar_factor = products_of_others = reciprocal_gaps = reciprocal_sums = rounding_level = _one
     shares_of_maximum = solve_continuous_are = solve_continuous_lyapunov = solve_polar = _one
-    solve_discrete_are = solve_discrete_lyapunov = sqrtm = svdvals = tanhm = _one
+    sinm = skew = solve_discrete_are = solve_discrete_lyapunov = sqrtm = svdvals = tanhm = _one
     eig = lu = _several
 
 _ADAPTERS = ("dask", "jax", "pytensor", "scipy", "torch")

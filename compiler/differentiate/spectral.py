@@ -4,8 +4,8 @@ V diag(h(λ)) Vᵀ has derivatives where eigenvalues are repeated, though V has 
 they are V (L ∘ B) Vᵀ, where L holds the divided differences of h (Daleckii and Krein 1965). The
 same holds for every index of an eigenvalue that stands at two eigenvectors, as both indices of L
 do here, so derivatives of every order are made of divided differences; and for singular values, and
-for V diag(h(λ)) V⁻¹ of a general matrix. Where h has constants c as well, as the zeros and ones of a
-spectral projector, they hold where eigenvalues of equal c are repeated (`ir.spectral_weights`).
+for V diag(h(λ)) V⁻¹ of a general matrix. Where h has constants c as well, as the zeros and ones of
+a spectral projector, they hold where eigenvalues of equal c are repeated (`ir.spectral_weights`).
 These products are packed into operations before an expression is differentiated, and unpacked
 afterwards.
 """
@@ -276,7 +276,9 @@ def _selections_merged(product: Product) -> Product:
             product = product if label == labels[0] else product.renamed(labels[0], label)
         if isinstance(node, Sum) and (vector := _diagonal(node)) is not None:
             labels = product.factors[position][1]
-            product = product.with_factor(position, Delta(node.shape[0])).times((vector, labels[:1]))
+            product = product.with_factor(position, Delta(node.shape[0])).times(
+                (vector, labels[:1])
+            )
     rules = (merge_slices, merge_gathers, eliminate_delta)
     while simpler := next((new for rule in rules if (new := rule(product)) is not None), None):
         product = simpler
@@ -392,9 +394,7 @@ class _Weight:
             return None if None in parts else sympy.Mul(*parts)
         return None
 
-    def _without_selections(
-        self, factors: Sequence[Factor], outer: Labels
-    ) -> list[Factor] | None:
+    def _without_selections(self, factors: Sequence[Factor], outer: Labels) -> list[Factor] | None:
         """The factors of a product with the labels `outer`, without those that select entries which
         one of these says, and with the label of all eigenvalues for those; None where other labels
         are left."""
@@ -430,7 +430,10 @@ class _Weight:
     def _other(self, node: Node, labels: Labels) -> sympy.Symbol:
         if isinstance(node, Apply) and node.operation is ROUNDING_LEVEL:
             ((values, own),) = node.arguments
-            if self.spectrum.is_values(values) and (labels, own) == (self.outer, (*range(len(own)),)):
+            if self.spectrum.is_values(values) and (labels, own) == (
+                self.outer,
+                (*range(len(own)),),
+            ):
                 return LEVEL
         if (node, labels) not in self.others:
             self.others.append((node, labels))

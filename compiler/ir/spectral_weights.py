@@ -14,7 +14,6 @@ from itertools import product
 
 import sympy
 
-from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.divided_differences import HasDifferences, difference
 
 LEVEL = sympy.Symbol("level", real=True)
@@ -81,9 +80,7 @@ class reciprocal(HasDifferences):
     nargs = 3
 
     @classmethod
-    def eval(
-        cls, x: sympy.Expr, excluded: sympy.Expr, level: sympy.Expr
-    ) -> sympy.Expr | None:
+    def eval(cls, x: sympy.Expr, excluded: sympy.Expr, level: sympy.Expr) -> sympy.Expr | None:
         """Without a coefficient."""
         coefficient, rest = x.as_coeff_Mul()
         if rest.could_extract_minus_sign():
@@ -157,9 +154,7 @@ def sum_quotient(
     """(s f(y) - t f(x)) / (x + y) for the signs s, t; nan where x + y is no more than LEVEL, unless
     x + y divides the numerator of a product of powers and reciprocals."""
     if isinstance(expression, sympy.Add):
-        return sympy.Add(
-            *(sum_quotient(part, variable, other, signs) for part in expression.args)
-        )
+        return sympy.Add(*(sum_quotient(part, variable, other, signs) for part in expression.args))
     if isinstance(expression, selected):
         constant, function = expression.args
         return selected(constant, sum_quotient(function, variable, other, signs))

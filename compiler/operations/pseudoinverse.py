@@ -38,8 +38,8 @@ PINV = register(
         value=_value,
         differential=_differential,
         numpy=lambda arguments, *_: (
-            "(lambda a: np.where(np.linalg.matrix_rank(a)[..., None, None] == np.min(a.shape[-2:]), "
-            f"np.linalg.pinv(a), np.nan))({arguments[0]})"
+            "(lambda a: np.where(np.linalg.matrix_rank(a)[..., None, None] "
+            f"== np.min(a.shape[-2:]), np.linalg.pinv(a), np.nan))({arguments[0]})"
         ),
         unicode="pinv({0})",
         latex=r"{0}^{{+}}",

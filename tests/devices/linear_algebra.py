@@ -382,6 +382,8 @@ def test_rows(device, stack, n):
     found = device.call(products.products_of_others, arrays, out=x.shape)
     device.close(found, np.array(others, device.dtype).reshape(n, stack).T)
     least = 10 * n * np.finfo(device.dtype).eps * abs(x).max(axis=1, initial=0)[:, None, None]
+    levels = device.call(gaps.rounding_levels, (device.put(x),), out=(stack,))
+    device.close(levels, least[:, 0, 0])
     for kernel, sign in ((gaps.reciprocal_gaps, -1), (gaps.reciprocal_sums, 1)):
         total = x[:, None, :] + sign * x[:, :, None]
         with np.errstate(all="ignore"):

@@ -23,7 +23,7 @@ from derivatrix.compiler.ir.operation import Point
 from derivatrix.compiler.operations.cholesky import CHOLESKY
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import lower_part
-from derivatrix.runtime.errors import ShapeError, UnsupportedError
+from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
 
 n, p, k = dx.dims("n p k")
 S, K = dx.matrix("S", n, n, "spd"), dx.matrix("K", n, n, "symmetric")
@@ -375,6 +375,13 @@ def test_vectors_of_repeated_values_have_no_derivative(expression: Array) -> Non
     exact["tangent"] = np.ones(exact[input_of(expression)].shape)
     (product,) = declared.derivatives.results("jvp").values()
     assert np.isnan(evaluate(product, exact, {})).any()
+    text = declared.formula("jvp", style="numpy")
+    assert np.isnan(eval(text, {"np": np, "scipy": scipy, **exact})).any()
+
+
+def test_polar_factors_that_lack_rank_have_no_derivative() -> None:
+    text = dx.function("f", [A], dx.polar(A).U).formula("jvp", style="numpy")
+    assert np.isnan(eval(text, {"np": np, "A": DEFICIENT, "tangent": np.ones((4, 3))})).all()
 
 
 # Outside the domain
@@ -392,6 +399,60 @@ OUTSIDE: list[tuple[Array, np.ndarray]] = [
     (dx.eig(M).eigenvectors, SHEAR),
     (dx.eigvalsh(K, S), np.diag([1.0, -1.0])),
 ]
+
+
+def deficient(generator: np.random.Generator) -> np.ndarray:
+    """A matrix of less than full rank, but for rounding."""
+    rows, columns = generator.integers(2, 9, 2)
+    rank = generator.integers(1, min(rows, columns))
+    return generator.normal(size=(rows, rank)) @ generator.normal(size=(rank, columns))
+
+
+def test_pseudoinverses_of_matrices_that_lack_rank_up_to_rounding() -> None:
+    """Also where QR leaves more than rounding errors of one column on the diagonal."""
+    declared = dx.function("f", [A], dx.pinv(A))
+    module, generator = dx.compile(declared), np.random.default_rng(0)
+    text = declared.formula("value", style="numpy")
+    for _ in range(400):
+        matrix = deficient(generator)
+        for real in (np.float64, np.float32):
+            with pytest.raises(np.linalg.LinAlgError):
+                module.value(matrix.astype(real))
+            assert np.isnan(eval(text, {"np": np, "A": matrix.astype(real)})).all()
+    stack = np.stack([np.eye(4, 3), DEFICIENT])
+    found = eval(
+        dx.function("g", [A], dx.pinv(A), batch=[A]).formula("value", style="numpy"),
+        {"np": np, "A": stack},
+    )
+    assert np.isfinite(found[0]).all() and np.isnan(found[1]).all()
+
+
+def test_pseudoinverses_of_known_rank() -> None:
+    """Golub and Pereyra's derivative at a matrix of this rank, nan at one of less."""
+    f = dx.function("f", [A], dx.pinv(A, rank=2))
+    at = DEFICIENT + np.outer([1.0, 0, 1, -1], [1.0, 1, 0])
+    e = np.random.default_rng(1).normal(size=at.shape)
+    inverse = np.linalg.pinv(at, rcond=1e-10)
+    beyond = inverse @ inverse.T @ e.T @ (np.eye(4) - at @ inverse)
+    beyond += (np.eye(3) - inverse @ at) @ e.T @ inverse.T @ inverse
+    module = dx.compile(f)
+    for real, digits in ((np.float64, 1e-12), (np.float32, 1e-4)):
+        along = module.jvp(at.astype(real), e.astype(real))
+        np.testing.assert_allclose(along, beyond - inverse @ e @ inverse, atol=digits)
+        np.testing.assert_allclose(module.value(at.astype(real)), inverse, atol=digits)
+        assert np.isnan(module.value(DEFICIENT.astype(real))).all()
+        assert np.isnan(module.jvp(DEFICIENT.astype(real), e.astype(real))).all()
+    scope = {"np": np, "A": at, "tangent": e}
+    np.testing.assert_allclose(eval(f.formula("jvp", style="numpy"), scope), along, atol=1e-4)
+    assert text_function("pinv(A, 2)", "A: p k").expression is f.expression
+
+
+@pytest.mark.parametrize("rank", [0, 4, True, 2.0, "2"])
+def test_ranks_of_pseudoinverses(rank: object) -> None:
+    with pytest.raises(
+        DeclarationError, match=r"pinv: the rank of .* is an integer or a size from"
+    ):
+        dx.pinv(X, rank=rank)
 
 
 @pytest.mark.parametrize(("expression", "matrix"), OUTSIDE, ids=[str(i) for i in range(8)])

@@ -728,6 +728,7 @@ RECORDS = {
     "eigvalsh": (_symmetric,),
     "eig": (_square,),
     "eigvals": (_square,),
+    "rounding_level": (_vector,),
     "reciprocal_gaps": (_vector,),
     "reciprocal_sums": (_vector,),
     "qr": (_tall,),
