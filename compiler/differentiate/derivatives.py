@@ -30,7 +30,7 @@ from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.latex import aligned
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, Shape, readings
-from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full, is_zero
+from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
 from derivatrix.compiler.ir.numpy_text import numpy_text
 from derivatrix.compiler.ir.python_text import index
 from derivatrix.compiler.ir.shown import shown
@@ -377,8 +377,7 @@ def size_texts(leaves: Sequence[Leaf]) -> dict[str, str]:
 def differentials(nodes: Sequence[Node], tangents: Mapping[Node, Node]) -> list[Node]:
     """The tangents of nodes, as the rules of differentiation leave them, not simplified; what is
     made of one spectral decomposition shares it."""
-    moving = [leaf for leaf, tangent in tangents.items() if not is_zero(tangent)]
-    return spectral.unpack(differential(spectral.pack(nodes, moving), tangents))
+    return spectral.unpack(differential(spectral.pack(nodes), tangents))
 
 
 def jacobian_of_linear(jvp: Node, tangent: Leaf) -> Node:

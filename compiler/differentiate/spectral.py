@@ -36,6 +36,7 @@ from derivatrix.compiler.ir.nodes import (
     Factor,
     Gather,
     Labels,
+    Leaf,
     Map,
     Node,
     Slice,
@@ -63,11 +64,10 @@ TERMS = 64
 """Sums in a product are multiplied out up to so many terms, where that frees eigenvectors."""
 
 
-def pack(roots: Sequence[Node], moving: Iterable[Node]) -> list[Node]:
-    """The nodes with the products of eigenvectors packed into operations, where the `moving` leaves
-    vary."""
+def pack(roots: Sequence[Node]) -> list[Node]:
+    """The nodes with the products of eigenvectors packed into operations."""
     spectra: list[_Spectrum] = []
-    variation = _Variation(moving)
+    variation = _Variation()
 
     def change(node: Node) -> Node:
         found = vectors_of(node)
@@ -110,10 +110,10 @@ def _holds_vectors(node: Node) -> bool:
 
 
 class _Variation:
-    """Which nodes vary with leaves; a sign or a step does not."""
+    """Which nodes vary with an input, whichever it is; a sign or a step does not."""
 
-    def __init__(self, moving: Iterable[Node]) -> None:
-        self._known = dict.fromkeys(moving, True)
+    def __init__(self) -> None:
+        self._known: dict[Node, bool] = {}
 
     def varies(self, root: Node) -> bool:
         if root not in self._known:
@@ -122,6 +122,8 @@ class _Variation:
         return self._known[root]
 
     def _varies(self, node: Node) -> bool:
+        if isinstance(node, Leaf):
+            return True
         if isinstance(node, Apply) and node.operation is ROUNDING_LEVEL:
             return False
         moving = [place for place, child in enumerate(node.children) if self._known[child]]

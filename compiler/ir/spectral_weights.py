@@ -136,7 +136,7 @@ def _products(expression: sympy.Expr) -> Iterator[tuple[sympy.Expr, sympy.Expr]]
 
 
 def _cancelled(function: sympy.Expr) -> sympy.Expr:
-    for part in function.atoms(reciprocal):
+    for part in sorted(function.atoms(reciprocal), key=sympy.default_sort_key):
         shared = min(_power(function, part), _power(function, part.args[0]))
         if shared > 0:
             function = function * (part * part.args[0]) ** -shared

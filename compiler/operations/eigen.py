@@ -75,7 +75,9 @@ length, each with its largest entry positive (the first of them, if several are 
 Where an eigenvalue is repeated up to rounding, its vectors have no derivative, and what depends
 on their derivative is nan. V diag(h(λ)) Vᵀ for a smooth function h, entry by entry, has
 derivatives of every order everywhere, made of divided differences, and so has what is made of
-such products; h may hold a softmax and numbers that do not depend on the order of eigenvalues.""",
+such products; h may hold a softmax and numbers that do not depend on the order of eigenvalues.
+V diag(c h(λ)) Vᵀ with c of numbers, slices and signs, as V[:, :k] V[:, :k]ᵀ, has them wherever
+eigenvalues of different c are apart.""",
     )
 )
 

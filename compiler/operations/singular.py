@@ -106,7 +106,9 @@ with k = min(p, q). The singular values descend. Of each column of U the largest
 singular value is repeated or, with p != q, zero up to rounding, its vectors have no derivative,
 and what depends on their derivative is nan. U diag(h(S)) Vᵀ, and so with two U or two V, for a
 smooth function h, entry by entry, has derivatives of every order where no singular value is zero,
-made of divided differences.""",
+made of divided differences. With c h(S) and c of numbers, slices and signs, as U[:, :k] diag(S[:k])
+V[:, :k]ᵀ or U diag(1, 1, det(U Vᵀ)) Vᵀ, it has them where singular values of different c are apart,
+and those where c is zero may be zero.""",
     )
 )
 
