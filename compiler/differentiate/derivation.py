@@ -221,7 +221,7 @@ class _Derivation:
         self.derivatives = derivatives
         self.leaf = derivatives.inputs[name]
         self.scalar = not derivatives.function.expression.shape
-        self.printer = math_printers()[style]
+        self.printer = derivatives.printer(style)
         self.by_index = STYLES[style].by_index
 
     def steps(self) -> Iterator[Step]:
@@ -277,10 +277,10 @@ class _Derivation:
     def _pairing(self, symbol: str) -> str:
         """What the gradient or VJP is defined by; `symbol` stands for it."""
         printer, letter = self.printer, self.derivatives.value_letter
-        moved, moving = (printer.differential(printer.word(n)) for n in (self.leaf.name, letter))
+        moved, moving = (printer.differential(printer.name(n)) for n in (self.leaf.name, letter))
         left, right = moving, self._product(symbol, moved)
         if not self.scalar:
-            left = printer.inner(printer.word(letter, "bar"), moving)
+            left = printer.inner(printer.name(letter, "bar"), moving)
             right = printer.inner(symbol, moved)
         return printer.formula.format(f"{left} = {right}")
 
@@ -297,7 +297,7 @@ class _Derivation:
         used = {part.name for part in leaves([node])}
         moving = {name: part for name, part in parts.items() if name in used}
         names = self.derivatives.display_names()
-        builder = Notation(node, names, self.by_index, moving)
+        builder = Notation(node, names, self.by_index, moving, self.derivatives.declared)
         tree, self.indices = builder.result()
         return tree, definition_texts(self.printer, tree, builder.definitions)
 

@@ -28,6 +28,7 @@ from derivatrix.compiler.formulas import (
 from derivatrix.compiler.formulas.indexing import NoMatrixNotation
 from derivatrix.compiler.formulas.printers import math_printers
 from derivatrix.compiler.formulas.printers.latex import aligned
+from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
 from derivatrix.compiler.ir.declaration import Declaration
 from derivatrix.compiler.ir.dimensions import BATCH, LENGTH, Shape, readings
 from derivatrix.compiler.ir.nodes import Delta, Leaf, Node, Sum, Triangle, einsum, full
@@ -255,13 +256,17 @@ class Derivatives:
         results = self._shown(kind, style)
         key = self._key(kind, wrt, results)
         if not STYLES[style].vec:
-            return render(results[key], style, self.display_names(), self._size_texts())
+            return render(
+                results[key], style, self.display_names(), self._size_texts(), self.declared
+            )
         sizes = size_texts(self.function.inputs)
         if not self._is_vec(kind, key):
-            return render(results[key], style, self.display_names(), sizes)
+            return render(results[key], style, self.display_names(), sizes, self.declared)
         sides = self._sides(key)
         try:
-            return render_vec(results[key], style, sides, self.display_names(), sizes)
+            return render_vec(
+                results[key], style, sides, self.display_names(), sizes, self.declared
+            )
         except NoMatrixNotation as error:
             raise UnsupportedError(
                 f"{self.function.name}: the {kind} by {' and '.join(key)} has no vec form, that is "
@@ -303,17 +308,28 @@ class Derivatives:
 
     def _equation(self, kind: str, key: Key, style: str) -> str:
         node, names = self.results(kind)[key], self.display_names()
-        printer = math_printers()[style]
+        printer = self.printer(style)
         left = printer.derivative(kind, self.value_letter, key)
         if STYLES[style].vec and self._is_vec(kind, key):
             sides = self._sides(key)
             operators = [side.operator for side in sides]
             matrix = printer.vec_derivative(kind, self.value_letter, key, operators)
             try:
-                return render_vec_equation(matrix, node, style, sides, names)
+                return render_vec_equation(matrix, node, style, sides, names, self.declared)
             except NoMatrixNotation:
                 style = "index"
-        return render_equation(left, node, style, names)
+        return render_equation(left, node, style, names, self.declared)
+
+    def printer(self, style: str) -> MathPrinter:
+        """The printer of a style for reading, for formulas with the function's names."""
+        return math_printers()[style].beside(self.declared | {self.value_letter})
+
+    @cached_property
+    def declared(self) -> frozenset[str]:
+        """The names of the inputs and of the sizes in their shapes."""
+        sizes = {size for leaf in self.function.inputs for size in leaf.shape}
+        symbols = {symbol.name for size in sizes for symbol in size.free_symbols}
+        return frozenset(self.inputs) | symbols
 
     def __str__(self) -> str:
         return "\n".join(self.equations())
@@ -325,8 +341,8 @@ class Derivatives:
 
     @cached_property
     def _result_letter(self) -> str:
-        """A name for the value that no input has, to carry the cotangent's bar."""
-        taken = {leaf.name.upper() for leaf in self.function.inputs}
+        """A name for the value that no input or size has, to carry the cotangent's bar."""
+        taken = {name.upper() for name in self.declared}
         letters = chain("YZFGHPQRUVW", ["Value"], (f"Y{number}" for number in count(1)))
         return next(letter for letter in letters if letter.upper() not in taken)
 

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 
 from derivatrix.compiler.formulas.arrays import Arrays
@@ -42,12 +42,14 @@ def render(
     style: str,
     names: Mapping[str, str] | None = None,
     sizes: Mapping[str, str] | None = None,
+    declared: Set[str] = frozenset(),
 ) -> str:
     """The formula of `node` on one line.
 
     names: for a leaf's name, what to show instead; for a cotangent or tangent, the name that
     gets the accent ({"cotangent": "Y", "tangent": "X"}). The numpy style keeps leaves' names.
-    sizes: for a dimension's name, its NumPy text ({"n": "X.shape[0]"}).
+    sizes: for a dimension's name, its NumPy text ({"n": "X.shape[0]"}). declared: names of inputs
+    and sizes, which neither parts nor signs look like.
     Raises ValueError for an unknown style, UnsupportedError for a function without a spelling.
     """
     if style not in STYLES:
@@ -56,7 +58,7 @@ def render(
     if not isinstance(printer, MathPrinter):
         own = NumPy(sizes)
         return _numpy(Arrays(node, own), own)
-    return _one_line(_equations("", _formula(node, names, style), printer), printer)
+    return _one_line("", _formula(node, names, style, declared), printer, declared)
 
 
 def render_vec(
@@ -65,6 +67,7 @@ def render_vec(
     sides: Sides,
     names: Mapping[str, str],
     sizes: Mapping[str, str],
+    declared: Set[str] = frozenset(),
 ) -> str:
     """The formula of a Jacobian with more than two axes as a matrix, in a vec style; see `render`.
 
@@ -74,16 +77,21 @@ def render_vec(
     if not isinstance(printer, MathPrinter):
         own = NumPy(sizes)
         return _numpy(VecArrays(node, own, sides), own)
-    return _one_line(_equations("", _built(VecNotation(node, names, sides)), printer), printer)
+    built = _built(VecNotation(node, names, sides, declared))
+    return _one_line("", built, printer, declared)
 
 
-def _one_line(lines: list[tuple[str, str]], printer: MathPrinter) -> str:
-    (_, text), *definitions = lines
+def _one_line(left: str, formula: Formula, printer: MathPrinter, declared: Set[str]) -> str:
+    (_, text), *definitions = _equations(left, formula, printer, declared)
     return printer.where(text, definitions) if definitions else text
 
 
 def render_equation(
-    left: str, node: Node, style: str, names: Mapping[str, str] | None = None
+    left: str,
+    node: Node,
+    style: str,
+    names: Mapping[str, str] | None = None,
+    declared: Set[str] = frozenset(),
 ) -> str:
     """`left` = the formula of `node`, with a line for each shared part; see `render`.
 
@@ -91,37 +99,55 @@ def render_equation(
     it: "J" becomes "J[i,j,k]". style: any but numpy.
     """
     printer = math_printers()[style]
-    return printer.equations(_equations(left, _formula(node, names, style), printer))
+    built = _formula(node, names, style, declared)
+    return printer.equations(_equations(left, built, printer, declared))
 
 
 def render_vec_equation(
-    left: str, node: Node, style: str, sides: Sides, names: Mapping[str, str]
+    left: str,
+    node: Node,
+    style: str,
+    sides: Sides,
+    names: Mapping[str, str],
+    declared: Set[str] = frozenset(),
 ) -> str:
     """`left` = the formula of a Jacobian as a matrix; see `render_vec` and `render_equation`."""
     printer = math_printers()[style]
-    return printer.equations(_equations(left, _built(VecNotation(node, names, sides)), printer))
+    built = _built(VecNotation(node, names, sides, declared))
+    return printer.equations(_equations(left, built, printer, declared))
 
 
-def _equations(left: str, formula: Formula, printer: MathPrinter) -> list[tuple[str, str]]:
+def _equations(
+    left: str, formula: Formula, printer: MathPrinter, declared: Set[str]
+) -> list[tuple[str, str]]:
     """The left and right sides of the equation, and of the definitions that it uses."""
     tree, indices, definitions = formula
+    printer = printer.beside(declared.union(tree.names, *(own.names for own in definitions)))
     first = printer.left_side(left, indices), printer.text(tree)
     return [first, *definition_texts(printer, tree, definitions)]
 
 
-def _formula(node: Node, names: Mapping[str, str] | None, style: str) -> Formula:
-    return formula(node, tuple((names or {}).items()), STYLES[style].by_index)
+def _formula(
+    node: Node, names: Mapping[str, str] | None, style: str, declared: Set[str]
+) -> Formula:
+    shown = tuple((names or {}).items())
+    return formula(node, shown, STYLES[style].by_index, frozenset(declared))
 
 
 @lru_cache(maxsize=128)
-def formula(node: Node, names: tuple[tuple[str, str], ...], by_index: bool) -> Formula:
+def formula(
+    node: Node,
+    names: tuple[tuple[str, str], ...],
+    by_index: bool,
+    declared: frozenset[str] = frozenset(),
+) -> Formula:
     """The formula of a node for reading; built once for Unicode, LaTeX, and all the places in a
     module that show it. Parts of more than two axes are multiplied out where that leaves entries of
     matrices, without sums over them, and the formula has such parts or becomes shorter."""
-    found = _built(Notation(node, dict(names), by_index))
+    found = _built(Notation(node, dict(names), by_index, declared=declared))
     if node.ndim > 2:
         try:
-            other = _built(Notation(multiplied_out(node), dict(names), by_index))
+            other = _built(Notation(multiplied_out(node), dict(names), by_index, declared=declared))
         except NoMatrixNotation:
             return found
         if not (_large(other) or any(tree.counts[Over] for tree in _trees(other))):

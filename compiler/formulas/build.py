@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import sympy
@@ -34,7 +34,7 @@ SYMMETRIC = ("symmetric", "spd", "diagonal")
 class Builder(ABC):
     """Builds the tree of `root`. `names`: what is shown for a leaf's name (for a cotangent or
     tangent: the name that gets the accent). `differentials`: for a leaf's name, the node whose
-    differential it is."""
+    differential it is. `declared`: names that the formula leaves alone, whether in it or not."""
 
     limit: int
     """How long the tree of a node may be that is written more than once without a name."""
@@ -44,8 +44,10 @@ class Builder(ABC):
         root: Node,
         names: Mapping[str, str] | None = None,
         differentials: Mapping[str, Node] | None = None,
+        declared: Iterable[str] = (),
     ) -> None:
         self.root = root
+        self.declared = frozenset(declared)
         self.names = dict(names or {})
         self.differentials = dict(differentials or {})
         self.definitions: list[Definition] = []
@@ -187,7 +189,7 @@ class Builder(ABC):
             if isinstance(node, ir.Einsum):
                 expressions |= {node.coefficient, *node.sizes}
         symbols = {symbol.name for part in expressions for symbol in part.free_symbols}
-        return shown | written | symbols
+        return shown | written | symbols | self.declared
 
     def _deep(self) -> list[Node]:
         """Nodes at which trees are cut."""

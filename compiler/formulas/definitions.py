@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from derivatrix.compiler.formulas import tree as kinds
-from derivatrix.compiler.formulas.names import SPELLED
+from derivatrix.compiler.formulas.names import SPELLED, unicode_name
 from derivatrix.compiler.formulas.rewrite import occurrences, replaced
 from derivatrix.compiler.formulas.tree import Indices, Tree
 from derivatrix.compiler.ir.dimensions import BATCH, Shape
@@ -27,6 +27,11 @@ class Definition:
     tree: Tree
     indices: Indices
     shape: Shape = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Its name, and those in its tree."""
+        return self.name.names | self.tree.names
 
     @property
     def rank(self) -> int:
@@ -95,11 +100,13 @@ def lettered(
         _cased(letter_of(part.tree, part.name in inverted), part.rank) for part in definitions
     ]
     table: dict[Tree, kinds.Name] = {}
-    used = set(taken)
+    used = {*taken, *(unicode_name(name, "") for name in taken)}
     numbers = count(1)
     for part, letter in zip(definitions, letters, strict=True):
         own = _candidates(letter, letters.count(letter) > 1, part.rank, used, numbers)
-        base, python = next(names for names in own if not used & set(names))
+        base, python = next(
+            names for names in own if not used & {*names, unicode_name(names[0], "")}
+        )
         used |= {base, python}
         table[part.name] = replace(part.name, base=base, python=python)
     return replaced(tree, table), [

@@ -55,6 +55,13 @@ def latex_name(name: str, accent: str) -> str:
     return f"{text}_{{{_latex_word(subscript)}}}" if subscript else text
 
 
+def latex_verbatim(name: str, accent: str) -> str:
+    """A name in LaTeX letter by letter."""
+    escaped = name.replace("_", r"\_")
+    text = rf"\mathrm{{{escaped}}}"
+    return _wide(text, accent) if accent else text
+
+
 def _wide(text: str, accent: str) -> str:
     return rf"\overline{{{text}}}" if accent == "bar" else rf"\dot{{{text}}}"
 
@@ -67,5 +74,4 @@ def _latex_word(word: str) -> str:
         return rf"\mathrm{{{LATIN.get(word, word[0])}}}"
     if len(word) <= 1 or word.isdigit():
         return word
-    escaped = word.replace("_", r"\_")
-    return rf"\mathrm{{{escaped}}}"
+    return latex_verbatim(word, "")

@@ -7,7 +7,7 @@ every axis carries one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain, count
 
@@ -65,12 +65,13 @@ class Notation(Builder):
         names: Mapping[str, str] | None = None,
         by_index: bool = False,
         differentials: Mapping[str, Node] | None = None,
+        declared: Iterable[str] = (),
     ) -> None:
         self.by_index = by_index  # whether every axis carries an index
         self.limit = 30 if by_index else 12
         self.open: set[Node] = set()  # nodes whose drafts have been begun
         self.letters_used: set[str] = set()
-        super().__init__(root, names, differentials)
+        super().__init__(root, names, differentials, declared)
 
     def conventions(self, trees: Sequence[Tree]) -> dict[Tree, Tree]:
         return {**plain_indicators(trees), **complements(trees)}

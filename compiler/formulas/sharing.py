@@ -189,7 +189,7 @@ def definition_texts(
     printer: MathPrinter, tree: Tree, parts: Sequence[Definition]
 ) -> list[tuple[str, str]]:
     """The left and right sides of the definitions that a formula uses; where it has [t > 0], also
-    [0 > 0] = 1/2, the value at a tie."""
+    [0 > 0] = 1/2, the value at a tie; and what bold signs stand for."""
     lines = [
         (printer.left_side(printer.text(part.name), part.indices), printer.text(part.tree))
         for part in parts
@@ -197,7 +197,7 @@ def definition_texts(
     if any(own.counts[kinds.Positive] for own in (tree, *(part.tree for part in parts))):
         zero = kinds.Positive(0, kinds.Number(sympy.S.Zero))
         lines.append((printer.text(zero), printer.text(kinds.Number(sympy.S.Half))))
-    return lines
+    return lines + printer.legend([printer.text(tree), *(right for _, right in lines)])
 
 
 def plain_indicators(trees: Sequence[Tree]) -> dict[Tree, Tree]:

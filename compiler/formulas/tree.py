@@ -49,7 +49,7 @@ class Tree:
         return 0
 
     @cached_property
-    def texts(self) -> dict[type, tuple[str, int]]:
+    def texts(self) -> dict[object, tuple[str, int]]:
         """What has been printed, by printer."""
         return {}
 
@@ -70,6 +70,11 @@ class Tree:
     def letters(self) -> frozenset[str]:
         """The names in its indices, without those summed over."""
         return frozenset().union(*(part.letters for part in self.children))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of arrays and sizes that it is written with."""
+        return frozenset().union(*(part.names for part in self.children))
 
     @cached_property
     def accent_position(self) -> int | None:
@@ -144,6 +149,10 @@ class Name(Ranked):
     symmetric: bool = False
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset({self.base})
+
+    @cached_property
     def accent_position(self) -> int | None:
         return 0 if self.accent else None
 
@@ -172,6 +181,10 @@ class Size(Tree):
     """A dimension's name, used as a number."""
 
     name: str
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset({self.name})
 
 
 @kind

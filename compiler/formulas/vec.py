@@ -7,7 +7,7 @@ matrix L, the transpose of an upper triangular one, and a diagonal one as its di
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -92,9 +92,15 @@ class _VecForm(Builder):
 class VecNotation(_VecForm, Notation):
     """Trees for the styles vec and vec-latex."""
 
-    def __init__(self, root: ir.Node, names: Mapping[str, str], sides: tuple[Side, Side]) -> None:
+    def __init__(
+        self,
+        root: ir.Node,
+        names: Mapping[str, str],
+        sides: tuple[Side, Side],
+        declared: Iterable[str] = (),
+    ) -> None:
         self.sides = sides
-        super().__init__(root, names)
+        super().__init__(root, names, declared=declared)
 
     def gathered(self, terms: Sequence[Tree]) -> Tree:
         """The sum, with what the terms have in common taken out."""

@@ -77,7 +77,7 @@ GAPS = register(
             f"{_text('x[..., None, :] - x[..., :, None]')}))({arguments[0]})"
         ),
         unicode="recipgaps({0})",
-        latex=r"\left[\tfrac{{1}}{{x_j - x_i}}\right]_{{x = {0}}}",
+        latex=r"\operatorname{{recipgaps}}({0})",
         kernel="gaps.reciprocal_gaps",
         description="""The matrix with entries 1/(x[j] - x[i]), zero on the diagonal.
 
@@ -98,7 +98,7 @@ SUMS = register(
             f"(lambda x: {_text('x[..., None, :] + x[..., :, None]')})({arguments[0]})"
         ),
         unicode="recipsums({0})",
-        latex=r"\left[\tfrac{{1}}{{x_i + x_j}}\right]_{{x = {0}}}",
+        latex=r"\operatorname{{recipsums}}({0})",
         kernel="gaps.reciprocal_sums",
         facts=lambda arguments, output: frozenset({"symmetric"}),
         description="""The matrix with entries 1/(x[i] + x[j]).

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import sympy
 
-from derivatrix.compiler.formulas.names import latex_name
+from derivatrix.compiler.formulas.names import SPELLED, latex_name, latex_verbatim
 from derivatrix.compiler.formulas.printers.base import ATOM, POWER, Style, Text
 from derivatrix.compiler.formulas.printers.latex_prose import prose
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
@@ -20,13 +20,18 @@ COMMANDS = {
     "max", "min", "sec", "csc", "cot", "coth",
 }  # fmt: skip
 
+_BRACKET = re.compile(r"(?<!\\left)[(\[]|(?<!\\right)[)\]]")
+_SIDES = {"(": r"\left", "[": r"\left", ")": r"\right", "]": r"\right"}
+
+_TALL = re.compile(r"\^|\\(?:[dt]?frac|sum|begin|left)\b")
+"""What brackets around it have to grow with."""
+
 
 class Latex(MathPrinter):
     """The printer."""
 
     minus = "-"
     ones = r"\mathbf{1}"
-    diagonals = r"\Psi"
     hadamard_sign = r" \odot "
     division_sign = r" \oslash "
     kronecker_sign = r" \otimes "
@@ -44,7 +49,7 @@ class Latex(MathPrinter):
         "jacobian": r"\frac{{\partial {0}}}{{\partial {1}}}",
         "gradient": r"\nabla_{{{1}}} {0}",
         "hessian": r"\nabla^2_{{{1},{2}}} {0}",
-        "hvp": r"d \, \nabla_{{{1}}} {0}",
+        "hvp": r"{d} \, \nabla_{{{1}}} {0}",
         "vec hessian": r"\frac{{\partial^2 {0}}}{{\partial {1} \, \partial {2}}}",
     }
 
@@ -60,9 +65,21 @@ class Latex(MathPrinter):
     def word(self, name: str, accent: str = "") -> str:
         return latex_name(name, accent)
 
+    def verbatim(self, name: str, accent: str) -> str:
+        return latex_verbatim(name, accent)
+
+    def distinguished(self, sign: str) -> str:
+        if sign in SPELLED:
+            return rf"\boldsymbol{{{self.word(sign)}}}"
+        escaped = sign.replace("_", r"\_")
+        return rf"\mathbf{{{escaped}}}"
+
+    def title(self, text: str) -> str:
+        return rf"\text{{{text}}}"
+
     def head(self, name: str) -> str:
         if name == "sigmoid":
-            return r"\sigma"
+            return self.sign("σ")
         if name in COMMANDS:
             return f"\\{name}"
         escaped = name.replace("_", r"\_")
@@ -84,10 +101,14 @@ class Latex(MathPrinter):
         return sympy.latex(size)
 
     def unit(self, position: Dimension) -> str:
-        return f"e_{{{self.dimension(position)}}}"
+        return self.subscript(self.sign("e"), self.dimension(position))
 
     def differential(self, body: str) -> str:
-        return rf"\mathrm{{d}}{body}"
+        sign = self.sign("d")
+        return (sign if sign != "d" else r"\mathrm{d}") + body
+
+    def operation(self, form: str) -> str:
+        return _BRACKET.sub(lambda found: _SIDES[found[0]] + found[0], form)
 
     def subscript(self, base: str, text: str) -> str:
         return f"{base}_{{{text}}}"
@@ -119,12 +140,13 @@ class Latex(MathPrinter):
 
     def indices(self, base: str, indices: list[str]) -> str:
         separator = "" if all(len(i) == 1 and i.isalpha() for i in indices) else ","
-        base = f"[{base}]" if re.search(r"[_^ ]|\\frac", base) else base
+        if re.search(r"[_^ ]|\\frac", base):
+            base = rf"\left[{base}\right]" if _TALL.search(base) else f"[{base}]"
         return f"{base}_{{{separator.join(indices)}}}"
 
     def entry(self, body: Tree, indices: list[str]) -> str:
-        text = self.text(body)
-        if isinstance(body, Call):
+        text, precedence = self.shown(body)
+        if isinstance(body, Call) and precedence == ATOM:
             return text + self.indices("", indices)
         return self.indices(text, indices)
 

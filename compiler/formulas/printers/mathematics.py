@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import re
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import replace
-from typing import ClassVar
+from functools import lru_cache
+from itertools import product
+from typing import ClassVar, Self
 
 import sympy
 
 from derivatrix.compiler.formulas import tree as kinds
 from derivatrix.compiler.formulas.layout import surrounded
-from derivatrix.compiler.formulas.printers.base import ATOM, HADAMARD, POWER, PRODUCT, SUM, Text
+from derivatrix.compiler.formulas.names import split_name
+from derivatrix.compiler.formulas.printers.base import (
+    ATOM,
+    HADAMARD,
+    POWER,
+    PRODUCT,
+    SUM,
+    TEST,
+    Text,
+)
 from derivatrix.compiler.formulas.printers.spelling import Spelling
+from derivatrix.compiler.formulas.signs import SIGNS
 from derivatrix.compiler.formulas.tree import Indices, Tree, divisor, negated, split_divisors
 from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.divided_differences import Differences
@@ -25,9 +40,24 @@ HEADS = {
 }  # fmt: skip
 """SymPy's names of functions as NumPy and SciPy spell them."""
 
+CONSTANTS = {sympy.pi: "π", sympy.EulerGamma: "γ"}
+"""Numbers that have letters of their own; Euler's e is exp(1) beside a name e."""
+
+
+_HEADED = re.compile(r"(\w+|\\[a-zA-Z]+|\\operatorname\{\{(?:\w|\\_)+\}\})\([^()]*\)")
+"""An operation's format string that is a function of its arguments."""
+
+_ENCLOSED = re.compile(r"(?:[(\[|‖]|, )\{(\d+)\}")
+"""A place in a format string where no argument needs parentheses."""
+
 
 class MathPrinter(Spelling):
     """Formulas as mathematics writes them, whatever the signs: see `Spelling`."""
+
+    words: frozenset[str] = frozenset()
+    """The names that formulas are written with, without subscripts, as this style writes them."""
+    alike: frozenset[tuple[str, str]] = frozenset()
+    """Names and accents that `word` writes like others of them."""
 
     calls: ClassVar = {
         kinds.Diag: "diag",
@@ -41,12 +71,43 @@ class MathPrinter(Spelling):
     """A formula within a sentence."""
 
     def shown(self, tree: Tree) -> Text:
-        if type(self) not in tree.texts:
-            tree.texts[type(self)] = super().shown(tree)
-        return tree.texts[type(self)]
+        if self not in tree.texts:
+            tree.texts[self] = super().shown(tree)
+        return tree.texts[self]
 
     def call(self, name: str, arguments: list[str]) -> str:
-        return super().call(self.head(name), arguments)
+        return super().call(self.function(name), arguments)
+
+    # Names beside signs
+
+    def beside(self, names: Set[str]) -> Self:
+        """The printer of formulas with inputs, sizes and definitions of these names."""
+        return _beside(self, frozenset(names))
+
+    def name(self, name: str, accent: str = "") -> str:
+        """A name with the accent "bar", "dot" or none, unlike every other name."""
+        write = self.verbatim if (name, accent) in self.alike else self.word
+        return write(name, accent)
+
+    def sign(self, letter: str) -> str:
+        """A letter of `SIGNS`, unlike every name."""
+        text = self.word(letter)
+        return self.distinguished(letter) if text in self.words else text
+
+    def function(self, name: str) -> str:
+        """The name of a function, unlike every name of an array."""
+        return self.distinguished(name) if self.word(name) in self.words else self.head(name)
+
+    def legend(self, texts: Sequence[str]) -> list[tuple[str, str]]:
+        """The left and right sides that say what the bold signs in texts are."""
+        pairs = ((self.distinguished(letter), title) for letter, title in SIGNS.items() if title)
+        return [
+            (sign, self.title(title))
+            for sign, title in (pairs if self.words else ())
+            if any(sign in text for text in texts)
+        ]
+
+    # Left sides
 
     def left_side(self, text: str, indices: Indices) -> str:
         """The left side of an equation: a text, with the indices that the right side has."""
@@ -56,10 +117,10 @@ class MathPrinter(Spelling):
     def derivative(self, kind: str, value: str, inputs: Sequence[str]) -> str:
         """The name of the derivative of a value by inputs."""
         if kind == "vjp":
-            return self.word(inputs[0], "bar")
+            return self.name(inputs[0], "bar")
         if kind in ("value", "jvp"):
-            return self.word(value, "dot" if kind == "jvp" else "")
-        return self.left_sides[kind].format(*map(self.word, (value, *inputs)))
+            return self.name(value, "dot" if kind == "jvp" else "")
+        return self.left_sides[kind].format(*map(self.name, (value, *inputs)), d=self.sign("d"))
 
     def prose(self, text: str) -> str:
         """A sentence of English, with formulas in Unicode."""
@@ -75,21 +136,21 @@ class MathPrinter(Spelling):
         """The name of a Jacobian or Hessian as a matrix. sides: what stands for the value, or the
         first input, and for the last input: "vec", "vech", ... or "" for itself."""
         names = [value, *inputs][-2:]
-        row, column = (self._side(*own) for own in zip(sides, map(self.word, names), strict=True))
+        row, column = (self._side(*own) for own in zip(sides, map(self.name, names), strict=True))
         by = self.transposed.format(column if not sides[1] else self.parentheses(column))
         if kind == "jacobian":
             return self.left_sides[kind].format(row, by)
-        return self.left_sides["vec hessian"].format(self.word(value), row, by)
+        return self.left_sides["vec hessian"].format(self.name(value), row, by)
 
     def _side(self, operator: str, name: str) -> str:
         if operator == "vech of the transpose":
-            return f"{self.head('vech')} {self.transposed.format(name)}"
-        return f"{self.head(operator)} {name}" if operator else name
+            return f"{self.function('vech')} {self.transposed.format(name)}"
+        return f"{self.function(operator)} {name}" if operator else name
 
     # Names and numbers
 
     def show_name(self, tree: kinds.Name) -> Text:
-        return self.word(tree.base, tree.accent), ATOM
+        return self.name(tree.base, tree.accent), ATOM
 
     def show_differential(self, tree: kinds.Differential) -> Text:
         return self.differential(self.text(tree.body, ATOM)), ATOM
@@ -102,16 +163,21 @@ class MathPrinter(Spelling):
             return self.enclosed(self.rational(int(value.p), int(value.q)), ATOM), ATOM
         if value.is_Float:
             return f"{float(value):.15g}", ATOM
+        letter = CONSTANTS.get(value)
+        if letter:
+            return self.sign(letter), ATOM
+        if value == sympy.E:
+            return self.call("exp", ["1"]) if "e" in self.words else "e", ATOM
         return self.constant(value), ATOM
 
     def show_size(self, tree: kinds.Size) -> Text:
-        return self.word(tree.name), ATOM
+        return self.name(tree.name), ATOM
 
     def show_zeros(self, tree: kinds.Zeros) -> Text:
         return "0", ATOM
 
     def show_identity(self, tree: kinds.Identity) -> Text:
-        return self.identity, ATOM
+        return self.sign("I"), ATOM
 
     def show_ones(self, tree: kinds.Ones) -> Text:
         return self.ones, ATOM
@@ -138,7 +204,7 @@ class MathPrinter(Spelling):
         return self.call("gather", [str(entry) for entry in tree.table]), ATOM
 
     def show_rows(self, tree: kinds.Rows) -> Text:
-        return f"{self.identity}[{self.range(tree.taken)}, :]", ATOM
+        return f"{self.sign('I')}[{self.range(tree.taken)}, :]", ATOM
 
     def show_padded(self, tree: kinds.Padded) -> Text:
         return self.show_block(surrounded(tree))
@@ -148,23 +214,23 @@ class MathPrinter(Spelling):
 
     def show_kronecker(self, tree: kinds.Kronecker) -> Text:
         parts = (
-            self.text(part, SUM if isinstance(part, kinds.Kronecker) else POWER)
+            self.matrix(part, SUM if isinstance(part, kinds.Kronecker) else POWER)
             for part in (tree.left, tree.right)
         )
         return self.kronecker_sign.join(parts), SUM
 
     def show_commutation(self, tree: kinds.Commutation) -> Text:
         sizes = (tree.rows,) if tree.rows == tree.columns else (tree.rows, tree.columns)
-        return self.sized("K", sizes), ATOM
+        return self.sized(self.sign("K"), sizes), ATOM
 
     def show_duplication(self, tree: kinds.Duplication) -> Text:
-        return self.sized("D", (tree.size,)), ATOM
+        return self.sized(self.sign("D"), (tree.size,)), ATOM
 
     def show_elimination(self, tree: kinds.Elimination) -> Text:
-        return self.sized("L", (tree.size,)), ATOM
+        return self.sized(self.sign("L"), (tree.size,)), ATOM
 
     def show_diagonals(self, tree: kinds.Diagonals) -> Text:
-        return self.sized(self.diagonals, (tree.size,)), ATOM
+        return self.sized(self.sign("Ψ"), (tree.size,)), ATOM
 
     def sized(self, letter: str, sizes: Sequence[Dimension]) -> str:
         """A matrix that is the same for all arrays of these sizes."""
@@ -203,17 +269,17 @@ class MathPrinter(Spelling):
     # Products
 
     def show_matmul(self, tree: kinds.Matmul) -> Text:
-        return " ".join(self.text(factor, POWER) for factor in tree.factors), PRODUCT
+        return " ".join(self.matrix(factor, POWER) for factor in tree.factors), PRODUCT
 
     def show_transpose(self, tree: kinds.Transpose) -> Text:
         if isinstance(tree.body, kinds.Rows):
-            return f"{self.identity}[:, {self.range(tree.body.taken)}]", ATOM
-        return self.transposed.format(self.text(tree.body, ATOM)), POWER
+            return f"{self.sign('I')}[:, {self.range(tree.body.taken)}]", ATOM
+        return self.transposed.format(self.matrix(tree.body, ATOM)), POWER
 
     def show_power(self, tree: kinds.Power) -> Text:
         if isinstance(tree.body, kinds.Transpose) and tree.exponent == -1:
-            return self.inverse_transposed.format(self.text(tree.body.body, ATOM)), POWER
-        return self.superscript(self.text(tree.body, ATOM), str(tree.exponent)), POWER
+            return self.inverse_transposed.format(self.matrix(tree.body.body, ATOM)), POWER
+        return self.superscript(self.matrix(tree.body, ATOM), str(tree.exponent)), POWER
 
     def show_scale(self, tree: kinds.Scale) -> Text:
         if tree.is_negative:
@@ -242,7 +308,7 @@ class MathPrinter(Spelling):
         if body is None or not body.rank:
             return None
         over, under = split_divisors(body.factors if isinstance(body, kinds.Hadamard) else (body,))
-        lower = self.hadamard_sign.join(self.text(factor, POWER) for factor in under)
+        lower = self.hadamard_sign.join(self.entrywise(factor, POWER) for factor in under)
         return None if over else (lower, len(under) > 1)
 
     def _numerator(
@@ -267,10 +333,10 @@ class MathPrinter(Spelling):
 
     def show_hadamard(self, tree: kinds.Hadamard) -> Text:
         over, under = split_divisors(tree.factors)
-        upper = self.hadamard_sign.join(self.text(factor, POWER) for factor in over)
+        upper = self.hadamard_sign.join(self.entrywise(factor, POWER) for factor in over)
         if not under:
             return upper, HADAMARD
-        lower = self.hadamard_sign.join(self.text(factor, POWER) for factor in under)
+        lower = self.hadamard_sign.join(self.entrywise(factor, POWER) for factor in under)
         return self.entrywise_quotient(upper, lower, len(under) > 1), HADAMARD
 
     def entrywise_quotient(self, upper: str, lower: str, several: bool) -> str:
@@ -282,11 +348,11 @@ class MathPrinter(Spelling):
         under = divisor(tree)
         if under is not None:
             if tree.rank:
-                return self.entrywise_quotient("", self.text(under, POWER), False), HADAMARD
+                return self.entrywise_quotient("", self.entrywise(under, POWER), False), HADAMARD
             return self.fraction("1", self._denominator([under])), PRODUCT
         if exponent == kinds.Number(sympy.S.Half):
             return self.root(tree.body)
-        base = self.text(tree.body, ATOM)
+        base = self.entrywise(tree.body, ATOM)
         power = self._exponent(exponent)
         if tree.rank:
             return self.entrywise_power(base, power), POWER
@@ -295,17 +361,44 @@ class MathPrinter(Spelling):
     def _exponent(self, tree: Tree) -> str:
         if isinstance(tree, kinds.Number) and tree.value.is_Rational and not tree.is_negative:
             return self.rational(int(tree.value.p), int(tree.value.q))[0]
-        return self.text(tree)
+        return self.entrywise(tree)
 
     # Sums
 
     def show_add(self, tree: kinds.Add) -> Text:
-        first, *others = tree.terms
-        text = self.text(first, SUM if first.is_negative else HADAMARD)
+        arrays = [term for term in tree.terms if term.rank]
+        matrices = tree.rank == 2 and not all(map(_is_entrywise, arrays))
+        return self._sum(tree.terms, matrices)
+
+    def _sum(self, terms: Sequence[Tree], matrices: bool) -> Text:
+        """A sum. matrices: whether a scalar term, which is added to every entry, is written as a
+        multiple of the matrix of ones; beside a matrix it would be read as one of the identity."""
+        first, *others = terms
+        text = self._term(first, matrices, SUM if first.is_negative else HADAMARD)
         for term in others:
             sign, part = (self.minus, negated(term)) if term.is_negative else ("+", term)
-            text += f" {sign} {self.text(part, HADAMARD)}"
+            text += f" {sign} {self._term(part, matrices, HADAMARD)}"
         return text, SUM
+
+    def _term(self, term: Tree, matrices: bool, least: int) -> str:
+        if term.rank or not matrices:
+            return self.text(term, least)
+        if term.is_negative:
+            return self.minus + self._term(negated(term), matrices, HADAMARD)
+        return self.text(kinds.Spread(term, (), (sympy.S.One,) * 2), least)
+
+    def entrywise(self, tree: Tree, least: int = TEST) -> str:
+        """The text of what a function or product works on entry by entry, so that a scalar in a sum
+        can only be added to every entry."""
+        if isinstance(tree, kinds.Add):
+            return self.enclosed(self._sum(tree.terms, False), least)
+        return self.text(tree, least)
+
+    def matrix(self, tree: Tree, least: int = TEST) -> str:
+        """The text of what matrix algebra works on as a whole."""
+        if isinstance(tree, kinds.Add) and tree.rank == 2:
+            return self.enclosed(self._sum(tree.terms, True), least)
+        return self.text(tree, least)
 
     def show_spread(self, tree: kinds.Spread) -> Text:
         if tree.rank > 2:
@@ -328,14 +421,14 @@ class MathPrinter(Spelling):
         return self.norm(self.text(tree.body), tree.body.rank), ATOM
 
     def show_function(self, tree: kinds.Function) -> Text:
-        arguments = [self.text(argument) for argument in tree.arguments]
+        arguments = [self.entrywise(argument) for argument in tree.arguments]
         if tree.head == "Abs":
             return self.absolute(arguments[0], tree.rank), ATOM
         if tree.head == "polygamma" and tree.arguments[0] == kinds.Number(sympy.S.Zero):
             return self.call("digamma", arguments[1:]), ATOM
         name = HEADS.get(tree.head, tree.head.lower())
         if issubclass(tree.function, Differences):
-            return self.head(name) + self.bracket.format(", ".join(arguments)), ATOM
+            return self.function(name) + self.bracket.format(", ".join(arguments)), ATOM
         return self.call(name, arguments), ATOM
 
     def condition(self, tree: Tree) -> str:
@@ -343,7 +436,8 @@ class MathPrinter(Spelling):
         if isinstance(tree, kinds.Relation):
             if tree.symbol in (">", ">=") and tree.right == kinds.Number(sympy.S.Zero):
                 return self._comparison(tree.symbol, tree.left)
-            return self._compared(tree.symbol, self.text(tree.left), self.text(tree.right))
+            left, right = self.entrywise(tree.left), self.entrywise(tree.right)
+            return self._compared(tree.symbol, left, right)
         if isinstance(tree, kinds.Logic):
             word = self.words[tree.word]
             parts = [self.parentheses(self.condition(part)) for part in tree.parts]
@@ -365,8 +459,20 @@ class MathPrinter(Spelling):
         return self.choice(tree)
 
     def show_call(self, tree: kinds.Call) -> Text:
-        written = tree.operation.formula(self.operations, tree.output)
-        return written.format(*map(self.text, tree.arguments)), ATOM
+        form = tree.operation.formula(self.operations, tree.output)
+        enclosed = set(map(int, _ENCLOSED.findall(form)))
+        arguments = [
+            self.matrix(argument, TEST if position in enclosed else ATOM)
+            for position, argument in enumerate(tree.arguments)
+        ]
+        headed = _HEADED.fullmatch(form)
+        text = self.operation(form).format(*arguments)
+        if headed is None:
+            return text, POWER
+        name = re.sub(r"\\operatorname|[\\{}]", "", headed[1])
+        if self.word(name) in self.words:
+            text = self.distinguished(name) + text[len(headed[1].format()) :]
+        return text, ATOM
 
     # Indices
 
@@ -392,3 +498,33 @@ class MathPrinter(Spelling):
         if tree.symbol == "δ":
             return self.delta(left, right), ATOM
         return self.bracket.format(self._compared(tree.symbol, left, right)), ATOM
+
+
+def _is_entrywise(tree: Tree) -> bool:
+    """Whether a term of a sum is written as a function of entries, beside which a number cannot be
+    taken for a multiple of the identity."""
+    while isinstance(tree, kinds.Scale) and tree.body is not None:
+        tree = tree.body
+    return isinstance(
+        tree, kinds.Function | kinds.Raise | kinds.Hadamard | kinds.Relation | kinds.Choice
+    )
+
+
+@lru_cache(maxsize=256)
+def _beside(printer: MathPrinter, names: frozenset[str]) -> MathPrinter:
+    bases = {split_name(name)[0] for name in names}
+    differentials = {name[:1] for name in names if name[1:] in names}
+    letters = {printer.word(letter) for letter in SIGNS}
+    words = {name: printer.word(name) for name in bases | names | ({"d"} & differentials)}
+    signs = frozenset(word for name, word in words.items() if len(name) > 1 or word in letters)
+    texts = {
+        pair: printer.word(*pair).replace(r"\mathrm", "")
+        for pair in product(sorted(names), ("", "bar", "dot"))
+    }
+    counts = Counter(texts.values())
+    alike = frozenset(pair for pair, text in texts.items() if counts[text] > 1)
+    if not signs and not alike:
+        return printer
+    other = copy.copy(printer)
+    other.words, other.alike = signs, alike
+    return other

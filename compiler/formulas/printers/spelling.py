@@ -20,9 +20,6 @@ class Spelling(Printer):
     minus: ClassVar[str]
     ones: ClassVar[str]
     """The vector of ones."""
-    identity: ClassVar[str] = "I"
-    diagonals: ClassVar[str] = "Ψ"
-    """The letter of the matrix that makes of a vector the vec of its diagonal matrix."""
     hadamard_sign: ClassVar[str]
     """Between factors of a product entry by entry, with its spaces."""
     division_sign: ClassVar[str]
@@ -50,6 +47,18 @@ class Spelling(Printer):
     def word(self, name: str, accent: str = "") -> str:
         """A name with the accent "bar", "dot" or none."""
 
+    @abstractmethod
+    def verbatim(self, name: str, accent: str) -> str:
+        """The same with the name letter by letter, where `word` writes another name alike."""
+
+    @abstractmethod
+    def distinguished(self, sign: str) -> str:
+        """A sign or the name of a function, as no name of an array is written."""
+
+    def title(self, text: str) -> str:
+        """Words of English on the right side of an equation."""
+        return text
+
     def head(self, name: str) -> str:
         """The name of a function, before its arguments."""
         return name
@@ -60,7 +69,11 @@ class Spelling(Printer):
 
     @abstractmethod
     def constant(self, value: sympy.Expr) -> str:
-        """A number such as pi."""
+        """A number such as the square root of pi."""
+
+    def operation(self, form: str) -> str:
+        """The format string of an operation."""
+        return form
 
     @abstractmethod
     def show_literal(self, tree: Literal) -> Text:

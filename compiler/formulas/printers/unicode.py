@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import ClassVar
 
 import sympy
 
-from derivatrix.compiler.formulas.names import SUBSCRIPTS, unicode_name
+from derivatrix.compiler.formulas.names import ACCENTS, SUBSCRIPTS, unicode_name
 from derivatrix.compiler.formulas.printers.base import ATOM, POWER, PRODUCT, Style, Text
 from derivatrix.compiler.formulas.printers.mathematics import MathPrinter
+from derivatrix.compiler.formulas.signs import bold
 from derivatrix.compiler.formulas.tree import Choice, Literal, Tree
 from derivatrix.compiler.ir.dimensions import Dimension
 
@@ -43,12 +45,19 @@ class Unicode(MathPrinter):
         "jacobian": "∂{0}/∂{1}",
         "gradient": "∇_{1} {0}",
         "hessian": "∂²{0}/∂{1}∂{2}",
-        "hvp": "d ∇_{1} {0}",
+        "hvp": "{d} ∇_{1} {0}",
         "vec hessian": "∂²{0}/∂{1} ∂{2}",
     }
 
     def word(self, name: str, accent: str = "") -> str:
         return unicode_name(name, accent)
+
+    def verbatim(self, name: str, accent: str) -> str:
+        accented = name[0] + ACCENTS[accent] if accent else name[0]
+        return unicodedata.normalize("NFC", accented) + name[1:]
+
+    def distinguished(self, sign: str) -> str:
+        return bold(sign)
 
     def rational(self, over: int, under: int) -> Text:
         if under == 1:
@@ -57,7 +66,7 @@ class Unicode(MathPrinter):
         return (text, ATOM) if text else (f"{over}/{under}", PRODUCT)
 
     def constant(self, value: sympy.Expr) -> str:
-        return {"pi": "π", "E": "e", "oo": "∞", "EulerGamma": "γ"}.get(str(value), str(value))
+        return "∞" if value == sympy.oo else str(value)
 
     def show_literal(self, tree: Literal) -> Text:
         if tree.array.size > 16:
@@ -77,13 +86,13 @@ class Unicode(MathPrinter):
 
     def unit(self, position: Dimension) -> str:
         if position.is_Integer:
-            return f"e{str(position).translate(SUBSCRIPTS)}"
+            return self.sign("e") + str(position).translate(SUBSCRIPTS)
         text = self.dimension(position)
-        return f"e_{text}" if text.isalnum() else f"e[{text}]"
+        return f"{self.sign('e')}_{text}" if text.isalnum() else f"{self.sign('e')}[{text}]"
 
     def differential(self, body: str) -> str:
         word = re.match(r"\w{2,}", body)
-        return f"d {body}" if word else f"d{body}"
+        return f"{self.sign('d')} {body}" if word else f"{self.sign('d')}{body}"
 
     def subscript(self, base: str, text: str) -> str:
         return f"{base}_{text}" if text.isalnum() else f"{base}_{{{text}}}"
@@ -119,11 +128,11 @@ class Unicode(MathPrinter):
         return f"{base}[{','.join(indices)}]"
 
     def delta(self, left: str, right: str) -> str:
-        return f"δ[{left},{right}]"
+        return f"{self.sign('δ')}[{left},{right}]"
 
     def total(self, letters: tuple[str, ...], body: str) -> str:
         below = letters[0] if len(letters) == 1 else f"{{{','.join(letters)}}}"
-        return f"Σ_{below} {body}"
+        return f"{self.sign('Σ')}_{below} {body}"
 
     def choice(self, tree: Choice) -> Text:
         parts = [self.condition(tree.condition), self.text(tree.yes), self.text(tree.no)]
