@@ -149,10 +149,10 @@ def kronecker(left: Tree, right: Tree) -> Tree:
     return algebra.scale(ONE, [first, second], kinds.Kronecker(one, other))
 
 
-def _split(tree: Tree) -> tuple[Tree, Tree]:
+def split(tree: Tree) -> tuple[Tree, Tree]:
     """A factor as a scalar and the rest."""
     if is_row(tree):
-        scalar, body = _split(tree.body)
+        scalar, body = split(tree.body)
         return scalar, kinds.Transpose(body)
     if isinstance(tree, kinds.Spread) and tree.rank == 1:
         return tree.body, kinds.Ones(tree.shape[0])

@@ -24,6 +24,7 @@ from derivatrix.compiler.formulas.build import (
     ordered,
 )
 from derivatrix.compiler.formulas.contract import contract
+from derivatrix.compiler.formulas.entries import by_entries
 from derivatrix.compiler.formulas.expressions import convert
 from derivatrix.compiler.formulas.indexing import (
     NoMatrixNotation,
@@ -72,6 +73,13 @@ class Notation(Builder):
         self.open: set[Node] = set()  # nodes whose drafts have been begun
         self.letters_used: set[str] = set()
         super().__init__(root, names, differentials, declared)
+
+    def result(self) -> tuple[Tree, Indices]:
+        tree, indices = super().result()
+        self.definitions = [
+            replace(part, tree=by_entries(part.tree)) for part in self.definitions
+        ]
+        return by_entries(tree), indices
 
     def conventions(self, trees: Sequence[Tree]) -> dict[Tree, Tree]:
         return {**plain_indicators(trees), **complements(trees)}

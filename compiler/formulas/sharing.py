@@ -125,6 +125,8 @@ def _repeated(
     for part, times in total.items():
         if not isinstance(part, NAMED) or part.letters or part.rank > 2 or _is_inverse(part):
             continue
+        if part.counts.keys() <= {kinds.Matmul, kinds.Transpose, kinds.Unit}:
+            continue
         turned = _turned(part)
         if turned not in (part, kinds.Transpose(part)):
             times += total[turned]
@@ -190,11 +192,15 @@ def definition_texts(
 ) -> list[tuple[str, str]]:
     """The left and right sides of the definitions that a formula uses; where it has [t > 0], also
     [0 > 0] = 1/2, the value at a tie; and what bold signs stand for."""
-    lines = [
-        (printer.left_side(printer.text(part.name), part.indices), printer.text(part.tree))
-        for part in parts
-    ]
-    if any(own.counts[kinds.Positive] for own in (tree, *(part.tree for part in parts))):
+    trees = [tree, *(part.tree for part in parts)]
+    powers = [own.body for own in occurrences(trees) if isinstance(own, kinds.Power)]
+    bases = {own.body if isinstance(own, kinds.Transpose) else own for own in powers}
+    lines = []
+    for part in parts:
+        write = printer.matrix if part.name in bases else printer.text
+        left = printer.left_side(printer.text(part.name), part.indices)
+        lines.append((left, write(part.tree)))
+    if any(own.counts[kinds.Positive] for own in trees):
         zero = kinds.Positive(0, kinds.Number(sympy.S.Zero))
         lines.append((printer.text(zero), printer.text(kinds.Number(sympy.S.Half))))
     return lines + printer.legend([printer.text(tree), *(right for _, right in lines)])

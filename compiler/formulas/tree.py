@@ -323,6 +323,13 @@ class Block(Ranked):
 
 
 @kind
+class Entries(Ranked):
+    """A small matrix by its entries, row by row, or a vector with one a row; only for reading."""
+
+    rows: tuple[tuple[Tree, ...], ...]
+
+
+@kind
 class Kronecker(Tree):
     """The Kronecker product of two matrices or two vectors; in vec forms also of a matrix and a
     column or row (a transposed vector)."""

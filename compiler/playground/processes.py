@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
@@ -73,7 +73,7 @@ class Processes:
 
     async def answers(
         self, name: str, data: Any, gone: Callable[[], Awaitable[bool]]
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """The answers of a request, each a line of JSON, an error as the last of them; `gone`:
         whether nobody waits for them any more."""
         limits = self.limits[name]

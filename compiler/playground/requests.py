@@ -8,23 +8,21 @@ from typing import Any
 from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.dimensions import shape_text
-from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.playground.compiled import encoded, packaged, report_html, verified
+from derivatrix.compiler.playground.fields import Fields
 from derivatrix.compiler.playground.measure import measured
 from derivatrix.compiler.playground.subject import subject
 from derivatrix.compiler.playground.times import times
 from derivatrix.compiler.report.highlight import highlighted
 from derivatrix.compiler.report.parts import TITLES, derivation, formulas, kinds, size_names
 from derivatrix.compiler.report.structure import blocks
-from derivatrix.runtime.errors import DeclarationError
 
-Data = Mapping[str, Any]
 Answers = Iterator[dict[str, Any]]
 
 
-def derive(data: Data) -> Answers:
+def derive(fields: Fields) -> Answers:
     """The formulas of a function in all styles, and its derivations line by line."""
-    wanted = subject(data)
+    wanted = subject(fields)
     yield {"names": wanted.names}
     function = wanted.function()
     yield {"declared": _declared(function), "python": python(wanted.declaration)}
@@ -33,36 +31,33 @@ def derive(data: Data) -> Answers:
     yield {"steps": [derivation(function, name) for name in function.wrt]}
 
 
-def module(data: Data) -> Answers:
+def module(fields: Fields) -> Answers:
     """The generated module."""
-    generated = generate(subject(data).function())
+    generated = generate(subject(fields).function())
     yield {"module": python(generated.text), "lines": generated.text.count("\n")}
 
 
-def structure(data: Data) -> Answers:
+def structure(fields: Fields) -> Answers:
     """The Jacobian, or the Hessian of a scalar function, at the sizes asked for."""
-    sizes = data.get("sizes")
-    if not isinstance(sizes, dict):
-        raise DeclarationError(f"sizes are numbers by name, not {shown(sizes)}")
-    found = blocks(subject(data).function(), sizes)
+    found = blocks(subject(fields).function(), fields["sizes"])
     yield {"blocks": [{**block, "cells": encoded(block["cells"].tobytes())} for block in found]}
 
 
-def verify(data: Data) -> Answers:
+def verify(fields: Fields) -> Answers:
     """The compiled module's report."""
-    for found in verified(subject(data).function()):
+    for found in verified(subject(fields).function()):
         yield {"progress": found} if isinstance(found, str) else {"report": report_html(found)}
 
 
-def measure(data: Data) -> Answers:
+def measure(fields: Fields) -> Answers:
     """Times of the gradient or VJP."""
-    for found in measured(subject(data).function()):
+    for found in measured(subject(fields).function()):
         yield {"progress": found} if isinstance(found, str) else {"plot": times(found)}
 
 
-def package(data: Data) -> Answers:
+def package(fields: Fields) -> Answers:
     """A verified package as an archive."""
-    for found in packaged(subject(data).function()):
+    for found in packaged(subject(fields).function()):
         if isinstance(found, str):
             yield {"progress": found}
         else:
@@ -84,7 +79,7 @@ def _declared(function: Function) -> dict[str, Any]:
     }
 
 
-REQUESTS: Mapping[str, Callable[[Data], Answers]] = {
+REQUESTS: Mapping[str, Callable[[Fields], Answers]] = {
     "derive": derive,
     "structure": structure,
     "module": module,

@@ -5,27 +5,31 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from derivatrix.compiler.playground.fields import request_fields
 from derivatrix.compiler.playground.processes import Processes
 from derivatrix.compiler.playground.worker import LIMITS, Limits
 from derivatrix.compiler.report.highlight import code_style
+from derivatrix.runtime.errors import DeclarationError
 from derivatrix.runtime.page import STYLE
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-MOST = 64 * 1024
-"""The most bytes of a request."""
+MAX_BODY_BYTES = 64 * 1024
+
+DECLARATION_ERRORS = ("DeclarationError", "NotationError", "ShapeError", "UnsupportedError")
+"""The errors that are the request's own."""
 
 NAMES = ("style.css", "script.js", "elements.js", "requests.js", "examples.js", "structure.js")
 FOLDER = Path(__file__).with_name("page")
@@ -65,7 +69,7 @@ class Guard:
             await send(message)
 
         refused = self._refused(Headers(scope=scope))
-        app = PlainTextResponse(refused, 403) if refused else self.app
+        app = _refused(refused, 403) if refused else self.app
         await app(scope, receive, send_with_headers)
 
     def _refused(self, headers: Headers) -> str:
@@ -98,22 +102,26 @@ def application(
     async def ask(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in limits:
-            return PlainTextResponse(f"there is no request {name!r}", 404)
+            return _refused(f"there is no request {name!r}", 404)
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return PlainTextResponse("a request is application/json", 415)
+            return _refused("a request is application/json", 415)
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > MOST:
-                return PlainTextResponse(f"a request has at most {MOST} bytes", 413)
         try:
-            data = json.loads(body)
-        except ValueError:
-            data = None
-        if not isinstance(data, dict):
-            return PlainTextResponse("a request is an object of JSON", 400)
-        answers = processes.answers(name, data, request.is_disconnected)
-        return StreamingResponse(answers, media_type="application/x-ndjson")
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY_BYTES:
+                    return _refused(f"a request has at most {MAX_BODY_BYTES} bytes", 413)
+            fields = request_fields(name, body)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody is there to read it
+        except DeclarationError as error:
+            return _refused(str(error), 400, "DeclarationError")
+        answers = processes.answers(name, fields, request.is_disconnected)
+        first = await anext(answers, b"")
+        if first.startswith(b'{"error"') and json.loads(first)["error"] in DECLARATION_ERRORS:
+            await answers.aclose()
+            return Response(first, 400, media_type="application/json")
+        return StreamingResponse(_chained(first, answers), media_type="application/x-ndjson")
 
     app = Starlette(
         routes=[
@@ -135,6 +143,18 @@ def serve(listening: socket.socket, hosts: Sequence[str] = ()) -> None:
     app = application((*LOOPBACK, *hosts))
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def _refused(text: str, status: int, kind: str = "Refused") -> Response:
+    return JSONResponse({"error": kind, "text": text}, status)
+
+
+async def _chained(first: bytes, answers: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+    """The first answer and those after it, which end with whoever reads them."""
+    async with aclosing(answers):
+        yield first
+        async for answer in answers:
+            yield answer
 
 
 async def _page(request: Request) -> Response:

@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from derivatrix.compiler.frontends.function import Function, function
 from derivatrix.compiler.frontends.notation import parse
 from derivatrix.compiler.frontends.notation.declaration import input_names
-from derivatrix.compiler.ir.shown import shown
+from derivatrix.compiler.playground.fields import Fields
 from derivatrix.runtime.errors import DeclarationError
 
 NAME = "f"
 """What the function is called."""
-LONGEST = 4000
-"""How many letters a text may have on the page."""
-MOST = 26
-"""How many inputs a function may have on the page."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +50,6 @@ class Subject:
         return f"import derivatrix as dx\n\n{NAME} = dx.function(\n{lines})\n"
 
 
-def subject(data: Mapping[str, Any]) -> Subject:
-    """The subject of a request. Raises DeclarationError for what the page does not send."""
-    text, inputs, wrt = data.get("text"), data.get("inputs"), data.get("wrt", [])
-    if not isinstance(text, str) or len(text) > LONGEST:
-        raise DeclarationError(f"text is an expression of at most {LONGEST} letters")
-    if not isinstance(inputs, dict) or len(inputs) > MOST or not _short(inputs.values()):
-        raise DeclarationError(f"inputs are at most {MOST} names with sizes, not {shown(inputs)}")
-    if not isinstance(wrt, list) or not _short(wrt):
-        raise DeclarationError(f"wrt is a list of names, not {shown(wrt)}")
-    return Subject(text, inputs, tuple(wrt))
-
-
-def _short(values: Any) -> bool:
-    return all(isinstance(value, str) and len(value) < 200 for value in values)
+def subject(fields: Fields) -> Subject:
+    """The subject of a request."""
+    return Subject(fields["text"], fields["inputs"], tuple(fields["wrt"]))

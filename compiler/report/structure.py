@@ -12,9 +12,12 @@ from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir import dimensions
 from derivatrix.compiler.ir.interpret import evaluate_all
 from derivatrix.compiler.ir.nodes import Leaf
+from derivatrix.compiler.ir.shown import shown
+from derivatrix.compiler.report.parts import size_names
 from derivatrix.compiler.structured import structured
 from derivatrix.runtime.domains import draw
 from derivatrix.runtime.errors import ShapeError
+from derivatrix.runtime.sampling import meets
 
 LARGEST = 16
 """The largest size."""
@@ -29,6 +32,13 @@ def blocks(function: Function, sizes: Mapping[str, Any]) -> Iterator[dict[str, A
     blocks."""
     if not all(isinstance(size, int) and 1 <= size <= LARGEST for size in sizes.values()):
         raise ShapeError(f"sizes are from 1 to {LARGEST}")
+    missing = [name for name in size_names(function) if name not in sizes]
+    if missing:
+        raise ShapeError(f"{function.name}: the size {missing[0]} is missing; give a number for it")
+    if not meets(dict(sizes), function.requirements):
+        raise ShapeError(
+            f"{function.name}: {shown(dict(sizes))} does not meet {', '.join(function.requirements)}"
+        )
     derivatives = function.derivatives
     found = structured(derivatives)
     results = derivatives.results(found.kind)

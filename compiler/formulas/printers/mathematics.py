@@ -44,8 +44,11 @@ CONSTANTS = {sympy.pi: "π", sympy.EulerGamma: "γ"}
 """Numbers that have letters of their own; Euler's e is exp(1) beside a name e."""
 
 
-_HEADED = re.compile(r"(\w+|\\[a-zA-Z]+|\\operatorname\{\{(?:\w|\\_)+\}\})\([^()]*\)")
-"""An operation's format string that is a function of its arguments."""
+_HEADED = re.compile(
+    r"(?:\\mathrm\{\{D\}\}(?:\^\{\{\d+\}\})?)?"
+    r"(\w+|\\[a-zA-Z]+|\\operatorname\{\{(?:\w|\\_)+\}\})\([^()]*\)(?:\[[^][]*\])?"
+)
+"""An operation's format string that is a function of its arguments, or a derivative of one."""
 
 _ENCLOSED = re.compile(r"(?:[(\[|‖]|, )\{(\d+)\}")
 """A place in a format string where no argument needs parentheses."""
@@ -212,6 +215,9 @@ class MathPrinter(Spelling):
     def show_block(self, tree: kinds.Block) -> Text:
         return self.blocks([[self.text(cell) for cell in row] for row in tree.rows]), ATOM
 
+    def show_entries(self, tree: kinds.Entries) -> Text:
+        return self.blocks([[self.text(entry) for entry in row] for row in tree.rows]), ATOM
+
     def show_kronecker(self, tree: kinds.Kronecker) -> Text:
         parts = (
             self.matrix(part, SUM if isinstance(part, kinds.Kronecker) else POWER)
@@ -221,22 +227,24 @@ class MathPrinter(Spelling):
 
     def show_commutation(self, tree: kinds.Commutation) -> Text:
         sizes = (tree.rows,) if tree.rows == tree.columns else (tree.rows, tree.columns)
-        return self.sized(self.sign("K"), sizes), ATOM
+        return self.sized("K", sizes), ATOM
 
     def show_duplication(self, tree: kinds.Duplication) -> Text:
-        return self.sized(self.sign("D"), (tree.size,)), ATOM
+        return self.sized("D", (tree.size,)), ATOM
 
     def show_elimination(self, tree: kinds.Elimination) -> Text:
-        return self.sized(self.sign("L"), (tree.size,)), ATOM
+        return self.sized("L", (tree.size,)), ATOM
 
     def show_diagonals(self, tree: kinds.Diagonals) -> Text:
-        return self.sized(self.sign("Ψ"), (tree.size,)), ATOM
+        return self.sized("Ψ", (tree.size,)), ATOM
 
     def sized(self, letter: str, sizes: Sequence[Dimension]) -> str:
         """A matrix that is the same for all arrays of these sizes."""
         texts = [self.dimension(size) for size in sizes]
-        comma = "," if any(len(own) > 1 for own in texts) else ""
-        return self.subscript(letter, comma.join(texts))
+        below = ("," if any(len(own) > 1 for own in texts) else "").join(texts)
+        plain = self.subscript(self.word(letter), below)
+        is_unlike = plain not in self.words and not all(size.is_number for size in sizes)
+        return plain if is_unlike else self.subscript(self.sign(letter), below)
 
     def show_vectorised(self, tree: kinds.Vectorised) -> Text:
         return self.call("vech" if tree.packed else "vec", [self.text(tree.body)]), ATOM
@@ -367,7 +375,7 @@ class MathPrinter(Spelling):
 
     def show_add(self, tree: kinds.Add) -> Text:
         arrays = [term for term in tree.terms if term.rank]
-        matrices = tree.rank == 2 and not all(map(_is_entrywise, arrays))
+        matrices = tree.rank == 2 and any(map(_is_algebra, arrays))
         return self._sum(tree.terms, matrices)
 
     def _sum(self, terms: Sequence[Tree], matrices: bool) -> Text:
@@ -500,13 +508,14 @@ class MathPrinter(Spelling):
         return self.bracket.format(self._compared(tree.symbol, left, right)), ATOM
 
 
-def _is_entrywise(tree: Tree) -> bool:
-    """Whether a term of a sum is written as a function of entries, beside which a number cannot be
-    taken for a multiple of the identity."""
+def _is_algebra(tree: Tree) -> bool:
+    """Whether a term of a sum is matrix algebra, beside which a number would be taken for a multiple
+    of the identity."""
     while isinstance(tree, kinds.Scale) and tree.body is not None:
         tree = tree.body
     return isinstance(
-        tree, kinds.Function | kinds.Raise | kinds.Hadamard | kinds.Relation | kinds.Choice
+        tree,
+        (kinds.Identity, kinds.Matmul, kinds.Power, kinds.Kronecker, kinds.Diag, kinds.Call),
     )
 
 

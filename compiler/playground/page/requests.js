@@ -5,7 +5,7 @@ async function ask(name, data, signal, receive) {
     method: "POST", signal, headers: { "Content-Type": "application/json" },
     body: JSON.stringify(data),
   });
-  if (!response.ok) return receive({ error: "Refused", text: await response.text() });
+  if (!response.ok) return receive(await response.json());
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

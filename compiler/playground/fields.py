@@ -1,0 +1,55 @@
+"""The fields of a request: checked where it arrives, so that only short texts and numbers go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from derivatrix.compiler.ir.shown import shown
+from derivatrix.runtime.errors import DeclarationError
+
+MAX_TEXT_LETTERS = 4000
+MAX_INPUTS = 26
+MAX_FIELD_LETTERS = 200
+
+Fields = Mapping[str, Any]
+
+
+def request_fields(name: str, body: bytes) -> Fields:
+    """The fields of a request of this name: `text`, `inputs` (sizes and structure by name), `wrt` (a
+    list of names, none if it is missing) and, of a structure, `sizes` (numbers by name).
+
+    Raises DeclarationError for a body that is no object of JSON, and for a field that is missing or
+    something else."""
+    try:
+        data = json.loads(body)
+    except RecursionError as error:
+        raise DeclarationError("a request is an object of JSON, nested less deeply") from error
+    except ValueError as error:
+        raise DeclarationError(f"a request is an object of JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise DeclarationError(f"a request is an object of JSON, not {shown(data)}")
+    text, inputs, wrt = data.get("text"), data.get("inputs"), data.get("wrt", [])
+    if not isinstance(text, str) or len(text) > MAX_TEXT_LETTERS:
+        raise DeclarationError(
+            f"text is an expression of at most {MAX_TEXT_LETTERS} letters, not {shown(text)}"
+        )
+    if not isinstance(inputs, dict) or len(inputs) > MAX_INPUTS or not _short(inputs.values()):
+        raise DeclarationError(
+            f"inputs are at most {MAX_INPUTS} names with sizes, not {shown(inputs)}"
+        )
+    if not isinstance(wrt, list) or not _short(wrt):
+        raise DeclarationError(f"wrt is a list of names, not {shown(wrt)}")
+    fields = {"text": text, "inputs": inputs, "wrt": wrt}
+    return {**fields, "sizes": _sizes(data.get("sizes"))} if name == "structure" else fields
+
+
+def _sizes(sizes: object) -> dict[str, int]:
+    if not isinstance(sizes, dict) or not all(type(size) is int for size in sizes.values()):
+        raise DeclarationError(f"sizes are whole numbers by name, not {shown(sizes)}")
+    return sizes
+
+
+def _short(values: Collection[object]) -> bool:
+    return all(isinstance(value, str) and len(value) < MAX_FIELD_LETTERS for value in values)
