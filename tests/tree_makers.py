@@ -26,7 +26,7 @@ AXES = (n, m, FOUR)
 PLACES = {"i": 0, "j": 1}
 """Indices that stand for something outside of the trees."""
 
-NOTATION_ONLY = (kinds.Differential, kinds.Indexed, kinds.Bracket, kinds.Over)
+NOTATION_ONLY = (kinds.Differential, kinds.Indexed, kinds.Bracket, kinds.Over, kinds.Entries)
 NUMPY_ONLY = (kinds.Contraction, kinds.Arranged, kinds.Resized, Solve, AxisSum)
 
 
@@ -491,9 +491,18 @@ def axis_sum(make: Maker, shape: Shape, depth: int) -> Tree | None:
     return AxisSum(make.tree(body, depth), axis)
 
 
+def entries(make: Maker, shape: Shape, depth: int) -> Tree | None:
+    if not 0 < len(shape) < 3:
+        return None
+    rows, columns = length(shape[0]), length(shape[1]) if len(shape) == 2 else 1
+    table = tuple(tuple(make.tree((), depth) for _ in range(columns)) for _ in range(rows))
+    return kinds.Entries(len(shape), table)
+
+
 Make = Callable[[Maker, Shape, int], Tree | None]
 MAKERS: dict[type[Tree], Make] = {
     kinds.Name: name,
+    kinds.Entries: entries,
     kinds.Differential: differential,
     kinds.Number: number,
     kinds.Size: lambda make, shape, depth: None if shape else kinds.Size("n"),

@@ -196,6 +196,10 @@ class Reader:
         result[np.ix_(*places)] = body
         return result
 
+    def of_entries(self, tree: kinds.Entries, at: Mapping[str, int]) -> Any:
+        rows = np.array([self.all(row, at) for row in tree.rows])
+        return rows if tree.axes == 2 else rows[:, 0]
+
     def of_block(self, tree: kinds.Block, at: Mapping[str, int]) -> Any:
         """By the layout; zeros take their neighbours' sizes."""
         rows = [[self.value(cell, at) for cell in row] for row in tree.rows]

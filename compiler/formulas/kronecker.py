@@ -145,7 +145,7 @@ def _factor(items: Sequence[Item], row: int | None, column: int | None, sizes: S
 
 def kronecker(left: Tree, right: Tree) -> Tree:
     """The Kronecker product, with scalars in front."""
-    (first, one), (second, other) = map(_split, (left, right))
+    (first, one), (second, other) = map(split, (left, right))
     return algebra.scale(ONE, [first, second], kinds.Kronecker(one, other))
 
 

@@ -1,5 +1,5 @@
-"""The letters that formulas use as signs, and their bold forms, which are used beside a name that is
-written with the same letter.
+"""The letters that formulas use as signs, and their bold forms, which are written beside a name
+with the same letter.
 
 So `I + X` with an input `I` is not read as the identity plus X, which is `𝐈 + X`. Names of
 functions are treated alike: beside an input `tr`, a trace is `𝐭𝐫(X)`.

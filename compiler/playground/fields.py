@@ -17,8 +17,8 @@ Fields = Mapping[str, Any]
 
 
 def request_fields(name: str, body: bytes) -> Fields:
-    """The fields of a request of this name: `text`, `inputs` (sizes and structure by name), `wrt` (a
-    list of names, none if it is missing) and, of a structure, `sizes` (numbers by name).
+    """The fields of a request of this name: `text`, `inputs` (sizes and structure by name), `wrt`
+    (a list of names, empty if it is missing) and, of a structure, `sizes` (numbers by name).
 
     Raises DeclarationError for a body that is no object of JSON, and for a field that is missing or
     something else."""

@@ -36,9 +36,8 @@ def blocks(function: Function, sizes: Mapping[str, Any]) -> Iterator[dict[str, A
     if missing:
         raise ShapeError(f"{function.name}: the size {missing[0]} is missing; give a number for it")
     if not meets(dict(sizes), function.requirements):
-        raise ShapeError(
-            f"{function.name}: {shown(dict(sizes))} does not meet {', '.join(function.requirements)}"
-        )
+        conditions = ", ".join(function.requirements)
+        raise ShapeError(f"{function.name}: {shown(dict(sizes))} does not meet {conditions}")
     derivatives = function.derivatives
     found = structured(derivatives)
     results = derivatives.results(found.kind)

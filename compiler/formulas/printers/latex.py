@@ -152,7 +152,7 @@ class Latex(MathPrinter):
 
     def delta(self, left: str, right: str) -> str:
         separator = "" if len(left + right) == 2 else ","
-        return rf"\delta_{{{left}{separator}{right}}}"
+        return self.subscript(self.sign("δ"), f"{left}{separator}{right}")
 
     def total(self, letters: tuple[str, ...], body: str) -> str:
         return rf"\sum_{{{','.join(letters)}}} {body}"

@@ -57,7 +57,7 @@ _ENCLOSED = re.compile(r"(?:[(\[|‖]|, )\{(\d+)\}")
 class MathPrinter(Spelling):
     """Formulas as mathematics writes them, whatever the signs: see `Spelling`."""
 
-    words: frozenset[str] = frozenset()
+    occupied: frozenset[str] = frozenset()
     """The names that formulas are written with, without subscripts, as this style writes them."""
     alike: frozenset[tuple[str, str]] = frozenset()
     """Names and accents that `word` writes like others of them."""
@@ -95,18 +95,18 @@ class MathPrinter(Spelling):
     def sign(self, letter: str) -> str:
         """A letter of `SIGNS`, unlike every name."""
         text = self.word(letter)
-        return self.distinguished(letter) if text in self.words else text
+        return self.distinguished(letter) if text in self.occupied else text
 
     def function(self, name: str) -> str:
         """The name of a function, unlike every name of an array."""
-        return self.distinguished(name) if self.word(name) in self.words else self.head(name)
+        return self.distinguished(name) if self.word(name) in self.occupied else self.head(name)
 
     def legend(self, texts: Sequence[str]) -> list[tuple[str, str]]:
         """The left and right sides that say what the bold signs in texts are."""
         pairs = ((self.distinguished(letter), title) for letter, title in SIGNS.items() if title)
         return [
             (sign, self.title(title))
-            for sign, title in (pairs if self.words else ())
+            for sign, title in (pairs if self.occupied else ())
             if any(sign in text for text in texts)
         ]
 
@@ -170,7 +170,7 @@ class MathPrinter(Spelling):
         if letter:
             return self.sign(letter), ATOM
         if value == sympy.E:
-            return self.call("exp", ["1"]) if "e" in self.words else "e", ATOM
+            return self.call("exp", ["1"]) if "e" in self.occupied else "e", ATOM
         return self.constant(value), ATOM
 
     def show_size(self, tree: kinds.Size) -> Text:
@@ -243,7 +243,7 @@ class MathPrinter(Spelling):
         texts = [self.dimension(size) for size in sizes]
         below = ("," if any(len(own) > 1 for own in texts) else "").join(texts)
         plain = self.subscript(self.word(letter), below)
-        is_unlike = plain not in self.words and not all(size.is_number for size in sizes)
+        is_unlike = plain not in self.occupied and not all(size.is_number for size in sizes)
         return plain if is_unlike else self.subscript(self.sign(letter), below)
 
     def show_vectorised(self, tree: kinds.Vectorised) -> Text:
@@ -478,7 +478,7 @@ class MathPrinter(Spelling):
         if headed is None:
             return text, POWER
         name = re.sub(r"\\operatorname|[\\{}]", "", headed[1])
-        if self.word(name) in self.words:
+        if self.word(name) in self.occupied:
             text = self.distinguished(name) + text[len(headed[1].format()) :]
         return text, ATOM
 
@@ -509,8 +509,8 @@ class MathPrinter(Spelling):
 
 
 def _is_algebra(tree: Tree) -> bool:
-    """Whether a term of a sum is matrix algebra, beside which a number would be taken for a multiple
-    of the identity."""
+    """Whether a term of a sum is matrix algebra, beside which a number means that multiple of the
+    identity to a reader."""
     while isinstance(tree, kinds.Scale) and tree.body is not None:
         tree = tree.body
     return isinstance(
@@ -527,7 +527,7 @@ def _beside(printer: MathPrinter, names: frozenset[str]) -> MathPrinter:
     words = {name: printer.word(name) for name in bases | names | ({"d"} & differentials)}
     signs = frozenset(word for name, word in words.items() if len(name) > 1 or word in letters)
     texts = {
-        pair: printer.word(*pair).replace(r"\mathrm", "")
+        pair: re.sub(r"\\mathrm\{(\w)\}", r"\1", printer.word(*pair))
         for pair in product(sorted(names), ("", "bar", "dot"))
     }
     counts = Counter(texts.values())
@@ -535,5 +535,5 @@ def _beside(printer: MathPrinter, names: frozenset[str]) -> MathPrinter:
     if not signs and not alike:
         return printer
     other = copy.copy(printer)
-    other.words, other.alike = signs, alike
+    other.occupied, other.alike = signs, alike
     return other

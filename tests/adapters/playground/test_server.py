@@ -3,8 +3,10 @@
 import base64
 import io
 import json
+import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ import pytest
 
 from derivatrix.compiler.frontends.notation.declaration import text_function
 from derivatrix.compiler.ir.interpret import evaluate
+from derivatrix.compiler.playground.worker import LIMITS
 from derivatrix.compiler.report.mathml import mathml
 from tests.adapters.playground.conftest import SLOW
 
@@ -25,10 +28,11 @@ SQUARE = {"text": "X*X", "inputs": {"X": "n n"}, "wrt": ["X"]}
 
 
 def ask(server, name, data, **headers):
-    """The answers of a request."""
+    """The answers of a request; one that is refused has an error alone."""
     response = httpx.post(f"{server.address}/ask/{name}", json=data, headers=headers, timeout=300)
-    assert response.status_code == 200, response.text
-    return [json.loads(line) for line in response.text.splitlines()]
+    answers = [json.loads(line) for line in response.text.splitlines()]
+    assert response.status_code == 200 or "error" in answers[0], response.text
+    return answers
 
 
 def found(answers, key):
@@ -73,21 +77,94 @@ def test_no_other_file_is_served(server, path):
 
 @pytest.mark.parametrize(
     ("content", "status"),
-    [(b" " * 70_000, 413), (b"{", 400), (b"[1]", 400), (b"\xff", 400)],
+    [(b" " * 70_000, 413), (b"[" * 70_000, 413)],
 )
-def test_a_request_is_a_small_object(server, content, status):
+def test_a_request_is_small(server, content, status):
     headers = {"Content-Type": "application/json"}
     url = f"{server.address}/ask/derive"
     assert httpx.post(url, content=content, headers=headers).status_code == status
     assert httpx.post(f"{server.address}/ask/run", json={}).status_code == 404
 
 
+DEEP = b"[" * 60_000
+WRONG_BODIES = [b"", b"{", b"[1]", b"3", b"null", b"\xff\xfe", DEEP, b'{"text": ' + DEEP]
+WRONG_FIELDS = [
+    {"text": None},
+    {"text": 3},
+    {"text": "x" * 5000},
+    {"inputs": None},
+    {"inputs": ["X"]},
+    {"inputs": {"X": 2}},
+    {"inputs": {"X": "n" * 300}},
+    {"wrt": "X"},
+    {"wrt": [["X"]]},
+]
+WRONG_SIZES = [None, {}, [3], {"n": "3"}, {"n": True}, {"n": 2.5}, {"n": None}, {"n": [[3]]}]
+WRONG_SIZES += [{"n": 0}, {"n": 10**30}, {"m": 3}]
+
+
+def refused(server, name, content):
+    """The error that a request is refused with: a sentence of its own, and no more."""
+    headers = {"Content-Type": "application/json"}
+    response = httpx.post(f"{server.address}/ask/{name}", content=content, headers=headers)
+    error = response.json()
+    assert response.status_code == 400 and error.keys() == {"error", "text"}, response.text
+    assert len(error["text"]) < 300
+    return error
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_wrong_requests_are_refused(server, name):
+    sized = {**SQUARE, "sizes": {"n": 3}}
+    bodies = [json.dumps({**sized, **changed}).encode() for changed in WRONG_FIELDS]
+    for content in [*WRONG_BODIES, *bodies]:
+        assert refused(server, name, content)["error"] == "DeclarationError"
+    assert not server.processes.running
+
+
+@pytest.mark.parametrize("sizes", WRONG_SIZES)
+def test_wrong_sizes_are_refused(server, sizes):
+    error = refused(server, "structure", json.dumps({**SQUARE, "sizes": sizes}).encode())
+    assert error["error"] in ("DeclarationError", "ShapeError") and "size" in error["text"]
+
+
+@pytest.mark.parametrize("name", ["structure", "module"])
 @pytest.mark.parametrize(
     "changed",
-    [{"text": 3}, {"text": "x" * 5000}, {"inputs": ["X"]}, {"inputs": {"X": 2}}, {"wrt": "X"}],
+    [
+        {"text": "Z"},
+        {"text": "("},
+        {"text": "(" * 3000},
+        {"text": "X\ud800"},
+        {"inputs": {"X": "n n", "\ud800": "n"}},
+        {"inputs": {"X": "n^n n"}},
+        {"wrt": ["Q"]},
+        {"wrt": ["X", "X"]},
+    ],
 )
-def test_other_data_is_an_error(server, changed):
-    assert ask(server, "derive", {**SQUARE, **changed})[-1]["error"] == "DeclarationError"
+def test_wrong_functions_are_refused(server, name, changed):
+    data = {**SQUARE, "sizes": {"n": 3}, **changed}
+    error = refused(server, name, json.dumps(data).encode())
+    assert error["error"] in ("DeclarationError", "NotationError")
+
+
+def test_a_size_that_the_function_cannot_have_is_refused(server):
+    data = {"text": "X[2, 0]", "inputs": {"X": "n n"}, "wrt": [], "sizes": {"n": 2}}
+    error = refused(server, "structure", json.dumps(data).encode())
+    assert error["error"] == "ShapeError" and "n >= 3" in error["text"]
+
+
+def test_what_is_broken_off_is_no_fault_of_the_server(server, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "handlers", [caplog.handler])
+    host, port = server.address.removeprefix("http://").split(":")
+    head = "POST /ask/derive HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    body = json.dumps(SQUARE)
+    for length, content in ((5000, "{"), (len(body), body)):
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(f"{head}Content-Length: {length}\r\n\r\n{content}".encode())
+            time.sleep(0.2)
+    assert "done" in ask(server, "derive", SQUARE)[-1]
+    assert not caplog.records
 
 
 def test_formulas_come_in_all_styles(server):
