@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from inspect import signature
-from itertools import cycle
+from itertools import chain, cycle
 
 from sympy.core.function import FunctionClass
 
@@ -55,38 +55,46 @@ def _matrix(array: Array) -> Array:
     return array if array.shape == (3, 3) else dx.sum(array) * dx.ones(3, 3)
 
 
-def results() -> Iterator[tuple[str, Array]]:
-    """The outputs of all operations, and functions of numbers, of inputs with such names."""
+def operation_results() -> Iterator[Array]:
+    """The outputs of all operations, of inputs with such names."""
     names = cycle(NAMES)
     for operation in OPERATIONS.values():
         inputs = [dx.tensor(next(names), *(3,) * rank) for rank in operation.ranks]
         result = calling(operation)(*inputs)
-        for position, output in enumerate(result if operation.outputs else [result]):
-            yield f"{operation.name} {position}", output
-    for name, build in scalar_functions.FUNCTIONS.items():
+        yield from result if operation.outputs else [result]
+
+
+def function_results() -> Iterator[Array]:
+    """Functions of numbers, entry by entry, of such inputs."""
+    names = cycle(NAMES)
+    for build in scalar_functions.FUNCTIONS.values():
         counts = build.nargs if isinstance(build, FunctionClass) else None
         if counts is None:
             count = len(signature(build).parameters)
         else:
             count = min(counts) if counts.is_finite_set else 2
         inputs = [dx.tensor(next(names), 3, 3) for _ in range(count)]
-        slots = [slot(position) for position in range(count)]
-        yield name, elementwise(build(*slots), *inputs)
+        yield elementwise(build(*map(slot, range(count))), *inputs)
 
 
 def value_texts() -> Iterator[str]:
     """The values of the results in all variants."""
-    for _, array in results():
+    for array in chain(operation_results(), function_results()):
         yield from (render(change(array).node, "latex") for change in VARIANTS.values())
 
 
 def derivative_texts() -> Iterator[str]:
-    """VJP and JVP of all results, and all derivatives of the identities, with a derivation each."""
-    for _, array in results():
-        derivatives = function("f", list(map(Array, leaves([array.node]))), array).derivatives
+    """VJP and JVP of all operations."""
+    for array in operation_results():
+        inputs = [Array(leaf) for leaf in leaves([array.node])]
+        derivatives = function("f", inputs, array).derivatives
         for kind in ("vjp", "jvp"):
             yield from derivatives.equation_lines(kind, "latex")
-    for identity in IDENTITIES:
+
+
+def identity_texts() -> Iterator[str]:
+    """Jacobians and derivations of some identities."""
+    for identity in IDENTITIES[::4]:
         made = text_function(identity.text, identity.dims, identity.wrt.split())
         for style in ("latex", "vec-latex"):
             yield from made.derivatives.equation_lines("jacobian", style)
@@ -128,3 +136,6 @@ def _closer(token: str) -> str:
     if token == "{":
         return "}"
     return r"\right" if token.startswith(r"\left") else token.replace("begin", "end")
+
+
+TEXTS = {"values": value_texts, "derivatives": derivative_texts, "identities": identity_texts}

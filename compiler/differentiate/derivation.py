@@ -197,7 +197,8 @@ def _product(node: ir.Einsum, varying: set[Node]) -> str:
 
 def _slopes(node: ir.Map, varying: set[Node], printer: MathPrinter) -> str:
     """The derivatives of an entrywise function, as of t (and u, v, ...)."""
-    letters = "tuvwabcdefgh"
+    names = {leaf.name for leaf in leaves([node])}
+    letters = [letter for letter in "tuvwabcdefgh" if letter not in names]
     symbols: dict[sympy.Symbol, Tree] = {
         slot(i): kinds.Name(0, letters[i % len(letters)], letters[i % len(letters)])
         for i in range(len(node.arguments))
@@ -258,7 +259,8 @@ class _Derivation:
         value = self.derivatives.value_letter
         left = self.printer.derivative(kind, value, (self.leaf.name,))
         projected = self.leaf.structure in PROJECTED and pulled is not result
-        symbol = "G" if projected else self.printer.nabla if self.scalar else left
+        whole = next(own for own in "GHFPQRUVWABCDE" if own not in self.derivatives.declared)
+        symbol = whole if projected else self.printer.nabla if self.scalar else left
         reason = f"collected: {self._pairing(symbol)}"
         if self.scalar and 0 < self.leaf.ndim < 3 and not is_zero(pulled):
             labels = tuple(range(self.leaf.ndim))
@@ -269,8 +271,8 @@ class _Derivation:
                 yield Step(text, GATHERED[self.leaf.ndim])
         if projected:
             tree, where = self._tree(pulled, {})
-            yield Step(self._equation("G", tree, where), reason)
-            reason = f"the part of G that is {PROJECTED[self.leaf.structure]}"
+            yield Step(self._equation(whole, tree, where), reason)
+            reason = f"the part of {whole} that is {PROJECTED[self.leaf.structure]}"
         tree, where = self._tree(result, {})
         yield Step(self._equation(left, tree, where), reason)
 

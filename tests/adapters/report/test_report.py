@@ -9,8 +9,10 @@ from click.testing import CliRunner
 import derivatrix as dx
 from derivatrix.compiler.cli import main
 from derivatrix.compiler.driver.pipeline import generate
+from derivatrix.compiler.report.mathml import mathml
 from derivatrix.compiler.report.page import embedded, write_report
 from derivatrix.compiler.report.structure import blocks
+from tests.latex import TEXTS
 from tests.markup import Page, alone
 
 n, k = dx.dims("n k")
@@ -128,3 +130,9 @@ def test_a_file_that_cannot_be_written_stays(tmp_path, monkeypatch):
     with pytest.raises(dx.BuildError, match="cannot be written: No space"):
         write_report([loss], path)
     assert [*tmp_path.iterdir()] == [path] and path.read_text() == "before"
+
+
+@pytest.mark.parametrize("texts", TEXTS.values(), ids=TEXTS)
+def test_all_formulas_become_mathml(texts):
+    for text in texts():
+        mathml(text)
