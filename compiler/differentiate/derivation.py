@@ -198,7 +198,7 @@ def _product(node: ir.Einsum, varying: set[Node]) -> str:
 def _slopes(node: ir.Map, varying: set[Node], printer: MathPrinter) -> str:
     """The derivatives of an entrywise function, as of t (and u, v, ...)."""
     names = {leaf.name for leaf in leaves([node])}
-    letters = [letter for letter in "tuvwabcdefgh" if letter not in names]
+    letters = [letter for letter in "tuvwabcdefgh" if letter not in names] or ["t"]
     symbols: dict[sympy.Symbol, Tree] = {
         slot(i): kinds.Name(0, letters[i % len(letters)], letters[i % len(letters)])
         for i in range(len(node.arguments))
@@ -259,7 +259,9 @@ class _Derivation:
         value = self.derivatives.value_letter
         left = self.printer.derivative(kind, value, (self.leaf.name,))
         projected = self.leaf.structure in PROJECTED and pulled is not result
-        whole = next(own for own in "GHFPQRUVWABCDE" if own not in self.derivatives.declared)
+        whole = next(
+            (own for own in "GHFPQRUVW" if own not in self.derivatives.declared), "Gradient"
+        )
         symbol = whole if projected else self.printer.nabla if self.scalar else left
         reason = f"collected: {self._pairing(symbol)}"
         if self.scalar and 0 < self.leaf.ndim < 3 and not is_zero(pulled):

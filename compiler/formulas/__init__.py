@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from derivatrix.compiler.formulas.arrays import Arrays
@@ -42,7 +42,7 @@ def render(
     style: str,
     names: Mapping[str, str] | None = None,
     sizes: Mapping[str, str] | None = None,
-    declared: Set[str] = frozenset(),
+    declared: frozenset[str] = frozenset(),
 ) -> str:
     """The formula of `node` on one line.
 
@@ -67,7 +67,7 @@ def render_vec(
     sides: Sides,
     names: Mapping[str, str],
     sizes: Mapping[str, str],
-    declared: Set[str] = frozenset(),
+    declared: frozenset[str] = frozenset(),
 ) -> str:
     """The formula of a Jacobian with more than two axes as a matrix, in a vec style; see `render`.
 
@@ -81,7 +81,7 @@ def render_vec(
     return _one_line("", built, printer, declared)
 
 
-def _one_line(left: str, formula: Formula, printer: MathPrinter, declared: Set[str]) -> str:
+def _one_line(left: str, formula: Formula, printer: MathPrinter, declared: frozenset[str]) -> str:
     (_, text), *definitions = _equations(left, formula, printer, declared)
     return printer.where(text, definitions) if definitions else text
 
@@ -91,7 +91,7 @@ def render_equation(
     node: Node,
     style: str,
     names: Mapping[str, str] | None = None,
-    declared: Set[str] = frozenset(),
+    declared: frozenset[str] = frozenset(),
 ) -> str:
     """`left` = the formula of `node`, with a line for each shared part; see `render`.
 
@@ -109,7 +109,7 @@ def render_vec_equation(
     style: str,
     sides: Sides,
     names: Mapping[str, str],
-    declared: Set[str] = frozenset(),
+    declared: frozenset[str] = frozenset(),
 ) -> str:
     """`left` = the formula of a Jacobian as a matrix; see `render_vec` and `render_equation`."""
     printer = math_printers()[style]
@@ -118,7 +118,7 @@ def render_vec_equation(
 
 
 def _equations(
-    left: str, formula: Formula, printer: MathPrinter, declared: Set[str]
+    left: str, formula: Formula, printer: MathPrinter, declared: frozenset[str]
 ) -> list[tuple[str, str]]:
     """The left and right sides of the equation, and of the definitions that it uses."""
     tree, indices, definitions = formula
@@ -128,10 +128,10 @@ def _equations(
 
 
 def _formula(
-    node: Node, names: Mapping[str, str] | None, style: str, declared: Set[str]
+    node: Node, names: Mapping[str, str] | None, style: str, declared: frozenset[str]
 ) -> Formula:
     shown = tuple((names or {}).items())
-    return formula(node, shown, STYLES[style].by_index, frozenset(declared))
+    return formula(node, shown, STYLES[style].by_index, declared)
 
 
 @lru_cache(maxsize=128)

@@ -76,9 +76,7 @@ class Notation(Builder):
 
     def result(self) -> tuple[Tree, Indices]:
         tree, indices = super().result()
-        self.definitions = [
-            replace(part, tree=by_entries(part.tree)) for part in self.definitions
-        ]
+        self.definitions = [replace(part, tree=by_entries(part.tree)) for part in self.definitions]
         return by_entries(tree), indices
 
     def conventions(self, trees: Sequence[Tree]) -> dict[Tree, Tree]:

@@ -23,7 +23,7 @@ COMMANDS = {
 _BRACKET = re.compile(r"(?<!\\left)[(\[]|(?<!\\right)[)\]]")
 _SIDES = {"(": r"\left", "[": r"\left", ")": r"\right", "]": r"\right"}
 
-_TALL = re.compile(r"\^|\\(?:[dt]?frac|sum|begin|left)\b")
+_TALL = re.compile(r"\\(?:[dt]?frac|sum|begin|left)\b")
 """What brackets around it have to grow with."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import sympy
 
@@ -83,7 +83,7 @@ class MathPrinter(Spelling):
 
     # Names beside signs
 
-    def beside(self, names: Set[str]) -> Self:
+    def beside(self, names: Set[str]) -> MathPrinter:
         """The printer of formulas with inputs, sizes and definitions of these names."""
         return _beside(self, frozenset(names))
 
