@@ -57,7 +57,7 @@ def render(
     printer = STYLES[style].printer
     if not isinstance(printer, MathPrinter):
         own = NumPy(sizes)
-        return _numpy(Arrays(node, own), own)
+        return _numpy(Arrays(node, own, declared), own)
     return _one_line("", _formula(node, names, style, declared), printer, declared)
 
 
@@ -76,7 +76,7 @@ def render_vec(
     printer = STYLES[style].printer
     if not isinstance(printer, MathPrinter):
         own = NumPy(sizes)
-        return _numpy(VecArrays(node, own, sides), own)
+        return _numpy(VecArrays(node, own, sides, declared), own)
     built = _built(VecNotation(node, names, sides, declared))
     return _one_line("", built, printer, declared)
 

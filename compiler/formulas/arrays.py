@@ -3,7 +3,7 @@ with broadcasting, else `np.einsum`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import sympy
 
@@ -49,9 +49,9 @@ class Arrays(Builder):
 
     limit = 24
 
-    def __init__(self, root: Node, printer: NumPy, names: Mapping[str, str] | None = None) -> None:
+    def __init__(self, root: Node, printer: NumPy, declared: Iterable[str] = ()) -> None:
         self.printer = printer
-        super().__init__(root, names)
+        super().__init__(root, declared=declared)
 
     def measure(self, tree: Tree) -> int:
         return len(self.printer.text(tree))

@@ -111,9 +111,15 @@ class VecNotation(_VecForm, Notation):
 class VecArrays(_VecForm, Arrays):
     """Trees for the style vec-numpy."""
 
-    def __init__(self, root: ir.Node, printer: NumPy, sides: tuple[Side, Side]) -> None:
+    def __init__(
+        self,
+        root: ir.Node,
+        printer: NumPy,
+        sides: tuple[Side, Side],
+        declared: Iterable[str] = (),
+    ) -> None:
         self.sides = sides
-        super().__init__(root, printer)
+        super().__init__(root, printer, declared)
 
 
 def vec_tree(builder: _VecForm, node: ir.Node, row: Side, column: Side) -> Tree:

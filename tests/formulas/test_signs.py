@@ -2,7 +2,9 @@
 
 import re
 
+import numpy as np
 import pytest
+import scipy
 import sympy
 
 import derivatrix as dx
@@ -123,3 +125,18 @@ def test_letters_of_indices_and_parts_are_no_inputs() -> None:
     M = dx.matrix("M", n, n)
     function = dx.function("g", [X, M], dx.inv(X @ X.T + dx.eye(n)) + M)
     assert " M" not in function.formula("vjp", "X").replace("M₁", "")
+
+
+def test_parts_of_numpy_texts_leave_inputs_alone() -> None:
+    """In one scope, one text after the other: an assignment in one would change the next."""
+    T1, M = dx.matrix("T1", n, n), dx.matrix("M", n, n)
+    function = dx.function("f", [X, T1, M], dx.inv(X @ X.T + dx.eye(n)) @ dx.pinv(X) + T1 @ M)
+    generator = np.random.default_rng(0)
+    scope = {name: generator.normal(size=(3, 3)) for name in ("X", "T1", "M", "cotangent")}
+    before = {name: value.copy() for name, value in scope.items()}
+    for name in function.wrt:
+        text = function.formula("vjp", name, style="numpy")
+        eval(text, {"np": np, "scipy": scipy}, scope)
+    assert ":=" in function.formula("vjp", "X", style="numpy")
+    for name, value in before.items():
+        np.testing.assert_array_equal(scope[name], value)
