@@ -129,10 +129,12 @@ def test_letters_of_indices_and_parts_are_no_inputs() -> None:
 
 def test_parts_of_numpy_texts_leave_inputs_alone() -> None:
     """In one scope, one text after the other: an assignment in one would change the next."""
-    T1, M = dx.matrix("T1", n, n), dx.matrix("M", n, n)
-    function = dx.function("f", [X, T1, M], dx.inv(X @ X.T + dx.eye(n)) @ dx.pinv(X) + T1 @ M)
+    others = [dx.matrix(f"t{number}", n, n) for number in range(1, 5)]
+    function = dx.function(
+        "f", [X, *others], dx.inv(X @ X.T + dx.eye(n)) @ dx.pinv(X) + sum(others)
+    )
     generator = np.random.default_rng(0)
-    scope = {name: generator.normal(size=(3, 3)) for name in ("X", "T1", "M", "cotangent")}
+    scope = {name: generator.normal(size=(3, 3)) for name in (*function.wrt, "cotangent")}
     before = {name: value.copy() for name, value in scope.items()}
     for name in function.wrt:
         text = function.formula("vjp", name, style="numpy")
