@@ -102,7 +102,7 @@ def test_euler_is_a_function_beside_an_input_e(style: str) -> None:
 
 PAIRS = [
     ("x1", "x_1"), ("weights", "weights_bar"), ("speed", "speed_dot"), ("alpha", "α"),
-    ("A", "Alpha"), ("x_ab", "x__ab"), ("dX", "X"), ("T1", "T_1"),
+    ("A", "Alpha"), ("x_ab", "x__ab"), ("dX", "X"), ("T1", "T_1"), ("y", "ȳ"),
 ]  # fmt: skip
 
 

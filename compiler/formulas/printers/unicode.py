@@ -53,8 +53,9 @@ class Unicode(MathPrinter):
         return unicode_name(name, accent)
 
     def verbatim(self, name: str, accent: str) -> str:
-        accented = name[0] + ACCENTS[accent] if accent else name[0]
-        return unicodedata.normalize("NFC", accented) + name[1:]
+        if len(name) == 1 or not accent:
+            return f"{name}_{accent}" if accent else name
+        return unicodedata.normalize("NFC", name[0] + ACCENTS[accent]) + name[1:]
 
     def distinguished(self, sign: str) -> str:
         return bold(sign)
