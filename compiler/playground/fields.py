@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from derivatrix.compiler.ir.shown import shown
-from derivatrix.runtime.errors import DeclarationError
+from derivatrix.runtime.errors import DeclarationError, ShapeError
 
 MAX_TEXT_LETTERS = 4000
 MAX_INPUTS = 26
@@ -21,7 +21,7 @@ def request_fields(name: str, body: bytes) -> Fields:
     (a list of names, empty if it is missing) and, of a structure, `sizes` (numbers by name).
 
     Raises DeclarationError for a body that is no object of JSON, and for a field that is missing or
-    something else."""
+    something else; ShapeError for sizes that are no numbers."""
     try:
         data = json.loads(body)
     except RecursionError as error:
@@ -47,7 +47,7 @@ def request_fields(name: str, body: bytes) -> Fields:
 
 def _sizes(sizes: object) -> dict[str, int]:
     if not isinstance(sizes, dict) or not all(type(size) is int for size in sizes.values()):
-        raise DeclarationError(f"sizes are whole numbers by name, not {shown(sizes)}")
+        raise ShapeError(f"sizes are whole numbers by name, not {shown(sizes)}")
     return sizes
 
 

@@ -22,7 +22,7 @@ from derivatrix.compiler.playground.fields import request_fields
 from derivatrix.compiler.playground.processes import Processes
 from derivatrix.compiler.playground.worker import LIMITS, Limits
 from derivatrix.compiler.report.highlight import code_style
-from derivatrix.runtime.errors import DeclarationError
+from derivatrix.runtime.errors import DeclarationError, ShapeError
 from derivatrix.runtime.page import STYLE
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -114,8 +114,8 @@ def application(
             fields = request_fields(name, body)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is there to read it
-        except DeclarationError as error:
-            return _refused(str(error), 400, "DeclarationError")
+        except (DeclarationError, ShapeError) as error:
+            return _refused(str(error), 400, type(error).__name__)
         answers = processes.answers(name, fields, request.is_disconnected)
         first = await anext(answers, b"")
         if first.startswith(b'{"error"') and json.loads(first)["error"] in DECLARATION_ERRORS:
