@@ -106,7 +106,8 @@ WRONG_SIZES += [{"n": 0}, {"n": 10**30}, {"m": 3}]
 def refused(server, name, content):
     """The error that a request is refused with: a sentence of its own, and no more."""
     headers = {"Content-Type": "application/json"}
-    response = httpx.post(f"{server.address}/ask/{name}", content=content, headers=headers)
+    url = f"{server.address}/ask/{name}"
+    response = httpx.post(url, content=content, headers=headers, timeout=300)
     error = response.json()
     assert response.status_code == 400 and error.keys() == {"error", "text"}, response.text
     assert len(error["text"]) < 300
