@@ -3,7 +3,6 @@ factors stand beside the inverse; the identities of Penrose; residuals that are 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from derivatrix.compiler.ir.nodes import Apply, Delta, Einsum, Labels, Node, Sum
@@ -12,17 +11,14 @@ from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.pseudoinverse import PINV
-
-Place = tuple[tuple[int, ...], Labels, Labels]
-"""Where a matrix stands in a product: the positions of its factors, the labels of its axes, and
-those that these factors are summed over."""
+from derivatrix.compiler.simplify.occurrences import places
 
 
 def cancel_inverse(product: Product) -> Product | None:
     """A⁻¹ A = A A⁻¹ = I."""
     for one, inverse, labels in _applied(product, INVERSE):
         matrix = inverse.arguments[0][0]
-        for positions, outer, hidden in _places(product, matrix):
+        for positions, outer, hidden in places(product, matrix):
             if outer[:-2] != labels[:-2] or outer[-2] == outer[-1] or labels[-2] == labels[-1]:
                 continue
             pair = _adjacent(labels[-2:], outer[-2:], "symmetric" in facts(matrix))
@@ -62,45 +58,6 @@ def _adjacent(left: Labels, right: Labels, symmetric: bool) -> tuple[int, int, i
     return None
 
 
-def _places(product: Product, matrix: Node) -> Iterator[Place]:
-    """Where a matrix stands in a product, as one factor or as the factors that it consists of."""
-    for position, (node, labels) in enumerate(product.factors):
-        if node is matrix:
-            yield (position,), labels, ()
-    if isinstance(matrix, Einsum):
-        yield from _factor_places(product, matrix, (), {})
-
-
-def _factor_places(
-    product: Product, matrix: Einsum, positions: tuple[int, ...], names: dict[int, int]
-) -> Iterator[Place]:
-    """Where the factors of a product stand in another, from the first one after `positions` on.
-    names: the labels that those before have there."""
-    if len(positions) == len(matrix.factors):
-        mentions = Counter(label for _, labels in matrix.factors for label in labels)
-        if len(names) == len(matrix.sizes) == len({*names.values()}):
-            hidden = tuple(names[label] for label in matrix.contracted)
-            if all(product.private(names[c], mentions[c]) for c in matrix.contracted):
-                yield positions, tuple(names[axis] for axis in range(matrix.ndim)), hidden
-        return
-    factor, labels = matrix.factors[len(positions)]
-    for position, (node, others) in enumerate(product.factors):
-        if node is not factor or position in positions:
-            continue
-        for arrangement in _arrangements(node, others):
-            extended = dict(names)
-            pairs = zip(labels, arrangement, strict=True)
-            if all(extended.setdefault(label, other) == other for label, other in pairs):
-                yield from _factor_places(product, matrix, (*positions, position), extended)
-
-
-def _arrangements(node: Node, labels: Labels) -> Iterator[Labels]:
-    """The labels of a factor, either way for a symmetric matrix."""
-    yield labels
-    if "symmetric" in facts(node):
-        yield (*labels[:-2], labels[-1], labels[-2])
-
-
 def brings_inverse_together(node: Einsum, product: Product) -> bool:
     """Whether splicing a factor into a product puts a matrix beside its inverse. Such a factor is
     spliced even where others share it: the product without the pair costs less."""
@@ -131,17 +88,17 @@ def absorb_projector(product: Product) -> Product | None:
         if inverse.parameters:
             continue
         matrix = inverse.arguments[0][0]
-        places = [*_places(product, matrix)]
+        matrices = [*places(product, matrix)]
         copies = [
             ((p,), own, ()) for p, (node, own) in enumerate(product.factors) if node is inverse
         ]
-        for positions, outer, hidden in places:
+        for positions, outer, hidden in matrices:
             for ends, summed, axis in _projections(outer, labels):
                 projector = (one, *positions)
                 if not product.private(summed, _mentions(product, summed, projector)):
                     continue
-                for other, own, _ in (*places, *copies):
-                    label = own[axis if (other, own, _) in places else -3 - axis]
+                for other, own, _ in (*matrices, *copies):
+                    label = own[axis if (other, own, _) in matrices else -3 - axis]
                     together = (*projector, *other)
                     repeated = len({*together}) < len(together) or own.count(label) > 1
                     if repeated or label not in ends:

@@ -9,7 +9,7 @@ that cancel; what remains of these has its limit at s = 0 by `finite_parts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import sympy
@@ -18,7 +18,6 @@ from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.graph import transformed
 from derivatrix.compiler.ir.nodes import (
     Einsum,
-    Factor,
     Labels,
     Map,
     Node,
@@ -31,6 +30,7 @@ from derivatrix.compiler.ir.nodes import (
 )
 from derivatrix.compiler.ir.product import Product
 from derivatrix.compiler.simplify import simplify
+from derivatrix.compiler.simplify.occurrences import factor_places
 from derivatrix.compiler.simplify.squares import roots, slots_of, variables
 
 MAX_FUSED_SIZE = 200
@@ -134,39 +134,14 @@ def _taken(product: Product, lengths: Sequence[Node], labels: Labels) -> tuple[l
     squares: list[Node] = []
     for square in lengths:
         while isinstance(square, Einsum) and square.contracted:
-            places = _places(product, square, labels)
-            if places is None:
+            place = next(factor_places(product, square, dict(enumerate(labels))), None)
+            if place is None:
                 break
             squares.append(square)
-            product = product.without(*places).scaled(1 / square.coefficient)
+            product = product.without(*place[0]).scaled(1 / square.coefficient)
     used = {*product.output, *labels_of(product.factors)}
     sizes = {label: size for label, size in product.sizes.items() if label in used}
     return squares, Product(product.coefficient, product.factors, product.output, sizes)
-
-
-def _places(product: Product, square: Einsum, labels: Labels) -> list[int] | None:
-    """The positions of the factors of `square` in a product, which has it at `labels`."""
-
-    def search(
-        wanted: Sequence[Factor], names: Mapping[int, int], places: list[int]
-    ) -> list[int] | None:
-        if not wanted:
-            inner = [names[label] for label in square.contracted]
-            taken = [label for place in places for label in product.factors[place][1]]
-            private = all(product.private(label, taken.count(label)) for label in inner)
-            return places if private and not {*inner} & {*labels} else None
-        (node, axes), *rest = wanted
-        for place, (factor, others) in enumerate(product.factors):
-            if factor is not node or place in places:
-                continue
-            extended = {**names}
-            fits = all(extended.setdefault(a, b) == b for a, b in zip(axes, others, strict=True))
-            result = search(rest, extended, [*places, place]) if fits else None
-            if result is not None:
-                return result
-        return None
-
-    return search(square.factors, dict(enumerate(labels)), [])
 
 
 @lru_cache(maxsize=65536)
