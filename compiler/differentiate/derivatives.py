@@ -41,6 +41,7 @@ from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugates
 from derivatrix.compiler.simplify.finite_parts import with_lengths
 from derivatrix.compiler.simplify.lengths import fused
+from derivatrix.compiler.simplify.selections import with_selections
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 KINDS = ("value", "vjp", "jvp", "jacobian")
@@ -113,12 +114,16 @@ class Derivatives:
         """What a kernel takes and computes: as `arguments` and `batched`, where tangents may be
         any arrays and are projected on their inputs' structures."""
         arguments, results = self._with_general_tangents(kind)
-        nodes = with_adjugates(self.with_lengths(list(results.values())))
+        nodes = with_adjugates(self.with_lengths(self.with_selections(list(results.values()))))
         return arguments, dict(zip(results, nodes, strict=True))
 
     def with_lengths(self, nodes: Sequence[Node]) -> list[Node]:
         """Nodes of derivatives with the subgradient 0 of lengths at 0 (`simplify.finite_parts`)."""
         return with_lengths(nodes, [*self.batched("value").values()])
+
+    def with_selections(self, nodes: Sequence[Node]) -> list[Node]:
+        """Nodes of derivatives that select by the conditions of `where` (`simplify.selections`)."""
+        return with_selections(nodes, self.batched("value").values())
 
     def _with_general_tangents(self, kind: str) -> tuple[list[Leaf], dict[Key, Node]]:
         arguments = self.arguments(kind)

@@ -66,7 +66,7 @@ def structured(derivatives: Derivatives) -> Structured:
     kind = "jacobian" if function.expression.shape else "hessian"
     found = {}
     results = derivatives.batched(kind)
-    nodes = derivatives.with_lengths(list(results.values()))
+    nodes = derivatives.with_lengths(derivatives.with_selections(list(results.values())))
     for key, node in zip(results, nodes, strict=True):
         rank = node.ndim - derivatives.inputs[key[-1]].ndim
         found[key] = terms(node, rank, key[-1] in function.batch)

@@ -1,0 +1,147 @@
+"""Derivatives of `where`: selected by its condition, not multiplied by its indicator.
+
+The chain rule multiplies by [c] what the branch of `where(c, a, b)` that is not taken has for
+slopes, and 0 ∞ is nan: the slope 1/x of where(x > 0, log(x), 0) at x = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import sympy
+
+from derivatrix.compiler.ir.arrays import Array, elementwise
+from derivatrix.compiler.ir.graph import transformed
+from derivatrix.compiler.ir.nodes import (
+    Constant,
+    Einsum,
+    Factor,
+    Labels,
+    Leaf,
+    Map,
+    Node,
+    Structural,
+    Sum,
+    einsum,
+    relabelled,
+    slot,
+    topological,
+    used_slots,
+)
+from derivatrix.compiler.ir.product import Product
+from derivatrix.compiler.ir.scalar_functions import step
+
+
+def with_selections(roots: Sequence[Node], values: Iterable[Node]) -> list[Node]:
+    """The nodes of derivatives with products zero where an indicator in them is zero, whatever the
+    other factors are there: but for products in the function's own `values`."""
+    declared = {*topological(values)}
+    return transformed(roots, lambda node: node if node in declared else _selected(node))
+
+
+def _selected(node: Node) -> Node:
+    """A product with its factors selected by the indicators that it has."""
+    if not isinstance(node, Einsum):
+        return node
+    product = Product.of(node)
+    supports = {
+        support
+        for factor, labels in product.factors
+        for support in relabelled(_supports(factor), labels)
+    }
+    for support in sorted(supports, key=lambda own: (len(own[1]), own[1], own[0].key)):
+        product = _selected_by(product, support)
+    return node if product.factors == node.factors else product.node
+
+
+def _selected_by(product: Product, support: Factor) -> Product:
+    """The product with the factors that may be infinite where the indicator `support` is zero as
+    zeros there: those along its axes as one array, those with further axes one by one."""
+    axes = {*support[1]}
+    along, beyond = list[Factor](), list[Factor]()
+    for node, labels in product.factors:
+        if support in relabelled(_supports(node), labels) or not _may_be_infinite(node):
+            continue
+        if axes.issuperset(labels):
+            along.append((node, labels))
+        elif axes.issubset(labels) and not isinstance(node, Leaf):  # products of matrices stay such
+            beyond.append((node, labels))
+    if not along and not beyond:
+        return product
+    rest = tuple(own for own in product.factors if own not in (*along, *beyond, support))
+    chosen = [_chosen(support, along, support[1])] if along else []
+    chosen += [_chosen(support, [factor], factor[1]) for factor in beyond]
+    return replace(product, factors=(*rest, *chosen))
+
+
+def _chosen(support: Factor, factors: Sequence[Factor], labels: Labels) -> Factor:
+    """The product of the factors where the indicator `support` is 1, and zero elsewhere, as an
+    array along `labels`."""
+    indicator, inside = support
+    assert isinstance(indicator, Map)
+    conditions = [(argument, inside) for argument in indicator.arguments]
+    axes = tuple(dict.fromkeys(labels))
+    sizes = dict(zip(inside, indicator.shape, strict=True))
+    for node, own in factors:
+        sizes.update(zip(own, node.shape, strict=True))
+    arrays = [
+        Array(
+            node if own == axes else einsum([(node, own)], axes, sizes={a: sizes[a] for a in axes})
+        )
+        for node, own in (*conditions, *factors)
+    ]
+    value = sympy.Mul(*(slot(len(conditions) + place) for place in range(len(factors))))
+    pieces = [(value if one else 0, condition) for one, condition in indicator.expression.args]
+    return elementwise(sympy.Piecewise(*pieces), *arrays).node, axes
+
+
+@lru_cache(maxsize=65536)
+def _supports(node: Node) -> frozenset[Factor]:
+    """Indicators, with axes of the node as labels, where each of them is zero the node's entries
+    are zero, too."""
+    match node:
+        case Map():
+            found = (_indicator(part) for part in sympy.Mul.make_args(node.expression))
+            axes = tuple(range(node.ndim))
+            return frozenset(
+                (Map(*used_slots(own, node.arguments)), axes) for own in found if own is not None
+            )
+        case Sum() if node.terms:
+            return frozenset.intersection(*map(_supports, node.terms))
+        case Einsum():
+            return frozenset(
+                support
+                for factor, labels in node.factors
+                for support in relabelled(_supports(factor), labels)
+                if max(support[1], default=0) < node.ndim
+            )
+    return frozenset()
+
+
+def _indicator(expression: sympy.Expr) -> sympy.Expr | None:
+    """1 where a function with branches that are 0 is on another branch, else 0."""
+    if isinstance(expression, step):
+        expression = expression.definition()
+    if not isinstance(expression, sympy.Piecewise):
+        return None
+    pieces = [(0 if value == 0 else 1, condition) for value, condition in expression.args]
+    indicator = sympy.Piecewise(*pieces)
+    return indicator if isinstance(indicator, sympy.Piecewise) else None
+
+
+@lru_cache(maxsize=65536)
+def _may_be_infinite(node: Node) -> bool:
+    """Whether entries may be infinite or nan where the function's derivative is finite. Tangents
+    and cotangents are taken to be finite."""
+    match node:
+        case Leaf():
+            return node.role == "input"
+        case Constant() | Structural():
+            return False
+        case Map():
+            return node.expression not in (_indicator(node.expression), step(slot(0)))
+        case Sum() | Einsum():
+            return any(map(_may_be_infinite, node.children))
+    return True
