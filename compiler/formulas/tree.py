@@ -18,6 +18,7 @@ import numpy as np
 import sympy
 
 from derivatrix.compiler.ir.dimensions import Dimension, Shape
+from derivatrix.compiler.ir.scalar_values import divided_powers
 
 if TYPE_CHECKING:
     from derivatrix.compiler.ir.operation import Operation
@@ -684,3 +685,13 @@ def split_divisors(factors: tuple[Tree, ...]) -> tuple[list[Tree], list[Tree]]:
     """The factors of a product, and what it is divided by."""
     over = [factor for factor in factors if divisor(factor) is None]
     return over, [under for factor in factors if (under := divisor(factor)) is not None]
+
+
+def divided_in_turn(tree: Tree) -> list[Tree]:
+    """What to divide by one after the other in place of a power, which may be beyond the range of
+    numbers."""
+    if not isinstance(tree, Raise) or not isinstance(tree.exponent, Number):
+        return [tree]
+    parts = divided_powers(tree.exponent.value) if tree.exponent.value.is_positive else []
+    powers = [tree.body if part == 1 else replace(tree, exponent=Number(part)) for part in parts]
+    return powers or [tree]

@@ -346,6 +346,15 @@ def slot(position: int) -> sympy.Symbol:
     return sympy.Symbol(f"_{position}", real=True)
 
 
+def power_of(node: Node) -> tuple[Node, sympy.Expr]:
+    """A node as a power of another, entry by entry: that one and the exponent."""
+    if isinstance(node, Map) and isinstance(node.expression, sympy.Pow):
+        base, exponent = node.expression.args
+        if base == slot(0) and exponent.is_number:
+            return node.arguments[0], exponent
+    return node, sympy.S.One
+
+
 def used_slots(
     expression: sympy.Expr, arguments: Sequence[Node]
 ) -> tuple[sympy.Expr, tuple[Node, ...]]:

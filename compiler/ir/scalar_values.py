@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import sympy
 from sympy.core.relational import Relational
@@ -99,11 +100,46 @@ LONGEST = 64
 again and again would have a part for each x in it."""
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A factor that a product is multiplied ("times") or divided ("div") by: how the product grows
+    by that (see `Scalars.degree`), and how many loops it depends on."""
+
+    operator: str
+    factor: int
+    degree: float
+    depth: int
+
+
+def _alternating(steps: Sequence[_Step]) -> list[_Step]:
+    """The factors of a product with large and small ones alternating, so that no partial product is
+    much larger or smaller than both the product and 1. Factors of outer loops come first, as far
+    as that allows; the first one multiplies."""
+    total = sum(step.degree for step in steps)
+    ordered, left, degree = list[_Step](), [*steps], 0.0
+    depths = sorted({step.depth for step in steps})
+    for depth in depths:
+        while ready := [
+            step for step in left if step.depth <= depth and (ordered or step.operator == "times")
+        ]:
+            near = [s for s in ready if min(0, total) <= degree + s.degree <= max(0, total)]
+            if depth < depths[-1]:  # smaller factors wait for larger ones in inner loops
+                ready = [step for step in ready if step.degree >= 0]
+            if not (near or ready):
+                break
+            step = min(near or ready, key=lambda step: (abs(degree + step.degree), step.operator))
+            ordered.append(step)
+            left.remove(step)
+            degree += step.degree
+    return ordered
+
+
 class Scalars:
     """A table of values; a value is known by its number."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self._degrees: dict[int, float] = {}
         self._numbers: dict[Entry, int] = {}
 
     def _enter(self, operator: str, payload: object = None, children: tuple[int, ...] = ()) -> int:
@@ -113,15 +149,44 @@ class Scalars:
             self.entries.append(entry)
         return number
 
-    def name(self, name: str) -> int:
-        return self._enter("name", name)
+    def name(self, name: str, degree: float = 0.0) -> int:
+        """A variable; see `degree`."""
+        return self._read("name", name, degree)
 
     def number(self, value: sympy.Expr) -> int:
         return self._enter("number", sympy.sympify(value))
 
-    def load(self, place: Hashable) -> int:
-        """The number at a place of memory."""
-        return self._enter("load", place)
+    def load(self, place: Hashable, degree: float = 0.0) -> int:
+        """The number at a place of memory; see `degree`."""
+        return self._read("load", place, degree)
+
+    def _read(self, operator: str, payload: Hashable, degree: float) -> int:
+        number = self._enter(operator, payload)
+        self._degrees.setdefault(number, degree)
+        return number
+
+    def degree(self, number: int) -> float:
+        """The exponent of t that a value grows with where all inputs are multiplied by t, roughly:
+        says which values are large together, and in which order to multiply them."""
+        if number not in self._degrees:
+            operator, _, children = self.entries[number]
+            values = children[1:] if operator in ("choose", "where") else children
+            degrees = [self.degree(child) for child in values]
+            match operator:
+                case "mul" | "times":
+                    degree = sum(degrees)
+                case "div":
+                    degree = degrees[0] - degrees[1]
+                case "pow" if (exponent := self.constant(children[1])) is not None:
+                    degree = degrees[0] * float(exponent)
+                case "sqrt":
+                    degree = degrees[0] / 2
+                case "add" | "neg" | "abs" | "entry" | "total" | "choose" | "where" | "maximum":
+                    degree = max(degrees)
+                case _:
+                    degree = 0.0
+            self._degrees[number] = degree
+        return self._degrees[number]
 
     def test(self, condition: sympy.Basic) -> int:
         return self._enter("test", condition)
@@ -150,7 +215,7 @@ class Scalars:
                 pending.extend(reversed(children))
             elif operator == "div":
                 pending.append(children[0])
-                below.append(children[1])
+                below.extend(self.factors(children[1]))
             else:
                 plain.append(factor)
         if coefficient == 0:
@@ -163,6 +228,11 @@ class Scalars:
         if below:
             result = self.operate("div", result, self._chain("mul", below))
         return self.operate("neg", result) if negative else result
+
+    def factors(self, number: int) -> tuple[int, ...]:
+        """The factors of a product; of another value, itself."""
+        operator, _, children = self.entries[number]
+        return children if operator == "mul" else (number,)
 
     def _chain(self, operator: str, operands: list[int]) -> int:
         if not operands:
@@ -179,6 +249,45 @@ class Scalars:
                 flat.extend(children if nested else (term,))
         first = [term for term in flat if self.entries[term][0] != "neg"]
         return self._chain("add", first + [t for t in flat if self.entries[t][0] == "neg"])
+
+    def within_range(
+        self, values: Iterable[int], depth: Callable[[int], int] = lambda number: 0
+    ) -> list[int]:
+        """The same values, with quotients computed from left to right: x / y / y for x / (y y), as
+        y² may be beyond the range of numbers. `depth`: how many loops a value depends on."""
+        changed: dict[int, int] = {}
+
+        def change(number: int) -> int:
+            if number not in changed:
+                operator, _, children = self.entries[number]
+                if operator in ("mul", "div"):
+                    changed[number] = self._quotient(number, change, depth)
+                elif children:
+                    changed[number] = self.operate(operator, *map(change, children))
+                else:
+                    changed[number] = number
+            return changed[number]
+
+        return [change(value) for value in values]
+
+    def _quotient(
+        self, number: int, change: Callable[[int], int], depth: Callable[[int], int]
+    ) -> int:
+        """A product or quotient with its factors in turn, as `_alternating` orders them."""
+        operator, _, children = self.entries[number]
+        above, *below = map(self.factors, children) if operator == "div" else [children]
+        numbers = [factor for factor in above if self.constant(factor) is not None]
+        steps = [_Step("times", f, self.degree(f), depth(f)) for f in above if f not in numbers]
+        steps += [_Step("div", f, -self.degree(f), depth(f)) for part in below for f in part]
+        if len(steps) < 3 or not any(step.degree < 0 for step in steps):
+            return self.operate(operator, *map(change, children))
+        if all(step.operator == "div" for step in steps):
+            return self.operate(operator, *map(change, children))
+        first, *later = _alternating(steps)
+        result = self._chain("mul", [*numbers, change(first.factor)])
+        for step in later:
+            result = self.operate(step.operator, result, change(step.factor))
+        return result
 
     def lower(self, expression: sympy.Basic, slots: Mapping[sympy.Symbol, int]) -> int:
         """The value of a SymPy expression whose symbols are `slots` or sizes."""
@@ -220,7 +329,7 @@ class Scalars:
             base, exponent = factor.as_base_exp()
             reciprocal = exponent.is_number and exponent.is_negative and base.free_symbols
             if reciprocal and isinstance(factor, sympy.Pow):
-                below.append(self.lower(base**-exponent, slots))
+                below += [self.lower(base**part, slots) for part in divided_powers(-exponent)]
             else:
                 factors.append(self.lower(factor, slots))
         result = self.product(factors)
@@ -231,7 +340,8 @@ class Scalars:
         if base == sympy.E:
             return self.operate("exp", self.lower(exponent, slots))
         if exponent.is_number and exponent.is_negative:
-            return self.operate("div", self.number(sympy.S.One), self.lower(base**-exponent, slots))
+            below = [self.lower(base**part, slots) for part in divided_powers(-exponent)]
+            return self.operate("div", self.number(sympy.S.One), self._chain("mul", below))
         root = self.lower(base, slots)
         if exponent == sympy.S.Half:
             return self.operate("sqrt", root)
@@ -259,6 +369,18 @@ class Scalars:
             chosen = self.lower(condition, slots)
             result = self.operate("choose", chosen, self.lower(value, slots), result)
         return result
+
+
+def divided_powers(exponent: sympy.Expr) -> list[sympy.Expr]:
+    """Exponents that add up to a positive one, of powers to divide by one after the other: where
+    x / y ** exponent is within the range of numbers, so are these powers of y."""
+    if exponent <= 1:
+        return [exponent]
+    unit = (
+        1 / sympy.Integer(exponent.q) if exponent.is_Rational and exponent.q < 3 else exponent / 2
+    )
+    half, odd = divmod(exponent / unit, 2)
+    return [half * unit] * (2 * bool(half)) + [unit] * int(odd)
 
 
 def cost(expression: sympy.Basic) -> int:

@@ -14,6 +14,7 @@ from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import readings, symbol
 from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.plan.common_factors import pull_out
+from derivatrix.compiler.plan.divided_powers import with_divided_powers
 from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.loop_nest import View
@@ -126,7 +127,7 @@ def _planned(
 
 def _prepared(outputs: Sequence[tuple[str, ir.Node]]) -> list[ir.Node]:
     """The outputs, before orders of multiplication are chosen."""
-    return share_functions(pull_out([node for _, node in outputs]))
+    return share_functions(with_divided_powers(pull_out([node for _, node in outputs])))
 
 
 def _single(

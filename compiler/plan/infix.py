@@ -51,6 +51,8 @@ class Infix:
     def _operate(self, operator: str, operands: tuple[Scalar, ...]) -> tuple[int, str]:
         if operator == "add":
             return ADD, self._sum(operands)
+        if operator == "times" and operator not in self._functions:
+            operator = "mul"
         if operator in CHAINS:
             sign, level = CHAINS[operator]
             return level, sign.join(self.text(operand, level + 1) for operand in operands)

@@ -13,6 +13,7 @@ from sympy.logic.boolalg import Boolean
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.scalar_values import Scalars
+from derivatrix.compiler.plan.degrees import degree
 from derivatrix.compiler.plan.index_arithmetic import bind, index_symbol, loop_indices, split
 from derivatrix.compiler.plan.infix import infix_text
 from derivatrix.compiler.plan.local_names import Names
@@ -92,8 +93,8 @@ class Builder:
         view = self._where(node)
         if view is not None:
             if view.local:
-                return self.scalars.name(view.buffer.name)
-            return self.scalars.load(Load(view.buffer, view.indices(indices)))
+                return self.scalars.name(view.buffer.name, degree(node))
+            return self.scalars.load(Load(view.buffer, view.indices(indices)), degree(node))
         key = node, tuple(indices)
         if key not in self._known:
             self._known[key] = self._expanded(node, indices)
@@ -253,8 +254,9 @@ class Nest:
         comment = self.comment(accumulate)
         body = self._reduction(accumulate) if self._suffix < len(self._extents) else None
         if body is None:
-            self._count([self._value])
-            body = [self._write(self._scalar(self._value, self._suffix), accumulate)]
+            (value,) = self._scalars.within_range([self._value], self._depth)
+            self._count([value])
+            body = [self._write(self._scalar(value, self._suffix), accumulate)]
         for depth in range(self._suffix, 0, -1):
             body = self._loop(depth, body)
         return LoopNest(comment, tuple(self._level(0, body)))
@@ -266,7 +268,9 @@ class Nest:
         total = self._place.buffer.name if is_result else self._names.numbered("s")
         self._total = total
         sign, factors = self._signed(outer)
-        result = self._scalars.product([*factors, self._scalars.name(total)], sign)
+        whole = self._scalars.name(total, self._scalars.degree(inner))
+        result = self._scalars.product([*factors, whole], sign)
+        inner, result = self._scalars.within_range([inner, result], self._depth)
         self._count([inner, result])
         added = self._scalar(inner, len(self._extents))
         stored = self._scalar(result, self._suffix)

@@ -106,7 +106,8 @@ class _Factoring:
                     return coefficient, tuple(factor for _, own in terms for factor in own)
                 case "div":
                     coefficient, factors = self._term(children[0])
-                    return coefficient, (*factors, -1 - children[1])
+                    below = self._scalars.factors(children[1])
+                    return coefficient, (*factors, *(-1 - factor for factor in below))
         return sympy.S.One, (number,)
 
     def _factor(self, number: int) -> Term:
@@ -155,7 +156,7 @@ def _paired(scalars: Scalars, values: Sequence[int]) -> list[int]:
     order = _below(scalars, values)
     products = {n: list(scalars.entries[n][2]) for n in order if scalars.entries[n][0] == "mul"}
     pairs: list[tuple[int, int]] = []
-    while (pair := _commonest(products.values())) is not None:
+    while (pair := _commonest(scalars, products.values())) is not None:
         pairs.append(pair)
         for factors in products.values():
             while _has(factors, pair):
@@ -180,10 +181,12 @@ def _paired(scalars: Scalars, values: Sequence[int]) -> list[int]:
     return [made[number] for number in values]
 
 
-def _commonest(products: Iterable[Sequence[int]]) -> tuple[int, int] | None:
-    """The pair that most of the products have; None where none has a pair of another one."""
+def _commonest(scalars: Scalars, products: Iterable[Sequence[int]]) -> tuple[int, int] | None:
+    """The pair that most of the products have; None where none has a pair of another one. Two
+    small factors are no pair: their product may be beyond the range where the whole is not."""
     counts = Counter(pair for factors in products for pair in {*combinations(sorted(factors), 2)})
-    count, pair = max(((n, pair) for pair, n in counts.items()), default=(0, None))
+    allowed = ((n, p) for p, n in counts.items() if not all(scalars.degree(f) < 0 for f in p))
+    count, pair = max(allowed, default=(0, None))
     return pair if count > 1 else None
 
 

@@ -27,7 +27,7 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.visit import renamed
 
-CHEAP = frozenset({"add", "mul", "neg", "load", "number", "name", "choose", "where"})
+CHEAP = frozenset({"add", "mul", "times", "neg", "load", "number", "name", "choose", "where"})
 """Operators that are computed again in a later loop rather than kept for every sample."""
 
 Place = tuple[Load, int]

@@ -19,6 +19,7 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.scalar_values import Scalars
+from derivatrix.compiler.plan.degrees import degree
 from derivatrix.compiler.plan.failures import failure_text
 from derivatrix.compiler.plan.index_arithmetic import entry_indices, index_symbol, split
 from derivatrix.compiler.plan.local_names import Names
@@ -63,7 +64,8 @@ def unroll(
             for at in entries.points(node.shape)
         ]
         required = [value for value, _, _ in entries.requirements]
-        values = iter(factored(entries.scalars, [*(value for _, value in places), *required]))
+        fewer = factored(entries.scalars, [*(value for _, value in places), *required])
+        values = iter(entries.scalars.within_range(fewer, entries.varies))
         places = [(place, next(values)) for place, _ in places]
         requirements = [(next(values), test, text) for _, test, text in entries.requirements]
         code = StraightLine(entries.scalars, places, requirements, SAMPLE, samples, names)
@@ -106,6 +108,7 @@ class _Entries:
         self._stored = stored_nodes
         self._facts = facts
         self._known: dict[tuple[ir.Node, Index], int] = {}
+        self._varying: dict[int, bool] = {}
         self._outputs: dict[tuple[ir.Node, Index], tuple[np.ndarray, ...]] = {}
 
     def points(self, shape: Sequence[sympy.Expr]) -> Iterator[Index]:
@@ -134,8 +137,8 @@ class _Entries:
         view = self._views.get(node)
         if view is not None:
             if view.local:
-                return self.scalars.name(view.buffer.name)
-            return self.scalars.load(Load(view.buffer, view.indices(at)))
+                return self.scalars.name(view.buffer.name, degree(node))
+            return self.scalars.load(Load(view.buffer, view.indices(at)), degree(node))
         match node:
             case ir.Constant():
                 if not all(index.is_Integer for index in at):
@@ -179,16 +182,20 @@ class _Entries:
         value = self.scalars.sum(terms)
         if not added:
             return value
-        if not self._varies(value):
+        if not self.varies(value):
             return self.scalars.product([value], node.coefficient * self._samples)
         return self.scalars.product([self.scalars.operate("total", value)], node.coefficient)
 
-    def _varies(self, value: int) -> bool:
+    def varies(self, value: int) -> bool:
         """Whether a value depends on the sample."""
-        operator, payload, children = self.scalars.entries[value]
-        if isinstance(payload, Load):
-            return any(SAMPLE in index.free_symbols for index in payload.indices)
-        return operator != "total" and any(map(self._varies, children))
+        if value not in self._varying:
+            operator, payload, children = self.scalars.entries[value]
+            if isinstance(payload, Load):
+                varying = any(SAMPLE in index.free_symbols for index in payload.indices)
+            else:
+                varying = operator != "total" and any(map(self.varies, children))
+            self._varying[value] = varying
+        return self._varying[value]
 
     def _holds(self, conditions: Sequence[sympy.Basic]) -> bool:
         if any(condition not in (sympy.true, sympy.false) for condition in conditions):

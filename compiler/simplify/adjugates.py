@@ -20,6 +20,7 @@ from derivatrix.compiler.ir.nodes import (
     Node,
     Sum,
     einsum,
+    power_of,
     slot,
 )
 from derivatrix.compiler.ir.product import Product
@@ -32,7 +33,6 @@ from derivatrix.compiler.operations.adjugate import (
 from derivatrix.compiler.operations.determinant import DETERMINANT
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.simplify import COMPARED_FACTORS, EXPANDED_TERMS, simplify
-from derivatrix.compiler.simplify.products import power_of
 
 REGULAR = frozenset({"spd", "orthogonal", "lower", "upper"})
 """Of these det(A) and A⁻¹ are as good: they have inverses, or det(A) and A⁻¹ are quicker found."""

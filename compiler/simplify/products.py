@@ -29,6 +29,7 @@ from derivatrix.compiler.ir.nodes import (
     Vech,
     einsum,
     is_zero,
+    power_of,
     relabelled,
     slot,
 )
@@ -215,15 +216,6 @@ def merge_powers(product: Product) -> Product | None:
             return product.times(*[(base, labels)] * int(total))
         return product.times((Map(slot(0) ** total, (base,)), labels))
     return None
-
-
-def power_of(node: Node) -> tuple[Node, sympy.Expr]:
-    """A node as a power of another, entry by entry: that one and the exponent."""
-    if isinstance(node, Map) and isinstance(node.expression, sympy.Pow):
-        base, exponent = node.expression.args
-        if base == slot(0) and exponent.is_number:
-            return node.arguments[0], exponent
-    return node, sympy.S.One
 
 
 def cancel_quotients(product: Product) -> Product | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import sympy
+from sympy import Piecewise
 
 from derivatrix.compiler.ir.arrays import Array, elementwise
 from derivatrix.compiler.ir.graph import transformed
@@ -94,7 +95,7 @@ def _chosen(support: Factor, factors: Sequence[Factor], labels: Labels) -> Facto
     ]
     value = sympy.Mul(*(slot(len(conditions) + place) for place in range(len(factors))))
     pieces = [(value if one else 0, condition) for one, condition in indicator.expression.args]
-    return elementwise(sympy.Piecewise(*pieces), *arrays).node, axes
+    return elementwise(Piecewise(*pieces), *arrays).node, axes
 
 
 @lru_cache(maxsize=65536)
@@ -124,11 +125,11 @@ def _indicator(expression: sympy.Expr) -> sympy.Expr | None:
     """1 where a function with branches that are 0 is on another branch, else 0."""
     if isinstance(expression, step):
         expression = expression.definition()
-    if not isinstance(expression, sympy.Piecewise):
+    if not isinstance(expression, Piecewise):
         return None
     pieces = [(0 if value == 0 else 1, condition) for value, condition in expression.args]
-    indicator = sympy.Piecewise(*pieces)
-    return indicator if isinstance(indicator, sympy.Piecewise) else None
+    indicator = Piecewise(*pieces)
+    return indicator if isinstance(indicator, Piecewise) else None
 
 
 @lru_cache(maxsize=65536)

@@ -53,6 +53,7 @@ FUNCTIONS = {
     "maximum": "np.maximum",
     "minimum": "np.minimum",
     "abs": "abs",
+    "times": "times",
     "gamma": "math.gamma",
     "lgamma": "math.lgamma",
     **{operator: kernel_name(path) for operator, path in cpu.SCALARS.items()},

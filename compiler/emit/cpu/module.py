@@ -33,7 +33,7 @@ from derivatrix.compiler.targets import cpu
 
 USED = (
     *("internals.functions.compiled", "internals.memory.shaped", "cpu.parts.border"),
-    *("internals.memory.work_arrays", "internals.memory.give_back"),
+    *("internals.memory.work_arrays", "internals.memory.give_back", "internals.arithmetic.times"),
     *(f"cpu.sums.{name}" for name in CALLS.values()),
     "cpu.newton.NotConverged",
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),

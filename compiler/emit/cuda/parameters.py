@@ -29,7 +29,9 @@ from derivatrix.compiler.plan.visit import walk
 from derivatrix.compiler.targets import cuda
 from derivatrix.runtime.errors import UnsupportedError
 
-SIGNS = frozenset({"add", "mul", "neg", "div", "pow", "choose", "not", *CHAINS, *COMPARISONS})
+SIGNS = frozenset(
+    {"add", "mul", "times", "neg", "div", "pow", "choose", "not", *CHAINS, *COMPARISONS}
+)
 """Operators that need no function."""
 
 

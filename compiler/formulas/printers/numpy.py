@@ -25,6 +25,7 @@ from derivatrix.compiler.formulas.printers.base import (
 from derivatrix.compiler.formulas.tree import (
     Range,
     Tree,
+    divided_in_turn,
     divisor,
     is_row,
     kind,
@@ -361,31 +362,26 @@ class NumPy(Printer):
     def show_scale(self, tree: kinds.Scale) -> Text:
         if tree.is_negative:
             return f"-{self.shown(negated(tree))[0]}", PRODUCT
-        over, under = split_divisors(tree.scalars)
-        factors = [self.text(factor, POWER) for factor in over]
-        divisors = [self.text(factor, POWER) for factor in under]
-        coefficient = tree.coefficient
-        if coefficient.is_Rational:
-            factors = [str(coefficient.p)] * (coefficient.p != 1) + factors
-            divisors = [str(coefficient.q)] * (coefficient.q != 1) + divisors
-        else:
-            factors.insert(0, repr(float(coefficient)))
+        above, below = split_divisors(tree.scalars)
+        factors = [self.text(factor, POWER) for factor in above]
+        divisors = self._divisors(below)
         if tree.body is not None:
             factors.append(self.loose(tree.body, PRODUCT))
-        return self._quotient(factors, divisors)
-
-    def _quotient(self, factors: list[str], divisors: list[str]) -> Text:
-        text = " * ".join(factors) or "1"
-        if len(divisors) == 1:
-            text += f" / {divisors[0]}"
-        elif divisors:
-            text += f" / ({' * '.join(divisors)})"
-        return text, PRODUCT
+        coefficient = tree.coefficient
+        over, under = coefficient.as_numer_denom() if coefficient.is_Rational else (coefficient, 1)
+        if over != 1:
+            number = str(over) if coefficient.is_Rational else repr(float(over))
+            factors[:1] = [" * ".join([number, *factors[:1]])]
+        if under != 1:
+            divisors[:1] = [f"({under} * {divisors[0]})" if divisors else str(under)]
+        return _quotient(factors, divisors)
 
     def show_hadamard(self, tree: kinds.Hadamard) -> Text:
         over, under = split_divisors(tree.factors)
-        factors = [self.loose(factor, POWER) for factor in over]
-        return self._quotient(factors, [self.loose(factor, POWER) for factor in under])
+        return _quotient([self.loose(factor, POWER) for factor in over], self._divisors(under))
+
+    def _divisors(self, trees: Sequence[Tree]) -> list[str]:
+        return [self.loose(part, POWER) for tree in trees for part in divided_in_turn(tree)]
 
     def show_raise(self, tree: kinds.Raise) -> Text:
         exponent = tree.exponent
@@ -449,6 +445,18 @@ class NumPy(Printer):
     def show_call(self, tree: kinds.Call) -> Text:
         arguments = [self.text(argument) for argument in tree.arguments]
         return tree.operation.numpy(arguments, tree.parameters, tree.output), ATOM
+
+
+def _quotient(factors: Sequence[str], divisors: Sequence[str]) -> Text:
+    """A product, divided as soon as there is something to divide, while one division is left for
+    each factor to come: x * y / z**2 as x / z * y / z, as z**2 may be beyond the range."""
+    text, left = "1", list(divisors)
+    for position, factor in enumerate(factors):
+        text = f"{text} * {factor}" if position else factor
+        count = max(1, len(left) - (len(factors) - position - 1))
+        text += "".join(f" / {divisor}" for divisor in left[:count])
+        del left[:count]
+    return "".join([text, *(f" / {divisor}" for divisor in left)]), PRODUCT
 
 
 def _turned(part: Range) -> Range | None:

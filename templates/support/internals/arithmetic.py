@@ -165,6 +165,18 @@ def where(context, condition, chosen, otherwise):
     return chosen(condition, chosen, otherwise), generate
 
 
+@intrinsic
+def times(context, x, y):
+    """x y where one of them is a quotient. Of x / z * y LLVM makes x y / z where sums and products
+    may be reordered, and x y may be beyond the range of numbers."""
+    kind = types.float32 if types.float64 not in (x, y) else types.float64
+
+    def generate(context, builder, signature, values):
+        return (Term(builder, values[0]) * Term(builder, values[1])).value
+
+    return kind(kind, kind), generate
+
+
 def along_samples(name, write):
     """The function of kernels that sets target[i, j, s], for all s, to what `write` makes of it and
     of the entries [k, l, s] of other arrays. It takes one tuple: target, i, j, then array, k, l for

@@ -1,0 +1,33 @@
+"""How entries grow with the inputs, roughly: which factors of a product are large together."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.ir.scalar_values import Scalars
+from derivatrix.compiler.operations.inverse import INVERSE
+
+
+@lru_cache(maxsize=65536)
+def degree(node: ir.Node) -> float:
+    """The exponent of t that the entries grow with where all inputs, but no cotangents and
+    tangents, are multiplied by t; of sums the largest one of their terms."""
+    match node:
+        case ir.Leaf():
+            return float(node.role == "input")
+        case ir.Sum() if node.terms:
+            return max(map(degree, node.terms))
+        case ir.Einsum():
+            return sum(degree(factor) for factor, _ in node.factors)
+        case ir.Map():
+            scalars = Scalars()
+            slots = {
+                ir.slot(place): scalars.name(f"_{place}", degree(argument))
+                for place, argument in enumerate(node.arguments)
+            }
+            return scalars.degree(scalars.lower(node.expression, slots))
+        case ir.Apply():
+            largest = max(degree(argument) for argument, _ in node.arguments)
+            return -largest if node.operation is INVERSE else largest
+    return 0.0
