@@ -260,15 +260,28 @@ class Scalars:
         def change(number: int) -> int:
             if number not in changed:
                 operator, _, children = self.entries[number]
+                changed[number] = number
                 if operator in ("mul", "div"):
                     changed[number] = self._quotient(number, change, depth)
+                elif operator == "neg":
+                    changed[number] = self._negative(change(children[0]))
                 elif children:
                     changed[number] = self.operate(operator, *map(change, children))
-                else:
-                    changed[number] = number
             return changed[number]
 
         return [change(value) for value in values]
+
+    def _negative(self, number: int) -> int:
+        """Minus a value; of a quotient that of minus its first factor, as of minus a product LLVM
+        makes one that it may reorder (see `internals.arithmetic.times`)."""
+        operator, _, children = self.entries[number]
+        if operator in ("times", "div") and self._is_in_turn(number):
+            return self.operate(operator, self._negative(children[0]), children[1])
+        return self.operate("neg", number)
+
+    def _is_in_turn(self, number: int) -> bool:
+        operator, _, children = self.entries[number]
+        return operator == "times" or (operator == "div" and self._is_in_turn(children[0]))
 
     def _quotient(
         self, number: int, change: Callable[[int], int], depth: Callable[[int], int]
