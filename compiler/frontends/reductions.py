@@ -17,7 +17,7 @@ from derivatrix.compiler.ir.operation import Operation
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.operations.extrema import MAXIMUM
 from derivatrix.compiler.operations.products import PRODUCT
-from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
+from derivatrix.compiler.operations.softmax import LOG_SOFTMAX, LOGSUMEXP, SOFTMAX
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 
@@ -110,4 +110,5 @@ def logsumexp(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array
 def log_softmax(array: Any, axis: int = -1) -> Array:
     """log(softmax(x)), without overflow."""
     operand = asarray(array)
-    return operand - logsumexp(operand, axis, keepdims=True)
+    moved = apply(LOG_SOFTMAX, moveaxis(operand, axis, -1))
+    return moveaxis(moved, -1, axis)

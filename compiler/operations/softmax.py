@@ -1,4 +1,4 @@
-"""softmax and logsumexp over the last axis, both without overflow."""
+"""softmax, its logarithm, and logsumexp over the last axis, without overflow."""
 
 import numpy as np
 import scipy
@@ -21,6 +21,17 @@ def _softmax_differential(at: Point) -> tuple[Array, ...]:
     return (multiply(p, subtract(dz, sum_over(multiply(p, dz)))),)
 
 
+def _log_softmax(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
+    (x,) = arguments
+    return (scipy.special.log_softmax(x, axis=-1) if x.size else x,)
+
+
+def _log_softmax_differential(at: Point) -> tuple[Array, ...]:
+    """d log p = dz - p·dz."""
+    p, dz = apply(SOFTMAX, at.arguments[0]), at.tangents[0]
+    return (subtract(dz, sum_over(multiply(p, dz))),)
+
+
 def _logsumexp_differential(at: Point) -> tuple[Array, ...]:
     """d log Σ exp z = softmax(z)·dz."""
     p = apply(SOFTMAX, at.arguments[0])
@@ -41,6 +52,23 @@ SOFTMAX = register(
         unrolled=unrolled.softmax,
     )
 )
+
+LOG_SOFTMAX = register(
+    Operation(
+        name="log_softmax",
+        ranks=(1,),
+        shapes=lambda cores, parameters: (cores[0],),
+        requires=an_entry,
+        value=_log_softmax,
+        differential=_log_softmax_differential,
+        numpy=lambda arguments, *_: f"scipy.special.log_softmax({arguments[0]}, axis=-1)",
+        kernel="rows.log_softmax",
+        columns="columns.log_softmax_columns",
+        unrolled=unrolled.log_softmax,
+    )
+)
+"""x - logsumexp(x) with the maximum of x subtracted first: both may be far larger than the
+difference, which has no correct digit then."""
 
 LOGSUMEXP = register(
     Operation(

@@ -255,6 +255,15 @@ def softmax(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     return (np.array([power * reciprocal for power in powers], dtype=object),)
 
 
+def log_softmax(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
+    (x,) = arguments
+    largest = _largest(algebra, x)
+    below = [entry - largest for entry in x]
+    powers = [algebra.exp(entry) for entry in below]
+    total = algebra.log(sum(powers[1:], powers[0]))
+    return (np.array([entry - total for entry in below], dtype=object),)
+
+
 def logsumexp(algebra: Algebra, arguments: Arguments, facts: Known) -> Outputs:
     (x,) = arguments
     largest = _largest(algebra, x)

@@ -35,6 +35,7 @@ from derivatrix.compiler.simplify.functions import (
     MAP_RULES,
 )
 from derivatrix.compiler.simplify.inverses import brings_inverse_together, meets_its_inverse
+from derivatrix.compiler.simplify.log_softmax import with_log_softmax
 from derivatrix.compiler.simplify.products import FINAL_RULES, RULES, simplify_product
 from derivatrix.compiler.simplify.sigmoids import with_one_sigmoid
 
@@ -175,6 +176,8 @@ class _Simplifier:
         if len(terms) == 1:
             return terms[0]
         if (fewer := with_one_sigmoid(terms, _difference)) is not None:
+            return self._sum(Sum(tuple(fewer), node.shape))
+        if (fewer := with_log_softmax(terms, self._product)) is not None:
             return self._sum(Sum(tuple(fewer), node.shape))
         return Sum(tuple(sorted(terms, key=lambda term: term.key)), node.shape)
 

@@ -7,14 +7,16 @@ from collections.abc import Callable
 import sympy
 
 from derivatrix.compiler.ir import scalar_functions
-from derivatrix.compiler.ir.arrays import Array, apply, elementwise, scale, subtract
+from derivatrix.compiler.ir.arrays import Array, apply, elementwise, scale
 from derivatrix.compiler.ir.nodes import (
     Apply,
     Delta,
     Einsum,
     Factor,
+    Gather,
     Map,
     Node,
+    Slice,
     Sum,
     einsum,
     full,
@@ -32,7 +34,7 @@ from derivatrix.compiler.operations.determinant import (
     LOG_DETERMINANT,
 )
 from derivatrix.compiler.operations.inverse import INVERSE
-from derivatrix.compiler.operations.softmax import LOGSUMEXP, SOFTMAX
+from derivatrix.compiler.operations.softmax import LOG_SOFTMAX, LOGSUMEXP, SOFTMAX
 from derivatrix.compiler.simplify.kronecker import (
     inverse_of_kronecker,
     logarithm_of_determinant_of_kronecker,
@@ -134,14 +136,36 @@ def logarithm(node: Map) -> Node | None:
         inner = argument.arguments[0]
         if isinstance(inner, Apply) and inner.operation is DETERMINANT:
             return Apply(LOG_ABSOLUTE_DETERMINANT, inner.arguments, inner.stack)
-    if isinstance(argument, Apply) and argument.operation is SOFTMAX:
-        z, labels = argument.arguments[0]
-        if labels == tuple(range(len(argument.stack))):
-            return subtract(Array(z), apply(LOGSUMEXP, Array(z))[..., None]).node
+    if (picked := _of_softmax(argument)) is not None:
+        return picked
     if (inside := sigmoid_argument(argument)) is not None:
         expression, arguments = inside
         return elementwise(-scalar_functions.softplus(-expression), *map(Array, arguments)).node
     return _log_sum_exp(argument)
+
+
+def _of_softmax(argument: Node) -> Node | None:
+    """The logarithm of softmax, or of entries of it."""
+    if isinstance(argument, Apply) and argument.operation is SOFTMAX:
+        return Apply(LOG_SOFTMAX, argument.arguments, argument.stack)
+    if not isinstance(argument, Einsum) or argument.coefficient != 1:
+        return None
+    arrays = [p for p, (f, _) in enumerate(argument.factors) if not isinstance(f, Slice | Gather)]
+    inner = _of_softmax(argument.factors[arrays[0]][0]) if len(arrays) == 1 else None
+    if inner is None or not _picks_entries(argument):
+        return None
+    return argument.with_factor(arrays[0], inner)
+
+
+def _picks_entries(node: Einsum) -> bool:
+    """Whether the entries of a product of an array and slices are entries of the array."""
+    picks = [
+        (factor, labels) for factor, labels in node.factors if isinstance(factor, Slice | Gather)
+    ]
+    picked = [labels[1] for _, labels in picks]
+    single = [labels[0] for factor, labels in picks if factor.shape[0] == 1]
+    known = {*node.contracted} <= {*picked, *single} and {*picked} <= {*node.contracted}
+    return known and len({*picked}) == len(picked)
 
 
 def _log_sum_exp(argument: Node) -> Node | None:

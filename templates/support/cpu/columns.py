@@ -1,5 +1,5 @@
-"""The maximum, and stable softmax and logsumexp, of columns: many short ones, side by side in
-memory."""
+"""The maximum, and stable softmax, its logarithm and logsumexp, of columns: many short ones, side
+by side in memory."""
 
 # mypy: allow-untyped-defs
 
@@ -52,6 +52,25 @@ def softmax_columns(x, out):
     for i in range(n):
         for s in range(stack):
             out[i, s] /= total[s]
+
+
+@compiled(counted=True)
+def log_softmax_columns(x, out):
+    """out[i, s] = log(exp(x[i, s]) / sum(exp(x[:, s]))), without overflow."""
+    n, stack = x.shape
+    largest = np.empty(stack, x.dtype)
+    total = np.zeros(stack, x.dtype)
+    column_maxima(x, largest)
+    for i in range(n):
+        for s in range(stack):
+            below = x[i, s] - largest[s]
+            out[i, s] = below
+            total[s] += fast_exp(below)
+    for s in range(stack):
+        total[s] = fast_log(total[s])
+    for i in range(n):
+        for s in range(stack):
+            out[i, s] -= total[s]
 
 
 @compiled(counted=True, fastmath={"reassoc"})

@@ -1,4 +1,4 @@
-"""The maximum of each row, and stable softmax and logsumexp."""
+"""The maximum of each row, and stable softmax, its logarithm and logsumexp."""
 
 # mypy: allow-untyped-defs
 
@@ -57,6 +57,22 @@ def softmax(x, out):
             total += power
         for i in range(n):
             out[s, i] /= total
+
+
+@compiled(fastmath={"reassoc"})
+def log_softmax(x, out):
+    """out[s, i] = log(exp(x[s, i]) / sum(exp(x[s, :]))), without overflow."""
+    stack, n = x.shape
+    for s in range(stack):
+        largest = row_maximum(x, s)
+        total = out.dtype.type(0)
+        for i in range(n):
+            below = x[s, i] - largest
+            out[s, i] = below
+            total += fast_exp(below)
+        total = fast_log(total)
+        for i in range(n):
+            out[s, i] -= total
 
 
 @compiled(fastmath={"reassoc"})

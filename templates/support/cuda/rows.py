@@ -1,4 +1,4 @@
-"""Stable softmax and logsumexp of rows.
+"""Stable softmax, its logarithm and logsumexp of rows.
 
 A row is one part, a long one is cut in parts: the maximum of each part and the sum of its powers
 are found first (as in online softmax, Milakov and Gimelshein 2018).
@@ -24,6 +24,13 @@ def softmax(run, x, out):
     parts, length, lanes = parts_of_rows(run, x)
     jobs = parts.shape[0] * parts.shape[1] if x.size else 0
     run.by_groups(softmax_parts, jobs, lanes, x, parts, out, length)
+
+
+def log_softmax(run, x, out):
+    """out[s, i] = log(exp(x[s, i]) / sum(exp(x[s, :]))), without overflow; x (stack, n)."""
+    parts, length, lanes = parts_of_rows(run, x)
+    jobs = parts.shape[0] * parts.shape[1] if x.size else 0
+    run.by_groups(log_softmax_parts, jobs, lanes, x, parts, out, length)
 
 
 def logsumexp(run, x, out):
@@ -106,6 +113,20 @@ def softmax_parts(x, parts, out, length, lanes):
         largest, total = join_parts(parts, s, lane, lanes, shared)
         for i in range(p * length + lane, min(p * length + length, x.shape[1]), lanes):
             out[s, i] = power_above(x[s, i], largest) / total
+
+
+@kernel("real[:, ::1], real[:, :, ::1], real[:, ::1], int64, int64")
+def log_softmax_parts(x, parts, out, length, lanes):
+    """Logarithms of softmax of rows, each part by a group of threads."""
+    stack, count, _ = parts.shape
+    shared = cuda.shared.array(THREADS, x.dtype)
+    lane, groups = cuda.threadIdx.x & (lanes - 1), cuda.blockDim.x // lanes
+    for first in range(cuda.blockIdx.x * groups, stack * count, cuda.gridDim.x * groups):
+        job = min(first + cuda.threadIdx.x // lanes, stack * count - 1)
+        s, p = job // count, job % count
+        largest, total = join_parts(parts, s, lane, lanes, shared)
+        for i in range(p * length + lane, min(p * length + length, x.shape[1]), lanes):
+            out[s, i] = (x[s, i] - largest) - math.log(total)
 
 
 @kernel("real[:, :, ::1], real[::1], int64")
