@@ -367,6 +367,7 @@ SCIPY = _Names(
                 **{name: each(function) for name, function in SPECIAL.items()},
                 **{name: each(function, 2) for name, function in SPECIAL_OF_TWO.items()},
                 "softmax": _softmax,
+                "log_softmax": lambda x, axis: each(NUMBERS.log)(_softmax(x, axis)),
                 "logsumexp": lambda x, axis: each(NUMBERS.log)(
                     np.sum(each(NUMBERS.exp)(x), axis=axis)
                 ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -93,6 +94,7 @@ def plain_kernel(
     scope["note"] = lambda: called.append(made.name)
     scope.update(shaped=np.reshape, sum_entries=np.sum, inner_product=inner_product)
     scope["border"] = border.py_func
+    scope["times"] = operator.mul
     scope["float"] = np.float64  # which Numba divides by as NumPy does
     scope.update(made.constants)
     scope.update((kernel_name(kernel), helper(kernel)) for kernel in made.kernels)

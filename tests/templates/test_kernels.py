@@ -532,6 +532,8 @@ def test_rows_with_infinite_entries(precision: tuple[type, float]) -> None:
     out, numbers = np.empty_like(x), np.empty(4, real)
     rows.softmax(x, out)
     np.testing.assert_allclose(out, scipy.special.softmax(x, axis=1), atol=tolerance)
+    rows.log_softmax(x, out)
+    np.testing.assert_allclose(out, scipy.special.log_softmax(x, axis=1), atol=1000 * tolerance)
     rows.logsumexp(x, numbers)
     np.testing.assert_allclose(numbers, scipy.special.logsumexp(x, axis=1), rtol=tolerance)
     whole = np.array([[-inf, -inf], [inf, 0.0]], real)

@@ -1,0 +1,131 @@
+"""Derivatives of `where` where the branch that is not taken has none, compared with those at points
+where it has some."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy
+
+import derivatrix as dx
+from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.frontends.function import Function
+
+m, n = dx.dims("m n")
+x, y, P = dx.vector("x", n), dx.vector("y", n), dx.matrix("P", n, 2)
+X, w, keep = dx.matrix("X", n, m), dx.vector("w", m), dx.matrix("keep", n, n)
+distances = dx.sqrt(dx.sum((P[:, None, :] - P[None, :, :]) ** 2, -1))
+positive = np.array([0.0, -1.0, 2.0, 0.5])
+zeros = np.array([0.0, 0.0, 2.0, 0.5])
+points = np.array([[0.0, 1.0], [1.0, 0.5], [0.0, 1.0], [2.0, 2.0]])
+rows = np.array([[0.0, 0, 0], [1, 2, 3], [1, 0, 2], [4, 1, 2]])
+CASES = {
+    "a logarithm": (dx.sum(dx.where(x > 0, dx.log(x), 0)), {"x": positive}),
+    "a root": (dx.sum(dx.where(x > 0, dx.sqrt(x), x)), {"x": positive}),
+    "an array": (dx.where(x > 0, x**-0.5, 0), {"x": positive}),
+    "several branches": (
+        dx.sum(dx.where(x > 1, dx.log(x - 1), dx.where(x > 0.1, 1 / x, 0))),
+        {"x": positive},
+    ),
+    "functions of it": (dx.sum(dx.exp(dx.where(x > 0, 1 / x, 0)) ** 2), {"x": positive}),
+    "a mask": (dx.sum(dx.where(y > 1, 1 / x, 0) * y), {"x": zeros, "y": np.array([0, 1.0, 2, 3])}),
+    "rows": (
+        dx.sum(dx.where(y > 0, dx.sum(1 / X, 1), 0) ** 2),
+        {"X": rows, "y": np.array([0, 1.0, 0, 2])},
+    ),
+    "a product of matrices": (
+        dx.sum(dx.where(x > 0, dx.log(x) * (X @ w), 0)),
+        {"X": rows, "x": positive, "w": np.array([1.0, 2, -1])},
+    ),
+    "pairs": (
+        dx.sum(dx.where((distances > 0) & (distances < 2), distances**-12 - 1 / distances**6, 0)),
+        {"P": points},
+    ),
+    "pairs by a matrix": (
+        dx.sum(dx.where(keep > 0, dx.exp(-distances) / distances, 0)),
+        {"P": points, "keep": np.array([[0.0, 1, 0, 1], [1, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]])},
+    ),
+    "a rectified root": (dx.sum(dx.sqrt(dx.relu(x))), {"x": positive}),
+}
+
+
+def function_of(name: str) -> Function:
+    expression, values = CASES[name]
+    by = [key for key in values if key not in ("y", "keep")]
+    inputs = [leaf for leaf in (x, y, P, X, w, keep) if leaf.name in values]
+    return dx.function("f", inputs, expression, wrt=by)
+
+
+def arguments(function: Function, name: str, kind: str, real: type) -> dict[str, np.ndarray]:
+    values = {key: value.astype(real) for key, value in CASES[name][1].items()}
+    random = np.random.default_rng(1)
+    for leaf in function.derivatives.arguments(kind)[len(function.inputs) :]:
+        shape = [values["x"].shape[0]] if leaf.name == "cotangent" and leaf.shape else ()
+        own = values.get(leaf.name.removeprefix("tangent_"), values[function.wrt[0]])
+        shape = own.shape if leaf.role == "tangent" else shape
+        values[leaf.name] = np.asarray(random.normal(size=shape), real)
+    return values
+
+
+def texts(function: Function, kind: str, values: dict[str, np.ndarray]) -> list[np.ndarray]:
+    scope = {"np": np, "scipy": scipy, **values}
+    with np.errstate(all="ignore"):
+        return [
+            np.asarray(eval(function.formula(kind, wrt=key or None, style="numpy"), dict(scope)))
+            for key in function.derivatives.results(kind)
+        ]
+
+
+def differences(function: Function, name: str) -> list[np.ndarray]:
+    """Central differences of the value by the inputs, entry by entry; 0 where they jump."""
+    values, step, found = arguments(function, name, "value", float), 1e-6, []
+    for key in function.wrt:
+        result = np.zeros(values[key].shape)
+        for place in np.ndindex(result.shape):
+            sides = []
+            for sign in (1, -1):
+                moved = values[key].copy()
+                moved[place] += sign * step
+                sides.append(texts(function, "value", {**values, key: moved})[0])
+            slope = (sides[0] - sides[1]) / (2 * step)
+            result[place] = slope if abs(slope) < 1e4 else 0
+        found.append(result)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_derivatives_select(name: str) -> None:
+    function = function_of(name)
+    for kind in function.derivatives.kinds:
+        values = arguments(function, name, kind, float)
+        for result in texts(function, kind, values):
+            assert np.isfinite(result).all(), kind
+    if "gradient" in function.derivatives.kinds:
+        values = arguments(function, name, "gradient", float)
+        found = texts(function, "gradient", values)
+        for one, other in zip(found, differences(function, name), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize("name", ["a logarithm", "pairs", "rows"])
+def test_kernels_select(name: str, real: type) -> None:
+    function = function_of(name)
+    module = dx.compile(function)
+    for kind in ("vjp", "jvp", "gradient", "hessian", "hvp"):
+        values = arguments(function, name, kind, real)
+        found = getattr(module, kind)(*values.values())
+        np.testing.assert_allclose(found, texts(function, kind, values)[0], rtol=1e-3, atol=1e-4)
+    operator = module.hessian_operator(*arguments(function, name, "hessian", real).values())
+    assert np.isfinite(operator.todense()).all()
+
+
+def test_values_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is declared as a product is one, and without the pass derivatives are nan."""
+    function = dx.function("f", [x], dx.sum(dx.where(x > 0, 1, 0) * dx.log(x)))
+    (value,) = texts(function, "value", {"x": positive})
+    assert np.isnan(value)
+    monkeypatch.setattr(Derivatives, "with_selections", lambda self, nodes: nodes)
+    function = function_of("a root")
+    (gradient,) = texts(function, "gradient", arguments(function, "a root", "gradient", float))
+    assert np.isnan(gradient).any()
