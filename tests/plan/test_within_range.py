@@ -63,22 +63,14 @@ def check(found: list[np.ndarray], expected: list[np.ndarray], tolerance: float)
 def test_texts(name: str) -> None:
     function, scope = function_of(name), {"np": np, "scipy": scipy}
     for kind in ("vjp", "jvp", "jacobian"):
+        keys = function.derivatives.results(kind)
+        formulas = [function.formula(kind, wrt=key or None, style="numpy") for key in keys]
         for exponent in CASES[name][2]:
-            results = [
-                [
-                    eval(
-                        function.formula(kind, wrt=key or None, style="numpy"),
-                        {
-                            "np": np,
-                            "scipy": scipy,
-                            **arguments(function, kind, real, 10.0**exponent),
-                        },
-                    )
-                    for key in function.derivatives.results(kind)
-                ]
+            single, double = (
+                {**scope, **arguments(function, kind, real, 10.0**exponent)}
                 for real in (np.float32, np.float64)
-            ]
-            check(*results, 1e-4)
+            )
+            check(*([eval(text, own) for text in formulas] for own in (single, double)), 1e-4)
 
 
 @pytest.mark.parametrize("name", CASES)
