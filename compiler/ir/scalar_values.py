@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 from sympy.core.relational import Relational
@@ -291,7 +292,12 @@ class Scalars:
         above, *below = map(self.factors, children) if operator == "div" else [children]
         numbers = [factor for factor in above if self.constant(factor) is not None]
         steps = [_Step("times", f, self.degree(f), depth(f)) for f in above if f not in numbers]
-        steps += [_Step("div", f, -self.degree(f), depth(f)) for part in below for f in part]
+        for factor, count in Counter(f for part in below for f in part).items():
+            step = _Step("div", factor, -self.degree(factor), depth(factor))
+            if count > 1:  # products take less time; where y⁻¹ is infinite or 0, so is x y⁻²
+                reciprocal = self.operate("div", self.number(sympy.S.One), factor)
+                step = replace(step, operator="times", factor=reciprocal)
+            steps += [step] * count
         if len(steps) < 3 or not any(step.degree < 0 for step in steps):
             return self.operate(operator, *map(change, children))
         if all(step.operator == "div" for step in steps):

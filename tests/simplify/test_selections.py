@@ -57,7 +57,7 @@ def function_of(name: str) -> Function:
 
 
 def arguments(function: Function, name: str, kind: str, real: type) -> dict[str, np.ndarray]:
-    values = {key: value.astype(real) for key, value in CASES[name][1].items()}
+    values = {leaf.name: CASES[name][1][leaf.name].astype(real) for leaf in function.inputs}
     random = np.random.default_rng(1)
     for leaf in function.derivatives.arguments(kind)[len(function.inputs) :]:
         shape = [values["x"].shape[0]] if leaf.name == "cotangent" and leaf.shape else ()
