@@ -117,13 +117,14 @@ def _alternating(steps: Sequence[_Step]) -> list[_Step]:
     much larger or smaller than both the product and 1. Factors of outer loops come first, as far
     as that allows; the first one multiplies."""
     total = sum(step.degree for step in steps)
+    least, most = min(0.0, total) - 1, max(0.0, total) + 1
     ordered, left, degree = list[_Step](), [*steps], 0.0
     depths = sorted({step.depth for step in steps})
     for depth in depths:
         while ready := [
             step for step in left if step.depth <= depth and (ordered or step.operator == "times")
         ]:
-            near = [s for s in ready if min(0, total) <= degree + s.degree <= max(0, total)]
+            near = [step for step in ready if least <= degree + step.degree <= most]
             if depth < depths[-1]:  # smaller factors wait for larger ones in inner loops
                 ready = [step for step in ready if step.degree >= 0]
             if not (near or ready):

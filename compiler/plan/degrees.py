@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.scalar_values import Scalars
-from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.plan.contraction_order import is_inverse
 
 
 @lru_cache(maxsize=65536)
@@ -29,5 +29,5 @@ def degree(node: ir.Node) -> float:
             return scalars.degree(scalars.lower(node.expression, slots))
         case ir.Apply():
             largest = max(degree(argument) for argument, _ in node.arguments)
-            return -largest if node.operation is INVERSE else largest
+            return -largest if is_inverse(node) else largest
     return 0.0
