@@ -293,6 +293,8 @@ class Scalars:
         above, *below = map(self.factors, children) if operator == "div" else [children]
         numbers = [factor for factor in above if self.constant(factor) is not None]
         steps = [_Step("times", f, self.degree(f), depth(f)) for f in above if f not in numbers]
+        if not steps:
+            return self.operate(operator, *map(change, children))
         for factor, count in Counter(f for part in below for f in part).items():
             step = _Step("div", factor, -self.degree(factor), depth(factor))
             if count > 1:  # products take less time; where y⁻¹ is infinite or 0, so is x y⁻²
@@ -300,8 +302,6 @@ class Scalars:
                 step = replace(step, operator="times", factor=reciprocal)
             steps += [step] * count
         if len(steps) < 3 or not any(step.degree < 0 for step in steps):
-            return self.operate(operator, *map(change, children))
-        if all(step.operator == "div" for step in steps):
             return self.operate(operator, *map(change, children))
         first, *later = _alternating(steps)
         result = self._chain("mul", [*numbers, change(first.factor)])

@@ -63,11 +63,11 @@ def _selected_by(product: Product, support: Factor) -> Product:
     axes = {*support[1]}
     along, beyond = list[Factor](), list[Factor]()
     for node, labels in product.factors:
-        if support in relabelled(_supports(node), labels) or not _may_be_infinite(node):
+        if support in relabelled(_supports(node), labels):
             continue
-        if axes.issuperset(labels):
+        if axes.issuperset(labels) and _may_be_infinite(node, True):
             along.append((node, labels))
-        elif axes.issubset(labels) and not isinstance(node, Leaf):  # products of matrices stay such
+        elif axes < {*labels} and _may_be_infinite(node, False):  # products of matrices stay such
             beyond.append((node, labels))
     if not along and not beyond:
         return product
@@ -133,16 +133,16 @@ def _indicator(expression: sympy.Expr) -> sympy.Expr | None:
 
 
 @lru_cache(maxsize=65536)
-def _may_be_infinite(node: Node) -> bool:
-    """Whether entries may be infinite or nan where the function's derivative is finite. Tangents
-    and cotangents are taken to be finite."""
+def _may_be_infinite(node: Node, inputs: bool) -> bool:
+    """Whether entries may be infinite or nan where the function's derivative is finite. `inputs`:
+    whether those of inputs may. Tangents and cotangents are taken to be finite."""
     match node:
         case Leaf():
-            return node.role == "input"
+            return inputs and node.role == "input"
         case Constant() | Structural():
             return False
         case Map():
             return node.expression not in (_indicator(node.expression), step(slot(0)))
         case Sum() | Einsum():
-            return any(map(_may_be_infinite, node.children))
+            return any(_may_be_infinite(child, inputs) for child in node.children)
     return True
