@@ -1,4 +1,4 @@
-"""Load generated modules and prove them. Needs NumPy, SciPy and Numba, and never the compiler."""
+"""Load generated modules and verify them. Needs NumPy, SciPy and Numba, and never the compiler."""
 
 from derivatrix.runtime.certificate import certified, read_certificate, write_certificate
 from derivatrix.runtime.errors import (

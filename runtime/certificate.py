@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +20,7 @@ from typing import Any
 
 from derivatrix.runtime.certificate_page import certificate_page
 from derivatrix.runtime.errors import LoadError
-from derivatrix.runtime.report import Report, table
+from derivatrix.runtime.report import Report, part_text, table
 from derivatrix.runtime.simulated import has_device
 from derivatrix.runtime.text_file import write_text
 from derivatrix.version import VERSION
@@ -29,25 +29,57 @@ JSON = "certificate.json"
 TEXT = "certificate.md"
 PAGE = "certificate.html"
 FORMAT = 2
-REMARK = "Written by derivatrix; `derivatrix verify` renews it."
+REMARK = "Written by derivatrix; `derivatrix verify --write` renews it."
 
 
 def write_certificate(directory: str | os.PathLike[str], reports: Iterable[Report]) -> None:
     """Write the files, in the order of the modules' names; each is complete or left as it was.
 
     They are the same whether reports are new or were read from a certificate."""
+    for name, text in _texts(reports, made_with()).items():
+        write_text(Path(directory) / name, text)
+
+
+def _texts(reports: Iterable[Report], made: dict[str, str]) -> dict[str, str]:
+    """The text of each file of the certificate; `made` is what the reports depend on."""
     modules = sorted((report.to_dict() for report in reports), key=lambda entry: entry["function"])
     ordered = [Report.from_dict(entry) for entry in modules]
     record = {
         "format": FORMAT,
         "passed": all(report.passed for report in ordered),
-        "made_with": made_with(),
+        "made_with": made,
         "modules": modules,
     }
+    return {
+        JSON: json.dumps(record, indent=1, allow_nan=False) + "\n",
+        TEXT: _text(ordered),
+        PAGE: certificate_page(ordered, made, REMARK),
+    }
+
+
+def certificate_states(
+    directory: str | os.PathLike[str], digests: Mapping[str, str]
+) -> dict[str, str]:
+    """The files of the certificate that do not vouch for modules with these digests, each with its
+    state: "missing"; "damaged", if it cannot be read; "failing", if a module has not passed;
+    "stale", if it is of other modules, or not as its reports say."""
     root = Path(directory)
-    write_text(root / JSON, json.dumps(record, indent=1, allow_nan=False) + "\n")
-    write_text(root / TEXT, _text(ordered))
-    write_text(root / PAGE, certificate_page(ordered, made_with(), REMARK))
+    states = {name: "missing" for name in (JSON, TEXT, PAGE) if not (root / name).is_file()}
+    if JSON in states:
+        return states
+    try:
+        record, reports = _reports(root)
+        texts = _texts(reports, dict(record["made_with"]))
+    except (KeyError, LoadError, TypeError, ValueError):
+        return {**states, JSON: "damaged"}
+    if record.get("passed") is not True or not all(report.passed for report in reports):
+        return {**states, JSON: "failing"}
+    if {report.function: report.digest for report in reports} != digests:
+        return {**states, JSON: "stale"}
+    for name, text in texts.items():
+        if name not in states and (root / name).read_bytes() != text.encode():
+            states[name] = "stale"
+    return states
 
 
 def read_certificate(directory: str | os.PathLike[str]) -> dict[str, Any]:
@@ -58,7 +90,7 @@ def read_certificate(directory: str | os.PathLike[str]) -> dict[str, Any]:
         record = json.loads(path.read_bytes())
     except OSError as error:
         raise LoadError(
-            f"{path}: no certificate ({error.strerror}); write one with `derivatrix verify`"
+            f"{path}: no certificate ({error.strerror}); write one with `derivatrix verify --write`"
         ) from error
     except (ValueError, RecursionError) as error:
         raise LoadError(f"{path}: not a certificate: {error}") from error
@@ -99,7 +131,9 @@ def _reports(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Re
         return record, [Report.from_dict(entry) for entry in record["modules"]]
     except (KeyError, TypeError, ValueError) as error:
         path = Path(directory) / JSON
-        raise LoadError(f"{path}: damaged; write it again with `derivatrix verify`") from error
+        raise LoadError(
+            f"{path}: damaged; write it again with `derivatrix verify --write`"
+        ) from error
 
 
 @cache
@@ -121,11 +155,13 @@ def made_with() -> dict[str, str]:
 
 
 def _text(reports: list[Report]) -> str:
-    cells: list[tuple[str, ...]] = [("module", "result", "checks", "digest", "place")]
+    head = ("module", "result", "checks", "worst error of allowed", "digest", "place")
+    cells: list[tuple[str, ...]] = [head]
     for report in reports:
         result = "passed" if report.passed else f"FAILED {len(report.failures)}"
         count = str(len(report.rows))
-        cells.append((report.function, result, count, report.digest, report.place))
+        worst = part_text(report.worst)
+        cells.append((report.function, result, count, worst, report.digest, report.place))
     if not any(report.place for report in reports):
         cells = [line[:-1] for line in cells]
     parts = [

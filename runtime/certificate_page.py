@@ -9,7 +9,7 @@ from html import escape
 
 from derivatrix.runtime.page import document, folded, html_table
 from derivatrix.runtime.plot import Axes, Line, plot
-from derivatrix.runtime.report import LEGEND, STEPS, Curve, Report, Row, cells, describe
+from derivatrix.runtime.report import LEGEND, STEPS, Curve, Report, Row, cells, describe, part_text
 
 CHECKS = {
     "functions": "the module has the functions that it lists",
@@ -20,6 +20,8 @@ CHECKS = {
     "digits": "derivatives and those of the declaration in 50 digits",
     "adjoint": "⟨Ȳ, J Ẋ⟩ and ⟨Jᵀ Ȳ, Ẋ⟩: JVP and VJP",
     "products": "Jacobian or Hessian times tangents and cotangents, and JVP, VJP or HVP",
+    "linearity": "VJP, JVP and HVP along scaled, zero and unit directions, and their linearity",
+    "empty batch": "results for a batch of no samples, and zeros",
     "symmetry": "the Hessian and its transpose",
     "structure": "derivatives and their projection on the structure of the input",
     "repeat": "a second run and the first, bit for bit",
@@ -54,7 +56,7 @@ def certificate_page(reports: Sequence[Report], made_with: Mapping[str, str], re
     """The page, which needs neither scripts nor other files. Of its rows and its curves all numbers
     are those of the reports."""
     versions = [f"{name} {text}" for name, text in made_with.items() if name != "verification"]
-    head = ("module", "result", "checks", "points", "branches", "digest")
+    head = ("module", "result", "checks", "points", "branches", "worst error of allowed", "digest")
     body = [
         "<h1>Verification certificate</h1>",
         f'<p class="note">{escape(remark)} Made with {escape(", ".join(versions))}.</p>',
@@ -71,7 +73,7 @@ def _summary(report: Report) -> tuple[str, ...]:
     branches = f"{reach.reached} of {reach.total}" if reach.total else ""
     result = "passed" if report.passed else f"FAILED {len(report.failures)}"
     counts = (str(len(report.rows)), str(points), branches)
-    return (report.function, result, *counts, report.digest)
+    return (report.function, result, *counts, part_text(report.worst), report.digest)
 
 
 def _module(report: Report) -> str:
@@ -94,7 +96,7 @@ def _module(report: Report) -> str:
     return f'<section class="card">{"".join(parts)}</section>'
 
 
-_HEAD = ("check", "of", "by", "points", "error", "allowed", "at", "result")
+_HEAD = ("check", "of", "by", "points", "error", "allowed", "error of allowed", "at", "result")
 
 
 def _worst(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
@@ -103,18 +105,12 @@ def _worst(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         groups.setdefault((row.check, row.function, row.input), []).append(row)
     for (check, function, name), group in groups.items():
-        worst = max(group, key=_nearness)
+        worst = max(group, key=lambda row: (not row.passed, row.decides, row.part))
         numbers = [f"{number:.1e}" if number else "0" for number in (worst.error, worst.tolerance)]
-        result = "passed" if worst.passed else "FAILED"
-        yield (check, function, name, str(len(group)), *numbers, worst.point, result)
-
-
-def _nearness(row: Row) -> tuple[bool, float]:
-    """A `control` is nearer the smaller its error is."""
-    small, large = row.error, row.tolerance
-    if row.check == "control":
-        small, large = large, small
-    return not row.passed, small / large if large else small
+        result = "passed" if worst.decides else "decides nothing"
+        result = result if worst.passed else "FAILED"
+        count = str(len(group))
+        yield (check, function, name, count, *numbers, part_text(worst), worst.point, result)
 
 
 def _kind(point: str) -> str:

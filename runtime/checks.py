@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from derivatrix.runtime import sampling
 from derivatrix.runtime.interface import Arrays, CallError, Input, ModuleInterface, Point
-from derivatrix.runtime.measure import REPRESENTABLE, Measurement, largest, magnitude, scale
+from derivatrix.runtime.measure import (
+    REPRESENTABLE,
+    TRUSTED,
+    Measurement,
+    is_smooth,
+    is_trusted,
+    largest,
+    magnitude,
+    scale,
+)
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text, Values
-from derivatrix.runtime.report import Row
+from derivatrix.runtime.report import LARGEST_ENTRY, Row
 
 PERTURBATION = 1e-4
 """The relative error that every comparison with differences has to notice."""
 ROUNDING = 64 * np.finfo(np.float64).eps
 """What numbers of size 1 may lose where they cancel."""
-TRUSTED = 1e-5
-"""The relative error of differences that are compared with at special points and large sizes."""
+LINEAR = ("vjp", "jvp", "hvp")
+"""The functions that are linear in their last arguments."""
+FACTORS = (0.0, 2.0**10, -(2.0**10), 2.0**-10)
+"""By which cotangents and tangents are multiplied; no product is rounded."""
+SECOND = ("hessian", "hvp")
+NOISE = 16
+"""How many times the change of a derivative by rounding its error may be."""
 DIGITS = 1e-9
 """The relative error that derivatives may have beside those of the declaration in 50 digits."""
 JUDGED = 500
@@ -32,8 +48,9 @@ class Trial:
     """A module's results at a point, what they should be, and the rows of the checks.
 
     kinds: the functions to call, all if it is None. special: whether the point is one where the
-    function may have no derivative; then derivatives that are not finite are left out, and
-    what is compared is compared as far as rounding at points with large entries allows."""
+    function may have no derivative; then derivatives that are not finite are left out unless
+    differences say that there is one, and what is compared is compared as far as rounding at points
+    with large entries allows. noise: how far rounding changes JVP and HVP there."""
 
     def __init__(
         self,
@@ -41,6 +58,7 @@ class Trial:
         measurement: Measurement,
         kinds: Sequence[str] | None = None,
         special: bool = False,
+        noise: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         self.interface = interface
         self.expected = measurement
@@ -48,20 +66,32 @@ class Trial:
         self.special = special
         self.slack = 1e3 if special else 1.0
         self.rows: list[Row] = []
+        self.floor = max(
+            largest(measurement.value), measurement.gradient_size, 1.0 if special else 0.0
+        )
+        self.noise = noise
         self.results: dict[str, Arrays] = {}
         for kind in interface.kinds if kinds is None else kinds:
             found = self.call("call", kind, self.point)
-            if found is not None and not (special and _infinite(kind, found)):
+            if found is not None and not (
+                special and _infinite(kind, found) and not self.has(kind)
+            ):
                 self.results[kind] = found
         self.kept = {
             kind: {key: array.copy() for key, array in arrays.items()}
             for kind, arrays in self.results.items()
         }
-        self.floor = max(largest(measurement.value), measurement.gradient_size)
-        if special:  # products of two large entries may cancel
-            entries = [largest(array) for array in self.point.values.values()]
-            self.floor = max(self.floor, 1.0, *(entry**2 for entry in entries))
-        self.rounding = ROUNDING * self.floor
+
+    def rounding(self, kind: str) -> float:
+        """What the results of a function may lose where they cancel: that of numbers of the value's
+        size, and at special points many times what inputs that are rounded change."""
+        return self.slack * ROUNDING * self.floor + NOISE * self.noise[kind in SECOND]
+
+    def has(self, kind: str) -> bool:
+        """Whether differences say that the function has the derivative at a special point."""
+        parts = [*self.expected.first.values(), self.expected.along]
+        first = all(is_trusted(part, self.floor) for part in parts)
+        return first and (kind not in SECOND or is_smooth(self.interface, self.point))
 
     def call(
         self,
@@ -98,6 +128,8 @@ class Trial:
         passed = bool((error <= bound).all())
         where = _worst(error, bound)
         note = "" if passed else _difference(where, actual, expected)
+        if passed and bound.min() >= size:
+            note = LARGEST_ENTRY
         worst, limit = float(error[where]), float(bound[where])
         self.add(check, kind, key, worst / size, limit / size, passed, note)
         return passed
@@ -153,7 +185,7 @@ def check_value(trial: Trial) -> None:
     size = scale(expected, 0.0)
     allowed = 1e-9 * np.abs(expected) + 1e-10 * size + trial.slack * trial.expected.sensitivity
     if trial.special:  # what cancels there has the rounding errors of numbers of size 1
-        allowed = allowed + trial.rounding
+        allowed = allowed + ROUNDING * trial.floor
     for kind in ("value", "value_and_gradient"):
         if kind in trial.kept:
             actual = trial.kept[kind][""]
@@ -202,7 +234,8 @@ def check_slopes(trial: Trial) -> None:
         error = pair.error + pair.error.mean()
         if largest(error) <= TRUSTED * size:
             allowed = 1e-6 * np.abs(pair.expected) + 1e-8 * size + 4 * error
-            allowed += (trial.slack - 1) * trial.rounding
+            if trial.special:
+                allowed += trial.rounding(pair.kind)
             trial.compare(
                 "differences", pair.kind, pair.key, pair.actual, pair.expected, allowed, size
             )
@@ -271,7 +304,7 @@ def check_adjoint(trial: Trial) -> None:
     parts = [array * trial.point.tangents[key] for key, array in trial.kept["vjp"].items()]
     size = np.abs(left).sum() + sum(np.abs(part).sum() for part in parts) or 1.0
     right = np.asarray(sum(part.sum() for part in parts))
-    allowed = trial.slack * (1e-9 * size + trial.rounding)
+    allowed = trial.slack * 1e-9 * size + trial.rounding("jvp")
     trial.compare("adjoint", "jvp", "", np.asarray(left.sum()), right, allowed, size)
 
 
@@ -307,7 +340,7 @@ def _compare_products(
     expected = np.asarray(sum(block for block, _ in blocks)).reshape(actual.shape)
     magnitude = np.asarray(sum(size for _, size in blocks)).reshape(actual.shape)
     size = scale(magnitude, trial.floor)
-    allowed = trial.slack * (1e-9 * magnitude + 1e-10 * size + trial.rounding)
+    allowed = trial.slack * (1e-9 * magnitude + 1e-10 * size) + trial.rounding(kind)
     trial.compare("products", kind, key, actual, expected, allowed, size)
 
 
@@ -335,6 +368,47 @@ def _pull(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np
     return np.einsum(rule, matrix, vector), np.einsum(rule, np.abs(matrix), np.abs(vector))
 
 
+def check_linearity(trial: Trial) -> None:
+    """VJP, JVP and HVP are linear in cotangents and tangents: zero for zero, scaled as these are,
+    and the sum of the results for a unit vector and for the other entries."""
+    for kind in LINEAR:
+        kept = trial.kept.get(kind, {})
+        for factor in FACTORS if kept else ():
+            scaled = _along(trial, kind, partial(np.multiply, factor))
+            for key, array in scaled.items():
+                _compare_linear(trial, kind, key, array, factor * kept[key], abs(factor))
+        units = [_along(trial, kind, change) for change in (_first_entry, _other_entries) if kept]
+        for key, array in kept.items():
+            if all(units):
+                _compare_linear(trial, kind, key, units[0][key] + units[1][key], array, 1.0)
+
+
+def _along(trial: Trial, kind: str, change: Callable[[np.ndarray], np.ndarray]) -> Arrays:
+    """The results along cotangents and tangents that are changed; none where there are none."""
+    point = trial.point
+    tangents = {name: change(array) for name, array in point.tangents.items()}
+    moved = replace(point, cotangent=change(point.cotangent), tangents=tangents)
+    return trial.call("linearity", kind, moved) or {}
+
+
+def _first_entry(array: np.ndarray) -> np.ndarray:
+    return array - _other_entries(array)
+
+
+def _other_entries(array: np.ndarray) -> np.ndarray:
+    others = array.copy()
+    others[(0,) * array.ndim if array.size else ()] = 0.0
+    return others
+
+
+def _compare_linear(
+    trial: Trial, kind: str, key: str, actual: np.ndarray, expected: np.ndarray, factor: float
+) -> None:
+    size = scale(trial.kept[kind][key], trial.floor)
+    allowed = factor * (1e-11 * size + trial.rounding(kind))
+    trial.compare("linearity", kind, key, actual, expected, allowed, size * (factor or 1.0))
+
+
 def check_symmetry(trial: Trial) -> None:
     """The Hessian's blocks X, Y against those of Y, X."""
     blocks = trial.kept.get("hessian", {})
@@ -346,7 +420,7 @@ def check_symmetry(trial: Trial) -> None:
         other = blocks[f"{column}, {row}"]
         swapped = other.transpose(*range(lead), *axes[rank:], *axes[:rank])
         size = scale(block, trial.floor)
-        allowed = trial.slack * (1e-10 * size + trial.rounding)
+        allowed = trial.slack * 1e-10 * size + trial.rounding("hessian")
         trial.compare("symmetry", "hessian", key, block, swapped, allowed, size)
 
 
@@ -362,7 +436,7 @@ def check_structure(trial: Trial) -> None:
                 between = (1,) * (array.ndim - value.ndim)
                 value = value.reshape(*value.shape[:stacked], *between, *value.shape[stacked:])
                 inside = sampling.tangential(entry.structure, value, array)
-                allowed = 1e-10 * size + (trial.slack - 1) * trial.rounding
+                allowed = 1e-10 * size + (trial.rounding(kind) if trial.special else 0.0)
                 trial.compare("structure", kind, key, array, inside, allowed, size)
 
 
@@ -427,7 +501,7 @@ def _same(
     trial: Trial, check: str, kind: str, key: str, actual: np.ndarray, expected: np.ndarray
 ) -> None:
     size = scale(expected, trial.floor)
-    allowed = trial.slack * (1e-11 * size + trial.rounding)
+    allowed = trial.slack * (1e-11 * size + ROUNDING * trial.floor)
     trial.compare(check, kind, key, actual, expected, allowed, size)
 
 
@@ -487,7 +561,7 @@ def _check_formula(trial: Trial, kind: str, key: str, text: str, array: np.ndarr
         trial.fail("formula", kind, key, str(error))
         return
     size = scale(array, trial.floor)
-    allowed = 1e-8 * np.abs(expected) + 1e-10 * size + trial.rounding
+    allowed = 1e-8 * np.abs(expected) + 1e-10 * size + trial.rounding(kind)
     trial.compare("formula", kind, key, array, expected, allowed, size)
 
 

@@ -2,7 +2,7 @@
 
 The copy is made from the text of the module and of its support: every compiled function, and every
 branch and loop in one, begins with a store of 1 to a byte of its own. It is for finding out what a
-point reaches, never for proof: that is of the module itself.
+point reaches: verification is of the module itself.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from derivatrix.templates.support.internals.verification import byte_setter
 
 MARK = "_reached_"
 """The name of the store in the copy."""
+SHARING = f"{FOLDER}/cpu/shared_work.py"
+"""The file where it depends on the moment which thread comes first, and so which branches run."""
 MOST = 1 << 16
 """More marks than all files of the support have."""
 _numbers = itertools.count()
@@ -58,9 +60,11 @@ class Copy:
 
     @property
     def counted(self) -> set[int]:
-        """The marks of the module itself, and those of its support that are in compiled code."""
-        own = {number for number, (name, _) in enumerate(self.places) if name.isidentifier()}
-        return own | self._compiled
+        """The marks of the module itself, and those of its support that are in compiled code and do
+        not depend on the moment."""
+        names = [name for name, _ in self.places]
+        own = {number for number, name in enumerate(names) if name.isidentifier()}
+        return own | {number for number in self._compiled if SHARING not in names[number]}
 
     @property
     def constants(self) -> tuple[int, ...]:
@@ -89,7 +93,7 @@ class Copy:
         """The marks made since the last call, by their positions."""
         found = [int(place) for place in np.flatnonzero(self.marks)]
         self.marks[:] = 0
-        return found
+        return sorted(self.counted.intersection(found))
 
 
 class _Finder:

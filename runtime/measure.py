@@ -27,14 +27,21 @@ RESOLVED = 100
 """How many times larger than its error a derivative is that is certainly not zero."""
 REPRESENTABLE = 1e30
 """Values and derivatives should be smaller, so that float32 can hold them."""
+WIDE_ACCURATE = 1e-9
+"""The relative error of differences at large sizes after which no better point is looked for."""
 FEW = 3
 """How many steps of differences are tried at large sizes."""
 NUDGE = 2.0**-45
-"""The relative change of the inputs that shows how sensitive the value is to rounding."""
-STEADY = 1e-9
+"""The change of the inputs, in parts of their largest entries, that shows how sensitive results are
+to rounding."""
+STEADY = 1e-6
 """The relative change of the value by that, up to which it is that of the points around."""
-SENSITIVE = 1e-7
+SENSITIVE = 1e-4
 """The relative change of a derivative by that, from which rounding decides about it."""
+TRUSTED = 1e-5
+"""The relative error of differences that are compared with at special points and large sizes."""
+SMALL_UNIT = 0.1
+"""The largest entry up to which differences have steps in its measure."""
 KINK_STEP = 2.0**-20
 """The step at which differences to both sides are compared, to notice a kink."""
 
@@ -122,6 +129,11 @@ def magnitude(derivative: np.ndarray, error: np.ndarray, floor: float) -> float:
     return size if size > RESOLVED * largest(error) else scale(derivative, floor)
 
 
+def is_trusted(estimate: Estimate, floor: float) -> bool:
+    """Whether differences are accurate enough to be compared with at special points."""
+    return _relative(estimate, floor) <= TRUSTED
+
+
 def _relative(estimate: Estimate, floor: float) -> float:
     return largest(estimate.error) / magnitude(estimate.derivative, estimate.error, floor)
 
@@ -178,7 +190,7 @@ def wide(interface: ModuleInterface, sizes: Sizes, seed: int, kinds: Sequence[st
         found = _measure(interface, point, value, {}, most=FEW, with_second=with_second)
         measured.append(replace(found, sensitivity=_sensitivity(interface, point, value)))
         best = min(measured, key=lambda each: each.first_error)
-        if (best.first_error <= STEADY and best.steady) or len(measured) == ENOUGH:
+        if (best.first_error <= WIDE_ACCURATE and best.steady) or len(measured) == ENOUGH:
             break
     return best
 
@@ -200,15 +212,18 @@ def defined(
         raise reasons[0]
 
 
-def special(interface: ModuleInterface, point: Point, seed: int) -> Measurement:
+def special(
+    interface: ModuleInterface, point: Point, seed: int, with_second: bool = False
+) -> Measurement:
     """The same at a special point. The errors of its differences are large where there is a kink.
-    There are none of the gradient: on lines through 0 that of |x|² is smooth; its derivative is not
-    0.
+    There may be one at the point itself unless `with_second` says that there is none: then there
+    are no differences of the gradient, as on lines through 0 that of |x|² is smooth; its
+    derivative is not 0.
 
     Raises OutOfDomain where the declaration has no finite real value."""
     value = interface.declared_value(point)
     stacks = input_directions(interface, point, 0, np.random.default_rng([seed, 3]))
-    found = _measure(interface, point, value, stacks, kinks=True, with_second=False)
+    found = _measure(interface, point, value, stacks, kinks=True, with_second=with_second)
     return replace(found, sensitivity=_sensitivity(interface, point, value))
 
 
@@ -220,19 +235,35 @@ def _sensitivity(interface: ModuleInterface, point: Point, value: np.ndarray) ->
         return np.inf
 
 
-def is_sensitive(interface: ModuleInterface, point: Point, kind: str) -> bool:
-    """Whether a function of the module returns different numbers at two points that differ from
-    this one by little more than rounding, or fails there."""
+def roundoff(interface: ModuleInterface, point: Point, kind: str) -> tuple[float, bool]:
+    """How far apart a function's results are at two points that differ from this one by little
+    more than rounding, and whether rounding decides about them; infinite where the function fails
+    at one of the two, or is finite at one of them alone."""
     try:
         one, other = (
             interface.results(kind, sampling.nudged(interface, point, NUDGE, seed))
             for seed in (1, 2)
         )
     except CallError:
-        return True
-    return any(
-        not largest(other[key] - array) <= SENSITIVE * max(largest(array), 1.0)
-        for key, array in one.items()
+        return np.inf, True
+    if not any(np.isfinite(array).all() for array in (*one.values(), *other.values())):
+        return 0.0, False  # that is no matter of rounding
+    apart = max((largest(other[key] - array) for key, array in one.items()), default=0.0)
+    size = max([1.0, *map(largest, one.values())])
+    return apart, not apart <= SENSITIVE * size
+
+
+def is_smooth(interface: ModuleInterface, point: Point) -> bool:
+    """Whether differences of the module's gradient along the tangents say that it has a derivative
+    at a special point."""
+    gradient = _gradient(interface, point)
+    if gradient is None:
+        return False
+    along = partial(slopes, interface)
+    parts = _along(along, gradient, point, tangents(interface, point), kinks=True)
+    return all(
+        is_trusted(part, max(1.0, largest(slope)))
+        for part, slope in zip(parts, gradient, strict=True)
     )
 
 
@@ -345,10 +376,22 @@ def _along(
 ) -> tuple[Estimate, ...]:
     """The differences of a function of points; `steps` moves some inputs, every sample of a
     batch alike if it has no batch axis. kinks: whether what differs to the two sides of the point
-    counts as an error."""
+    counts as an error; then there are steps in the measure of the moved entries, too, where these
+    are small."""
     line, length = line_along(function, point, steps)
     found = differentiate(line, centre, length, most)
-    return _sided(line, centre, KINK_STEP / length, found) if kinks else found
+    if not kinks:
+        return found
+    found = _sided(line, centre, KINK_STEP / length, found)
+    unit = max(largest(point.values[name]) for name in steps)
+    if 0 < unit < SMALL_UNIT:
+        near = differentiate(line, centre, length / unit, most)
+        near = _sided(line, centre, KINK_STEP * unit / length, near)
+        found = tuple(
+            min(pair, key=lambda estimate: largest(estimate.error))
+            for pair in zip(found, near, strict=True)
+        )
+    return found
 
 
 def line_along(

@@ -108,7 +108,7 @@ class _Check:
             trial.fail(check, self.kind, self.key, note)
             return
         size = scale(expected, trial.floor)
-        allowed = tolerance * size + trial.rounding
+        allowed = tolerance * size + trial.rounding(self.kind)
         trial.compare(check, self.kind, self.key, actual, expected, allowed, size)
 
 

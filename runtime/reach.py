@@ -9,11 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +25,7 @@ from derivatrix.runtime.interface import CallError, ModuleInterface, Point, Size
 from derivatrix.runtime.load import load
 from derivatrix.runtime.reference import BrokenText, OutOfDomain
 from derivatrix.runtime.report import Reach
+from derivatrix.runtime.work import Work
 from derivatrix.runtime.workers import Crash, Workers
 
 ENVIRONMENT = {"NUMBA_OPT": "0"}
@@ -43,12 +43,13 @@ ENTRIES = 1_000_000
 """The most entries that the arguments and results of a call may have."""
 DENSE_ENTRIES = 20_000_000
 """The most entries that they may have at the assignment whose smallest size is `LARGE`."""
-SLOW = 0.2
-"""Seconds of a processor. A function that takes longer is not called at larger sizes."""
-SLOW_DECLARATION = 0.1
-"""Seconds of a processor. Where the declaration takes longer to evaluate, nothing is called."""
-SEARCH = 20.0
-"""Seconds of a processor that the search may take; it tries the smallest sizes first."""
+MAX_OPERATIONS = 1e9
+"""Operations (`Work`) of the declaration, about a second; for more of them nothing is called."""
+MAX_DERIVATIVE_OPERATIONS = 5e10
+"""Those that a derivative may take if each entry of it takes as many as one of the value."""
+SEARCH_OPERATIONS = 5e9
+"""Operations that all calls of the search may take, each for that many of the declaration; it tries
+the smallest sizes first."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,6 @@ class _Runner:
         self.interface = ModuleInterface(copy.module)
         operator = (self.interface.operator,) if self.interface.operator else ()
         self.kinds = (*self.interface.kinds, *operator)
-        self.slow: dict[str, int] = {}
 
     def small(self) -> set[int]:
         """The marks of the points that verification has at small sizes."""
@@ -208,81 +208,55 @@ class _Runner:
         points = [self._point(entry) for entry in sizes]
         larger = sampling.large(interface)
         points += [self._point(larger)] if larger is not None else []
-        for point in (*points, *special.points(interface, {}, self.seed)):
+        points += special.points(interface, {}, self.seed)
+        points += special.beside_thresholds(interface, {}, self.seed)
+        for point in points:
             if point is not None:
                 self._call(point, self.kinds)
         return set(self.copy.taken())
 
     def tried(self, candidates: Iterable[dict[str, int]]) -> Iterable[Run]:
-        began = time.process_time()
+        work, spent = Work(self.interface), 0.0
         for sizes in candidates:
-            if time.process_time() - began > SEARCH:
+            operations = work.operations(sizes)
+            kinds = self._kinds(sizes, operations)
+            spent += operations * len(kinds)
+            if spent > SEARCH_OPERATIONS:
                 return
-            kinds = self._kinds(sizes)
-            point = self._point(sizes) if kinds else None
+            point = self._point(sizes) if kinds and operations <= MAX_OPERATIONS else None
             if point is not None:
                 ran = self._call(point, kinds)
                 yield Run(sizes, ran, frozenset(self.copy.taken()))
 
-    def _kinds(self, sizes: Sizes) -> tuple[str, ...]:
-        """The kinds whose arrays are not too large, and that are not known to be slow there."""
+    def _kinds(self, sizes: Sizes, operations: float) -> tuple[str, ...]:
+        """The kinds whose arrays are not too large, nor too much work."""
         least = min(sizes.values())
         dense = DENSE_ENTRIES if LARGE <= least < 1.1 * LARGE else ENTRIES
+        most = MAX_DERIVATIVE_OPERATIONS / operations * entries(self.interface, "value", sizes)
         return tuple(
-            kind
-            for kind in self.kinds
-            if entries(self.interface, kind, sizes) <= dense
-            and entries(self.interface, kind, sizes) < self.slow.get(kind, math.inf)
+            kind for kind in self.kinds if entries(self.interface, kind, sizes) <= min(dense, most)
         )
 
     def _point(self, sizes: Sizes) -> Point | None:
-        """A point with these sizes where the declaration has a value, and soon."""
-        if self._work(sizes) >= self.slow.get("", math.inf):
-            return None
+        """A point with these sizes where the declaration has a value."""
         random = np.random.default_rng([self.seed, *sizes.values()])
         for point in itertools.islice(sampling.draws(self.interface, sizes, random), special.DRAWN):
-            try:
-                seconds = _seconds(SLOW_DECLARATION, self.interface.declared_value, point)
-            except (OutOfDomain, BrokenText):
-                continue
-            if seconds > SLOW_DECLARATION:
-                self.slow[""] = self._work(sizes)
-                return None
-            return point
+            with suppress(OutOfDomain, BrokenText):
+                self.interface.declared_value(point)
+                return point
         return None
-
-    def _work(self, sizes: Sizes) -> int:
-        return sum(math.prod(entry.full(sizes)) for entry in self.interface.inputs)
 
     def _call(self, point: Point, kinds: Sequence[str]) -> tuple[str, ...]:
         """The kinds that ran."""
         ran = []
         for kind in kinds:
-            try:
-                seconds = _seconds(SLOW, self._results, kind, point)
-            except CallError:
-                continue
-            if seconds > SLOW:
-                self.slow[kind] = entries(self.interface, kind, point.sizes)
-            ran.append(kind)
+            with suppress(CallError):
+                if kind == self.interface.operator:
+                    self.interface.operators(point)
+                else:
+                    self.interface.results(kind, point)
+                ran.append(kind)
         return tuple(ran)
-
-    def _results(self, kind: str, point: Point) -> object:
-        if kind == self.interface.operator:
-            return self.interface.operators(point)
-        return self.interface.results(kind, point)
-
-
-def _seconds(slow: float, call: Callable[..., object], *arguments: object) -> float:
-    """The seconds of a processor that a call takes. One that is slow is made twice: the first may
-    have imported or compiled what it needs."""
-    for _ in range(2):
-        began = time.process_time()
-        call(*arguments)
-        seconds = time.process_time() - began
-        if seconds <= slow:
-            break
-    return seconds
 
 
 def entries(interface: ModuleInterface, kind: str, sizes: Sizes) -> int:

@@ -18,7 +18,7 @@ ADVICE = (
     "is derivatrix's own: report it with the declaration."
 )
 WEAK_ADVICE = (
-    "Rows of `control` and `point` mean that nothing could be proven there: declare the domains "
+    "Rows of `control` and `point` mean that nothing could be verified there: declare the domains "
     'of the inputs ("positive", "spd", ...), or pass other `sizes` or another `seed`.'
 )
 UNDECIDED = ("control", "point")
@@ -29,7 +29,11 @@ MODULE = "module"
 
 T = TypeVar("T", "Row", "Curve")
 
-LEGEND = "Numbers are the worst errors, relative to the largest entry of their array."
+LEGEND = (
+    "Numbers are the worst errors, in parts of what is allowed; - where no row decides anything."
+)
+LARGEST_ENTRY = "decides nothing: as much as the largest entry is allowed"
+"""The note of a row that no result of the right size fails."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class Row:
 
     `error` and `tolerance` are those of the worst entry, relative to the array's largest; a
     `control` row has to be the other way round, the error of a wrong result above the tolerance.
-    `note` says what was found where the row has not passed.
+    `note` says what was found where the row has not passed, and why a row that has passed decides
+    nothing.
     """
 
     check: str
@@ -49,6 +54,20 @@ class Row:
     tolerance: float
     passed: bool
     note: str = ""
+
+    @property
+    def decides(self) -> bool:
+        """Whether the row could have failed, or has."""
+        return not (self.passed and self.note)
+
+    @property
+    def part(self) -> float:
+        """The error in parts of what is allowed; of a `control` row the tolerance in parts of the
+        error of a wrong result. Above 1 where the row has not passed."""
+        small, large = self.error, self.tolerance
+        if self.check == "control":
+            small, large = large, small
+        return small / large if large else math.inf if small else 0.0
 
 
 @dataclass(frozen=True)
@@ -143,7 +162,21 @@ class Report:
         """Its verdict as a line of text."""
         count, failed = len(self.rows), len(self.failures)
         verdict = f"passed {count} checks" if self.passed else f"FAILED {failed} of {count} checks"
-        return f"{self.function}: {verdict}{f' in {self.place}' if self.place else ''}"
+        place = f" in {self.place}" if self.place else ""
+        undecided = f", {self.undecided} of which decide nothing" if self.undecided else ""
+        worst = f"; worst error {part_text(self.worst)} of what is allowed" if self.worst else ""
+        return f"{self.function}: {verdict}{place}{undecided}{worst if self.passed else ''}"
+
+    @property
+    def worst(self) -> Row | None:
+        """The row that is nearest to failure, or has failed, of those that compare numbers."""
+        rows = [row for row in self.rows if row.check != "control" and row.decides]
+        return max(rows, key=lambda row: (not row.passed, row.part), default=None)
+
+    @property
+    def undecided(self) -> int:
+        """The number of rows that decide nothing."""
+        return sum(not row.decides for row in self.rows)
 
     def __repr__(self) -> str:
         return f"<report on {self.title}>"
@@ -219,6 +252,11 @@ def describe(row: Row) -> str:
     return f"{row.check} of {row.function}{of}{at}: {row.note}"
 
 
+def part_text(row: Row | None) -> str:
+    """The error of a row in parts of what is allowed, as text; "-" where it decides nothing."""
+    return f"{row.part:.2g}" if row is not None and row.decides else "-"
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells as text with aligned columns, a rule under the first row."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -227,8 +265,8 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
-    """A line for each check, a column for each function: the worst error of all inputs and
-    points."""
+    """A line for each check, a column for each function: the worst error of all inputs and points,
+    in parts of what is allowed."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.check, row.function), []).append(row)
@@ -244,13 +282,11 @@ def _cell(group: list[Row]) -> str:
         return ""
     if not all(row.passed for row in group):
         return "WEAK" if group[0].check == "control" else "FAILED"
-    worst = max(row.error for row in group)
-    exact = all(row.tolerance == 0 for row in group)
-    return "ok" if exact or group[0].check == "control" else _digit(worst)
-
-
-def _digit(number: float) -> str:
-    return f"{number:.0e}" if number else "0"
+    decisive = [row for row in group if row.decides]
+    exact = all(row.tolerance == 0 for row in decisive)
+    if decisive and (exact or group[0].check == "control"):
+        return "ok"
+    return part_text(max(decisive, key=lambda row: row.part, default=None))
 
 
 def _severity(row: Row) -> tuple[bool, float]:

@@ -190,12 +190,13 @@ def weights(shape: Shape, random: Random) -> np.ndarray:
 
 
 def nudged(interface: ModuleInterface, point: Point, part: float, seed: int = 0) -> Point:
-    """The point with every entry moved by about this part of itself."""
+    """The point with every entry but zeros moved by about this part of the largest of its array."""
     random = np.random.default_rng(seed)
     values = {}
     for entry in interface.inputs:
         array = point.values[entry.name]
-        step = part * np.abs(array) * weights(array.shape, random)
+        largest = np.where(array == 0, 0.0, np.abs(array).max(initial=0.0))
+        step = part * largest * weights(array.shape, random)
         values[entry.name] = np.asarray(array + project(entry.structure, step))
     return replace(point, values=values)
 

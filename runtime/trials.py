@@ -11,7 +11,7 @@ import numpy as np
 from derivatrix.runtime import checks, measure, operators, reach, sampling, special
 from derivatrix.runtime.checks import Trial
 from derivatrix.runtime.curves import curves
-from derivatrix.runtime.interface import CallError, ModuleInterface, Point
+from derivatrix.runtime.interface import BATCH, CallError, ModuleInterface, Point
 from derivatrix.runtime.reach import Run
 from derivatrix.runtime.reference import OutOfDomain
 from derivatrix.runtime.report import MODULE, Curve, Row
@@ -27,7 +27,7 @@ EVERYWHERE = (
 )
 SMALL = (checks.check_formulas,)
 """Left out where sizes are larger: a formula's text need not be a fast way to compute it."""
-ONCE = (checks.check_float32, checks.check_layout)
+ONCE = (checks.check_float32, checks.check_layout, checks.check_linearity)
 ON_CPU = (checks.check_kernels, operators.check_operators)
 """What modules for the CPU have besides: kernels to be called directly, and operators."""
 WIDE = (*EVERYWHERE, checks.check_slopes, checks.check_float32)
@@ -71,6 +71,8 @@ def small(
         yield rows._replace(curves=tuple(curves(trial)))
     if interface.target == "cpu":
         yield _specials(interface, sizes, seed)
+        if BATCH in interface.size_names and BATCH not in sizes:
+            yield _empty_batch(interface, sizes, seed)
 
 
 def thorough(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> Iterator[Rows]:
@@ -120,31 +122,83 @@ def large(interface: ModuleInterface, run: Run, seed: int) -> Iterator[Rows]:
 
 
 def _specials(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> Rows:
-    """The rows at special points: of those passed, the one with the largest error."""
+    """The rows at special points: of those passed, the one that is nearest to failure."""
     worst: dict[tuple[str, str, str], Row] = {}
     failed: list[Row] = []
-    for point in special.points(interface, sizes, seed):
-        for row in _special(interface, point, seed):
+    points = [(point, False) for point in special.points(interface, sizes, seed)]
+    points += [(point, True) for point in special.beside_thresholds(interface, sizes, seed)]
+    for point, is_smooth in points:
+        for row in _special(interface, point, seed, is_smooth):
             key = (row.check, row.function, row.input)
             if not row.passed:
                 failed.append(row)
-            elif key not in worst or row.error > worst[key].error:
+            elif key not in worst or _nearness(row) > _nearness(worst[key]):
                 worst[key] = row
     passed = [replace(row, point=SPECIAL) for row in worst.values()]
     return Rows([*passed, *failed], SPECIAL)
 
 
-def _special(interface: ModuleInterface, point: Point, seed: int) -> list[Row]:
+def _nearness(row: Row) -> tuple[bool, float]:
+    return row.decides, row.part
+
+
+def _special(interface: ModuleInterface, point: Point, seed: int, is_smooth: bool) -> list[Row]:
+    """The rows at a special point; is_smooth: whether a kink of the function is known to be far."""
     try:
-        measurement = measure.special(interface, point, seed)
+        measurement = measure.special(interface, point, seed, with_second=is_smooth)
     except OutOfDomain:
         return _undefined(interface, point)
-    unsteady = not measurement.steady or measure.is_sensitive(interface, point, "jvp")
+    first, sensitive = measure.roundoff(interface, point, "jvp")
+    unsteady = not measurement.steady or sensitive
     kinds: tuple[str, ...] = interface.kinds
-    if "hvp" in kinds and (unsteady or measure.is_sensitive(interface, point, "hvp")):
-        kinds = tuple(kind for kind in kinds if kind not in ("hessian", "hvp"))
-    trial = Trial(interface, measurement, kinds, special=True)
+    second = 0.0
+    if "hvp" in kinds:
+        second, sensitive = measure.roundoff(interface, point, "hvp")
+        if unsteady or sensitive:
+            kinds = tuple(kind for kind in kinds if kind not in checks.SECOND)
+    trial = Trial(interface, measurement, kinds, special=True, noise=(first, second))
     return _rows(trial, UNSTEADY if unsteady else (*EVERYWHERE, checks.check_slopes)).rows
+
+
+def _empty_batch(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> Rows:
+    """The rows of a batch of no samples: all that is left of the results, sums over it, is zero.
+    `out=` and the arrays of kernels are full of nan before."""
+    random = np.random.default_rng([seed, 8])
+    point = special.usual(interface, sampling.assignments(interface, sizes)[0], random)
+    values = {
+        entry.name: point.values[entry.name][:0] if entry.batched else point.values[entry.name]
+        for entry in interface.inputs
+    }
+    tangents = {
+        entry.name: point.tangents[entry.name][:0] if entry.batched else point.tangents[entry.name]
+        for entry in interface.wrt
+    }
+    cotangent = point.cotangent[:0] if interface.batched else point.cotangent
+    empty = {**point.sizes, BATCH: 0}
+    label = ", ".join(f"{name}={size}" for name, size in empty.items())
+    point = Point(empty, label, values, tangents, cotangent)
+    rows: list[Row] = []
+    for kind in interface.kinds if sampling.meets(empty, interface.requirements) else ():
+        shapes = {key: interface.shape(kind, key, empty) for key in interface.keys(kind)}
+        target = {key: np.full(shape, np.nan) for key, shape in shapes.items()}
+        calls = (
+            lambda kind=kind: interface.results(kind, point),
+            lambda kind=kind, target=target: interface.results(
+                kind, point, interface.packed(kind, target)
+            ),
+            lambda kind=kind: interface.filled(kind, point),
+        )
+        for call in calls:
+            try:
+                results = call()
+            except CallError as error:
+                rows.append(Row("call", kind, "", label, np.inf, 0.0, False, str(error)))
+                continue
+            for key, array in results.items():
+                size = measure.largest(array)
+                note = "" if size == 0 else f"{size:.10g} where 0 is expected"
+                rows.append(Row("empty batch", kind, key, label, size, 0.0, size == 0, note))
+    return Rows(rows, label)
 
 
 def _undefined(interface: ModuleInterface, point: Point) -> list[Row]:

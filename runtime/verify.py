@@ -1,4 +1,4 @@
-"""Proof of a generated module by its own public functions, without the compiler.
+"""Verification of a generated module by its own public functions, without the compiler.
 
 What the module returns is compared with an independent NumPy evaluation of the declaration, at
 points inside every input's domain and along directions that keep its structure; five-point

@@ -117,7 +117,7 @@ def planted(module: ModuleType, kind: str, fault: Fault) -> Iterator[None]:
 
     def wrong(*arguments: Any, out: Any = None) -> Any:
         result = function(*arguments, out=out)
-        names = [entry.name for entry in interface.inputs]
+        names = interface.arguments(kind)
         arrays = dict(zip(names, map(np.asarray, arguments), strict=False))
         key = b"".join(array.tobytes() for array in map(np.asarray, arguments))
         call = Call(arrays, out, calls.get(key, 0))

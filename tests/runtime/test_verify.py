@@ -311,9 +311,9 @@ def test_a_right_function_passes_where_most_points_tell_nothing(declaration, val
     value = value or (lambda x: -np.log1p(np.exp(-200 * x)))
     slope = slope or (lambda x: 3 * np.exp(3 * x) * np.exp(np.exp(3 * x)))
     module = scalar_by_scalar(declaration, value, slope)
-    assert not unproven(module)
+    assert not unverified(module)
     wrong = scalar_by_scalar(declaration, value, lambda x: slope(x) * (1 + 1e-4))
-    assert {kind for _, kind in unproven(wrong)} == {"vjp", "jvp", "jacobian"}
+    assert {kind for _, kind in unverified(wrong)} == {"vjp", "jvp", "jacobian"}
 
 
 def test_a_right_softmax_passes_where_it_saturates():
@@ -332,7 +332,7 @@ def test_a_right_softmax_passes_where_it_saturates():
         },
         {},
     )
-    assert not unproven(module)
+    assert not unverified(module)
 
 
 def test_a_derivative_that_is_not_projected_fails():
@@ -433,7 +433,7 @@ def scalar_by_scalar(declaration, value, slope, **options):
     )
 
 
-def unproven(module):
+def unverified(module):
     """The failed checks other than those of formulas, which these modules lack."""
     return {pair for pair in failed_checks(runtime.verify(module)) if pair[0] != "formula"}
 
@@ -444,7 +444,7 @@ def test_a_point_where_nothing_can_be_seen_is_reported():
         lambda x: np.sin(x) + 1e-3 * np.sin(1e14 * x),
         lambda x: np.cos(x),
     )
-    found = {(check, kind) for check, kind in unproven(module) if check == "control"}
+    found = {(check, kind) for check, kind in unverified(module) if check == "control"}
     assert found == {("control", kind) for kind in ("vjp", "jvp", "jacobian")}
     report = runtime.verify(module)
     notes = {row.note for row in report.failures if row.check == "control"}
@@ -459,7 +459,7 @@ def test_kinks_are_kept_away_from():
         lambda x: np.abs(np.sin(300 * x)),
         lambda x: 300 * np.cos(300 * x) * np.sign(np.sin(300 * x)),
     )
-    assert not unproven(module) - {("float32", kind) for kind in module.FUNCTIONS}
+    assert not unverified(module) - {("float32", kind) for kind in module.FUNCTIONS}
 
 
 @pytest.mark.parametrize(
@@ -476,14 +476,14 @@ def test_kinks_are_kept_away_from():
 def test_points_are_found_where_no_domain_is_declared(declaration, value, slope):
     if slope is None:
         slope = lambda x: np.arccos(x) / x - np.log(x) / np.sqrt(1 - x**2)  # noqa: E731
-    assert not unproven(scalar_by_scalar(declaration, value, slope))
+    assert not unverified(scalar_by_scalar(declaration, value, slope))
 
 
 def test_a_narrower_place_than_the_domain_is_found():
     module = scalar_by_scalar(
         "np.log(1 - x)", lambda x: np.log(1 - x), lambda x: 1 / (x - 1), structure="positive"
     )
-    assert not unproven(module)
+    assert not unverified(module)
 
 
 def test_a_domain_hint_is_followed():
