@@ -32,7 +32,7 @@ from derivatrix.compiler.ir.arrays import Array
 from derivatrix.runtime import Report, write_certificate
 from derivatrix.runtime.atomic_output import locked, staging, upwards
 from derivatrix.runtime.cache import module_directory, write_if_different
-from derivatrix.runtime.certificate import standing_reports
+from derivatrix.runtime.certificate import certificate_states, standing_reports
 from derivatrix.runtime.compiled import load_compiled
 from derivatrix.runtime.errors import (
     BuildError,
@@ -56,6 +56,9 @@ IMPORTED = (
 )
 """What generated modules and packages import, and the folders beside them: a module of such a name
 would stand in its way."""
+
+FORMULAS = "_formulas"
+"""The folder with the formulas of the modules."""
 
 FUNCTIONS_PER_PROCESS = 4
 """Another process is started for as many functions to derive; for fewer it is not worth it."""
@@ -81,7 +84,9 @@ class BuildResult:
 @dataclass(frozen=True)
 class Difference:
     """A file of a package that is not as the functions' declarations say. `state` is "missing",
-    "stale" (its contents differ) or "extra" (no function belongs to it any more)."""
+    "stale" (its contents differ), "extra" (no function belongs to it any more) or "foreign"
+    (derivatrix did not write it); of a certificate also "damaged" or "failing" (a module has not
+    passed)."""
 
     file: str
     state: str
@@ -149,7 +154,9 @@ def check(
     out_dir: str | os.PathLike[str],
     targets: str | Iterable[str] = ("cpu",),
 ) -> list[Difference]:
-    """What `build` would change in `out_dir`, compared byte for byte; nothing is written.
+    """What `build` would change in `out_dir`, compared byte for byte, files beside the support that
+    derivatrix did not write, and a certificate that does not vouch for the modules; nothing is
+    written.
 
     Raises what `build` raises for its arguments, BuildError where a file cannot be read, and what
     `generate` raises.
@@ -159,10 +166,14 @@ def check(
     work = _work(given, _targets(targets, "check"), "check")
     with Workers() as workers:
         modules = _Steps(work, 1, workers, None).generate()
-    texts = package_of(work, modules, directory).texts
+    package = package_of(work, modules, directory)
+    texts = package.texts
     states = {name: _state(directory / name, text.encode()) for name, text in texts.items()}
-    found = [Difference(name, state) for name, state in states.items() if state]
-    return found + [Difference(name, "extra") for name in _leftovers(directory, texts)]
+    states |= dict.fromkeys(_strangers(directory, texts), "foreign")
+    states |= dict.fromkeys(_leftovers(directory, texts), "extra")
+    digests = {module.name: module.digest for module in package.current}
+    states |= certificate_states(directory, digests)
+    return [Difference(name, state) for name, state in states.items() if state]
 
 
 def compile(function: Function, target: str = "cpu") -> ModuleType:
@@ -394,6 +405,18 @@ def _leftovers(directory: Path, texts: Iterable[str]) -> list[str]:
     old = [*modules, *beside, *support_files(directory)]
     own = own_files(directory, old)
     return [name for name in old if name in own and name not in set(texts)]
+
+
+def _strangers(directory: Path, texts: Container[str]) -> list[str]:
+    """The files in the folders of the support and the formulas that belong to no module. What
+    Python and Numba keep beside them is theirs."""
+    paths = [path for folder in (FOLDER, FORMULAS) for path in (directory / folder).rglob("*")]
+    names = [
+        path.relative_to(directory).as_posix()
+        for path in sorted(paths)
+        if not path.is_dir() and path.parent.name != "__pycache__"
+    ]
+    return [name for name in names if name not in texts]
 
 
 def _state(path: Path, contents: bytes) -> str:

@@ -56,6 +56,11 @@ def snapshot(directory: Path) -> dict[str, bytes]:
     }
 
 
+def changes(functions, directory: Path) -> list[building.Difference]:
+    """What `check` finds, but for the certificate that a build without verification lacks."""
+    return [part for part in dx.check(functions, directory) if part.file not in CERTIFICATE]
+
+
 def runs(code: str, folder: Path) -> None:
     """A program in a folder ends without an error."""
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
@@ -707,7 +712,7 @@ def test_what_is_no_file_in_the_place_of_one(tmp_path, make):
     with pytest.raises(dx.BuildError, match=r"did not write double\.py"):
         dx.build([double], tmp_path)
     states = {part.file: part.state for part in dx.check([double], tmp_path)}
-    assert states == dict.fromkeys(package_of(double), "missing")
+    assert states == dict.fromkeys([*package_of(double), *CERTIFICATE], "missing")
 
 
 def test_a_linked_directory(built, tmp_path):
@@ -798,7 +803,7 @@ def test_builds_at_the_same_time_leave_one_of_their_packages(tmp_path):
     assert errors == []
     assert stages(tmp_path, out) == []
     assert {*snapshot(out)} in (package_of(double), package_of(triple))
-    assert [] in (dx.check([double], out), dx.check([triple], out))
+    assert [] in (changes([double], out), changes([triple], out))
 
 
 @pytest.mark.parametrize("last", range(1, 9))
@@ -822,7 +827,7 @@ def test_a_build_that_ends_among_its_moves_leaves_no_half_package(tmp_path, monk
         with pytest.raises(dx.LoadError, match="build the package again"):
             dx.load_package(tmp_path)
         dx.build(new, tmp_path, verify=False)
-    assert len(moved) == min(last + 1, 6) and dx.check(new, tmp_path) == []
+    assert len(moved) == min(last + 1, 6) and changes(new, tmp_path) == []
     modules = dx.load_package(tmp_path)
     assert [module.DECLARATION for module in modules.values()] == ["3 * a", "3 * a"]
 
@@ -881,6 +886,7 @@ def test_stale_missing_and_extra_files_are_found(tmp_path):
     before = snapshot(tmp_path)
     found = {(part.file, part.state) for part in dx.check([double], tmp_path)}
     assert found == {
+        *((name, "missing") for name in CERTIFICATE),
         ("double.py", "stale"),
         ("__init__.py", "stale"),
         ("triple.py", "extra"),
@@ -890,6 +896,44 @@ def test_stale_missing_and_extra_files_are_found(tmp_path):
     assert snapshot(tmp_path) == before
     states = {part.state for part in dx.check([double], tmp_path / "nowhere")}
     assert states == {"missing"}
+
+
+def without_pass(text: str) -> str:
+    return text.replace('"passed": true', '"passed": false', 1)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "state"),
+    [
+        ("certificate.json", None, "missing"),
+        ("certificate.json", lambda text: "", "damaged"),
+        ("certificate.json", lambda text: text[: len(text) // 2], "damaged"),
+        ("certificate.json", lambda text: '{"format": 2}', "damaged"),
+        ("certificate.json", without_pass, "failing"),
+        ("certificate.json", lambda text: text.replace('"digest": "', '"digest": "0'), "stale"),
+        ("certificate.json", lambda text: text + "\n", "stale"),
+        ("certificate.md", lambda text: text.replace("passed", "failed"), "stale"),
+        ("certificate.html", None, "missing"),
+        ("_support/mine.py", lambda text: "mine = 1\n", "foreign"),
+        ("_formulas/mine.txt", lambda text: "mine\n", "foreign"),
+        ("_support/common/arguments.py", lambda text: text + "\n", "stale"),
+        ("_support/common/arguments.py", None, "missing"),
+        ("double.pyi", lambda text: "", "stale"),
+        ("_formulas/double.py", None, "missing"),
+    ],
+)
+def test_a_file_that_is_not_as_it_was_written_is_reported(built, tmp_path, file, change, state):
+    shutil.copytree(built.directory, tmp_path / "copy")
+    path = tmp_path / "copy" / file
+    if change is None:
+        path.unlink()
+    else:
+        before = path.read_text(encoding="utf-8") if path.is_file() else ""
+        path.write_text(change(before), encoding="utf-8")
+        assert change(before) != before
+    differences = dx.check([double], tmp_path / "copy")
+    assert (file, state) in {(part.file, part.state) for part in differences}
+    assert {part.file for part in differences} <= {file, *CERTIFICATE}
 
 
 # In a session
