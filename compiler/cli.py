@@ -237,7 +237,7 @@ def build(
         _print_table(new)
     count = _count(len(result.modules))
     changed = _listed(result.written) or "nothing new"
-    click.echo(f"{directory}: {count}, {_proof(result)}; wrote {changed}")
+    click.echo(f"{directory}: {count}, {_verdict(result)}; wrote {changed}")
     if result.removed:
         click.echo(f"{directory}: removed {_listed(result.removed)}, of an earlier build")
     if result.outdated:
@@ -300,7 +300,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join([*own, *folders])
 
 
-def _proof(result: BuildResult) -> str:
+def _verdict(result: BuildResult) -> str:
     """How many modules were verified now, and how many before."""
     verified, unchanged = len(result.verified), len(result.reports) - len(result.verified)
     if not result.reports:
@@ -314,9 +314,11 @@ def _proof(result: BuildResult) -> str:
 @click.argument("directory", metavar="DIR")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check, not only those that fail.")
 @click.option("--thorough", is_flag=True, help="Compare at many points with 50 digits, too.")
+@click.option("--write", is_flag=True, help="Renew the certificate in DIR.")
 @_jobs
-def verify(directory: str, verbose: bool, thorough: bool, jobs: int | None) -> None:
-    """Check every module in DIR against its own declaration, and renew the certificate there.
+def verify(directory: str, verbose: bool, thorough: bool, write: bool, jobs: int | None) -> None:
+    """Check every module in DIR against its own declaration. Nothing in DIR is changed, unless
+    --write says so.
 
     Needs NumPy, SciPy and Numba, not the compiler. Exit status 1 if a module fails.
 
@@ -334,7 +336,8 @@ def verify(directory: str, verbose: bool, thorough: bool, jobs: int | None) -> N
     for report in reports:
         if verbose or not report.passed:
             click.echo(f"\n{report}")
-    _certify(directory, reports)
+    if write:
+        _certify(directory, reports)
     failed = sum(not report.passed for report in reports)
     if failed:
         click.echo(f"{directory}: {failed} of {_count(len(reports))} failed")
@@ -352,6 +355,8 @@ def check(files: Sequence[str], directory: str | None, targets: Sequence[str]) -
 
     Nothing is written. The comparison is byte for byte, and generated text is the same on every
     machine, so this tells in CI whether generated modules that are kept in a repository are fresh.
+    The certificate has to be whole and to vouch for the modules as they are; in the folders of
+    their support and formulas nothing may lie that derivatrix did not write.
     Modules in DIR that come from other function files are not looked at.
 
     \b
@@ -364,11 +369,14 @@ def check(files: Sequence[str], directory: str | None, targets: Sequence[str]) -
     differences = compare(functions, place, wanted or ("cpu",))
     for difference in differences:
         click.echo(f"{place}: {difference.file} is {difference.state}")
-    if differences:
+    if any(difference.state == "foreign" for difference in differences):
+        click.echo("remove what is foreign: derivatrix did not write it", err=True)
+    if any(difference.state != "foreign" for difference in differences):
         words = ["derivatrix", "build", *files, *(["-o", place] if files else [])]
         if tuple(targets) != ("cpu",):
             words += [word for target in targets for word in ("--target", target)]
         click.echo(f"run: {shlex.join(words)}", err=True)
+    if differences:
         sys.exit(1)
     click.echo(f"{place}: up to date")
 
@@ -609,7 +617,7 @@ def _table(*columns: str) -> Table:
 
 
 def _print_table(reports: Sequence[Report]) -> None:
-    columns = ("module", "checks", "points", "branches", "largest error", "allowed", "where")
+    columns = ("module", "checks", "points", "branches", "worst error of allowed", "where")
     table = _table(*columns, "result")
     for report in reports:
         table.add_row(*_summary(report))
@@ -623,20 +631,19 @@ def _print_table(reports: Sequence[Report]) -> None:
 
 
 def _summary(report: Report) -> tuple[str | Text, ...]:
-    """Name, counts (of branches those reached, of all), the worst failure or else the worst
-    derivative, and the result."""
-    differences = [row for row in report.rows if row.check == "differences"]
-    ordered = [*report.failures, *sorted(differences, key=lambda row: row.error, reverse=True)]
+    """Name, counts (of branches those reached, of all), the worst failure or else the row nearest
+    to one, and the result."""
+    from derivatrix.runtime.report import part_text
+
     points = len({row.point for row in report.rows if row.point})
     result = Text("passed", "green") if report.passed else Text("FAILED", "bold red")
-    numbers: tuple[str, ...] = ("", "", "")
-    if ordered:
-        worst = ordered[0]
-        where = " ".join(filter(None, (worst.check, worst.function, worst.input)))
-        numbers = (f"{worst.error:.1e}", f"{worst.tolerance:.1e}", where)
+    worst = next(iter(report.failures), report.worst)
+    names = (worst.check, worst.function, worst.input) if worst else ()
     reach = report.reach
     branches = f"{reach.reached} of {reach.total}" if reach.total else ""
-    return (report.function, str(len(report.rows)), str(points), branches, *numbers, result)
+    counts = (str(len(report.rows)), str(points), branches)
+    where = " ".join(filter(None, names))
+    return (report.function, *counts, part_text(worst), where, result)
 
 
 def _certify(directory: str, reports: Sequence[Report]) -> None:

@@ -66,7 +66,7 @@ def draw(path: Path) -> None:
     panel(axes, (5.1, 2.55, 4.75, 1.7), "you see")
     for row, formula in enumerate(formulas(function)):
         axes.text(5.4, 3.65 - 0.4 * row, formula, fontsize=14, color=INK, va="center")
-    panel(axes, (0.15, 0.15, 9.7, 2.25), "you get: square.py, proven against finite differences")
+    panel(axes, (0.15, 0.15, 9.7, 2.25), "you get: square.py, verified by finite differences")
     axes.text(0.35, 1.9, vjp_kernel(function), fontsize=10.5, **mono)
     axes.text(
         0.35,

@@ -149,15 +149,19 @@ def test_a_report_that_cannot_be_made(run, tmp_path, monkeypatch, options, statu
 
 def test_verify_renews_the_certificate_but_no_file_of_others(run, tmp_path):
     assert run("build", "functions.py:double", "-o", "generated", "--no-verify").exit_code == 0
+    before = snapshot(tmp_path / "generated")
     assert run("verify", "generated").exit_code == 0
+    assert snapshot(tmp_path / "generated") == before
+    assert run("verify", "generated", "--write").exit_code == 0
+    assert run("check", "functions.py:double", "-o", "generated").exit_code == 0
     (tmp_path / "generated" / "certificate.json").unlink()
     text = (tmp_path / "generated" / "certificate.md").read_text(encoding="utf-8")
     (tmp_path / "generated" / "certificate.md").write_text("mine")
-    result = run("verify", "generated")
+    result = run("verify", "generated", "--write")
     assert result.exit_code == 0 and "certificate.md: not derivatrix's" in result.output
     assert (tmp_path / "generated" / "certificate.md").read_text() == "mine"
     (tmp_path / "generated" / "certificate.md").unlink()
-    assert run("verify", "generated").exit_code == 0
+    assert run("verify", "generated", "--write").exit_code == 0
     assert (tmp_path / "generated" / "certificate.md").read_text(encoding="utf-8") == text
 
 
@@ -390,6 +394,14 @@ def test_an_output_that_is_no_directory(run, tmp_path):
 def test_the_command_that_check_gives_can_be_pasted(run):
     result = run("check", "functions.py", "-o", "a place")
     assert "run: derivatrix build functions.py -o 'a place'" in result.output
+
+
+def test_what_is_foreign_is_to_be_removed(run, tmp_path):
+    assert run("build", "functions.py:double", "-o", "generated").exit_code == 0
+    (tmp_path / "generated" / "_support" / "mine.py").write_text("mine = 1\n")
+    result = run("check", "functions.py:double", "-o", "generated")
+    assert result.exit_code == 1 and "_support/mine.py is foreign" in result.output
+    assert "remove what is foreign" in result.output and "run:" not in result.output
 
 
 def test_wrong_command_lines_have_status_2(run):

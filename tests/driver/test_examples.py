@@ -1,4 +1,4 @@
-"""Every example is run on its real input, proven, and shown to be proven: spoilt, it fails."""
+"""Every example is run on its real input and verified; spoilt, it fails."""
 
 import importlib.util
 from types import ModuleType

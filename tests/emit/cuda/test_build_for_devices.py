@@ -125,7 +125,7 @@ def test_check_compares_both(place, built, copied):
     assert "-o generated --target cpu --target cuda" in found
 
 
-def test_verify_proves_both(place, built, tmp_path):
+def test_verify_checks_both(place, built, tmp_path):
     shutil.copytree(place, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "generated/double_cuda.py"
     text = path.read_text(encoding="utf-8")
