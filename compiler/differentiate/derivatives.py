@@ -60,6 +60,8 @@ class Derivatives:
         self.wrt = [self.inputs[name] for name in function.wrt]
         self.cotangent = Leaf("cotangent", function.expression.shape, role="cotangent")
         self._finished: dict[str, dict[Key, Node]] = {}
+        self._kernels: dict[str, tuple[list[Leaf], dict[Key, Node]]] = {}
+        self._indexed: dict[str, dict[Key, Node]] = {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -113,9 +115,12 @@ class Derivatives:
     def kernel(self, kind: str) -> tuple[list[Leaf], dict[Key, Node]]:
         """What a kernel takes and computes: as `arguments` and `batched`, where tangents may be
         any arrays and are projected on their inputs' structures."""
-        arguments, results = self._with_general_tangents(kind)
-        nodes = with_adjugates(self.with_lengths(self.with_selections(list(results.values()))))
-        return arguments, dict(zip(results, nodes, strict=True))
+        if kind not in self._kernels:
+            arguments, results = self._with_general_tangents(kind)
+            selected = self.with_selections(list(results.values()))
+            nodes = with_adjugates(self.with_lengths(selected))
+            self._kernels[kind] = arguments, dict(zip(results, nodes, strict=True))
+        return self._kernels[kind]
 
     def with_lengths(self, nodes: Sequence[Node]) -> list[Node]:
         """Nodes of derivatives with the subgradient 0 of lengths at 0 (`simplify.finite_parts`)."""
@@ -284,8 +289,11 @@ class Derivatives:
             return self.kernel(kind)[1]
         if style != "index":
             return self.results(kind)
-        results = self._with_general_tangents(kind)[1]
-        return dict(zip(results, with_adjugates(list(results.values())), strict=True))
+        if kind not in self._indexed:
+            results = self._with_general_tangents(kind)[1]
+            nodes = with_adjugates(list(results.values()))
+            self._indexed[kind] = dict(zip(results, nodes, strict=True))
+        return self._indexed[kind]
 
     def _is_vec(self, kind: str, key: Key) -> bool:
         """Whether the vec styles write a result as a matrix between vectors."""

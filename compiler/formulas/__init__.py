@@ -134,7 +134,7 @@ def _formula(
     return formula(node, shown, STYLES[style].by_index, declared)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=1024)
 def formula(
     node: Node,
     names: tuple[tuple[str, str], ...],

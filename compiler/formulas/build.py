@@ -319,6 +319,8 @@ def matrix(node: ir.Structural) -> Tree:
 
 def call(node: ir.Apply, arguments: list[Tree], rank: int) -> Tree:
     """The tree of an operation, its result of this rank."""
+    if node.operation.formula("unicode", node.output) == "{0}":
+        return arguments[0]
     symmetric = "symmetric" in facts(node)
     if node.operation.name == "inv" and rank == 2:
         return algebra.power(arguments[0], -1, symmetric)

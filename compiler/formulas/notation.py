@@ -200,6 +200,7 @@ class Notation(Builder):
         """A product in matrix notation; a batch axis that is summed over gets a letter."""
         parts = Product.reduced(node)
         fixed = {i: index for i, index in enumerate(indices) if index is not None}
+        fixed |= {i: sympy.S.Zero for i in parts.summed if parts.sizes[i] == 1}
         output = tuple(i for i, index in enumerate(indices) if index is None)
         letters: dict[str, sympy.Expr] = {}
         for label in parts.summed:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Parameters = tuple[Hashable, ...]
 Arrays = Sequence[np.ndarray]
 Value = Callable[[Arrays, Parameters], tuple[np.ndarray, ...]]
+Single = Callable[[Sequence["Array"], Sequence[frozenset[str]]], tuple["Array", ...] | None]
 Kernel = str | Callable[..., bool | None]
 """A helper kernel: "file.function" of the target's support, or a user's own function."""
 
@@ -98,6 +99,8 @@ class Operation(Keyed):
     reads: "lower" where the kernel reads no more than the lower triangle of its argument.
     unrolled: the outputs entry by entry, for small arguments whose sizes are numbers; None where
         only the kernel computes them.
+    single: the entry of each output, for arguments of one entry, given the entries of these and the
+        facts of each, or None; None where no arguments have such a form.
     facts: structure facts of an output, given the facts of each argument and its number.
     domain: for each argument the structure its points need when it is an input ("" for any).
     prepare: what its public function does with the arrays it is given before all else, as taking
@@ -128,6 +131,7 @@ class Operation(Keyed):
     failure: str = ""
     reads: str = "whole"
     unrolled: Unrolled | None = None
+    single: Single | None = None
     facts: Callable[[Sequence[frozenset[str]], int], frozenset[str]] = lambda arguments, output: (
         frozenset()
     )

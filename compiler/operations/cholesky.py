@@ -9,6 +9,7 @@ from derivatrix.compiler.ir.operation import Operation, Point, register
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.matrices import symmetric_part
+from derivatrix.compiler.operations.pivots import positive_root
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.triangles import half_lower
 
@@ -32,6 +33,7 @@ CHOLESKY = register(
         kernel="factors.lower_factor",
         reads="lower",
         unrolled=unrolled.cholesky,
+        single=positive_root,
         failure="the matrix is not positive definite",
         facts=lambda arguments, output: frozenset({"lower"}),
         domain=("spd",),

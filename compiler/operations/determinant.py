@@ -1,13 +1,17 @@
 """Determinants and their logarithms."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import sympy
 
-from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
+from derivatrix.compiler.ir.arrays import Array, apply, elementwise, multiply, sum_over
+from derivatrix.compiler.ir.nodes import slot
 from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.pivots import pivot
 from derivatrix.compiler.operations.shapes import square
 
 
@@ -33,6 +37,23 @@ def _log_of_determinant(arguments: Arrays, parameters: Parameters) -> tuple[np.n
         return (np.asarray(np.log(sign) + logarithm),)
 
 
+def _of_number(
+    numbers: Sequence[Array], facts: Sequence[frozenset[str]]
+) -> tuple[Array, ...]:
+    """A number that has to be positive where the matrix is definite."""
+    return (pivot(numbers, facts) if "spd" in facts[0] else numbers[0],)
+
+
+def _logarithm_of_number(
+    numbers: Sequence[Array], facts: Sequence[frozenset[str]]
+) -> tuple[Array, ...] | None:
+    """log(x) of a definite matrix; that of another one is -inf where it is singular, where its
+    derivative is an error."""
+    if "spd" not in facts[0]:
+        return None
+    return (elementwise(sympy.log(slot(0)), pivot(numbers, facts)),)
+
+
 def _record(name: str, numpy: str, **fields: Any) -> Operation:
     return register(
         Operation(
@@ -55,6 +76,7 @@ DETERMINANT = _record(
     domain=("invertible",),
     title="a determinant",
     unrolled=unrolled.determinant,
+    single=_of_number,
 )
 """Kernels have det(A) A⁻¹ as the adjugate (`simplify.adjugates`), which a singular A has, too."""
 
@@ -68,6 +90,7 @@ LOG_DETERMINANT = _record(
     domain=("spd",),
     title="the logarithm of a determinant",
     unrolled=unrolled.log_determinant,
+    single=_logarithm_of_number,
 )
 """log(det(A)), nan where the determinant is negative."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from derivatrix.compiler.ir.arrays import Array, apply
+from derivatrix.compiler.ir.arrays import Array, apply, asarray
 from derivatrix.compiler.ir.nodes import Apply, Node
 from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
 from derivatrix.compiler.ir.structure import facts
@@ -62,6 +62,7 @@ EIGH = register(
         unicode=("eigvalsh({0})", "eighV({0})"),
         latex=(r"\lambda({0})", r"V({0})"),
         kernel="eigen.symmetric_eigen",
+        single=lambda numbers, facts: (numbers[0], asarray(1)),
         failure=NOT_CONVERGED,
         facts=lambda arguments, output: COLUMNS if output else frozenset(),
         outputs=("eigenvalues", "eigenvectors"),
@@ -93,6 +94,7 @@ EIGVALSH = register(
         unicode="eigvalsh({0})",
         latex=r"\lambda({0})",
         kernel="eigen.symmetric_eigenvalues",
+        single=lambda numbers, facts: (numbers[0],),
         failure=NOT_CONVERGED,
         notation=("eigvalsh",),
         description="""The eigenvalues of a symmetric matrix, ascending.
@@ -172,6 +174,7 @@ EIG = register(
         unicode=("eigvals({0})", "eigV({0})"),
         latex=(r"\lambda({0})", r"V({0})"),
         kernel="eigen.real_eigenvectors",
+        single=lambda numbers, facts: (numbers[0], asarray(1)),
         failure=NOT_REAL,
         domain=("real spectrum",),
         outputs=("eigenvalues", "eigenvectors"),
@@ -200,6 +203,7 @@ EIGVALS = register(
         unicode="eigvals({0})",
         latex=r"\lambda({0})",
         kernel="eigen.real_eigenvalues",
+        single=lambda numbers, facts: (numbers[0],),
         failure="an eigenvalue is not real",
         domain=("real spectrum",),
         notation=("eigvals",),

@@ -7,6 +7,7 @@ import numpy as np
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.operation import Operation, Point, register
 from derivatrix.compiler.operations import unrolled
+from derivatrix.compiler.operations.pivots import reciprocal
 from derivatrix.compiler.operations.shapes import square
 
 KEPT = frozenset({"symmetric", "psd", "lower", "upper", "diagonal", "orthogonal"})
@@ -37,5 +38,6 @@ INVERSE = register(
         facts=_facts,
         domain=("invertible",),
         unrolled=unrolled.inverse,
+        single=reciprocal,
     )
 )

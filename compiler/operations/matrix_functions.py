@@ -13,13 +13,24 @@ from typing import Any
 
 import numpy as np
 import scipy
+import sympy
 
-from derivatrix.compiler.ir.arrays import Array, apply, subtract
+from derivatrix.compiler.ir.arrays import Array, apply, elementwise, subtract
 from derivatrix.compiler.ir.dimensions import Shape
-from derivatrix.compiler.ir.nodes import Apply, Delta, Einsum, Factor, Node, einsum, is_zero
+from derivatrix.compiler.ir.nodes import (
+    Apply,
+    Delta,
+    Einsum,
+    Factor,
+    Node,
+    einsum,
+    is_zero,
+    slot,
+)
 from derivatrix.compiler.ir.operation import Arrays, Kernel, Operation, Parameters, Point, register
 from derivatrix.compiler.operations.commuting import commute
 from derivatrix.compiler.operations.inverse import INVERSE
+from derivatrix.compiler.operations.pivots import POSITIVE_PIVOT
 from derivatrix.compiler.operations.shapes import same, square
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -33,10 +44,11 @@ class MatrixFunction:
     value: of one matrix; raises LinAlgError outside the domain. kernel: of (A, E_1, ... E_k,
     out), which returns False there; failure: what is wrong then. domain: where A is drawn.
     definite: whether f of a symmetric matrix is positive definite. slope: the derivative in the
-    direction of the identity, f'(A).
+    direction of the identity, f'(A). scalar: f of a number.
     """
 
     name: str
+    scalar: Callable[[sympy.Expr], sympy.Expr]
     value: Callable[[np.ndarray], np.ndarray]
     kernel: Kernel
     description: str
@@ -160,6 +172,14 @@ def _along_itself(function: MatrixFunction, node: Apply) -> Node | None:
     return (function.slope(Array(matrix)) @ Array(direction)).node
 
 
+def _of_number(
+    function: MatrixFunction, numbers: Sequence[Array], facts: Sequence[frozenset[str]]
+) -> tuple[Array, ...]:
+    """f(x), of a positive x where f is so restricted."""
+    x = apply(POSITIVE_PIVOT, numbers[0]) if function.domain == "spd" else numbers[0]
+    return (elementwise(function.scalar(slot(0)), x),)
+
+
 @cache
 def derivative(function: MatrixFunction, order: int) -> Operation:
     """The operation Dᵏf, of k + 1 matrices; the function itself for order 0."""
@@ -191,6 +211,7 @@ def derivative(function: MatrixFunction, order: int) -> Operation:
         failure=function.failure,
         facts=lambda arguments, output: _facts(function, arguments),
         domain=(function.domain,) + ("",) * order,
+        single=partial(_of_number, function) if not order else None,
         notation=("" if order else name,),
         description=function.description,
         rules=(transposed, _ordered, partial(_along_itself, function)),
@@ -229,6 +250,7 @@ def _record(**fields: Any) -> Operation:
 
 EXPM: Operation = _record(
     name="expm",
+    scalar=sympy.exp,
     value=lambda matrix: scipy.linalg.expm(matrix),
     kernel="exponential.expm",
     definite=True,
@@ -238,6 +260,7 @@ EXPM: Operation = _record(
 
 LOGM: Operation = _record(
     name="logm",
+    scalar=sympy.log,
     value=_logarithm,
     kernel="logarithm.logm",
     failure=NOT_PRINCIPAL,
@@ -252,6 +275,7 @@ LOGM: Operation = _record(
 
 COSM: Operation = _record(
     name="cosm",
+    scalar=sympy.cos,
     value=lambda matrix: scipy.linalg.cosm(matrix),
     kernel="matrix_trigonometry.cosm",
     slope=lambda matrix: -apply(SINM, matrix),
@@ -260,6 +284,7 @@ COSM: Operation = _record(
 
 SINM: Operation = _record(
     name="sinm",
+    scalar=sympy.sin,
     value=lambda matrix: scipy.linalg.sinm(matrix),
     kernel="matrix_trigonometry.sinm",
     slope=lambda matrix: apply(COSM, matrix),
@@ -268,6 +293,7 @@ SINM: Operation = _record(
 
 TANHM: Operation = _record(
     name="tanhm",
+    scalar=sympy.tanh,
     value=lambda matrix: scipy.linalg.tanhm(matrix),
     kernel="matrix_trigonometry.tanhm",
     failure="an eigenvalue is a pole of tanh",

@@ -6,6 +6,7 @@ import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.operation import Arrays, Operation, Parameters, Point, register
+from derivatrix.compiler.operations.pivots import reciprocal
 
 
 def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
@@ -44,6 +45,7 @@ PINV = register(
         unicode="pinv({0})",
         latex=r"{0}^{{+}}",
         kernel="factors.full_rank_pinv",
+        single=reciprocal,
         failure="the matrix is not of full rank",
         facts=lambda arguments, output: arguments[0] & {"symmetric", "spd", "psd"},
         notation=("pinv",),

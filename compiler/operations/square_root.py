@@ -12,6 +12,7 @@ from derivatrix.compiler.operations.matrix_functions import (
     require_principal,
     transposed,
 )
+from derivatrix.compiler.operations.pivots import positive_root
 from derivatrix.compiler.operations.shapes import square
 from derivatrix.compiler.operations.sylvester import SYLVESTER
 
@@ -49,6 +50,7 @@ SQRTM = register(
         numpy=lambda arguments, *_: f"scipy.linalg.sqrtm({arguments[0]})",
         kernel="roots.sqrtm",
         failure=NOT_PRINCIPAL,
+        single=positive_root,
         facts=_facts,
         domain=("spd",),
         notation=("sqrtm",),

@@ -10,6 +10,8 @@ LONGEST = 40
 def failure_text(node: ir.Apply, problem: str) -> str:
     """A message that names the operation and its arguments."""
     arguments = ", ".join(short_formula(argument) for argument, _ in node.arguments)
+    if node.operation.formula("unicode", node.output) == "{0}":
+        return f"{arguments}: {problem}"
     return f"{node.operation.name}({arguments}): {problem}"
 
 

@@ -250,6 +250,31 @@ def _pulled(node: Apply, position: int, outer: list[Factor]) -> Node:
     return einsum(factors, range(node.ndim), argument.coefficient, sizes)
 
 
+def of_single_entries(node: Apply) -> Node | None:
+    """An operation on 1 x 1 matrices is a function of numbers, where its record says which."""
+    rule, depth = node.operation.single, len(node.stack)
+    if rule is None or any(
+        size != 1 for matrix, labels in node.arguments for size in matrix.shape[len(labels) :]
+    ):
+        return None
+    stack = range(depth)
+    numbers = [
+        Array(
+            einsum(
+                [(matrix, (*labels, *range(depth, depth + matrix.ndim - len(labels))))],
+                stack,
+                sizes=dict(enumerate(node.stack)),
+            )
+        )
+        for matrix, labels in node.arguments
+    ]
+    results = rule(numbers, [facts(matrix) for matrix, _ in node.arguments])
+    if results is None:
+        return None
+    sizes = dict(enumerate(node.shape))
+    return einsum([(results[node.output].node, stack)], range(node.ndim), sizes=sizes)
+
+
 def inverse_of_orthogonal(node: Apply) -> Node | None:
     """Q⁻¹ = Qᵀ."""
     matrix, labels = node.arguments[0]
@@ -327,6 +352,7 @@ APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (
     inverse_of_diagonal,
     inverse_of_kronecker,
     logarithm_of_determinant_of_kronecker,
+    of_single_entries,
 )
 
 FINAL_APPLY_RULES: tuple[Callable[[Apply], Node | None], ...] = (inverse_of_orthogonal,)
