@@ -164,6 +164,12 @@ _targets = click.option(
     callback=_known_targets,
     help="What to generate code for.  [default: cpu]",
 )
+_kinds = click.option(
+    "--kinds",
+    multiple=True,
+    metavar="KIND,KIND",
+    help="What the modules have of functions that do not say, as value,vjp.  [default: all]",
+)
 _dims = click.option("--dims", help='The inputs of a text: "A: p m, S: n n spd, s:".')
 _wrt = click.option(
     "--wrt", multiple=True, metavar="NAME", help="Differentiate a text by this input."
@@ -181,6 +187,7 @@ _jobs = click.option(
 @_files
 @_directory
 @_targets
+@_kinds
 @click.option("--text", help="Build the function of this text, with --dims and --name, instead.")
 @_dims
 @_wrt
@@ -192,6 +199,7 @@ def build(
     files: Sequence[str],
     directory: str | None,
     targets: Sequence[str],
+    kinds: Sequence[str],
     text: str | None,
     dims: str | None,
     wrt: Sequence[str],
@@ -224,13 +232,20 @@ def build(
     if text is None:
         if dims is not None or wrt or name is not None:
             raise click.UsageError("--dims, --wrt and --name go with --text")
-        functions, directory, targets = _project(files, directory, targets)
+        functions, directory, targets, kinds = _project(files, directory, targets, kinds)
     else:
         functions = [_text_function(files, directory, text, dims, wrt, name)]
     assert directory is not None
     with _progress() as advance:
         result = write(
-            functions, directory, targets or ("cpu",), not no_verify, advance, warm, jobs
+            functions,
+            directory,
+            targets or ("cpu",),
+            not no_verify,
+            advance,
+            warm,
+            jobs,
+            _names(kinds) or None,
         )
     new = [report for report in result.reports if report.function in result.verified]
     if new:
@@ -248,15 +263,15 @@ def build(
 
 
 def _project(
-    files: Sequence[str], directory: str | None, targets: Sequence[str]
-) -> tuple[Sequence[Function], str, Sequence[str]]:
-    """The functions, directory and targets of a command line, or else those of the project in
-    whose folder the command runs."""
+    files: Sequence[str], directory: str | None, targets: Sequence[str], kinds: Sequence[str]
+) -> tuple[Sequence[Function], str, Sequence[str], Sequence[str]]:
+    """The functions, directory, targets and kinds of a command line, or else those of the project
+    in whose folder the command runs."""
     from derivatrix.compiler.driver.project import TABLE, find_project
     from derivatrix.compiler.frontends.function_file import load_files
 
     if files and directory is not None:
-        return load_files(files), directory, targets
+        return load_files(files), directory, targets, kinds
     if files or directory is not None:
         raise click.UsageError(
             "FILE and -o DIR go together" + ("" if files else "; FILE is missing")
@@ -266,7 +281,7 @@ def _project(
         raise click.UsageError(
             f"name a FILE and -o DIR, or write a table {TABLE} in pyproject.toml"
         )
-    return project.load(), project.output, targets or project.targets
+    return project.load(), project.output, targets or project.targets, kinds or project.kinds
 
 
 def _text_function(
@@ -349,7 +364,10 @@ def verify(directory: str, verbose: bool, thorough: bool, write: bool, jobs: int
 @_files
 @_directory
 @_targets
-def check(files: Sequence[str], directory: str | None, targets: Sequence[str]) -> None:
+@_kinds
+def check(
+    files: Sequence[str], directory: str | None, targets: Sequence[str], kinds: Sequence[str]
+) -> None:
     """Compare DIR with what `build` would write there now; exit status 1 if they differ.
     Without FILE and DIR, those that [tool.derivatrix] of ./pyproject.toml names.
 
@@ -365,8 +383,8 @@ def check(files: Sequence[str], directory: str | None, targets: Sequence[str]) -
     """
     from derivatrix.compiler.driver.build import check as compare
 
-    functions, place, wanted = _project(files, directory, targets)
-    differences = compare(functions, place, wanted or ("cpu",))
+    functions, place, wanted, chosen = _project(files, directory, targets, kinds)
+    differences = compare(functions, place, wanted or ("cpu",), _names(chosen) or None)
     for difference in differences:
         click.echo(f"{place}: {difference.file} is {difference.state}")
     if any(difference.state == "foreign" for difference in differences):
@@ -375,6 +393,7 @@ def check(files: Sequence[str], directory: str | None, targets: Sequence[str]) -
         words = ["derivatrix", "build", *files, *(["-o", place] if files else [])]
         if tuple(targets) != ("cpu",):
             words += [word for target in targets for word in ("--target", target)]
+        words += [word for kind in kinds for word in ("--kinds", kind)]
         click.echo(f"run: {shlex.join(words)}", err=True)
     if differences:
         sys.exit(1)
@@ -580,7 +599,7 @@ def _print_index(file: str, functions: Sequence[Function], style: str) -> None:
         inputs = (f"{leaf.name} {shape_text(leaf.shape)}" for leaf in function.inputs)
         _heading(f"{function.name}({', '.join(inputs)}) -> {shape}")
         _print_formula(function, "value", style)
-        _print_formula(function, "gradient" if "gradient" in function.kinds else "vjp", style)
+        _print_formula(function, "vjp" if function.expression.shape else "gradient", style)
     one = shlex.join(["derivatrix", "explain", f"{file}:{functions[0].name}"])
     click.echo(f"\n{len(functions)} functions; for all there is to one of them: {one}")
 

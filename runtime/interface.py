@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from derivatrix.runtime.errors import LoadError
+from derivatrix.runtime.errors import LoadError, UnsupportedError
 from derivatrix.runtime.load import require_generated
 from derivatrix.runtime.reference import Text
 
@@ -109,11 +109,21 @@ class ModuleInterface:
                 key=lambda entry: order.get(entry.name, 0),
             )
         )
-        self.kinds = SCALAR_KINDS if not self.output else KINDS
+        self.possible_kinds = KINDS if self.output else SCALAR_KINDS
+        self.kinds = tuple(kind for kind in self.possible_kinds if kind in module.FUNCTIONS)
         self.operator: str = getattr(module, "OPERATOR", "")
         self.requirements: tuple[str, ...] = getattr(module, "REQUIREMENTS", ())
         self.parts: tuple[int, ...] = getattr(module, "PARTS", ())
         self.target: str = getattr(module, "TARGET", "cpu")
+
+    def require(self, *kinds: str) -> None:
+        """Raise UnsupportedError where the module was built without one of the kinds."""
+        for kind in kinds:
+            if kind in self.possible_kinds and kind not in self.kinds:
+                raise UnsupportedError(
+                    f"{self.name}: this module was built without {kind}; add it to kinds= and "
+                    "build it again"
+                )
 
     @property
     def size_names(self) -> tuple[str, ...]:

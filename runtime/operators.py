@@ -24,6 +24,9 @@ def check_operators(trial: Trial) -> None:
     if not interface.operator:
         return
     kind = interface.operator.removesuffix("_operator")
+    if kind not in trial.kept:
+        check_products(trial)
+        return
     try:
         operators = interface.operators(trial.point)
     except CallError as error:

@@ -148,7 +148,8 @@ def _special(interface: ModuleInterface, point: Point, seed: int, is_smooth: boo
         measurement = measure.special(interface, point, seed, with_second=is_smooth)
     except OutOfDomain:
         return _undefined(interface, point)
-    first, sensitive = measure.roundoff(interface, point, "jvp")
+    kind = next((k for k in ("jvp", "gradient", "vjp") if k in interface.kinds), "value")
+    first, sensitive = measure.roundoff(interface, point, kind)
     unsteady = not measurement.steady or sensitive
     kinds: tuple[str, ...] = interface.kinds
     second = 0.0

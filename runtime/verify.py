@@ -100,10 +100,11 @@ def verify(
 def _functions(interface: ModuleInterface) -> Row:
     """The row that says whether the module has and lists the functions it should."""
     module, listed = interface.module, tuple(interface.module.FUNCTIONS)
-    absent = [kind for kind in interface.kinds if not callable(getattr(module, kind, None))]
-    note = f"it has no {', '.join(absent)}" if absent else ""
-    if not absent and set(listed) != set(interface.kinds):
-        note = f"FUNCTIONS is {listed}, expected {interface.kinds}"
+    there = [k for k in interface.possible_kinds if callable(getattr(module, k, None))]
+    absent = [kind for kind in ("value", *interface.kinds) if kind not in there]
+    note = f"it has no {', '.join(dict.fromkeys(absent))}" if absent else ""
+    if not absent and set(listed) != set(there):
+        note = f"FUNCTIONS is {listed}, expected {tuple(there)}"
     return Row("functions", MODULE, "", "", 0.0, 0.0, not note, note)
 
 

@@ -304,12 +304,13 @@ class Derivatives:
         row = Side.of(self.inputs[key[0]]) if len(key) == 2 else Side(self.function.expression.ndim)
         return row, Side.of(self.inputs[key[-1]])
 
-    def equations(self, style: str = "unicode") -> list[str]:
-        """Every formula with its left-hand side, in a style for reading; for one sample where there
-        is a batch axis. The Jacobian of a scalar function is its gradient."""
+    def equations(self, style: str = "unicode", kinds: Sequence[str] | None = None) -> list[str]:
+        """The formulas of all kinds, or those given, with their left-hand sides, in a style for
+        reading; for one sample where there is a batch axis. The Jacobian of a scalar function is
+        its gradient."""
         return [
             line
-            for kind in self.kinds
+            for kind in (self.kinds if kinds is None else kinds)
             if kind != "value_and_gradient" and not (kind == "jacobian" and self._scalar)
             for line in self.equation_lines(kind, style)
         ]

@@ -100,6 +100,7 @@ def build(
     progress: Progress | None = None,
     warm: bool = False,
     jobs: int | None = None,
+    kinds: Sequence[str] | None = None,
 ) -> BuildResult:
     """Write a package with one module for each function and target, verified.
 
@@ -114,13 +115,15 @@ def build(
     process that imports `out_dir` as a package on this machine; without it those are that
     verification calls.
     jobs: how many processes work at a time; as many as there are cores, if it is left out.
+    kinds: what the modules have of functions that were declared without kinds=, as far as these
+    have it; see `function`.
 
     Raises DeclarationError for what is no function, functions with one name and names that
     cannot be a module's, UnsupportedError for unknown targets, BuildError where a file that
     derivatrix did not write, or a module of another function file, is in the way or the directory
     cannot be written, VerificationError where a module fails, and what `generate` raises.
     """
-    given = _functions(functions, "build")
+    given = [function.with_kinds(kinds) for function in _functions(functions, "build")]
     directory = _directory(out_dir, "build")
     work = _work(given, _targets(targets, "build"), "build")
     with Workers(_jobs(jobs)) as workers:
@@ -153,6 +156,7 @@ def check(
     functions: Function | Iterable[Function],
     out_dir: str | os.PathLike[str],
     targets: str | Iterable[str] = ("cpu",),
+    kinds: Sequence[str] | None = None,
 ) -> list[Difference]:
     """What `build` would change in `out_dir`, compared byte for byte, files beside the support that
     derivatrix did not write, and a certificate that does not vouch for the modules; nothing is
@@ -161,7 +165,7 @@ def check(
     Raises what `build` raises for its arguments, BuildError where a file cannot be read, and what
     `generate` raises.
     """
-    given = _functions(functions, "check")
+    given = [function.with_kinds(kinds) for function in _functions(functions, "check")]
     directory = _directory(out_dir, "check")
     work = _work(given, _targets(targets, "check"), "check")
     with Workers() as workers:
@@ -176,16 +180,19 @@ def check(
     return [Difference(name, state) for name, state in states.items() if state]
 
 
-def compile(function: Function, target: str = "cpu") -> ModuleType:
+def compile(
+    function: Function, target: str = "cpu", kinds: Sequence[str] | None = None
+) -> ModuleType:
     """The function's generated module, loaded from a file in the cache directory.
 
     The directory is $DERIVATRIX_CACHE, or the user's cache directory, or a temporary one where
     that cannot be written, or other users can write to it. The same function gives the same module
-    object again. A module is not verified here: see `derivatrix.verify`. Raises DeclarationError
+    object again. kinds: what the module has, where the function does not say; see `function`. A
+    module is not verified here: see `derivatrix.verify`. Raises DeclarationError
     for what is no function, BuildError where the file cannot be written, and what `generate`
     raises.
     """
-    generated = generate(require_function(function, "compile"), target)
+    generated = generate(require_function(function, "compile").with_kinds(kinds), target)
     path = Path(f"{generated.name}.py")
     try:
         directory = module_directory(support_digest(), FOLDER, generated.digest)

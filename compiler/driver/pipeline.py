@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -116,9 +116,10 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
             plan=kernel_plan(derivatives, kind, target),
             result=_result(derivatives, kind),
         )
-        for kind in derivatives.kinds
+        for kind in function.kinds
     ]
-    operator = _operator(derivatives) if find_target(target).operators else None
+    has_operator = function.operator and find_target(target).operators
+    operator = _operator(derivatives) if has_operator else None
     parts = operator.function.plan.outputs if operator else ()
     return ModuleDescription(
         name=function.name,
@@ -131,7 +132,7 @@ def describe(function: Function, target: str = "cpu") -> ModuleDescription:
             "DECLARATION": function.declaration,
             "DIGEST": digest(function, target),
         },
-        formulas=_formulas(derivatives),
+        formulas=_formulas(derivatives, _shown_kinds(function)),
         functions=functions,
         operator=operator,
     )
@@ -201,7 +202,17 @@ def _input(function: Function, leaf: Leaf) -> dict[str, object]:
     }
 
 
-def _formulas(derivatives: Derivatives) -> dict[str, dict[str, dict[str, str]]]:
+def _shown_kinds(function: Function) -> list[str]:
+    """The kinds whose formulas a module shows: those of the value and the gradient for both."""
+    offered = {*function.kinds}
+    if "value_and_gradient" in offered:
+        offered = offered - {"value_and_gradient"} | {"gradient"}
+    return [kind for kind in function.derivatives.kinds if kind in offered]
+
+
+def _formulas(
+    derivatives: Derivatives, kinds: Sequence[str]
+) -> dict[str, dict[str, dict[str, str]]]:
     """Kind -> inputs ("" for a value, "A, b" for a block of a Hessian) -> style -> formula; not the
     vec styles, which not all derivatives have."""
     return {
@@ -213,8 +224,7 @@ def _formulas(derivatives: Derivatives) -> dict[str, dict[str, dict[str, str]]]:
             }
             for key in derivatives.results(kind)
         }
-        for kind in derivatives.kinds
-        if kind != "value_and_gradient"
+        for kind in kinds
     }
 
 
@@ -234,7 +244,7 @@ def _docstring(function: Function, target: str, found: Structured | None) -> str
         batch = ", with a leading batch axis" if leaf.name in function.batch else ""
         lines.append(f"- {leaf.name}: shape {shape_text(leaf.shape)}{structure}{batch}")
     lines += ["", "Formulas" + (", for one sample" if function.batch else "")]
-    lines += [f"- {line}" for line in derivatives.equations()]
+    lines += [f"- {line}" for line in derivatives.equations(kinds=_shown_kinds(function))]
     if found is not None:
         lines += ["", "Operators", *(f"- {line}" for line in found.lines())]
     lines += ["", "Conventions", *(f"- {line}" for line in _conventions(function, target))]
@@ -276,6 +286,7 @@ def digest(function: Function, target: str = "cpu") -> str:
         function.expression,
         function.wrt,
         function.batch,
+        function.selection,
     )
     return hashlib.blake2b(content(parts).encode(), digest_size=16).hexdigest()
 
@@ -326,14 +337,14 @@ def _dump_simplify(function: Function, target: str) -> str:
     derivatives = function.derivatives
     return "\n\n".join(
         listing({title(kind, key): node for key, node in derivatives.batched(kind).items()})
-        for kind in derivatives.kinds
+        for kind in function.kinds
     )
 
 
 def _dump_plan(function: Function, target: str) -> str:
     derivatives = function.derivatives
-    plans = [kernel_plan(derivatives, kind, target) for kind in derivatives.kinds]
-    if find_target(target).operators:
+    plans = [kernel_plan(derivatives, kind, target) for kind in function.kinds]
+    if function.operator and find_target(target).operators:
         plans.append(operator_plan(derivatives, structured(derivatives)))
     return "\n\n".join(str(each) for each in plans if each.outputs)
 

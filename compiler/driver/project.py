@@ -24,12 +24,14 @@ EXAMPLE = '`functions = ["src/model/functions.py"]` and `output = "src/model/gen
 class Project:
     """A table [tool.derivatrix]. root: the folder of the pyproject.toml; functions: the function
     files, or single functions in them as in "functions.py:square"; output: the directory of the
-    generated package; both as they are written, relative to the root."""
+    generated package; both as they are written, relative to the root; kinds: what its modules have
+    of functions that do not say, () for all."""
 
     root: Path
     functions: tuple[str, ...]
     output: str
     targets: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
 
     @property
     def directory(self) -> Path:
@@ -55,7 +57,7 @@ class Project:
         """Build the package, verified. Raises what `build` raises."""
         from derivatrix.compiler.driver.build import build
 
-        return build(self.load(), self.directory, self.targets)
+        return build(self.load(), self.directory, self.targets, kinds=self.kinds or None)
 
 
 def find_project(root: str | os.PathLike[str] = ".") -> Project | None:
@@ -79,9 +81,10 @@ def find_project(root: str | os.PathLike[str] = ".") -> Project | None:
 
 def _project(path: Path, table: Mapping[str, Any]) -> Project:
     for name in table:
-        if name not in ("functions", "output", "targets"):
+        if name not in ("functions", "output", "targets", "kinds"):
             raise DeclarationError(
-                f"{path}: {TABLE} has no setting {name!r}; there are functions, output and targets"
+                f"{path}: {TABLE} has no setting {name!r}; there are functions, output, targets "
+                "and kinds"
             )
     output = table.get("output")
     if not isinstance(output, str) or not output.strip():
@@ -91,7 +94,8 @@ def _project(path: Path, table: Mapping[str, Any]) -> Project:
         )
     functions = _texts(path, table, "functions", None)
     targets = _texts(path, table, "targets", ["cpu"])
-    return Project(path.parent, functions, output, targets)
+    kinds = _texts(path, table, "kinds", None) if "kinds" in table else ()
+    return Project(path.parent, functions, output, targets, kinds)
 
 
 def _texts(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import sympy
 
 from derivatrix.compiler.differentiate.derivation import Steps, derivation
-from derivatrix.compiler.differentiate.derivatives import Derivatives
+from derivatrix.compiler.differentiate.derivatives import KINDS, SCALAR_KINDS, Derivatives
 from derivatrix.compiler.formulas.names import latex_name
 from derivatrix.compiler.frontends.limits import require_modest, stated_depth
 from derivatrix.compiler.ir import dimensions
@@ -27,6 +27,15 @@ from derivatrix.compiler.ir.shown import shown
 from derivatrix.compiler.ir.substitute import substitute
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError, ShapeError
 
+OPERATOR_KINDS = ("jacobian_operator", "hessian_operator")
+NEEDED_KINDS = {
+    "jacobian_operator": ("jvp",),
+    "hessian": ("gradient",),
+    "hvp": ("gradient",),
+    "hessian_operator": ("gradient", "hvp"),
+}
+"""Kind -> the others that verification compares it with."""
+
 RESERVED = ("out", "cotangent", "tangent", "numba", "math", "batch")
 
 
@@ -35,11 +44,13 @@ class Function(Declaration):
     """A declared function, with its derivatives and their formulas.
 
     derived: for a derivative, the function that was declared, and the inputs by which it was
-    differentiated. source: the function file that it was loaded from; "" for none.
+    differentiated. source: the function file that it was loaded from; "" for none. selection: the
+    kinds that modules of it have, with what these need; None for all.
     """
 
     derived: tuple[Function, tuple[str, ...]] | None = None
     source: str = ""
+    selection: tuple[str, ...] | None = None
 
     @property
     def _fields(self) -> tuple[Any, ...]:
@@ -62,8 +73,26 @@ class Function(Declaration):
     @property
     def kinds(self) -> tuple[str, ...]:
         """What a generated module offers: value, vjp, jvp, jacobian, and for a scalar function
-        gradient, value_and_gradient, hessian, hvp."""
-        return self.derivatives.kinds
+        gradient, value_and_gradient, hessian, hvp; of these the selected ones."""
+        return tuple(kind for kind in self.derivatives.kinds if self._selects(kind))
+
+    @property
+    def operator(self) -> str:
+        """The kind that returns operators, jacobian_operator or hessian_operator; "" where it is
+        not selected."""
+        kind = "jacobian_operator" if self.expression.shape else "hessian_operator"
+        return kind if self._selects(kind) else ""
+
+    def _selects(self, kind: str) -> bool:
+        return self.selection is None or kind in self.selection
+
+    def with_kinds(self, kinds: Any) -> Function:
+        """The function with those of `kinds` that it has selected; itself where they are None or it
+        has a selection. Raises DeclarationError for what is no kind of any function."""
+        if kinds is None or self.selection is not None:
+            return self
+        names = _kinds(self.name, kinds, (*KINDS, *SCALAR_KINDS, *OPERATOR_KINDS))
+        return replace(self, selection=_with_needs(names))
 
     def formula(self, kind: str, wrt: Any = None, style: str = "unicode") -> str:
         """The formula of a derivative.
@@ -149,12 +178,17 @@ def function(
     expr: Any,
     wrt: Sequence[Any] | None = None,
     batch: Sequence[Any] = (),
+    kinds: Sequence[str] | None = None,
 ) -> Function:
     """Declare a function.
 
     inputs: symbolic inputs (derivatrix's or SymPy's), in the order of the arguments; expr: a
     scalar or array expression of them; wrt: the inputs to differentiate by (all by default);
-    batch: inputs that gain one leading batch axis. A symbol or its name will do.
+    batch: inputs that gain one leading batch axis. A symbol or its name will do. kinds: what
+    generated modules have, such as ["value", "vjp"] (all by default): value, vjp, jvp, jacobian,
+    jacobian_operator; of a scalar function also gradient, value_and_gradient, hessian, hvp, and
+    hessian_operator instead of jacobian_operator. The value is always there, with hessian and hvp
+    the gradient, with jacobian_operator the jvp, with hessian_operator the hvp.
 
     Raises DeclarationError for names or symbols that make no sense, ShapeError for dimensions
     that disagree.
@@ -182,6 +216,10 @@ def function(
     _check_dimensions(name, leaves, expression, bool(stacked))
     ordered = tuple(chosen)
     made = Function(name, leaves, expression, ordered, tuple(n for n in names if n in stacked))
+    if kinds is not None:
+        operators = OPERATOR_KINDS[not expression.shape]
+        selected = _kinds(name, kinds, (*made.kinds, operators))
+        made = replace(made, selection=_with_needs(selected))
     try:
         _ = made.requirements
     except DeclarationError as error:
@@ -322,6 +360,24 @@ def _names(name: str, what: str, values: Sequence[Any], names: Sequence[str]) ->
             raise DeclarationError(f"{name}: {what} names {shown(known)} twice")
         chosen.append(known)
     return chosen
+
+
+def _kinds(name: str, kinds: Any, valid: Sequence[str]) -> list[str]:
+    """The names in `kinds`. Raises DeclarationError for no list of `valid` ones."""
+    choices = f"choose from {', '.join(valid)}"
+    names = [kinds] if isinstance(kinds, str) else kinds
+    if not isinstance(names, Sequence) or not names:
+        raise DeclarationError(f"{name}: kinds is {shown(kinds)}, expected a list; {choices}")
+    for kind in names:
+        if not isinstance(kind, str) or kind not in valid:
+            raise DeclarationError(f"{name}: kinds names {shown(kind)}; {choices}")
+    return [*names]
+
+
+def _with_needs(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Kinds with those that they need, in order."""
+    needed = {"value", *kinds, *(other for kind in kinds for other in NEEDED_KINDS.get(kind, ()))}
+    return tuple(k for k in (*KINDS, *SCALAR_KINDS, *OPERATOR_KINDS) if k in needed)
 
 
 def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stacked: bool) -> None:

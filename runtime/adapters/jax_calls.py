@@ -35,6 +35,7 @@ class Calls:
 
     def __call__(self, kind: str, *arrays: Any) -> list[Any]:
         """What the module's function of this kind returns, in the order of `keys`."""
+        self.interface.require(kind)
         if kind not in self.interface.module.FUNCTIONS:
             raise UnsupportedError(
                 f"{self.name}: the module has no function {kind}, which this derivative needs; "

@@ -42,6 +42,7 @@ class GeneratedOp(Op):
     def __init__(self, module: ModuleType, kind: str) -> None:
         self.module, self.kind = module, kind
         self.interface = ModuleInterface(module)
+        self.interface.require(kind)
         self.inputs = self.interface.inputs
         self.wrt = [self.inputs.index(entry) for entry in self.interface.wrt]
         self.is_scalar = not self.interface.output and not self.interface.batched

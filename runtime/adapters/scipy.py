@@ -84,7 +84,7 @@ class Objective:
             point = self._inputs.point(x)
             return point.pullback(self._evaluated(point)[2])
         point = self._array("jac", x)
-        found = self._named(self.module.jacobian(*self._inputs.values(point)))
+        found = self._named(self._function("jacobian")(*self._inputs.values(point)))
         columns = [_matrix(point, part, found[part.entry.name]) for part in point.parts]
         return np.concatenate(columns, axis=1)
 
@@ -97,10 +97,10 @@ class Objective:
 
         def product(vector: Array) -> Array:
             tangents = self._inputs.tangents(point, vector.reshape(-1))
-            return np.asarray(self.module.jvp(*values, *tangents)).reshape(-1)
+            return np.asarray(self._function("jvp")(*values, *tangents)).reshape(-1)
 
         def transposed(vector: Array) -> Array:
-            found = self.module.vjp(*values, vector.reshape(rows))
+            found = self._function("vjp")(*values, vector.reshape(rows))
             return point.pullback(self._named(found))
 
         shape = prod(rows), len(point.vector)
@@ -112,7 +112,7 @@ class Objective:
         if not self._is_scalar:
             return self._weighted_hessian(x, v)
         point = self._inputs.point(x)
-        found = self._named(self.module.hessian(*self._inputs.values(point)))
+        found = self._named(self._function("hessian")(*self._inputs.values(point)))
         blocks = {name: self._named(row) for name, row in found.items()}
         hessian = np.block(
             [
@@ -134,13 +134,18 @@ class Objective:
         """The product of the Hessian of a scalar function at x with a vector p."""
         point, direction = self._scalar("hessp", x), self._inputs.point(p).vector
         tangents = self._inputs.tangents(point, direction)
-        found = self.module.hvp(*self._inputs.values(point), *tangents)
+        found = self._function("hvp")(*self._inputs.values(point), *tangents)
         product = point.pullback(self._named(found))
         if point.curved:
             for part, gradient in self._gradients(point):
                 turned = part.map.curvature(part.of(point.vector), part.of(direction), gradient)
                 product[part.place] += turned.reshape(-1)
         return product
+
+    def _function(self, kind: str) -> Callable[..., Any]:
+        """The module's function of a kind. Raises UnsupportedError where it was built without."""
+        self._interface.require(kind)
+        return getattr(self.module, kind)
 
     @property
     def _is_scalar(self) -> bool:
@@ -167,7 +172,7 @@ class Objective:
         """The vector with the value and the gradients there; the last ones are kept."""
         seen = self._seen
         if seen is None or not np.array_equal(seen[0], point.vector):
-            value, gradient = self.module.value_and_gradient(*self._inputs.values(point))
+            value, gradient = self._function("value_and_gradient")(*self._inputs.values(point))
             seen = self._seen = point.vector.copy(), float(value), self._named(gradient)
         return seen
 

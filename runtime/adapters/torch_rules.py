@@ -50,6 +50,10 @@ class Rules:
             return count, f"{name}: has no third derivatives"
         if kind == "value" or "hvp" in self._interface.kinds:
             return 0, ""
+        if not self._interface.output:
+            return self._count, (
+                f"{name}: this module was built without hvp; add it to kinds= and build it again"
+            )
         return self._count, (
             f"{name}: has no second derivatives, since its value is no scalar; declare a scalar "
             "function, such as the loss with it, or leave out create_graph=True"
@@ -120,6 +124,7 @@ class Rules:
         return self._call("hvp", *inputs, *self._filled(inputs, turns))
 
     def _call(self, kind: str, *tensors: Tensor | None) -> Tensors:
+        self._interface.require(kind)
         found = self._calls[kind](*tensors)
         return found if isinstance(found, tuple) else (found,)
 

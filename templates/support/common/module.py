@@ -21,6 +21,7 @@ FACTS = (
     *("DECLARATION", "DIGEST", "FORMULAS"),
 )
 """What is public of every module, beside its functions, their kernels and named tuples."""
+OF_ALL = ("value", "vjp", "jvp", "jacobian")
 OF_SCALARS = ("gradient", "value_and_gradient", "hessian", "hvp")
 """Functions of modules of scalar functions."""
 
@@ -42,14 +43,20 @@ class _Module:
         names["__getattr__"] = self.absent
 
     def absent(self, name):
-        """Raise AttributeError, which says for `gradient` and the like what there is instead."""
+        """Raise AttributeError, which says of a kind that was left out how to have it, and for
+        `gradient` and the like what there is instead."""
+        functions, is_scalar = self.names["FUNCTIONS"], not self.names["OUTPUT"]["shape"]
+        own = (*OF_SCALARS, "hessian_operator") if is_scalar else ("jacobian_operator",)
+        if name in (*OF_ALL, *own):
+            raise AttributeError(
+                f"{self.owner}: this module was built without {name}; add it to kinds= and build "
+                "it again"
+            )
         if name not in OF_SCALARS:
             raise AttributeError(f"module {self.names['__name__']!r} has no attribute {name!r}")
-        functions = self.names["FUNCTIONS"]
-        is_scalar = "gradient" in functions
-        advice = "" if is_scalar else "; an array-valued function has jacobian and vjp"
         raise AttributeError(
-            f"{self.owner}: there is no {name}{advice}; this module has {', '.join(functions)}"
+            f"{self.owner}: there is no {name}; an array-valued function has jacobian and vjp; this "
+            f"module has {', '.join(functions)}"
         )
 
     def formulas(self):
