@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,7 +29,12 @@ from rich.text import Text
 
 from derivatrix import __version__
 from derivatrix.runtime.atomic_output import abandon
-from derivatrix.runtime.errors import DerivatrixError, MissingPackageError, UnsupportedError
+from derivatrix.runtime.errors import (
+    DerivatrixError,
+    LongModuleWarning,
+    MissingPackageError,
+    UnsupportedError,
+)
 from derivatrix.runtime.workers import Workers, end_workers
 
 if TYPE_CHECKING:
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     from derivatrix.compiler.frontends.function import Function
     from derivatrix.runtime import Report
 
+_python_shows = warnings.showwarning
 STAGES = ("declare", "lower", "differentiate", "simplify", "plan", "emit")
 
 
@@ -50,7 +57,8 @@ class _Commands(click.Group):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # formulas, on any terminal
         try:
-            with _cleaning_up():
+            with _cleaning_up(), warnings.catch_warnings():
+                warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except DerivatrixError as error:
             _complain(str(error))
@@ -92,6 +100,14 @@ def _end_by_signal(number: int, frame: FrameType | None) -> None:
         os.write(2, visible + b"\nderivatrix: interrupted\n")
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """Print a warning of derivatrix as text, others as Python does."""
+    if issubclass(category, LongModuleWarning):
+        _console(stderr=True).print(Text("derivatrix: ", "bold yellow") + Text(str(message)))
+    else:
+        _python_shows(message, category, *place)
 
 
 def _complain(text: str) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from derivatrix.runtime.errors import DeclarationError as DeclarationError
     from derivatrix.runtime.errors import DerivatrixError as DerivatrixError
     from derivatrix.runtime.errors import LoadError as LoadError
+    from derivatrix.runtime.errors import LongModuleWarning as LongModuleWarning
     from derivatrix.runtime.errors import MissingPackageError as MissingPackageError
     from derivatrix.runtime.errors import NotationError as NotationError
     from derivatrix.runtime.errors import ShapeError as ShapeError
@@ -78,6 +79,7 @@ _NAMES = {
         "DeclarationError",
         "DerivatrixError",
         "LoadError",
+        "LongModuleWarning",
         "MissingPackageError",
         "NotationError",
         "ShapeError",

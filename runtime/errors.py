@@ -1,4 +1,4 @@
-"""Typed errors. Each is also a ValueError or a TypeError, so plain handlers catch them too."""
+"""Typed errors, and a warning. Each is also a ValueError or a TypeError, so plain handlers catch them too."""
 
 
 class DerivatrixError(Exception):
@@ -35,3 +35,7 @@ class VerificationError(DerivatrixError, ValueError):
 
 class MissingPackageError(DerivatrixError, ImportError):
     """A package that an adapter is for is not installed, or too old."""
+
+
+class LongModuleWarning(UserWarning):
+    """A generated module has so many lines that its kernels take long to compile."""

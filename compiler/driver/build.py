@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import reprlib
+import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from derivatrix.runtime.compiled import load_compiled
 from derivatrix.runtime.errors import (
     BuildError,
     DeclarationError,
+    LongModuleWarning,
     UnsupportedError,
     VerificationError,
 )
@@ -59,6 +61,12 @@ would stand in its way."""
 
 FORMULAS = "_formulas"
 """The folder with the formulas of the modules."""
+
+LONG_MODULE_LINES = 2000
+"""A module of more lines is warned of."""
+
+COMPILE_SECONDS_PER_LINE = 0.02
+"""What Numba takes to compile a line of a module of loops over small arrays."""
 
 FUNCTIONS_PER_PROCESS = 4
 """Another process is started for as many functions to derive; for fewer it is not worth it."""
@@ -129,6 +137,7 @@ def build(
     with Workers(_jobs(jobs)) as workers:
         steps = _Steps(work, 1 + verify + warm, workers, progress)
         modules = steps.generate()
+        _warn_of_length(modules)
         result = None
         try:
             while result is None:
@@ -193,6 +202,7 @@ def compile(
     raises.
     """
     generated = generate(require_function(function, "compile").with_kinds(kinds), target)
+    _warn_of_length([generated])
     path = Path(f"{generated.name}.py")
     try:
         directory = module_directory(support_digest(), FOLDER, generated.digest)
@@ -290,6 +300,21 @@ def _jobs(jobs: object) -> int | None:
 
 
 # The work
+
+
+def _warn_of_length(modules: Iterable[Generated]) -> None:
+    """Warn of modules that have more than LONG_MODULE_LINES."""
+    for module in modules:
+        lines = module.text.count("\n")
+        if lines > LONG_MODULE_LINES:
+            seconds = round(lines * COMPILE_SECONDS_PER_LINE, -1)
+            warnings.warn(
+                f"{module.name}: the module has {lines:,} lines, and its kernels may take "
+                f"{seconds:.0f} s to compile; leave out what nobody calls with kinds=, declare "
+                "symbolic sizes instead of numbers, or few large inputs instead of many small ones",
+                LongModuleWarning,
+                stacklevel=3,
+            )
 
 
 class _Steps:

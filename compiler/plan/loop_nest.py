@@ -224,12 +224,15 @@ class Nest:
         self._place = place
         self._local = local
         self._value = value
+        single = [label for label in loops if loops[label] == 1]
         order = loop_order([place, *builder.loads(value)], loops, builder.samples)
+        order = [label for label in order if label not in single]
         symbols = [index_symbol(label) for label in order]
         self._extents = [loops[label] for label in order]
         self._position = {symbol: depth for depth, symbol in enumerate(symbols, 1)}
         self._indices = self._names.indices(len(order))
-        self._renames = dict(zip(symbols, self._indices, strict=True))
+        self._renames: dict[sympy.Expr, sympy.Expr] = dict(zip(symbols, self._indices, strict=True))
+        self._renames |= {index_symbol(label): sympy.S.Zero for label in single}
         used = {symbol for index in place.indices for symbol in index.free_symbols}
         self._reduced = [symbol not in used for symbol in symbols]
         self._suffix = len(order)
@@ -237,7 +240,9 @@ class Nest:
             self._suffix -= 1
         self._guards: list[list[Boolean]] = [[] for _ in range(len(order) + 1)]
         for condition in conditions:
-            self._guards[self._depth_of(condition)].append(condition.xreplace(self._renames))
+            guard = condition.xreplace(self._renames)
+            if guard != sympy.true:
+                self._guards[self._depth_of(condition)].append(guard)
         self._lets: list[list[Let]] = [[] for _ in range(len(order) + 1)]
         self._named: dict[int, str] = {}
         self._total: str | None = None
