@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import sympy
 
@@ -40,7 +40,6 @@ from derivatrix.compiler.simplify.inverses import absorb_projector, cancel_inver
 from derivatrix.compiler.simplify.spectra import cancel_orthonormal, cancel_pair, sum_spectrum
 
 Rule = Callable[[Product], Product | None]
-N = TypeVar("N", bound=Node)
 
 
 def simplify_product(
@@ -70,7 +69,7 @@ def simplify_product(
         product = simpler
 
 
-def _each(product: Product, kind: type[N]) -> Iterator[tuple[int, N, Labels]]:
+def _each(product: Product, kind: Any) -> Iterator[tuple[int, Any, Labels]]:
     """The positions, nodes and labels of the factors of a kind."""
     for position, (node, labels) in enumerate(product.factors):
         if isinstance(node, kind):
@@ -86,6 +85,15 @@ def count_free_labels(product: Product) -> Product | None:
     """A summed label that no factor has counts its dimension."""
     counted = product.counted()
     return None if counted is product else counted
+
+
+def drop_single_entry(product: Product) -> Product | None:
+    """δ[i,j] = [i >= j] = 1 for axes of length 1."""
+    for position, node, _ in _each(product, Delta | Triangle):
+        if all(size == 1 for size in node.shape):
+            above = isinstance(node, Triangle) and node.offset > 0
+            return product.without(position).scaled(sympy.Integer(not above))
+    return None
 
 
 def eliminate_delta(product: Product) -> Product | None:
@@ -320,6 +328,7 @@ def _sums_last_axis(node: Node, summand: Node) -> bool:
 
 RULES: tuple[Rule, ...] = (
     count_free_labels,
+    drop_single_entry,
     eliminate_delta,
     merge_slices,
     drop_slice,

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import derivatrix as dx
-from derivatrix.compiler.driver.pipeline import kernel_plan
+from derivatrix.compiler.driver.pipeline import generate, kernel_plan
 from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.ir.arrays import Array, apply
 from derivatrix.compiler.ir.interpret import evaluate, evaluate_all
-from derivatrix.compiler.ir.nodes import Leaf
+from derivatrix.compiler.ir.nodes import Apply, Leaf, topological
 from derivatrix.compiler.ir.operation import OPERATIONS, Operation
 from derivatrix.runtime.errors import DeclarationError
 from tests.plain import run_plain
@@ -332,3 +332,103 @@ for rows, columns in ((0, 0), (0, 2), (2, 0), (1, 1)):
         assert operator.todense().shape == operator.output_shape + operator.input_shape
         assert (operator @ np.ones(operator.shape[1])).shape == operator.shape[:1]
 """)
+
+
+SINGLE: dict[str, tuple[str, Callable[[Array], Array]]] = {
+    "inv": ("general", dx.inv),
+    "inv of definite": ("spd", dx.inv),
+    "inv of lower": ("lower", dx.inv),
+    "solve": ("symmetric", lambda A: dx.solve(A, A @ A @ A)),
+    "det": ("general", lambda A: dx.det(A) ** 2),
+    "det of definite": ("spd", lambda A: dx.det(A) ** 2),
+    "logdet": ("general", dx.logdet),
+    "logdet of definite": ("spd", dx.logdet),
+    "cholesky": ("spd", dx.cholesky),
+    "pinv": ("general", dx.pinv),
+    "eigvalsh": ("symmetric", lambda A: dx.eigvalsh(A) ** 2),
+    "eigh": ("symmetric", lambda A: dx.eigh(A)[1] @ A @ A),
+    "eigvals": ("general", lambda A: dx.eigvals(A) ** 2),
+    "eig": ("upper", lambda A: dx.eig(A)[1] @ A @ A),
+    "expm": ("general", dx.expm),
+    "logm": ("diagonal", dx.logm),
+    "sqrtm": ("general", dx.sqrtm),
+    "cosm": ("general", dx.cosm),
+    "sinm": ("general", dx.sinm),
+    "tanhm": ("general", dx.tanhm),
+    "beside arrays": ("spd", lambda A: x * dx.inv(A)[0, 0] + dx.logdet(A)),
+    "of a product": ("spd", lambda A: dx.inv(A @ A.T + A) @ A),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_matrix_of_one_entry_is_a_number(name: str) -> None:
+    """Kernels against the declaration and its differences; nothing but checks is left of the
+    operations, apart from a logarithm that may be -inf."""
+    structure, expression = SINGLE[name]
+    matrix = dx.matrix("A", 1, 1, structure)
+    declared = expression(matrix)
+    inputs = [matrix, x] if name == "beside arrays" else [matrix]
+    function = dx.function("f", inputs, declared, wrt=[matrix])
+    values, step = {"A": np.array([[0.7]]), "x": np.array([1.0, 2.0])}, 1e-6
+
+    def value(entry: float) -> np.ndarray:
+        return evaluate(declared.node, {**values, "A": np.array([[entry]])}, {"n": 2})
+
+    slope = (value(0.7 + step) - value(0.7 - step)) / (2 * step)
+    for kind, expected in (("value", value(0.7)), ("jacobian", slope[..., None, None])):
+        nodes = list(function.derivatives.kernel(kind)[1].values())
+        names = {node.operation.name for node in topological(nodes) if isinstance(node, Apply)}
+        assert names <= {"positive_pivot", "nonzero_pivot", "logdet"}
+        out = np.full(expected.shape, np.nan)
+        run_plain(kernel_plan(function.derivatives, kind), values, [out])
+        np.testing.assert_allclose(out, expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("size", [2, n])
+@pytest.mark.parametrize(
+    "structure, entry, operation, text",
+    [
+        ("general", 0.0, dx.inv, "A[0,0]: the matrix is singular"),
+        ("lower", 0.0, dx.inv, "A[0,0]: the matrix is singular"),
+        ("general", 0.0, dx.pinv, "A[0,0]: the matrix is singular"),
+        ("spd", -1.0, dx.inv, "A[0,0]: the matrix is not positive definite"),
+        ("spd", 0.0, dx.logdet, "A[0,0]: the matrix is not positive definite"),
+        ("spd", np.nan, dx.cholesky, "A[0,0]: the matrix is not positive definite"),
+        ("general", -1.0, dx.sqrtm, "A[0,0]: the matrix is not positive definite"),
+        ("general", 0.0, dx.logm, "A[0,0]: the matrix is not positive definite"),
+    ],
+)
+def test_what_a_matrix_of_one_entry_must_not_be(
+    structure: str, entry: float, operation: Callable[[Array], Array], text: str, size: Any
+) -> None:
+    """Straight-line kernels, and those that call others, refuse it as those of larger matrices."""
+    matrix, other = dx.matrix("A", 1, 1, structure), dx.vector("v", size)
+    function = dx.function("f", [matrix, other], other * dx.sum(operation(matrix)), wrt=[matrix])
+    values = {"A": np.array([[entry]]), "v": np.ones(2)}
+    for kind, out in (("value", np.ones(2)), ("jacobian", np.ones((2, 1, 1)))):
+        with pytest.raises(np.linalg.LinAlgError, match=re.escape(text)):
+            run_plain(kernel_plan(function.derivatives, kind), values, [out])
+
+
+def test_the_derivative_by_an_orthogonal_number_is_zero() -> None:
+    Q = dx.matrix("Q", 1, 1, "orthogonal")
+    function = dx.function("f", [Q], dx.inv(Q) + dx.expm(Q))
+    out = np.ones((1, 1, 1, 1))
+    run_plain(kernel_plan(function.derivatives, "jacobian"), {"Q": -np.ones((1, 1))}, [out])
+    assert not out.any()
+
+
+def test_loops_of_one_round_are_left_out() -> None:
+    row = dx.matrix("a", 1, n)
+    function = dx.function("f", [row, x], row * x)
+    assert "range(1)" not in generate(function).text
+
+
+def test_formulas_of_a_kalman_step() -> None:
+    P, H, R = dx.matrix("P", 2, 2, "spd"), dx.matrix("H", 1, 2), dx.matrix("R", 1, 1, "spd")
+    y, z = dx.vector("y", 1), dx.vector("z", 2)
+    gain = P @ H.T @ dx.inv(H @ P @ H.T + R)
+    function = dx.function("f", [P, H, R, y, z], z + gain @ (y - H @ z))
+    assert function.formula("value") == (
+        "z + (y[0] − (H z)[0]) P H[0] / (R[0,0] + H[0]ᵀ P H[0])"
+    )
