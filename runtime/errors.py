@@ -1,4 +1,5 @@
-"""Typed errors, and a warning. Each is also a ValueError or a TypeError, so plain handlers catch them too."""
+"""Typed errors, and a warning. Each error is also a ValueError or a TypeError, so plain handlers
+catch them too."""
 
 
 class DerivatrixError(Exception):

@@ -37,9 +37,7 @@ def _log_of_determinant(arguments: Arrays, parameters: Parameters) -> tuple[np.n
         return (np.asarray(np.log(sign) + logarithm),)
 
 
-def _of_number(
-    numbers: Sequence[Array], facts: Sequence[frozenset[str]]
-) -> tuple[Array, ...]:
+def _of_number(numbers: Sequence[Array], facts: Sequence[frozenset[str]]) -> tuple[Array, ...]:
     """A number that has to be positive where the matrix is definite."""
     return (pivot(numbers, facts) if "spd" in facts[0] else numbers[0],)
 

@@ -29,11 +29,16 @@ from derivatrix.compiler.plan.solvers import kernel_names
 from derivatrix.compiler.plan.steps import Argument, Buffer, Choose, Only, Plan, Size, Step
 from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
-from derivatrix.compiler.plan.visit import renamed
+from derivatrix.compiler.plan.visit import renamed, statement_count
 from derivatrix.compiler.plan.workspace import Setting
 from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan", "threaded_plan"]
+
+MAX_STRAIGHT_STATEMENTS = 400
+"""Straight-line code of more statements gives way to loops where these have fewer. Numba takes
+10 ms to compile a statement, and so long a kernel is hardly faster: the Hessian of a Gaussian
+likelihood of three dimensions, 448 statements, 4.6 s and 3.5 µs; by loops 2.1 s and 3.8 µs."""
 
 Join = Callable[[Sequence[Step]], Sequence[Step]]
 """What makes fewer steps of many: `fuse`, or a target's own way."""
@@ -141,34 +146,36 @@ def _single(
     part: Part | None = None,
 ) -> Plan:
     """The kernel that multiplies in one order."""
-    frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)], part)
     nodes, later = variant.nodes[: len(outputs)], variant.nodes[len(outputs) :]
-    buffers = dict(frame.outputs)
-    places = [
-        (node, View(buffer, tuple(range(node.ndim))))
-        for node, buffer in zip(nodes, buffers.values(), strict=True)
-    ]
+    frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)], part)
     known = partial(_facts, variant.facts)
-    nest = None if later else unroll(places, frame.views, frame.names, known)
+    nest = None if later else unroll(frame.places(nodes), frame.views, frame.names, known)
+    on_processor = join in (fuse, list)
+    straight = None
     if nest is not None:
         if join is fuse:  # on a device every thread has a sample
             nest = simd_blocked(nest, frame.names)
-        return frame.plan(name, [nest], {})
+        straight = frame.plan(name, [nest], {})
+        if not on_processor or statement_count(straight) <= MAX_STRAIGHT_STATEMENTS:
+            return straight
+        frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)], part)
     inner = partial(_usual, taken, join)
-    on_processor = join in (fuse, list)
     setting = Setting(frame.names, frame.views, variant.nodes, known, inner, samples, on_processor)
     scheduler = Scheduler(setting)
-    for node, view in places:
+    for node, view in frame.places(nodes):
         if node not in later:
             scheduler.output(node, view)
     steps = [*join(scheduler.steps)]
     if part and later:
         scheduler.steps = []
+        buffers = dict(frame.outputs)
         for (output, _), node in zip(part.first, later, strict=True):
             view = View(buffers[output], tuple(range(node.ndim)))
             scheduler.output(node, view, node not in nodes)
         steps.append(Only("first", tuple(join(scheduler.steps))))
-    return frame.plan(name, steps, scheduler.constants)
+    loops = frame.plan(name, steps, scheduler.constants)
+    shorter = straight is not None and statement_count(straight) <= statement_count(loops)
+    return straight if straight is not None and shorter else loops
 
 
 def _usual(
@@ -219,6 +226,13 @@ class _Frame:
         self._renames |= {
             length: symbol(local) for length, local in zip(lengths, self.given, strict=True)
         }
+
+    def places(self, nodes: Sequence[ir.Node]) -> list[tuple[ir.Node, View]]:
+        """The nodes of the outputs, and where they go."""
+        return [
+            (node, View(buffer, tuple(range(node.ndim))))
+            for node, (_, buffer) in zip(nodes, self.outputs, strict=True)
+        ]
 
     def renamed(self, part: Any) -> Any:
         """A part of a plan with the local names of sizes."""

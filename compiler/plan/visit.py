@@ -53,6 +53,12 @@ def _is_entered(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) and not issubclass(kind, Plan)
 
 
+def statement_count(plan: Plan) -> int:
+    """How many steps a plan has, and statements and loops within these."""
+    kinds = Accumulate | Let | Loop | Start | Store
+    return len(plan.steps) + sum(isinstance(part, kinds) for part in walk(plan.steps))
+
+
 def buffers(part: Any) -> Iterator[Buffer]:
     """The buffers that a part of a plan mentions, but for plans within it."""
     return (each for each in walk(part) if isinstance(each, Buffer))

@@ -24,6 +24,7 @@ from derivatrix.compiler.ir.nodes import Apply
 from derivatrix.compiler.operations import OPERATIONS
 from derivatrix.runtime import atomic_output as staging
 from derivatrix.runtime import parallel
+from derivatrix.runtime.adapters.scipy import objective
 from derivatrix.runtime.load import import_name
 from derivatrix.runtime.workers import Crash, Workers
 from tests import ROOT
@@ -1062,3 +1063,65 @@ def test_a_package_with_a_damaged_module_does_not_verify(built, tmp_path, damage
         module.write_text(text[: text.index("def ") + 8], encoding="utf-8")
     with pytest.raises(dx.LoadError, match=module.stem):
         dx.load_package(copy)
+
+
+# Kinds
+
+
+def test_kinds_leave_out_what_nobody_calls(tmp_path):
+    """Module, types, formulas and certificate; operators are kinds, and each is verified."""
+    X = dx.matrix("X", 2, 2)
+    functions = [
+        dx.function("first", [X], X @ X, kinds=["jacobian_operator"]),
+        dx.function("second", [X], dx.trace(X @ X)),
+    ]
+    result = dx.build(functions, tmp_path / "out", kinds=["value_and_gradient", "vjp"])
+    assert all(report.passed for report in result.reports)
+    first, second = (dx.load(tmp_path / "out" / f"{each.name}.py") for each in functions)
+    assert (first.FUNCTIONS, first.OPERATOR) == (("value", "jvp"), "jacobian_operator")
+    assert (second.FUNCTIONS, second.OPERATOR) == (("value", "vjp", "value_and_gradient"), "")
+    assert set(second.FORMULAS) == {"value", "vjp", "gradient"}
+    types = (tmp_path / "out" / "second.pyi").read_text()
+    assert "def vjp(" in types and "def jvp(" not in types and "hessian_operator" not in types
+    checked = {row.function for row in result.reports[0].rows if row.check == "operator"}
+    assert checked == {"jacobian"}
+    assert not dx.check(functions, tmp_path / "out", kinds=["value_and_gradient", "vjp"])
+    assert {each.file for each in dx.check(functions, tmp_path / "out")} >= {"second.py"}
+
+
+def test_a_kind_that_was_left_out_says_so():
+    X = dx.matrix("X", 2, 2)
+    module = dx.compile(dx.function("f", [X], X @ X), kinds=["vjp"])
+    assert module.FUNCTIONS == ("value", "vjp")
+    with pytest.raises(AttributeError, match="f: this module was built without jacobian; add it"):
+        _ = module.jacobian
+    with pytest.raises(AttributeError, match="has no attribute 'gradient'"):
+        _ = module.gradient
+    with pytest.raises(dx.UnsupportedError, match="built without jacobian; add it to kinds="):
+        objective(module).jac(np.ones(4))
+
+
+@pytest.mark.parametrize("kinds", [["gradient"], ["vlaue"], [], 3, ["hessian_operator"], [None]])
+def test_kinds_that_there_are_not(kinds):
+    X = dx.matrix("X", 2, 2)
+    choices = "choose from value, vjp, jvp, jacobian, jacobian_operator$"
+    with pytest.raises(dx.DeclarationError, match=rf"f: kinds .*{choices}"):
+        dx.function("f", [X], X @ X, kinds=kinds)
+    if kinds != ["gradient"] and kinds != ["hessian_operator"]:
+        with pytest.raises(dx.DeclarationError, match=r"f: kinds .*choose from"):
+            dx.compile(dx.function("f", [X], X @ X), kinds=kinds)
+
+
+def test_functions_that_are_left_out_of_the_list_are_noticed(monkeypatch):
+    X = dx.matrix("X", 2, 2)
+    module = dx.compile(dx.function("f", [X], X @ X), kinds=["vjp", "jvp"])
+    monkeypatch.setattr(module, "FUNCTIONS", ("value", "vjp"))
+    assert "functions" in {row.check for row in dx.verify(module).failures}
+
+
+def test_a_long_module_is_warned_of_once(monkeypatch):
+    monkeypatch.setattr(building, "LONG_MODULE_LINES", 100)
+    X = dx.matrix("X", 2, 2)
+    text = r"^f: the module has \d+ lines, .* s to compile; leave out .*kinds="
+    with pytest.warns(dx.LongModuleWarning, match=text):
+        dx.compile(dx.function("f", [X], X @ X))

@@ -643,3 +643,24 @@ def test_formulas_are_printed_where_the_terminal_knows_few_letters(run, tmp_path
     done = python(tmp_path, "-c", code)
     assert done.returncode == 0, done.stderr
     assert r"vjp by X: \u0232 X\u1d40" in done.stdout
+
+
+def test_kinds_of_a_build(run, tmp_path):
+    """They are part of what is checked, and pyproject.toml can have them, too."""
+    build = run("build", "functions.py", "-o", "out", "--no-verify", "--kinds", "value, vjp")
+    assert build.exit_code == 0, build.output
+    assert load(tmp_path / "out" / "square.py").FUNCTIONS == ("value", "vjp")
+    assert run("check", "functions.py", "-o", "out", "--kinds", "vjp").exit_code == 0
+    stale = run("check", "functions.py", "-o", "out", "--kinds", "jvp")
+    assert stale.exit_code == 1 and "--kinds jvp" in stale.output
+    settings = 'functions = ["functions.py"]\noutput = "out"\nkinds = ["vjp"]\n'
+    (tmp_path / "pyproject.toml").write_text(f"[tool.derivatrix]\n{settings}")
+    assert run("check").exit_code == 0
+    wrong = run("build", "functions.py", "-o", "out", "--kinds", "gradients")
+    assert wrong.exit_code == 1 and "kinds names 'gradients'" in wrong.output
+
+
+def test_a_long_module_is_told_of(run, monkeypatch):
+    monkeypatch.setattr("derivatrix.compiler.driver.build.LONG_MODULE_LINES", 100)
+    shown = run("build", "functions.py:square", "-o", "out", "--no-verify").output
+    assert shown.count("derivatrix: square: the module has") == 1 and "Warning" not in shown

@@ -429,6 +429,4 @@ def test_formulas_of_a_kalman_step() -> None:
     y, z = dx.vector("y", 1), dx.vector("z", 2)
     gain = P @ H.T @ dx.inv(H @ P @ H.T + R)
     function = dx.function("f", [P, H, R, y, z], z + gain @ (y - H @ z))
-    assert function.formula("value") == (
-        "z + (y[0] − (H z)[0]) P H[0] / (R[0,0] + H[0]ᵀ P H[0])"
-    )
+    assert function.formula("value") == ("z + (y[0] − (H z)[0]) P H[0] / (R[0,0] + H[0]ᵀ P H[0])")
