@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.core import ParameterSource
@@ -102,12 +102,19 @@ def _end_by_signal(number: int, frame: FrameType | None) -> None:
     signal.raise_signal(number)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """Print a warning of derivatrix as text, others as Python does."""
     if issubclass(category, LongModuleWarning):
         _console(stderr=True).print(Text("derivatrix: ", "bold yellow") + Text(str(message)))
     else:
-        _python_shows(message, category, *place)
+        _python_shows(message, category, filename, lineno, file, line)
 
 
 def _complain(text: str) -> None:

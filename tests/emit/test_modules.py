@@ -290,6 +290,11 @@ def test_kernels_of_more_than_thirty_arguments() -> None:
     value, gradient = module.value_and_gradient(*values)
     np.testing.assert_allclose(value, (values**2).sum())
     np.testing.assert_allclose(gradient, 2 * values, rtol=1e-12)
+    results = [*np.empty((16, 3))]
+    results[5] = results[2]
+    text = "^many: argument out_w5 of a kernel shares memory with another argument$"
+    with pytest.raises(ValueError, match=text):
+        module.gradient_kernel(*values, *results)
 
 
 def test_kernels_refuse_wrong_shapes() -> None:
