@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     def _several(*arrays: Any) -> Any: ...
 
     adjugate = adjugate_derivative = adjugate_jacobian = axial = cosm = eigvals = expm = _one
-    half_lower = logm = nuclear_norm = _one
+    half_lower = logm = nonzero_pivot = nuclear_norm = positive_pivot = _one
     polar_factor = products_of_others = reciprocal_gaps = reciprocal_sums = rounding_level = _one
     shares_of_maximum = solve_continuous_are = solve_continuous_lyapunov = solve_polar = _one
     sinm = skew = solve_discrete_are = solve_discrete_lyapunov = sqrtm = svdvals = tanhm = _one
