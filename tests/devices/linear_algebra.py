@@ -22,6 +22,7 @@ from derivatrix.templates.support.cuda import (
     gaps,
     libraries,
     lu,
+    pivots,
     products,
     rows,
     shares,
@@ -410,3 +411,11 @@ def test_skew(device, stack):
     unit = np.array([np.cross(v, np.eye(3)).T for v in np.eye(3)])
     expected = np.einsum("sij,kij->sk", matrices, unit)
     device.close(found, expected)
+
+
+@pytest.mark.parametrize("entry", [2.0, 0.0, -1.0, np.nan])
+def test_pivots(device, entry):
+    x = np.array([1.0, entry, 3.0])
+    for check, holds in ((pivots.positive_pivot, entry > 0), (pivots.nonzero_pivot, entry != 0)):
+        device.close(device.call(check, (device.put(x),), 0, out=(3,)), x)
+        assert device.failed == (not holds)
