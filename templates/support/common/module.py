@@ -46,8 +46,9 @@ class _Module:
         """Raise AttributeError, which says of a kind that was left out how to have it, and for
         `gradient` and the like what there is instead."""
         functions, is_scalar = self.names["FUNCTIONS"], not self.names["OUTPUT"]["shape"]
-        own = (*OF_SCALARS, "hessian_operator") if is_scalar else ("jacobian_operator",)
-        if name in (*OF_ALL, *own):
+        operator = "hessian_operator" if is_scalar else "jacobian_operator"
+        operators = [] if self.names["TARGET"] == "cuda" else [operator]
+        if name in (*OF_ALL, *(OF_SCALARS if is_scalar else ()), *operators):
             raise AttributeError(
                 f"{self.owner}: this module was built without {name}; add it to kinds= and build "
                 "it again"
@@ -55,8 +56,8 @@ class _Module:
         if name not in OF_SCALARS:
             raise AttributeError(f"module {self.names['__name__']!r} has no attribute {name!r}")
         raise AttributeError(
-            f"{self.owner}: there is no {name}; an array-valued function has jacobian and vjp; this "
-            f"module has {', '.join(functions)}"
+            f"{self.owner}: there is no {name}; an array-valued function has jacobian and vjp; "
+            f"this module has {', '.join(functions)}"
         )
 
     def formulas(self):
