@@ -73,6 +73,15 @@ above = Array(Map((1 + sympy.sign(slot(0))) / 2, (w.node,)))
 
 PRODUCTS: list[tuple[Callable, Einsum]] = [
     (products.count_free_labels, einsum([(w.node, "i")], "i", sizes={"j": SIZE})),
+    (products.drop_single_entry, einsum([(Delta(sympy.S.One), "ij"), (w.node, "k")], "ijk")),
+    (
+        products.drop_single_entry,
+        einsum([(Triangle(sympy.S.One, sympy.S.One), "ij"), (w.node, "k")], "ijk"),
+    ),
+    (
+        products.drop_single_entry,
+        einsum([(Triangle(sympy.S.One, sympy.S.One, 1), "ij"), (w.node, "k")], "ijk"),
+    ),
     (products.eliminate_delta, einsum([(delta, "ij"), (M.node, "jk")], "ik")),
     (products.eliminate_delta, einsum([(delta, "ii"), (w.node, "i")], "i")),
     (products.eliminate_delta, einsum([(delta, "ij"), (w.node, "j")], "ij")),
@@ -193,6 +202,8 @@ NODES: list[tuple[Callable, Node]] = [
     (functions.of_transpose, dx.inv(2 * M.T).node),
     (functions.of_transpose, dx.det(M.T).node),
     (functions.inverse_of_diagonal, dx.inv(dx.diag(v)).node),
+    (functions.of_single_entries, dx.inv(M[:1, :1]).node),
+    (functions.of_single_entries, dx.eigvalsh(M[:1, :1]).node),
     (functions.of_transpose, dx.inv(dx.eye(3)).node),
     *((functions.inverse_of_kronecker, dx.inv(product).node) for product in KRONECKER),
     *(
