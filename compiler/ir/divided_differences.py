@@ -145,7 +145,10 @@ def _neighbours(
         named(taylor(function, k).xreplace({VARIABLE: mean})) for k in range(order + TERMS + 1)
     ]
     close = sympy.Add(*(abs(series[-k] * radius ** (len(series) - k)) for k in (1, 2)))
-    near = close <= ROUNDING * (abs(series[0]) + abs(series[1] * radius))
+    # strictly: where exp(mean) underflows, both sides are 0, and the points may be far apart
+    near = sympy.Or(
+        close < ROUNDING * (abs(series[0]) + abs(series[1] * radius)), sympy.Eq(radius, 0)
+    )
     polynomials = [sympy.S.One] + [sympy.S.Zero] * TERMS
     for gap in gaps:
         for k in range(TERMS):
