@@ -396,7 +396,7 @@ def check(
 
     Nothing is written. The comparison is byte for byte, and generated text is the same on every
     machine, so this tells in CI whether generated modules that are kept in a repository are fresh.
-    The certificate has to be whole and to vouch for the modules as they are; in the folders of
+    A certificate has to be whole and to vouch for the modules as they are; in the folders of
     their support and formulas nothing may lie that derivatrix did not write.
     Modules in DIR that come from other function files are not looked at.
 
@@ -420,7 +420,9 @@ def check(
         click.echo(f"run: {shlex.join(words)}", err=True)
     if differences:
         sys.exit(1)
-    click.echo(f"{place}: up to date")
+    certified = (Path(place) / "certificate.json").is_file()
+    without = "; there is no certificate: `derivatrix verify --write` makes one"
+    click.echo(f"{place}: up to date{'' if certified else without}")
 
 
 @main.command(short_help="Show the formulas, plan and kernels of functions.")

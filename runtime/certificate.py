@@ -62,9 +62,13 @@ def certificate_states(
 ) -> dict[str, str]:
     """The files of the certificate that do not vouch for modules with these digests, each with its
     state: "missing"; "damaged", if it cannot be read; "failing", if a module has not passed;
-    "stale", if it is of other modules, or not as its reports say."""
+    "stale", if it is of other modules, or not as its reports say. None where there is no
+    certificate at all, as of a package that was built without verification."""
     root = Path(directory)
-    states = {name: "missing" for name in (JSON, TEXT, PAGE) if not (root / name).is_file()}
+    files = (JSON, TEXT, PAGE)
+    states = {name: "missing" for name in files if not (root / name).is_file()}
+    if len(states) == len(files):
+        return {}
     if JSON in states:
         return states
     try:

@@ -46,6 +46,11 @@ CASES: list[Function] = [
     function("kinks", [y], dx.sum(dx.relu(y) + abs(y) * dx.maximum(y, 0.5 * y[::-1]))),
     function("where", [X, C], dx.where(X > C, X * C, dx.minimum(X, 0.1))),
     function("inverse", [V], dx.inv(V)),
+    function(
+        "gain",
+        [S, y, C],
+        C @ y / dx.cholesky((y @ S @ y)[None, None]) + dx.inv((y @ C @ y)[None, None])[0],
+    ),
     function("solve", [V, y], dx.solve(V, y)),
     function("nll", [S, C], dx.logdet(S) + dx.trace(dx.inv(S) @ C), wrt=[S]),
     function("norms", [R, x], dx.norm(R) * dx.norm(x) + dx.norm(x, 1)),

@@ -713,7 +713,7 @@ def test_what_is_no_file_in_the_place_of_one(tmp_path, make):
     with pytest.raises(dx.BuildError, match=r"did not write double\.py"):
         dx.build([double], tmp_path)
     states = {part.file: part.state for part in dx.check([double], tmp_path)}
-    assert states == dict.fromkeys([*package_of(double), *CERTIFICATE], "missing")
+    assert states == dict.fromkeys(package_of(double), "missing")
 
 
 def test_a_linked_directory(built, tmp_path):
@@ -887,7 +887,6 @@ def test_stale_missing_and_extra_files_are_found(tmp_path):
     before = snapshot(tmp_path)
     found = {(part.file, part.state) for part in dx.check([double], tmp_path)}
     assert found == {
-        *((name, "missing") for name in CERTIFICATE),
         ("double.py", "stale"),
         ("__init__.py", "stale"),
         ("triple.py", "extra"),

@@ -44,6 +44,7 @@ SAMPLE = [
         ("cosm(X) by X", "value", DOUBLE),
         ("normF(skew(A*x)*B)^2 by A x B", "vjp", SINGLE),
         ("det(X) by X", "vjp", TYPES),
+        ("gain", "vjp", TYPES),
     )
 ]
 """Of each helper's file something, in one precision at least. The large sizes are those of panels,
@@ -61,6 +62,8 @@ LATE = [
         ("batch last logarithm", "value", TYPES),
         ("batch last logarithms", "value", TYPES),
         ("batch last extrema", "vjp", TYPES),
+        ("batch last log softmax", "value", TYPES),
+        ("projector", "vjp", TYPES),
         ("triangular determinants", "value", TYPES, 70),
         ("triangular solution", "vjp", TYPES, 70, 300),
         ("tr(care(A,B,eye,R)) by A B R", "vjp", TYPES),
