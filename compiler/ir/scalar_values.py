@@ -180,7 +180,7 @@ class Scalars:
                 case "div":
                     degree = degrees[0] - degrees[1]
                 case "pow" if (exponent := self.constant(children[1])) is not None:
-                    degree = degrees[0] * float(exponent)
+                    degree = degrees[0] * float(exponent) if exponent.is_number else 0.0
                 case "sqrt":
                     degree = degrees[0] / 2
                 case "add" | "neg" | "abs" | "entry" | "total" | "choose" | "where" | "maximum":

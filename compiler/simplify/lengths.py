@@ -172,6 +172,7 @@ def _entrywise(node: Einsum) -> list[Node]:
     return [factor for factor, labels in node.factors if labels == axes]
 
 
+@lru_cache(maxsize=65536)
 def _involves(node: Node, lengths: frozenset[Node]) -> bool:
     """Whether a node is made of the squares of these lengths, entry by entry."""
     if node in lengths:
