@@ -38,7 +38,6 @@ TOGETHER = 10
 """Functions that one process does: it keeps all that it compiles."""
 n = dx.dims("n")
 A, L, x = dx.matrix("A", n, n), dx.matrix("L", n, n, "lower"), dx.vector("x", n)
-VECTORS = dx.eigh(A).eigenvectors
 OTHERS = {
     "triangular determinants": dx.function(
         "f", [L], dx.det(L) + dx.logdet(L @ L) * dx.log(abs(dx.det(L))), batch=[L]
@@ -53,7 +52,6 @@ OTHERS = {
     "batch last log softmax": dx.function(
         "f", [A, x], dx.log_softmax(dx.solve(A, x)), batch=[A, x]
     ),
-    "projector": dx.function("f", [A], VECTORS[:, :1] @ VECTORS[:, :1].T),
     "maxima": dx.function("f", [A], dx.max(A, axis=1) * dx.logsumexp(A, axis=1)),
 }
 """Functions of helper kernels that no other function here has."""

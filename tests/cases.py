@@ -26,6 +26,7 @@ F = dx.matrix("F", 3, 3, "invertible")
 Ms = sympy.MatrixSymbol("M", n, n)
 v = sympy.MatrixSymbol("v", n, 1)
 singular = dx.svd(R)
+vectors = dx.eigh(K).eigenvectors
 pivotless = derivatrix.lu(X + 4 * dx.eye(n))
 
 CASES: list[Function] = [
@@ -111,6 +112,7 @@ EVALUATED: list[Function] = [
     function("orthonormal", [A, x], x @ dx.qr(A).Q),
     function("pivotless", [X], pivotless.L + 2 * pivotless.U),
     function("polar", [R], derivatrix.polar_factor(R)),
+    function("projector", [K], vectors[:, :1] @ vectors[:, :1].T),
     function("pseudoinverse", [A], derivatrix.pinv(A)),
     function("sylvester_energy", [S, B, R], dx.sum(dx.solve_sylvester(S, B, R) ** 2), wrt=[S, R]),
     function(

@@ -49,7 +49,7 @@ def test_products_along_an_axis() -> None:
 def test_formulas() -> None:
     function = dx.function("f", [x], dx.prod(x))
     assert function.formula("gradient") == "∇prod(x)"
-    assert function.formula("value", style="latex") == r"\prod(x)"
+    assert function.formula("value", style="latex") == r"\prod\left(x\right)"
 
 
 def test_the_product_of_eigenvalues_where_they_are_equal() -> None:
