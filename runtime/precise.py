@@ -266,7 +266,7 @@ def _softmax(array: np.ndarray, axis: int) -> Any:
 
 
 PLAIN = (
-    "abs add append arange array asarray broadcast_to concatenate cross cumsum diag diagonal "
+    "abs add all append arange array asarray broadcast_to concatenate cross cumsum diag diagonal "
     "einsum equal expand_dims full greater greater_equal kron less less_equal logical_and "
     "logical_not logical_or matmul max maximum min minimum nan ndim not_equal ones outer prod "
     "ravel reshape select shape sign sort stack sum swapaxes take_along_axis tensordot trace "

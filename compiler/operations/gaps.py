@@ -61,7 +61,7 @@ LEVEL = "10 * x.shape[-1] * np.finfo(x.dtype).eps * np.max(np.abs(x), -1, initia
 
 def _text(pairs: str) -> str:
     """The text of 1/g for an expression g of x[j] and x[i], nan where g may be all rounding."""
-    level = f"({LEVEL})[..., None, None]"
+    level = f"np.asarray({LEVEL})[..., None, None]"
     return f"(lambda g: 1 / np.where(np.abs(g) > {level}, g, np.nan))({pairs})"
 
 
