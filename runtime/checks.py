@@ -83,9 +83,13 @@ class Trial:
         }
 
     def rounding(self, kind: str) -> float:
-        """What the results of a function may lose where they cancel: that of numbers of the value's
-        size, and at special points many times what inputs that are rounded change."""
-        return self.slack * ROUNDING * self.floor + NOISE * self.noise[kind in SECOND]
+        """The error that cancellation may leave in the results of a function: that of numbers of
+        the value's size, in second derivatives times an input's, as in Xᵀ diag(p (1 - p)) X where p
+        is 0 or 1; and at special points many times the change by inputs that are rounded."""
+        size = self.floor
+        if self.special and kind in SECOND:
+            size *= max(1.0, *map(largest, self.point.values.values()))
+        return self.slack * ROUNDING * size + NOISE * self.noise[kind in SECOND]
 
     def has(self, kind: str) -> bool:
         """Whether differences say that the function has the derivative at a special point."""
