@@ -84,12 +84,14 @@ class Trial:
 
     def rounding(self, kind: str) -> float:
         """The error that cancellation may leave in the results of a function: that of numbers of
-        the value's size, in second derivatives times an input's, as in Xᵀ diag(p (1 - p)) X where p
-        is 0 or 1; and at special points many times the change by inputs that are rounded."""
-        size = self.floor
-        if self.special and kind in SECOND:
-            size *= max(1.0, *map(largest, self.point.values.values()))
-        return self.slack * ROUNDING * size + NOISE * self.noise[kind in SECOND]
+        the value's size, and at special points many times the change by inputs that are rounded."""
+        return self.slack * ROUNDING * self.floor + NOISE * self.noise[kind in SECOND]
+
+    @property
+    def cancellation(self) -> float:
+        """The size below which derivatives at a special point may be all rounding: they are sums of
+        terms as large as the value times an input, as in Xᵀ diag(p (1 - p)) X where p is 0 or 1."""
+        return ROUNDING * self.floor * max(1.0, *map(largest, self.point.values.values()))
 
     def has(self, kind: str) -> bool:
         """Whether differences say that the function has the derivative at a special point."""
@@ -129,6 +131,10 @@ class Trial:
         """Add the row of an entrywise comparison; `size` is what its errors are relative to."""
         error = np.abs(actual - expected)
         bound = np.broadcast_to(allowed, error.shape)
+        if self.special and kind != "value":
+            level = self.cancellation
+            if max(largest(actual), largest(expected)) <= level:
+                bound = np.maximum(bound, level)
         passed = bool((error <= bound).all())
         where = _worst(error, bound)
         note = "" if passed else _difference(where, actual, expected)
