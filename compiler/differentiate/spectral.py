@@ -110,7 +110,7 @@ def _holds_vectors(node: Node) -> bool:
 
 
 class _Variation:
-    """Which nodes vary with an input, whichever it is; a sign or a step does not."""
+    """The nodes that vary with any input; signs and steps do not."""
 
     def __init__(self) -> None:
         self._known: dict[Node, bool] = {}

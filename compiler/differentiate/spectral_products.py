@@ -52,7 +52,7 @@ NEW = sympy.Dummy("new", real=True)
 
 
 def number(position: int) -> sympy.Symbol:
-    """What stands in a weight for a number that is none of the values."""
+    """The symbol in a weight for a number that is none of the values."""
     return sympy.Symbol(f"number{position}", real=True)
 
 

@@ -66,7 +66,7 @@ LONG_MODULE_LINES = 2000
 """A module of more lines is warned of."""
 
 COMPILE_SECONDS_PER_LINE = 0.02
-"""What Numba takes to compile a line of a module of loops over small arrays."""
+"""Numba's compile time of one line of a module of loops over small arrays, roughly."""
 
 FUNCTIONS_PER_PROCESS = 4
 """Another process is started for as many functions to derive; for fewer it is not worth it."""

@@ -24,7 +24,7 @@ _BRACKET = re.compile(r"(?<!\\left)[(\[]|(?<!\\right)[)\]]")
 _SIDES = {"(": r"\left", "[": r"\left", ")": r"\right", "]": r"\right"}
 
 _TALL = re.compile(r"\\(?:[dt]?frac|sum|begin|left)\b")
-"""What brackets around it have to grow with."""
+"""Signs that are taller than a line: brackets around them have to grow."""
 
 
 class Latex(MathPrinter):

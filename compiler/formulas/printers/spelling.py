@@ -49,7 +49,7 @@ class Spelling(Printer):
 
     @abstractmethod
     def verbatim(self, name: str, accent: str) -> str:
-        """The same with the name letter by letter, where `word` writes another name alike."""
+        """Write a name letter by letter, where `word` writes another name alike."""
 
     @abstractmethod
     def distinguished(self, sign: str) -> str:
