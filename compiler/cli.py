@@ -661,7 +661,7 @@ def _table(*columns: str) -> Table:
 
 
 def _print_table(reports: Sequence[Report]) -> None:
-    columns = ("module", "checks", "points", "branches", "worst error of allowed", "where")
+    columns = ("module", "checks", "points", "thresholds", "worst error of allowed", "where")
     table = _table(*columns, "result")
     for report in reports:
         table.add_row(*_summary(report))
@@ -675,7 +675,7 @@ def _print_table(reports: Sequence[Report]) -> None:
 
 
 def _summary(report: Report) -> tuple[str | Text, ...]:
-    """Name, counts (of branches those reached, of all), the worst failure or else the row nearest
+    """Name, counts (of thresholds those reached, of all), the worst failure or else the row nearest
     to one, and the result."""
     from derivatrix.runtime.report import part_text
 
@@ -684,8 +684,8 @@ def _summary(report: Report) -> tuple[str | Text, ...]:
     worst = next(iter(report.failures), report.worst)
     names = (worst.check, worst.function, worst.input) if worst else ()
     reach = report.reach
-    branches = f"{reach.reached} of {reach.total}" if reach.total else ""
-    counts = (str(len(report.rows)), str(points), branches)
+    thresholds = f"{reach.reached} of {reach.total}" if reach.total else ""
+    counts = (str(len(report.rows)), str(points), thresholds)
     where = " ".join(filter(None, names))
     return (report.function, *counts, part_text(worst), where, result)
 

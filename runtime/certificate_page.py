@@ -56,7 +56,7 @@ def certificate_page(reports: Sequence[Report], made_with: Mapping[str, str], re
     """The page, which needs neither scripts nor other files. Of its rows and its curves all numbers
     are those of the reports."""
     versions = [f"{name} {text}" for name, text in made_with.items() if name != "verification"]
-    head = ("module", "result", "checks", "points", "branches", "worst error of allowed", "digest")
+    head = ("module", "result", "checks", "points", "thresholds", "worst error of allowed", "digest")
     body = [
         "<h1>Verification certificate</h1>",
         f'<p class="note">{escape(remark)} Made with {escape(", ".join(versions))}.</p>',
@@ -70,9 +70,9 @@ def certificate_page(reports: Sequence[Report], made_with: Mapping[str, str], re
 def _summary(report: Report) -> tuple[str, ...]:
     reach = report.reach
     points = len({row.point for row in report.rows if row.point})
-    branches = f"{reach.reached} of {reach.total}" if reach.total else ""
+    thresholds = f"{reach.reached} of {reach.total}" if reach.total else ""
     result = "passed" if report.passed else f"FAILED {len(report.failures)}"
-    counts = (str(len(report.rows)), str(points), branches)
+    counts = (str(len(report.rows)), str(points), thresholds)
     return (report.function, result, *counts, part_text(report.worst), report.digest)
 
 
@@ -80,7 +80,7 @@ def _module(report: Report) -> str:
     verdict = "passed" if report.passed else "bad"
     points = list(dict.fromkeys(row.point for row in report.rows if row.point))
     failures = [f'<p class="bad">{escape(describe(row))}</p>' for row in report.failures[:10]]
-    reach = [f"<p>{escape(line)}</p>" for line in (str(report.reach), *report.reach.lines) if line]
+    reach = [f"<p>{escape(line)}</p>" for line in (str(report.reach), *report.reach.missed) if line]
     parts = [
         f'<h2 class="{verdict}">{escape(report.title)}</h2>',
         *failures,
@@ -91,7 +91,7 @@ def _module(report: Report) -> str:
         folded(
             "Points", html_table([("point", "kind"), *((each, _kind(each)) for each in points)])
         ),
-        folded("Branches of the kernels", "".join(reach)) if reach else "",
+        folded("Sizes beyond the thresholds of the kernels", "".join(reach)) if reach else "",
     ]
     return f'<section class="card">{"".join(parts)}</section>'
 

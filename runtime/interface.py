@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from derivatrix.runtime import code
 from derivatrix.runtime.errors import LoadError, UnsupportedError
 from derivatrix.runtime.load import require_generated
 from derivatrix.runtime.reference import Text
@@ -161,6 +162,12 @@ class ModuleInterface:
 
     def input(self, name: str) -> Input:
         return next(entry for entry in self.inputs if entry.name == name)
+
+    @cached_property
+    def single_kinds(self) -> tuple[str, ...]:
+        """The kinds whose functions are called in float32, too (see `code.single_kinds`)."""
+        functions = {kind: getattr(self.module, kind, None) for kind in self.kinds}
+        return code.single_kinds(functions)
 
     @cached_property
     def _declaration(self) -> Text:

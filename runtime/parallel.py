@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from derivatrix.runtime.load import import_name, load, load_as, loaded_as
-from derivatrix.runtime.reach import PROCESSES
 from derivatrix.runtime.report import Report, reported
 from derivatrix.runtime.verify import verify
 from derivatrix.runtime.workers import Workers
@@ -33,11 +32,10 @@ def verify_files(
     """
     names = {path: import_name(home / path.name) if home else "" for path in files}
     if min(len(files), workers.jobs) < 2:
-        with PROCESSES.kept():
-            return [
-                _verified_here(path, names[path], done, announce, thorough)
-                for done, path in enumerate(files)
-            ]
+        return [
+            _verified_here(path, names[path], done, announce, thorough)
+            for done, path in enumerate(files)
+        ]
     order = sorted(files, key=lambda path: (-path.stat().st_size, path))  # the longest work first
 
     def changed(at_work: list[int], done: int) -> None:
@@ -53,7 +51,6 @@ def verified_file(request: tuple[str, bool, str]) -> dict[str, Any]:
     """The report of the module in a file, loaded under a name if it has one, as plain data: what a
     worker does."""
     path, thorough, name = request
-    PROCESSES.keep()
     module = load_as(Path(path), name) if name else load(Path(path))
     return verify(module, thorough=thorough).to_dict()
 

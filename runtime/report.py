@@ -72,37 +72,28 @@ class Row:
 
 @dataclass(frozen=True)
 class Reach:
-    """How many of the branches of a module's kernels the points of verification reached, of how
-    many, and the lines of the others by the names of their functions. A note says why nothing is
-    known, or what was left out."""
+    """How many thresholds of a module's kernels the sizes of verification go beyond, of how many,
+    and a line for each of the others. A note says what was left out."""
 
     reached: int = 0
     total: int = 0
-    missed: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    missed: tuple[str, ...] = ()
     note: str = ""
 
     def __str__(self) -> str:
         if not self.total:
             return self.note
-        text = f"reached {self.reached} of {self.total} branches"
+        text = f"sizes beyond {self.reached} of {self.total} thresholds"
         return f"{text}; {self.note}" if self.note else text
 
-    @property
-    def lines(self) -> list[str]:
-        """A line of text for each function with lines that no point reached."""
-        return [f"{name}: {', '.join(map(str, lines))}" for name, lines in self.missed]
-
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "missed": {name: list(lines) for name, lines in self.missed}}
+        return {**asdict(self), "missed": list(self.missed)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Reach:
         """What `to_dict` gave; raises KeyError, TypeError or ValueError for other data."""
         reached, total = (_checked(record[name], int) for name in ("reached", "total"))
-        missed = tuple(
-            (_checked(name, str), tuple(_checked(line, int) for line in lines))
-            for name, lines in _checked(record["missed"], dict).items()
-        )
+        missed = tuple(_checked(line, str) for line in _checked(record["missed"], list))
         return cls(reached, total, missed, _checked(record["note"], str))
 
 
@@ -152,7 +143,7 @@ class Report:
         lines += ["", table(cells(self.rows)), "", LEGEND]
         lines += ["", str(self.reach)] if str(self.reach) else []
         if self.reach.missed:
-            lines += ["lines that no point reached:", *(f"  {text}" for text in self.reach.lines)]
+            lines += ["thresholds not reached:", *(f"  {text}" for text in self.reach.missed)]
         if not self.passed:
             lines += ["", *map(describe, self.failures[:10]), "", *self._advice()]
         return "\n".join(lines)

@@ -44,7 +44,7 @@ HUGE_ENTRY = 1e5
 MANY = 20
 """Points of a thorough verification."""
 
-UNMARKED = "modules for devices are verified at small sizes; which lines ran is not known"
+SMALL_ONLY = "modules for devices are verified at small sizes alone"
 SPECIAL = "special points"
 """The label of rows that special points passed."""
 

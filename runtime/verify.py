@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from derivatrix.runtime import simulated, trials
+from derivatrix.runtime import reach, simulated, trials
 from derivatrix.runtime.interface import ModuleInterface
 from derivatrix.runtime.load import load
-from derivatrix.runtime.reach import Search
 from derivatrix.runtime.reference import BrokenText, OutOfDomain
 from derivatrix.runtime.report import MODULE, Curve, Reach, Report, Row
 
@@ -63,7 +61,7 @@ def verify(
     place = simulated.PLACE if interface.target == "cuda" and simulated.simulating() else ""
     rows = [_functions(interface)]
     curves: list[Curve] = []
-    reach = Reach(note=trials.UNMARKED if interface.target == "cuda" else "")
+    reached = Reach(note=trials.SMALL_ONLY if interface.target == "cuda" else "")
 
     def add(found: trials.Rows) -> None:
         if progress is not None:
@@ -71,30 +69,27 @@ def verify(
         rows.extend(found.rows)
         curves.extend(found.curves)
 
-    with warnings.catch_warnings(), simulated.as_on_device(module), ExitStack() as stack:
+    with warnings.catch_warnings(), simulated.as_on_device(module):
         warnings.simplefilter("ignore", RuntimeWarning)
-        search = None
-        if not sizes and interface.target == "cpu":
-            search = stack.enter_context(Search(module, seed))
         try:
             for found in trials.small(interface, sizes or {}, seed, bool(place)):
                 add(found)
             for found in trials.thorough(interface, sizes or {}, seed) if thorough else ():
                 add(found)
-            if search is not None and not all(row.passed for row in rows):
-                reach = Reach(note="small sizes fail: larger ones were not tried")
-            elif search is not None:
-                survey = search.result()
-                reach = survey.reach
-                for run in survey.runs:
-                    for found in trials.large(interface, run, seed):
-                        add(found)
+            if not sizes and interface.target == "cpu":
+                if all(row.passed for row in rows):
+                    runs, reached = reach.survey(interface)
+                    for run in runs:
+                        for found in trials.large(interface, run, seed):
+                            add(found)
+                else:
+                    reached = Reach(note="small sizes fail: larger ones were not tried")
         except BrokenText as error:
             rows.append(_failure("declaration", str(error)))
         except OutOfDomain as error:
             note = f"no point was found where the declaration has a value ({error}); {ADVICE}"
             rows.append(_failure("point", note))
-    return Report(interface.name, module.DIGEST, tuple(rows), place, reach, tuple(curves))
+    return Report(interface.name, module.DIGEST, tuple(rows), place, reached, tuple(curves))
 
 
 def _functions(interface: ModuleInterface) -> Row:

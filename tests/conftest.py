@@ -1,5 +1,5 @@
 """Shared by all tests: one cache directory of compiled modules for the whole session, whichever
-process runs a test, and one process for the searches of verification."""
+process runs a test."""
 
 import os
 import sys
@@ -110,15 +110,6 @@ def cache_directory(tmp_path_factory, request):
     os.environ["DERIVATRIX_CACHE"] = str(root / "cache")
     yield os.environ["DERIVATRIX_CACHE"]
     del os.environ["DERIVATRIX_CACHE"]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def process_of_searches():
-    """One for all modules that are verified, as where a package is built."""
-    from derivatrix.runtime.reach import PROCESSES
-
-    with PROCESSES.kept():
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -150,7 +150,6 @@ FEW = {
     },
     "runtime/test_reach.py": {
         "test_a_kernel_wrong_at_large_sizes_alone_fails": 1,
-        "test_searches_share_a_process_where_it_is_kept": 0,
     },
     "runtime/test_scipy.py": {
         "test_batches": 0,

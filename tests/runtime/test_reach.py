@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,16 @@ import pytest
 import derivatrix as dx
 from derivatrix import runtime
 from derivatrix.compiler.driver import comparison
-from derivatrix.runtime import reach, sampling, special, trials, workers
+from derivatrix.compiler.frontends.notation.declaration import text_function
+from derivatrix.runtime import reach, sampling, special, trials
 from derivatrix.runtime.domains import contains
-from derivatrix.runtime.interface import ModuleInterface
-from derivatrix.runtime.marks import MARK, Copy
+from derivatrix.runtime.interface import CallError, ModuleInterface
 from derivatrix.runtime.reach import Run
 from derivatrix.runtime.report import Reach, Report, Row
 from derivatrix.runtime.work import Work
-from tests import fakes
+from derivatrix.runtime.workers import Workers
+from tests import fakes, marked
+from tests.marked import MARK, Copy
 from tests.packages import loaded
 
 n, m = dx.dims("n m")
@@ -54,50 +57,77 @@ def test_a_kernel_wrong_at_large_sizes_alone_fails(square, tmp_path, least):
 def test_a_right_module_passes_and_says_what_was_reached(square):
     report = runtime.verify(square)
     assert report.passed, str(report)
-    assert report.reach.total > 8 and report.reach.reached > 8
-    assert "shared_work" not in str(report)
-    named = {name for name, _ in report.reach.missed}
-    assert not {name for name in named if name.endswith("_kernel")}
-    assert f"reached {report.reach.reached} of {report.reach.total} branches" in str(report)
+    assert report.reach.total == report.reach.reached >= 4
+    assert f"sizes beyond {report.reach.total} of {report.reach.total} thresholds" in str(report)
 
 
-def survey(module):
-    """How many branches there are, and which of the module's own are not reached; of its support
-    it depends on the moment which threads come first."""
-    found = runtime.verify(module).reach
-    return found.total, [entry for entry in found.missed if entry[0].isidentifier()]
+def test_thresholds_that_no_size_is_beyond_are_listed(square, tmp_path):
+    """Numbers of kernels, however they are compared; what takes too much work is not called."""
+    line = f"    if not 700 < len(X) or len(X) < {LARGE_SQUARE}:\n        out[0, 0] += 0.0\n"
+    module = spoilt(square, tmp_path, GEMM, f"{GEMM}{line}")
+    assert set(reach._numbers([module.vjp])) == {700, LARGE_SQUARE}
+    runs, found = reach.survey(ModuleInterface(module))
+    assert {min(run.sizes.values()) for run in runs} >= {65, 701}
+    assert found.missed == (f"vjp_kernel: some size is {LARGE_SQUARE} at most",)
+    assert found.reached == found.total - 1
 
 
-def test_searches_share_a_process_where_it_is_kept(monkeypatch):
-    """It makes the same surveys; it is not used again in the midst of one."""
-    monkeypatch.setattr(reach, "PROCESSES", reach._Processes())
-    monkeypatch.setattr(reach, "_KNOWN", {})
-    monkeypatch.setattr(workers, "_living", set())
-    x = dx.vector("x", n)
-    modules = [dx.compile(dx.function("cubes", [x], each)) for each in (x**3, dx.sum(x**3))]
-    alone = [survey(module) for module in modules]
-    assert not workers._living and alone[0] != alone[1]
-    reach._KNOWN.clear()
-    with reach.PROCESSES.kept():
-        assert [survey(module) for module in modules] == alone
-        (process,) = workers._living
-        assert process.poll() is None
-        with reach.Search(modules[0], seed=1):
-            assert process.poll() is None
-        assert process.poll() is not None and not workers._living
-        reach._KNOWN.clear()
-        assert survey(modules[1]) == alone[1]
-        assert len(workers._living) == 1
-    assert not workers._living
+LARGE_SQUARE = 1090
+"""A threshold beyond which X @ X has too many entries for a call."""
 
 
-def test_lines_that_no_size_reaches_are_listed(square, tmp_path):
-    wrong = spoilt(square, tmp_path, GEMM, f"{GEMM}    if len(X) < 0:\n        out[0, 0] += 0.5\n")
-    found = reach.surveyed({"path": wrong.__file__, "seed": 0})["reach"]
-    with open(wrong.__file__, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    (line,) = found["missed"]["vjp_kernel"]
-    assert lines[line - 1] == "        out[0, 0] += 0.5"
+def test_every_condition_of_a_function_is_false_at_some_size(square):
+    conditions = square.generated.conditions
+    assert all(conditions[kind] for kind in square.FUNCTIONS)
+    runs, found = reach.survey(ModuleInterface(square))
+    for kind in square.FUNCTIONS:
+        for text in conditions[kind]:
+            assert not all(eval(text, {}, run.sizes) for run in runs if kind in run.kinds), text
+    assert found.missed == ()
+
+
+WITH_BRANCHES = {
+    "A*B": "A: n m, B: m k",
+    "tanh(A*x)": "A: n m, x: m",
+    "inv(X'*X + eye)*X'*y": "X: n d, y: n",
+    "logdet(S) + x'*inv(S)*x": "S: n n spd, x: n",
+    "inv(A)*B": "A: n n invertible, B: n k",
+    "inv(L)*B": "L: n n lower, B: n k",
+    "tr(expm(X))": "X: n n",
+    "tr(sqrtm(S))": "S: n n spd",
+    "tr(X'*X*X'*X)": "X: n m",
+    "X*w/norm2(w)": "X: n d, w: d",
+}
+"""Functions whose kernels and helpers go other ways at other sizes, and their inputs."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("text", WITH_BRANCHES)
+def test_the_sizes_chosen_reach_the_branches_that_many_sizes_reach(text):
+    """Marks in a copy show which, in a process that compiles it without optimisation."""
+    with Workers(1, marked.ENVIRONMENT) as workers:
+        call = f"{__name__}:missed_branches"
+        (missed,) = workers.map(call, [[text, WITH_BRANCHES[text]]], lambda *_: None)
+    assert missed == []
+
+
+def missed_branches(case):
+    """The branches that many sizes reach, and those of verification do not."""
+    module = dx.compile(text_function(*case))
+    copy = marked.Copy(module)
+    assert marked.verified(copy, module).passed
+    reached = set(copy.taken())
+    interface = ModuleInterface(copy.module)
+    work = Work(interface)
+    for size in sorted({2**k + 1 for k in range(2, 17)} | {3 * 2**k + 1 for k in range(2, 9)}):
+        for sizes in sampling.enlarged(interface, size):
+            if work.operations(sizes) <= 1e8:
+                point = next(sampling.draws(interface, sizes, np.random.default_rng(0)))
+                for kind in interface.kinds:
+                    if reach.entries(interface, kind, sizes) <= reach.ENTRIES:
+                        with suppress(CallError):
+                            interface.results(kind, point)
+    return [copy.places[number] for number in sorted(set(copy.taken()) - reached)]
 
 
 def test_a_copy_has_a_mark_for_every_branch_of_a_compiled_function(square):
@@ -112,12 +142,10 @@ def test_a_copy_has_a_mark_for_every_branch_of_a_compiled_function(square):
 
 
 def test_points_do_not_depend_on_the_speed_of_the_machine(square, monkeypatch):
-    runner = reach._Runner(Copy(square), 0)
-    candidates = [{"n": 5}, {"n": 65}, {"n": 129}]
-    usual = list(runner.tried(candidates))
-    assert [run.sizes for run in usual] == candidates
+    usual = reach.survey(ModuleInterface(square))
     monkeypatch.setattr(time, "process_time", itertools.count(0, 100).__next__)
-    assert list(reach._Runner(runner.copy, 0).tried(candidates)) == usual
+    monkeypatch.setattr(time, "perf_counter", itertools.count(0, 100).__next__)
+    assert reach.survey(ModuleInterface(square)) == usual
 
 
 def test_work_grows_as_the_declaration_says():
@@ -133,21 +161,6 @@ def test_work_grows_as_the_declaration_says():
         work = Work(comparison._interface(function))
         growth = work.operations({"n": 2000}) / work.operations({"n": 1000})
         assert 2 ** (power - 0.3) < growth < 2 ** (power + 0.1), name
-
-
-def test_branches_that_raise_are_not_counted(square):
-    """Neither in the module nor in its support, whose places are named with their files."""
-    copy = Copy(square)
-    own = Path(square.__file__)
-    files = set()
-    for name, line in copy.places:
-        function, _, file = name.removesuffix(")").partition(" (")
-        path = own.parents[1] / file if file else own
-        lines = path.read_text(encoding="utf-8").splitlines()
-        assert not lines[line - 1].strip().startswith("raise")
-        assert any(text.startswith(f"def {function}(") for text in lines)
-        files.add(file)
-    assert {"", "_support/cpu/shared_work.py"} <= files
 
 
 def conditional(module, kind, when):
@@ -248,8 +261,9 @@ def test_special_points_are_inside(structure, domain):
 
 def test_reach_survives_a_certificate():
     row = Row("value", "value", "", "point 1", 0.0, 1e-9, True)
-    report = Report("f", "0", (row,), reach=Reach(3, 5, (("f_kernel", (7, 9)),)))
+    line = "f_kernel: some size is 64 at most"
+    report = Report("f", "0", (row,), reach=Reach(3, 5, (line,)))
     assert Report.from_dict(report.to_dict()) == report
-    assert "reached 3 of 5 branches" in str(report) and "f_kernel: 7, 9" in str(report)
+    assert "sizes beyond 3 of 5 thresholds" in str(report) and line in str(report)
     with pytest.raises(TypeError):
         Report.from_dict({**report.to_dict(), "reach": dataclasses.asdict(Reach(missed={"f": 3}))})

@@ -1,6 +1,7 @@
 """The runtime on hand-written modules: what is right passes, and whatever is wrong does not."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import derivatrix as dx
 from derivatrix import runtime
 from derivatrix.runtime import errors, sampling
 from derivatrix.runtime.differences import differentiate
@@ -17,6 +19,7 @@ from derivatrix.runtime.interface import SCALAR_KINDS, ModuleInterface
 from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text
 from tests import ROOT, fakes
 from tests.fakes import FAKES, entry, fake
+from tests.packages import loaded
 
 SMALL = {"n": 3, "d": 3, "c": 4, "k": 3, "batch": 2}
 
@@ -922,3 +925,33 @@ from derivatrix import runtime
 assert callable(runtime.verify) and callable(runtime.load)
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+SINGLE_FAULTS = {
+    "a type": "    if out.itemsize == 4:\n        out[0, 0] += 0.5\n",
+    "a small number": "    out[0, 0] += 0.5 if X[0, 0] * 0 + out.dtype.type(1e-60) == 0 else 0.0\n",
+}
+"""Lines of a kernel that are wrong in float32 alone."""
+
+
+def compiled_square():
+    X = dx.matrix("X", *dx.dims("n n"))
+    return dx.compile(dx.function("square", [X], X @ X))
+
+
+@pytest.mark.parametrize("fault", SINGLE_FAULTS)
+@pytest.mark.parametrize("kind", ["value", "vjp", "jvp"])
+def test_kernels_wrong_in_float32_alone_fail(tmp_path, kind, fault):
+    """Also those that are not called in float32 while they do what others do."""
+    square = compiled_square()
+    text = Path(square.__file__).read_text(encoding="utf-8")
+    (end,) = re.findall(rf"def {kind}_kernel.*?\n(?=\n\n)", text, re.DOTALL)
+    formulas = Path(square.__file__).parent / "_formulas" / "square.py"
+    wrong = text.replace(end, end + SINGLE_FAULTS[fault])
+    module = loaded(tmp_path, "square", wrong, formulas.read_text(encoding="utf-8"))
+    assert ("float32", kind) in failed_checks(runtime.verify(module))
+
+
+def test_functions_that_do_what_others_do_are_called_in_float64_alone():
+    square = compiled_square()
+    assert len(ModuleInterface(square).single_kinds) < len(square.FUNCTIONS)

@@ -54,6 +54,7 @@ class Module(_Module):
         super().__init__(owner, names)
         self.kernels: dict = {}
         self.shared: dict = {}
+        self.conditions: dict = {}
 
     def kernel(self, signature, parallel=None, blas=False, sizes=(), names=None, **options):
         """A kernel, and the function `check_` + its name, which it calls first.
@@ -116,6 +117,7 @@ class Module(_Module):
         planned = self._planned(kernel, parts)
         conditions = [*_plain(parts.arrays), *map(parts.sized, _few_results(signature))]
         conditions += [planned.few] if planned.few else []
+        self.conditions[name] = self._conditions(kernel)
         scope = planned.scope | {"_kernel_ready": ready(planned.scope["_kernel"])}
         given = _passed(kernel, parts)
         run = [f"_kernel_ready({given})"]
@@ -127,6 +129,13 @@ class Module(_Module):
         out = parts.out
         heading = f"def {name}({', '.join([*parts.parameters, '*', f'{out}=None'])}):"
         return defined(self, name, [heading, *indented(lines)], parts, _FUNCTION_NAMES | scope)
+
+    def _conditions(self, kernel):
+        """Texts of sizes that decide in which way a kernel is called. At small sizes all hold."""
+        signature, parallel, blas = self.kernels[kernel]
+        texts = [*(parallel or _Sharing()).conditions(signature), *_few_results(signature)]
+        texts += [_few_in_matrices(signature)] if blas else []
+        return [renamed(text, signature.names) for text in dict.fromkeys(texts)]
 
     def _planned(self, kernel, parts):
         """How a kernel is called."""
@@ -198,6 +207,7 @@ class Module(_Module):
         call: list = []
         if kernel is not None:
             planned = self._planned(kernel, texts)
+            self.conditions[name] = self._conditions(kernel)
             call, scope = planned.call, scope | planned.scope
         lines = [
             f"def {name}({', '.join(texts.parameters)}):",

@@ -63,6 +63,10 @@ def choice(condition, one, other):
 class _Sharing:
     """How threads share the work of a kernel."""
 
+    def conditions(self, signature):
+        """Texts of the sizes for which one thread does all the work, or the kernel itself."""
+        return []
+
     def whole(self, module, name, signature, body, options):
         """The kernel by the name, which does all of the work, made of a body."""
         return compiled(**options)(body)
@@ -80,6 +84,9 @@ class by_rows(_Sharing):
         self.cost, self.share, self.phases = cost, share, phases
         self.work, self.integers = work, integers
 
+    def conditions(self, signature):
+        return [f"{self.cost} < {_SHARED}"]
+
     def whole(self, module, name, signature, body, options):
         if self.share is not None:
             return compiled(**options)(body)
@@ -92,9 +99,8 @@ class by_rows(_Sharing):
         return made
 
     def planned(self, module, kernel, parts, alone):
-        cost = parts.sized(self.cost)
-        few = f"{cost} < {_SHARED}"
-        signature = parts.signature
+        cost, signature = parts.sized(self.cost), parts.signature
+        (few,) = map(parts.sized, self.conditions(signature))
         work = _Work(signature, _shapes(self.work), _shapes(self.integers))
         phase = ["phase"] if self.phases > 1 else []
         given = [*signature.arrays, *work.names, *phase]
@@ -124,9 +130,17 @@ class by_samples(_Sharing):
     def __init__(self, cost, cut, short=False, columns=None):
         self.cost, self.cut, self.short, self.columns = cost, cut.split(), short, columns
 
+    def conditions(self, signature):
+        few = f"{self.cost} < {_SHARED}"
+        if self.columns is None:
+            return [few]
+        samples, found = signature.inputs[self.cut[0]][0], self.columns
+        most = f"min({found.each}*({samples}), {found.most})"
+        return [few, f"({samples} < {found.least} or {found.entries} > {most})"]
+
     def planned(self, module, kernel, parts, alone):
         cost, passed = parts.sized(self.cost), parts.passed
-        few = f"{cost} < {_SHARED}"
+        few, *unsuited = map(parts.sized, self.conditions(parts.signature))
         flags = [name in self.cut for name in parts.signature.inputs]
         scope = {
             "_in_parts": _in_parts(kernel, self._shared(module, kernel, parts), flags, self.short)
@@ -134,16 +148,13 @@ class by_samples(_Sharing):
         call = choice(few, alone, [f"_in_parts({cost}, {passed})"])
         if self.columns is None:
             return Planned(few, call, "", scope)
-        found = self.columns
         samples = parts.sized(parts.signature.inputs[self.cut[0]][0])
-        entries = parts.sized(found.entries)
-        most = f"min({found.each}*{samples}, {found.most})"
-        unsuited = f"({samples} < {found.least} or {entries} > {most})"
-        shared = self._shared(module, found.kernel, parts, "S")
-        scope |= {"_in_columns": _in_columns(found.kernel, shared), **_tried(shared)}
-        call = choice(unsuited, call, [f"_in_columns({entries}, {cost}, {passed})"])
+        entries = parts.sized(self.columns.entries)
+        shared = self._shared(module, self.columns.kernel, parts, "S")
+        scope |= {"_in_columns": _in_columns(self.columns.kernel, shared), **_tried(shared)}
+        call = choice(*unsuited, call, [f"_in_columns({entries}, {cost}, {passed})"])
         given = f"1 + {samples} // {SIDE_BY_SIDE}, {samples}, {passed}"
-        return Planned(few, call, f"{unsuited} or {_TRY}, {given})", scope)
+        return Planned(few, call, f"{unsuited[0]} or {_TRY}, {given})", scope)
 
     def _shared(self, module, kernel, parts, cut="s"):
         signature = parts.signature
@@ -182,6 +193,15 @@ class by_sums(_Sharing):
         self.cut, self.alone, self.costs = cut.split(), alone.split(), (entries, work, fixed)
         self.least, self.products, self.part = least, products, part
 
+    def conditions(self, signature):
+        samples = signature.inputs[self.cut[0]][0]
+        entries, work, _ = self.costs
+        few = little = f"({work})*({samples}) < {_SHARED}"
+        if self.products:
+            held = f"({entries})*({samples}) < {IN_CACHE}"
+            few = little = f"({held} or {work} > {OPERATIONS}*({entries}))"
+        return [few if self.least == 1 else f"{samples} < {self.least}", little]
+
     def whole(self, module, name, signature, body, options):
         if self.part is not None:
             return compiled(**options)(body)
@@ -197,12 +217,7 @@ class by_sums(_Sharing):
         signature = parts.signature
         samples = parts.sized(signature.inputs[self.cut[0]][0])
         entries, work, fixed = map(parts.sized, self.costs)
-        few = little = f"({work})*({samples}) < {_SHARED}"
-        if self.products:
-            held = f"({entries})*({samples}) < {IN_CACHE}"
-            few = little = f"({held} or {work} > {OPERATIONS}*({entries}))"
-        if self.least > 1:
-            few = f"{samples} < {self.least}"
+        few, little = map(parts.sized, self.conditions(signature))
         flags = [name in self.cut for name in signature.inputs]
         shared = self._shared(module, kernel, signature)
         scope = {"_in_parts": _by_sums(kernel, shared, flags, self.least, self.products)}

@@ -1,6 +1,5 @@
-"""What the runtime does with compiled code: marks in a copy of a module, the arrays of a simulated
-device, and kernels that are called with the arrays of other programs. No generated module needs
-this file."""
+"""What the runtime does with compiled code: the arrays of a simulated device, and kernels that are
+called with the arrays of other programs. No generated module needs this file."""
 
 # mypy: allow-untyped-defs
 
@@ -14,25 +13,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from .memory import BYTES, view
-
-
-def byte_setter(address, compiled):
-    """The function of kernels that sets the byte at a place, counted from the address, to 1. The
-    places are added to `compiled`, a set, when the kernels are."""
-
-    @intrinsic(prefer_literal=True)
-    def store(context, place):
-        compiled.add(place.literal_value)
-
-        def generate(context, builder, signature, values):
-            byte = context.get_value_type(types.uint8)
-            start = context.get_constant(types.intp, address + place.literal_value)
-            builder.store(byte(1), builder.inttoptr(start, byte.as_pointer()))
-            return context.get_dummy_value()
-
-        return types.void(place), generate
-
-    return store
 
 
 def memory_as_on_device():

@@ -6,15 +6,14 @@ import ast
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 from derivatrix.compiler.driver.ownership import SUPPORT
 from derivatrix.compiler.driver.pipeline import generate
 from derivatrix.compiler.driver.support_package import support_texts
-from derivatrix.runtime import marks
-from derivatrix.runtime.reach import ENVIRONMENT, surveyed
+from derivatrix.runtime.load import load
 from derivatrix.runtime.support import FOLDER, file_digest
 from derivatrix.runtime.workers import Workers
+from tests import marked
 from tests.bounds import Task
 from tests.campaign.mutations.compiled import Found, function_of
 from tests.checked import reached
@@ -90,7 +89,7 @@ def verified(
     found = f"{line}, in {identity.text} by {identity.wrt}"
     if passed:
         label = function.name if file == name else f"{function.name} ({file})"
-        with Workers(1, ENVIRONMENT) as workers:
+        with Workers(1, marked.ENVIRONMENT) as workers:
             (ran,) = workers.map(f"{__name__}:places_reached", [path], lambda *_: None)
         return found, True if [label, place] in ran else None
     return found, False
@@ -99,19 +98,10 @@ def verified(
 def places_reached(path: str) -> list[tuple[str, int]]:
     """The functions and the lines of their branches that run at the points of verification; in a
     process of its own."""
-    places: set[tuple[str, int]] = set()
-
-    class Noted(marks.Copy):
-        """A copy that keeps what it is asked for."""
-
-        def taken(self) -> list[int]:
-            found = super().taken()
-            places.update(self.places[number] for number in found)
-            return found
-
-    with mock.patch.object(marks, "Copy", Noted):
-        surveyed({"path": path, "seed": 0})
-    return sorted(places)
+    module = load(Path(path))
+    copy = marked.Copy(module)
+    marked.verified(copy, module)
+    return sorted({copy.places[number] for number in copy.taken()})
 
 
 def functions(text: str) -> list[ast.FunctionDef]:
@@ -134,7 +124,7 @@ def statements(function: ast.FunctionDef) -> Iterator[tuple[int, ast.stmt]]:
 
 def _placed(body: list[ast.stmt], line: int) -> Iterator[tuple[int, ast.stmt]]:
     """All statements of a block, at any depth, with the lines of their marks
-    (`derivatrix.runtime.marks`)."""
+    (`tests.marked`)."""
     for statement in body:
         yield line, statement
         inner = [getattr(statement, "body", []), getattr(statement, "orelse", [])]

@@ -5,6 +5,8 @@ branch and loop in one, begins with a store of 1 to a byte of its own. It is for
 point reaches: verification is of the module itself.
 """
 
+# mypy: allow-untyped-defs, allow-untyped-calls
+
 from __future__ import annotations
 
 import ast
@@ -15,12 +17,22 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
-from derivatrix.runtime.support import FOLDER
-from derivatrix.templates.support.internals.verification import byte_setter
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
+from derivatrix import runtime
+from derivatrix.runtime import reach
+from derivatrix.runtime.interface import ModuleInterface
+from derivatrix.runtime.report import Report
+from derivatrix.runtime.support import FOLDER
+
+ENVIRONMENT = {"NUMBA_OPT": "0"}
+"""Of processes that run copies: they are compiled in half the time without LLVM's optimisation."""
 MARK = "_reached_"
 """The name of the store in the copy."""
 SHARING = f"{FOLDER}/cpu/shared_work.py"
@@ -38,7 +50,6 @@ class Copy:
 
     def __init__(self, original: ModuleType) -> None:
         self._marker = _Marker()
-        self._constants: list[tuple[set[int], tuple[int, ...]]] = []
         self.marks = np.zeros(MOST, np.uint8)
         self._compiled: set[int] = set()
         self._store = byte_setter(self.marks.ctypes.data, self._compiled)
@@ -66,25 +77,13 @@ class Copy:
         own = {number for number, name in enumerate(names) if name.isidentifier()}
         return own | {number for number in self._compiled if SHARING not in names[number]}
 
-    @property
-    def constants(self) -> tuple[int, ...]:
-        """The whole numbers that the module and the compiled files of its support compare something
-        with, sorted."""
-        found = [
-            constants for marks, constants in self._constants if not marks or marks & self.counted
-        ]
-        return tuple(sorted(set().union(*found)))
-
     def run(self, path: Path, original: ModuleType, copy: ModuleType, label: str) -> None:
         """Define in `copy` what a file defines in `original`, with marks."""
         tree = ast.parse(path.read_bytes())
-        before = len(self.places)
         for statement in tree.body:
             found = getattr(original, getattr(statement, "name", ""), None)
             if isinstance(statement, ast.FunctionDef) and hasattr(found, "py_func"):
                 self._marker.enter(statement, f"{statement.name}{label}")
-        marks = set(range(before, len(self.places)))
-        self._constants.append((marks, _constants(tree, original)))
         setattr(copy, MARK, self._store)
         code = compile(ast.fix_missing_locations(tree), f"<{copy.__name__}>", "exec")
         exec(code, vars(copy))
@@ -94,6 +93,32 @@ class Copy:
         found = [int(place) for place in np.flatnonzero(self.marks)]
         self.marks[:] = 0
         return sorted(self.counted.intersection(found))
+
+
+def byte_setter(address, compiled):
+    """The function of kernels that sets the byte at a place, counted from the address, to 1. The
+    places are added to `compiled`, a set, when the kernels are."""
+
+    @intrinsic(prefer_literal=True)
+    def store(context, place):
+        compiled.add(place.literal_value)
+
+        def generate(context, builder, signature, values):
+            byte = context.get_value_type(types.uint8)
+            start = context.get_constant(types.intp, address + place.literal_value)
+            builder.store(byte(1), builder.inttoptr(start, byte.as_pointer()))
+            return context.get_dummy_value()
+
+        return types.void(place), generate
+
+    return store
+
+
+def verified(copy: Copy, original: ModuleType) -> Report:
+    """The report of the copy, at the points at which verification calls the module itself."""
+    survey = reach.survey(ModuleInterface(original))
+    with mock.patch.object(reach, "survey", lambda interface: survey):
+        return runtime.verify(copy.module)
 
 
 class _Finder:
@@ -159,16 +184,3 @@ class _Marker(ast.NodeTransformer):
         self.places.append((self.function, line))
         mark = ast.parse(f"{MARK}({len(self.places) - 1})").body
         return [*mark, *body]
-
-
-def _constants(tree: ast.Module, module: ModuleType) -> tuple[int, ...]:
-    """The whole numbers that the module compares something with, sorted."""
-    parts = [
-        part for node in ast.walk(tree) if isinstance(node, ast.Compare) for part in ast.walk(node)
-    ]
-    values = [
-        part.value if isinstance(part, ast.Constant) else getattr(module, part.id, None)
-        for part in parts
-        if isinstance(part, ast.Constant | ast.Name)
-    ]
-    return tuple(sorted({value for value in values if type(value) is int and value > 1}))
