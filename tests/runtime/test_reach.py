@@ -93,7 +93,7 @@ WITH_BRANCHES = {
     "logdet(S) + x'*inv(S)*x": "S: n n spd, x: n",
     "inv(A)*B": "A: n n invertible, B: n k",
     "inv(L)*B": "L: n n lower, B: n k",
-    "tr(expm(X))": "X: n n",
+    "sum(inv(A))": "A: n n invertible",
     "tr(sqrtm(S))": "S: n n spd",
     "tr(X'*X*X'*X)": "X: n m",
     "X*w/norm2(w)": "X: n d, w: d",
