@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 from click.core import ParameterSource
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -259,7 +267,12 @@ def build(
     else:
         functions = [_text_function(files, directory, text, dims, wrt, name)]
     assert directory is not None
-    with _progress() as advance:
+    with _progress() as report:
+
+        def advance(text: str, done: int, total: int) -> None:
+            hint = ": --no-verify leaves that out" if text.endswith("verifying") else ""
+            report(f"{text}{hint}", done, total)
+
         result = write(
             functions,
             directory,
@@ -270,7 +283,7 @@ def build(
             jobs,
             _names(kinds) or None,
         )
-    new = [report for report in result.reports if report.function in result.verified]
+    new = [each for each in result.reports if each.function in result.verified]
     if new:
         _print_table(new)
     count = _count(len(result.modules))
@@ -709,19 +722,39 @@ def _certify(directory: str, reports: Sequence[Report]) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[..., None]]:
-    """A progress bar on a terminal, nothing elsewhere."""
+    """A progress bar on a terminal, elsewhere a line on standard error for each piece of work."""
     console = _console(stderr=True)
-    hidden = not console.is_terminal
+    if not console.is_terminal:
+        yield _Lines()
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden
-    ) as bar:
+    times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
+    with Progress(*columns, *times, console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def advance(text: str, done: int, total: int) -> None:
             bar.update(task, description=text, completed=done, total=total)
 
         yield advance
+
+
+class _Lines:
+    """Progress in lines: the work that begins, and how long the rest takes if all pieces take as
+    long as those that are done."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.text = ""
+
+    def __call__(self, text: str, done: int, total: int) -> None:
+        if text == self.text:
+            return
+        self.text = text
+        left = ""
+        if 0 < done < total:
+            seconds = (time.monotonic() - self.began) / done * (total - done)
+            left = f", about {seconds:.0f} s left" if seconds >= 1 else ""
+        click.echo(f"{text} ({done} of {total} done{left})", err=True)
 
 
 def _console(stderr: bool = False) -> Console:
