@@ -56,7 +56,15 @@ def certificate_page(reports: Sequence[Report], made_with: Mapping[str, str], re
     """The page, which needs neither scripts nor other files. Of its rows and its curves all numbers
     are those of the reports."""
     versions = [f"{name} {text}" for name, text in made_with.items() if name != "verification"]
-    head = ("module", "result", "checks", "points", "thresholds", "worst error of allowed", "digest")
+    head = (
+        "module",
+        "result",
+        "checks",
+        "points",
+        "thresholds",
+        "worst error of allowed",
+        "digest",
+    )
     body = [
         "<h1>Verification certificate</h1>",
         f'<p class="note">{escape(remark)} Made with {escape(", ".join(versions))}.</p>',

@@ -20,8 +20,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-
-from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 

@@ -152,7 +152,7 @@ class by_samples(_Sharing):
         entries = parts.sized(self.columns.entries)
         shared = self._shared(module, self.columns.kernel, parts, "S")
         scope |= {"_in_columns": _in_columns(self.columns.kernel, shared), **_tried(shared)}
-        call = choice(*unsuited, call, [f"_in_columns({entries}, {cost}, {passed})"])
+        call = choice(unsuited[0], call, [f"_in_columns({entries}, {cost}, {passed})"])
         given = f"1 + {samples} // {SIDE_BY_SIDE}, {samples}, {passed}"
         return Planned(few, call, f"{unsuited[0]} or {_TRY}, {given})", scope)
 
