@@ -754,7 +754,7 @@ class _Lines:
         if 0 < done < total:
             seconds = (time.monotonic() - self.began) / done * (total - done)
             left = f", about {seconds:.0f} s left" if seconds >= 1 else ""
-        click.echo(f"{text} ({done} of {total} done{left})", err=True)
+        click.echo(f"[{min(done + 1, total)}/{total}] {text}{left}", err=True)
 
 
 def _console(stderr: bool = False) -> Console:
