@@ -1,6 +1,7 @@
 """The command line, as a user meets it: what it prints, where, and its exit status."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -622,7 +623,7 @@ def test_only_what_changed_is_verified_again(run, tmp_path, monkeypatch):
     build = ("build", "functions.py", "-o", "out", "--jobs", "1")
     result = run(*build)
     assert "out: 2 modules, verified; wrote square.py" in result.stdout
-    steps = [line.removesuffix(", about 1 s left") for line in result.stderr.splitlines()]
+    steps = re.sub(r", about \d+ s left", "", result.stderr).splitlines()
     assert steps == [
         "[1/4] square: deriving for cpu",
         "[2/4] double: deriving for cpu",
