@@ -129,7 +129,8 @@ def test_the_length_of_a_tangent_at_a_definite_matrix(real: type, size: int) -> 
     along = random.normal(size=(2, size, size)).astype(real)
     point = along[0] @ along[0].T + np.eye(size, dtype=real), np.zeros((size, size), real)
     given = {"vjp": [real(3)], "jvp": [*along], "hvp": [*along]}
-    names = {"vjp": ["cotangent"], **dict.fromkeys(("jvp", "hvp"), ["tangent_X", "tangent_U"])}
+    tangents = ["tangent_X", "tangent_U"]
+    names = {"vjp": ["cotangent"], "jvp": tangents, "hvp": tangents}
     for kind in function.kinds:
         arguments = given.get(kind, [])
         results = np.hstack(
