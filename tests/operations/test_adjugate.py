@@ -155,9 +155,10 @@ def test_operators_at_singular_matrices(name: str, real: type) -> None:
     """They are the dense arrays, of one matrix and of batches in which some have an inverse."""
     expression = OPERATORS[name]
     (leaf,) = [each for each in (X, S, T) if each.node in topological([expression.node])]
-    one = dx.compile(dx.function("f", [leaf], expression))
-    several = dx.compile(dx.function("g", [leaf], expression, batch=[leaf]))
     kind = "jacobian" if expression.shape else "hessian"
+    kinds = [kind, f"{kind}_operator"]
+    one = dx.compile(dx.function("f", [leaf], expression, kinds=kinds))
+    several = dx.compile(dx.function("g", [leaf], expression, batch=[leaf], kinds=kinds))
     for size in [3] if leaf is T else [1, 2, 4, 7]:
         matrices = [of_rank(size, max(0, size - lost)) / size for lost in range(4)]
         if leaf is S:
