@@ -190,7 +190,7 @@ def _factors(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...
     (matrix,) = arguments
     s = np.linalg.svd(matrix, compute_uv=False)
     regular = (s[..., -1:] > np.finfo(s.dtype).eps ** 0.25 * s[..., :1]).all(-1)
-    matrices = regular[..., None, None]
+    matrices = np.expand_dims(regular, (-2, -1))
     inverse = np.linalg.inv(np.where(matrices, matrix, np.eye(s.shape[-1])))
     u, v, others = (np.where(matrices, 0, part) for part in _decomposed(matrix))
     size = np.where(regular, np.linalg.det(matrix), 0)
