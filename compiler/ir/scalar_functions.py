@@ -185,8 +185,9 @@ class rel_entr(ScalarFunction):
 
     def definition(self) -> sympy.Expr:
         x, y = self.args
-        outside, zero = (sympy.oo, (x < 0) | (y < 0)), (0, sympy.Eq(x, 0))
-        return sympy.Piecewise(outside, zero, (x * sympy.log(x / y), True))
+        outside, zero = (sympy.oo, (x < 0) | (y < 0)), (0, sympy.Eq(x, 0) & (y >= 0))
+        # a quotient by -0.0 is -inf, and has no logarithm
+        return sympy.Piecewise(outside, zero, (x * sympy.log(x / sympy.Abs(y)), True))
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         x, y = self.args

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 import numpy as np
 
 from derivatrix.compiler.ir.arrays import Array, apply, multiply, sum_over
@@ -11,6 +13,7 @@ from derivatrix.compiler.operations import unrolled
 from derivatrix.compiler.operations.determinant import DETERMINANT
 from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.shapes import same, square
+from derivatrix.runtime.errors import UnsupportedError
 
 
 def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
@@ -180,3 +183,39 @@ A: a square matrix, with leading stacked axes if any. Kernels for CUDA devices r
 where A is singular.""",
     )
 )
+
+
+def _factors(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
+    """det(A) and A⁻¹, then zeros; where A is nearly singular two zeros, then P, U and V."""
+    (matrix,) = arguments
+    s = np.linalg.svd(matrix, compute_uv=False)
+    regular = (s[..., -1:] > np.finfo(s.dtype).eps ** 0.25 * s[..., :1]).all(-1)
+    matrices = np.expand_dims(regular, (-2, -1))
+    inverse = np.linalg.inv(np.where(matrices, matrix, np.eye(s.shape[-1])))
+    u, v, others = (np.where(matrices, 0, part) for part in _decomposed(matrix))
+    size = np.where(regular, np.linalg.det(matrix), 0)
+    return size, np.where(matrices, inverse, 0), others, u, v
+
+
+def _only_in_operators(*arguments: Any) -> NoReturn:
+    raise UnsupportedError(
+        "adjugate_factors: the arrays of operators are neither derived nor shown"
+    )
+
+
+ADJUGATE_FACTORS = Operation(
+    name="adjugate_factors",
+    ranks=(2,),
+    shapes=lambda cores, parameters: ((), *4 * (square("adjugate_factors", cores[0]),)),
+    value=_factors,
+    differential=_only_in_operators,
+    numpy=_only_in_operators,
+    unicode="adj({0})",
+    kernel="adjugate.adjugate_factors",
+    failure="the matrix is singular, and its singular values are not found",
+    outputs=("d", "B", "P", "U", "V"),
+)
+"""The arrays of which operators make all partial derivatives of adj(A)[i, j] by A[k, l]:
+d (B[i,j] B[l,k] - B[i,k] B[l,j]) for d = det(A) and B = inv(A), plus the sum over p and q of
+P[p,q] V[i,p] V[l,q] (U[j,p] U[k,q] - U[j,q] U[k,p]) for A = U diag(s) V' and the products P of all
+s but two. Where A is nearly singular d and B are zero, elsewhere P, U and V are."""

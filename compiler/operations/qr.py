@@ -16,6 +16,11 @@ from derivatrix.runtime.errors import ShapeError
 
 DIAGONAL_SIGNS = "np.sign(np.diagonal(r, axis1=-2, axis2=-1))"
 
+INDEPENDENT = (
+    "np.linalg.matrix_rank(a / np.linalg.norm(a, axis=-2, keepdims=True))[..., None, None] "
+    "== a.shape[-1]"
+)
+
 
 def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]:
     p, k = cores[0]
@@ -27,12 +32,10 @@ def _shapes(cores: Sequence[Shape], parameters: Parameters) -> tuple[Shape, ...]
 def _value(arguments: Arrays, parameters: Parameters) -> tuple[np.ndarray, ...]:
     matrix = arguments[0]
     q, r = np.linalg.qr(matrix)
-    diagonal = np.diagonal(r, axis1=-2, axis2=-1)
-    wide = matrix.shape[-2] < matrix.shape[-1]
-    level = matrix.shape[-2] * np.finfo(r.dtype).eps * np.linalg.norm(r, axis=-2)
-    if wide or not (np.abs(diagonal) > level).all():
+    lengths = np.linalg.norm(matrix, axis=-2, keepdims=True)
+    if not (lengths.all() and (np.linalg.matrix_rank(matrix / lengths) == matrix.shape[-1]).all()):
         raise np.linalg.LinAlgError("the columns are linearly dependent")
-    signs = np.sign(diagonal)
+    signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))
     return q * signs[..., None, :], r * signs[..., None]
 
 
@@ -48,7 +51,10 @@ def _differential(at: Point) -> tuple[Array, ...]:
 
 def _numpy(arguments: Sequence[str], parameters: Parameters, output: int) -> str:
     chosen = (f"q * {DIAGONAL_SIGNS}[..., None, :]", f"r * {DIAGONAL_SIGNS}[..., None]")[output]
-    return f"(lambda q, r: {chosen})(*np.linalg.qr({arguments[0]}))"
+    return (
+        f"(lambda a, q, r: np.where({INDEPENDENT}, {chosen}, np.nan))"
+        f"({arguments[0]}, *np.linalg.qr({arguments[0]}))"
+    )
 
 
 QR = register(

@@ -28,6 +28,7 @@ from derivatrix.compiler.ir.structure import facts
 from derivatrix.compiler.operations.adjugate import (
     ADJUGATE,
     ADJUGATE_DERIVATIVE,
+    ADJUGATE_FACTORS,
     ADJUGATE_JACOBIAN,
 )
 from derivatrix.compiler.operations.determinant import DETERMINANT
@@ -36,6 +37,8 @@ from derivatrix.compiler.simplify import COMPARED_FACTORS, EXPANDED_TERMS, simpl
 
 REGULAR = frozenset({"spd", "orthogonal", "lower", "upper"})
 """Of these det(A) and A⁻¹ are as good: they have inverses, or det(A) and A⁻¹ are quicker found."""
+MAX_DENSE_ROWS = 3
+"""Matrices with so many rows have few enough second derivatives to be written out."""
 
 
 def with_adjugates(roots: Sequence[Node]) -> list[Node]:
@@ -44,6 +47,36 @@ def with_adjugates(roots: Sequence[Node]) -> list[Node]:
     for rule in (_with_derivatives, _with_adjugate):
         roots = transformed(roots, rule)
     return [*roots]
+
+
+def with_adjugate_factors(roots: Sequence[Node]) -> list[Node]:
+    """The nodes `with_adjugates`, and with the derivative of adj(A) by A as products of matrices,
+    unless it is small."""
+    return transformed(with_adjugates(roots), _factored)
+
+
+def _factored(node: Node) -> Node:
+    """All partial derivatives of adj(A) as the products that `ADJUGATE_FACTORS` is for."""
+    if not _is(node, ADJUGATE_JACOBIAN):
+        return node
+    rows = node.shape[-1]
+    if rows.is_Integer and rows <= MAX_DENSE_ROWS:
+        return node
+    d, b, p, u, v = (
+        Apply(ADJUGATE_FACTORS, node.arguments, node.stack, output=output) for output in range(5)
+    )
+    stack = range(len(node.stack))
+    products = [
+        (1, [(d, ""), (b, "ij"), (b, "lk")]),
+        (-1, [(d, ""), (b, "ik"), (b, "lj")]),
+        (1, [(v, "ip"), (u, "jp"), (p, "pq"), (u, "kq"), (v, "lq")]),
+        (-1, [(v, "ip"), (u, "jq"), (p, "pq"), (u, "kp"), (v, "lq")]),
+    ]
+    terms = (
+        einsum([(factor, (*stack, *axes)) for factor, axes in factors], (*stack, *"ijkl"), sign)
+        for sign, factors in products
+    )
+    return Sum(tuple(terms), node.shape)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from derivatrix.compiler.differentiate.derivatives import PROJECTED, Derivatives
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import BATCH, Shape
 from derivatrix.compiler.simplify import simplify
+from derivatrix.compiler.simplify.adjugates import with_adjugate_factors
 from derivatrix.compiler.structured.descriptor import descriptor
 from derivatrix.compiler.structured.operator_terms import Known, Term, shared, terms
 
@@ -67,6 +68,7 @@ def structured(derivatives: Derivatives) -> Structured:
     found = {}
     results = derivatives.batched(kind)
     nodes = derivatives.with_lengths(derivatives.with_selections(list(results.values())))
+    nodes = with_adjugate_factors(nodes)
     for key, node in zip(results, nodes, strict=True):
         rank = node.ndim - derivatives.inputs[key[-1]].ndim
         found[key] = terms(node, rank, key[-1] in function.batch)
@@ -89,6 +91,7 @@ def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Oper
     column = derivatives.inputs[key[-1]]
     row = derivatives.inputs[key[0]].shape if len(key) == 2 else function.expression.shape
     structures = [derivatives.inputs[name].structure for name in reversed(key)]
+    at_regular = [term for term in own if not {2, 3, 4} & term.adjugate_factors.keys()]
     lead = (BATCH,) if function.batch else ()
     batched = column.name in function.batch
     return Operator(
@@ -97,6 +100,6 @@ def _operator(derivatives: Derivatives, key: Key, own: tuple[Term, ...]) -> Oper
         (lead if batched else ()) + column.shape,
         batched,
         next((each for each in structures if each in PROJECTED), ""),
-        descriptor(own, batched),
+        descriptor(at_regular, batched),
         own,
     )

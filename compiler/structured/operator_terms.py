@@ -10,6 +10,7 @@ import sympy
 from derivatrix.compiler.ir import nodes as ir
 from derivatrix.compiler.ir.dimensions import Dimension
 from derivatrix.compiler.ir.product import Product
+from derivatrix.compiler.operations.adjugate import ADJUGATE_FACTORS
 from derivatrix.compiler.structured.expand import products
 from derivatrix.compiler.structured.grouping import Grouping, Part
 from derivatrix.compiler.structured.index_maps import IndexMap, IndexMaps
@@ -39,6 +40,17 @@ class Term:
     @property
     def factors(self) -> tuple[ir.Factor, ...]:
         return self.parts + self.masks
+
+    @property
+    def adjugate_factors(self) -> dict[int, ir.Node]:
+        """The outputs of `ADJUGATE_FACTORS` in the term, with the parts that are made of them: all
+        zero where other terms stand for this one."""
+        return {
+            node.output: part
+            for part, _ in self.parts
+            for node in ir.topological([part])
+            if isinstance(node, ir.Apply) and node.operation is ADJUGATE_FACTORS
+        }
 
 
 @dataclass

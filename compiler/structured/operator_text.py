@@ -51,11 +51,15 @@ class _Texts:
         return tuple_text(self.size(size) for size in shape)
 
     def term(self, term: Term) -> str:
-        """(coefficient, sizes, outputs, inputs, factors)."""
+        """(coefficient, sizes, outputs, inputs, factors), left out where a part says that another
+        term stands for it."""
         factors = tuple((self._numbers[node], labels) for node, labels in term.factors)
         sides = (self._side(term.outputs), self._side(term.inputs))
         texts = (self._number(term.coefficient), self.sizes(term.sizes), *sides, repr(factors))
-        return tuple_text(texts)
+        text = tuple_text(texts)
+        for part in term.adjugate_factors.values():
+            return f"*(({text},) if _nonzero(_parts[{self._numbers[part]}]) else ())"
+        return text
 
     def _number(self, value: sympy.Expr) -> str:
         if value.is_number:

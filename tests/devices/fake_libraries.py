@@ -71,11 +71,10 @@ class Routines:
         assert handle == "cublas"
         order = n if side else m
         x = self.matrix(a, order, order, lda)
-        x = np.triu(x) if fill else np.tril(x)
         assert not unit and self.number(alpha) == 1
-        inverse = np.linalg.inv(x.T if turn else x)
         y = self.matrix(b, m, n, ldb)
-        y[...] = y @ inverse if side else inverse @ y
+        routine = scipy.linalg.get_blas_funcs("trsm", (x,))
+        y[...] = routine(1, x, y, side=side, lower=not fill, trans_a=turn)
 
     def trsmBatched(self, handle, side, fill, turn, unit, m, n, alpha, a, lda, b, ldb, count):
         settings = handle, side, fill, turn, unit, m, n, alpha

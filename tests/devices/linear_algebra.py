@@ -344,6 +344,14 @@ def test_dependent_columns(device, way, fill, p, k):
     assert device.failed
 
 
+def test_columns_that_are_dependent_up_to_rounding(device, way):
+    """Also where rounding errors of more than one column are on the diagonal of R."""
+    for _ in range(40):
+        a = device.put(device.normal(1, 5, 3) @ device.normal(3, 4))
+        factors.thin_qr(device.run, a, device.run.empty(a.shape), device.run.empty((1, 4, 4)), 0)
+        assert device.failed
+
+
 SPECIAL = [[], [np.nan], [-np.inf], [np.inf], [np.inf, np.nan], [np.inf, np.inf], [-np.inf] * 9]
 
 

@@ -137,6 +137,56 @@ def test_second_derivatives_of_batches() -> None:
     np.testing.assert_allclose(stacked.hvp(matrices, tangents), expected, atol=1e-11)
 
 
+T = dx.matrix("T", 3, 3)
+OPERATORS = {
+    "det": dx.det(X),
+    "square": dx.det(X) ** 2,
+    "times a trace": dx.det(X) * dx.trace(X),
+    "of a product": dx.det(X @ X.T + 2 * X),
+    "symmetric": dx.det(S),
+    "written out": dx.det(T),
+    "adjugate": dx.adjugate(X),
+}
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_at_singular_matrices(name: str, real: type) -> None:
+    """They are the dense arrays, of one matrix and of batches in which some have an inverse."""
+    expression = OPERATORS[name]
+    (leaf,) = [each for each in (X, S, T) if each.node in topological([expression.node])]
+    kind = "jacobian" if expression.shape else "hessian"
+    kinds = [kind, f"{kind}_operator"]
+    one = dx.compile(dx.function("f", [leaf], expression, kinds=kinds))
+    several = dx.compile(dx.function("g", [leaf], expression, batch=[leaf], kinds=kinds))
+    for size in [3] if leaf is T else [1, 2, 4, 7]:
+        matrices = [of_rank(size, max(0, size - lost)) / size for lost in range(4)]
+        if leaf is S:
+            matrices = [matrix @ matrix.T for matrix in matrices]
+        points = [*np.array(matrices, real), np.array(matrices, real)]
+        for module, point in zip([*4 * [one], several], points, strict=True):
+            dense = getattr(module, kind)(point)
+            operator = getattr(module, f"{kind}_operator")(point)
+            scale = (1e-11 if real == np.float64 else 1e-4) * max(1, abs(dense).max())
+            np.testing.assert_allclose(operator.todense(), dense, rtol=0, atol=scale)
+            vector = np.random.default_rng(0).normal(size=point.shape).astype(real)
+            for product, axes in (
+                (operator @ vector, "...ijkl,...kl->...ij"),
+                (operator.T @ vector, "...ijkl,...ij->...kl"),
+            ):
+                expected = np.einsum(axes, dense, vector)
+                np.testing.assert_allclose(product, expected, rtol=0, atol=10 * size * scale)
+
+
+def test_solutions_with_the_hessian_of_a_determinant(determinant: Any) -> None:
+    matrix, right = of_rank(3, 3), np.random.default_rng(4).normal(size=(3, 3))
+    operator = determinant.hessian_operator(matrix)
+    assert operator.structure == "(Aᵀ ⊗ A) K + rank 1"
+    np.testing.assert_allclose(operator @ operator.solve(right), right, atol=1e-12)
+    with pytest.raises(np.linalg.LinAlgError):
+        determinant.hessian_operator(np.zeros((3, 3))).solve(right)
+
+
 def test_a_planted_fault_is_refused(tmp_path: Path) -> None:
     right = adjugates._closed
 

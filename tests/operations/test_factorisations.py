@@ -402,29 +402,42 @@ OUTSIDE: list[tuple[Array, np.ndarray]] = [
 
 
 def deficient(generator: np.random.Generator) -> np.ndarray:
-    """A matrix of less than full rank, but for rounding."""
-    rows, columns = generator.integers(2, 9, 2)
-    rank = generator.integers(1, min(rows, columns))
+    """A matrix of less than full rank, but for rounding, with at least as many rows as columns."""
+    columns, rows = np.sort(generator.integers(2, 9, 2))
+    rank = generator.integers(1, columns)
     return generator.normal(size=(rows, rank)) @ generator.normal(size=(rank, columns))
 
 
-def test_pseudoinverses_of_matrices_that_lack_rank_up_to_rounding() -> None:
+@pytest.mark.parametrize("expression", [dx.pinv(A), dx.qr(A).Q, dx.qr(A).R, dx.pinv(A.T)])
+def test_matrices_that_lack_rank_up_to_rounding(expression: Array) -> None:
     """Also where QR leaves more than rounding errors of one column on the diagonal."""
-    declared = dx.function("f", [A], dx.pinv(A))
+    declared = dx.function("f", [A], expression)
     module, generator = dx.compile(declared), np.random.default_rng(0)
     text = declared.formula("value", style="numpy")
     for _ in range(400):
         matrix = deficient(generator)
+        with pytest.raises(np.linalg.LinAlgError):
+            evaluate(expression.node, {"A": matrix}, dict(zip("pk", matrix.shape, strict=True)))
         for real in (np.float64, np.float32):
             with pytest.raises(np.linalg.LinAlgError):
                 module.value(matrix.astype(real))
             assert np.isnan(eval(text, {"np": np, "A": matrix.astype(real)})).all()
     stack = np.stack([np.eye(4, 3), DEFICIENT])
     found = eval(
-        dx.function("g", [A], dx.pinv(A), batch=[A]).formula("value", style="numpy"),
+        dx.function("g", [A], expression, batch=[A]).formula("value", style="numpy"),
         {"np": np, "A": stack},
     )
     assert np.isfinite(found[0]).all() and np.isnan(found[1]).all()
+
+
+def test_columns_of_any_length_are_independent() -> None:
+    """QR does not depend on the units of columns, nor does what it takes for rounding."""
+    module, generator = dx.compile(dx.function("f", [A], dx.qr(A).Q)), np.random.default_rng(0)
+    for columns in (1, 3, 40):
+        matrix = generator.normal(size=(40, columns))
+        lengths = 10.0 ** generator.uniform(-200, 200, columns)
+        found = module.value(matrix * lengths)
+        np.testing.assert_allclose(found, module.value(matrix), rtol=0, atol=1e-11)
 
 
 def test_pseudoinverses_of_known_rank() -> None:

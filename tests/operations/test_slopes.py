@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.special
 import sympy
 
 import derivatrix as dx
@@ -98,3 +99,15 @@ def test_the_slope_at_the_end_of_a_domain(case):
     with np.errstate(all="ignore"):
         value = scalars.evaluate(slope, [np.array(number) for number in point])
     np.testing.assert_allclose(value, HARD[case])
+
+
+@pytest.mark.parametrize("name", ["xlogy", "xlog1py", "entr", "rel_entr"])
+def test_values_at_the_end_of_a_domain(name: str) -> None:
+    """Kernels have SciPy's values, with the sign of zeros, but for nan."""
+    exact = getattr(scipy.special, name)
+    numbers = np.array([0.0, -0.0, 1.0, -1.0, -0.5, 3.0, np.inf, -np.inf])
+    points = [array.ravel() for array in np.meshgrid(*exact.nin * [numbers])]
+    inputs = [dx.vector(letter, 8**exact.nin) for letter in "xy"[: exact.nin]]
+    module = dx.compile(dx.function("f", inputs, exact(*inputs), kinds=["value"]))
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(module.value(*points), exact(*points), rtol=1e-15)

@@ -119,6 +119,40 @@ def written(function: Function, kind: str, **values: np.ndarray) -> np.ndarray:
         return eval(function.formula(kind, style="numpy"), {"np": np, "scipy": scipy, **values})
 
 
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [1, 4])
+def test_the_length_of_a_tangent_at_a_definite_matrix(real: type, size: int) -> None:
+    """sqrt(tr(X⁻¹ U X⁻¹ U)) at U = 0, where its derivatives by both are 0."""
+    text = "sqrt(tr(inv(X)*U*inv(X)*U))"
+    function = text_function(text, "X: n n spd, U: n n symmetric", ["X", "U"])
+    module, random = dx.compile(function), np.random.default_rng(0)
+    along = random.normal(size=(2, size, size)).astype(real)
+    point = along[0] @ along[0].T + np.eye(size, dtype=real), np.zeros((size, size), real)
+    given = {"vjp": [real(3)], "jvp": [*along], "hvp": [*along]}
+    tangents = ["tangent_X", "tangent_U"]
+    names = {"vjp": ["cotangent"], "jvp": tangents, "hvp": tangents}
+    for kind in function.kinds:
+        arguments = given.get(kind, [])
+        results = np.hstack(
+            [np.ravel(part) for part in _parts(getattr(module, kind)(*point, *arguments))]
+        )
+        assert not results.any(), kind
+        if kind == "value_and_gradient":
+            continue
+        values = dict(zip(["X", "U", *names.get(kind, [])], [*point, *arguments], strict=True))
+        for key in function.derivatives.results(kind):
+            formula = function.formula(kind, key, style="numpy")
+            with np.errstate(divide="ignore"):
+                assert not np.any(eval(formula, {"np": np, **values})), kind
+
+
+def _parts(result: object) -> list[np.ndarray]:
+    """The arrays of a result, also of nested named tuples."""
+    if not isinstance(result, tuple):
+        return [np.asarray(result)]
+    return [array for part in result for array in _parts(part)]
+
+
 RADIUS = dx.norm(x)
 HESSIANS = [
     (RADIUS, 0),

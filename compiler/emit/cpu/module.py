@@ -38,7 +38,7 @@ USED = (
     "cpu.newton.NotConverged",
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),
     *(f"cpu.parallel.{name}" for name in ("by_rows", "by_samples", "by_sums", "columns")),
-    *(f"common.linear_map.{name}" for name in ("_Operator", "_tri", "_packed", "_ratio")),
+    *(f"common.linear_map.{n}" for n in ("_Operator", "_tri", "_packed", "_ratio", "_nonzero")),
 )
 """What a module's text may refer to, apart from kernels and functions of numbers."""
 SHORT = 90

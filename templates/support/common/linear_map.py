@@ -24,6 +24,7 @@ from .linear_map_solving import _solution
 
 _tri = np.tri
 _packed = np.tril_indices
+_nonzero = np.count_nonzero
 _PRODUCTS = 4
 """How many products an operator is taken to be made for, once there is a first."""
 _MOST_ROUTES = 8

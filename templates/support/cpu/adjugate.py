@@ -137,6 +137,22 @@ def adjugate_jacobian(a, out):
 
 
 @compiled(counted=True)
+def adjugate_factors(a, size, inverse, others, u, v):
+    """size (stack,), inverse (stack, n, n) = det(A) and inv(A), or where A is singular as for
+    `adjugate_derivative` others, u, v (stack, n, n) = `products_but_two`; zero is what is not
+    computed. False as `adjugate`."""
+    least = np.sqrt(np.sqrt(np.finfo(a.dtype).eps))
+    others[:], u[:], v[:] = 0, 0, 0
+    for s in range(len(a)):
+        size[s] = inverted(a[s : s + 1], inverse[s : s + 1], least)
+        if size[s] == 0:
+            inverse[s] = 0
+            if not products_but_two(a[s : s + 1], u[s : s + 1], v[s : s + 1], others[s]):
+                return False
+    return True
+
+
+@compiled(counted=True)
 def products_but_two(a, u, v, others):
     """For one matrix, `a` (1, n, n) = U diag(s) V': others[p, q] = the product of all s but s[p]
     and s[q], times det(U) det(V), and 0 for p = q. False as `adjugate`."""

@@ -7,7 +7,7 @@ import numpy as np
 from ..internals.functions import compiled
 from .cholesky import cholesky_factor
 from .lapack import lapack_gelqf, lapack_orglq
-from .triangular import triangular_solve_columns
+from .triangular import triangular_inverse, triangular_solve_columns
 
 
 @compiled()
@@ -67,7 +67,8 @@ def thin_qr(a, q, r):
     """q (stack, p, k), r (stack, k, k): A = Q R with a positive diagonal of R. False where the
     columns of a matrix are linearly dependent up to rounding.
 
-    LAPACK sees A transposed, and factors it as R' Q'.
+    LAPACK sees A transposed, and factors it as R' Q'. The diagonal of R does not tell whether
+    columns are dependent: its rounding errors grow with the condition of the columns before.
     """
     stack, p, k = a.shape
     if p < k:
@@ -76,7 +77,6 @@ def thin_qr(a, q, r):
     factors = np.empty(k, a.dtype)
     size = 64 * k + 1
     work = np.empty(size, a.dtype)
-    small = p * np.finfo(a.dtype).eps
     for s in range(stack):
         for i in range(p):
             for j in range(k):
@@ -84,12 +84,8 @@ def thin_qr(a, q, r):
         if k > 0:
             lapack_gelqf((k, p, q[s], k, factors, work, size, info))
         for i in range(k):
-            length = q.dtype.type(0)
             for j in range(k):
                 r[s, i, j] = q[s, i, j] if j >= i else 0
-                length = np.hypot(length, q[s, j, i] if j <= i else 0)
-            if not abs(r[s, i, i]) > small * length:
-                return False
         if k > 0:
             lapack_orglq((k, p, k, q[s], k, factors, work, size, info))
         for i in range(k):
@@ -98,16 +94,44 @@ def thin_qr(a, q, r):
                     r[s, i, j] = -r[s, i, j]
                 for j in range(p):
                     q[s, j, i] = -q[s, j, i]
+    return independent_columns(r)
+
+
+@compiled(counted=True)
+def independent_columns(r):
+    """Whether the columns of upper triangular matrices, `r` (stack, k, k), are independent by more
+    than rounding, whatever their lengths are: entry [j, i] of inv(R) is how much of column j is in
+    the vector that has the distance 1 from the columns before i."""
+    stack, k, _ = r.shape
+    level = 10 * np.finfo(r.dtype).eps
+    for s in range(stack):
+        lengths = np.zeros(k, r.dtype)  # sums of absolute values, which do not overflow
+        for j in range(k):
+            for i in range(j, k):
+                lengths[i] += abs(r[s, j, i])
+        volume = r.dtype.type(1)
+        for i in range(k):
+            volume *= abs(r[s, i, i]) / lengths[i]
+        # of columns of length 1 the smallest singular value is more than volume / sqrt(e)
+        if volume > level * np.sqrt(np.e * k):
+            continue
+        inverse = np.empty((1, k, k), r.dtype)
+        triangular_inverse(r[s : s + 1], inverse, False)
+        sizes = np.zeros(k, r.dtype)
+        for j in range(k):
+            for i in range(j, k):
+                sizes[i] += lengths[j] * abs(inverse[0, j, i])
+        for i in range(k):
+            if not level * sizes[i] < 1:
+                return False
     return True
 
 
 @compiled(counted=True)
 def full_rank_pinv(a, out):
     """out (stack, q, p) = inv(R) Q' for A = Q R, or the transpose of that for A' = Q R where A has
-    more columns than rows. False where these columns are linearly dependent up to rounding.
-
-    The diagonal of R does not tell: its rounding errors grow with the condition of the columns
-    before. The condition number of A does."""
+    more columns than rows. False where these columns are linearly dependent up to rounding, by the
+    condition number of A: also where lengths differ so much that NumPy takes them as dependent."""
     stack, p, q = a.shape
     long, short = max(p, q), min(p, q)
     tall = np.empty((stack, long, short), a.dtype)

@@ -12,7 +12,7 @@ from .cholesky import cholesky_factor
 from .copies import copy_stack, transpose
 from .libraries import by_library, fail, qr_by_library
 from .shares import MAXIMUM, reduced
-from .triangular import triangular_solve_columns
+from .triangular import triangular_inverse, triangular_solve_columns
 
 
 def lower_factor(run, a, out, failure):
@@ -47,15 +47,39 @@ def thin_qr(run, a, q, r, failure):
         return
     columns = run.empty((stack, k, p))
     basis = run.empty((stack, k, p))
+    inverse = run.empty((stack, k, k))
     transpose(run, a, columns)
-    qr_of_columns(run, columns, basis, r, failure)
+    qr_of_columns(run, columns, basis, r)
     transpose(run, basis, q)
+    triangular_inverse(run, r, inverse, False)
+    checks = 10 * float(np.finfo(a.dtype).eps), run.failures, failure
+    run.each_matrix(require_independent, stack, k, r, inverse, run.empty((stack, k)), *checks)
+
+
+@kernel("real[:, :, ::1], real[:, :, ::1], real[:, ::1], real, int32[::1], int64")
+def require_independent(r, inverse, lengths, small, failures, failure):
+    """Whether the columns of upper triangular matrices are independent by more than rounding, as
+    on the CPU (`independent_columns`), each by a block. lengths (stack, k): work space."""
+    stack, k, _ = r.shape
+    t, width = cuda.threadIdx.x, cuda.blockDim.x
+    for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
+        for i in range(t, k, width):
+            lengths[s, i] = 0
+            for j in range(i + 1):
+                lengths[s, i] += abs(r[s, j, i])
+        cuda.syncthreads()
+        for i in range(t, k, width):
+            size = r.dtype.type(0)
+            for j in range(i + 1):
+                size += lengths[s, j] * abs(inverse[s, j, i])
+            if not small * size < 1:
+                failures[failure] = 1
 
 
 def full_rank_pinv(run, a, out, failure):
     """out (stack, q, p) = inv(R) Q' for A = Q R, or the transpose of that for A' = Q R where A has
     more columns than rows. It fails where these columns are linearly dependent up to rounding, by
-    the diagonal of R or by the condition number of A (as on the CPU)."""
+    the condition number of A."""
     stack, p, q = a.shape
     long, short = max(p, q), min(p, q)
     columns = run.empty((stack, short, long))
@@ -66,7 +90,7 @@ def full_rank_pinv(run, a, out, failure):
     else:
         inverse = run.empty((stack, short, long))
         copy_stack(run, a, columns)
-    qr_of_columns(run, columns, inverse, r, failure)
+    qr_of_columns(run, columns, inverse, r)
     triangular_solve_columns(run, r, inverse, False, False)
     if p < q:
         transpose(run, inverse, out)
@@ -97,7 +121,7 @@ def largest_row_sum(a, shared):
     return reduced(largest, cuda.blockDim.x, shared, MAXIMUM)
 
 
-def qr_of_columns(run, columns, basis, r, failure):
+def qr_of_columns(run, columns, basis, r):
     """A = Q R, the columns of A in the rows of `columns` (stack, k, p), which are overwritten, and
     those of Q in the rows of `basis`."""
     stack, k, p = columns.shape
@@ -105,8 +129,7 @@ def qr_of_columns(run, columns, basis, r, failure):
         qr_by_library(columns, basis)
     else:
         run.each_matrix(householder_qr, stack, k, columns, basis, run.empty((stack, k)))
-    checks = p * float(np.finfo(columns.dtype).eps), run.failures, failure
-    run.each_matrix(finish_qr, stack, p if k else 0, columns, basis, r, *checks)
+    run.each_matrix(finish_qr, stack, p if k else 0, columns, basis, r)
 
 
 @kernel("real[:, :, ::1], real[:, :, ::1], real")
@@ -201,21 +224,17 @@ def householder_qr(columns, basis, diagonal):
             w[i, i] = diagonal[s, i]
 
 
-@kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1], real, int32[::1], int64")
-def finish_qr(columns, basis, r, small, failures, failure):
+@kernel("real[:, :, ::1], real[:, :, ::1], real[:, :, ::1]")
+def finish_qr(columns, basis, r):
     """r (stack, k, k) from `columns`, with a positive diagonal, and the signs of `basis` that go
-    with that, each matrix by a block; whether all columns are independent."""
+    with that, each matrix by a block."""
     stack, k, p = columns.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
         for j in range(t, k, width):
-            length = columns.dtype.type(0)
             for i in range(k):
                 entry = columns[s, j, i] if i <= j else columns.dtype.type(0)
-                length = math.hypot(length, entry)
                 r[s, i, j] = -entry if columns[s, i, i] < 0 else entry
-            if not abs(columns[s, j, j]) > small * length:
-                failures[failure] = 1
         for i in range(k):
             if columns[s, i, i] < 0:
                 for e in range(t, p, width):
