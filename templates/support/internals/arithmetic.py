@@ -1,7 +1,7 @@
 """Arithmetic written as LLVM's instructions: functions of a number without branches and calls, so
 that loops over them become vector code; rows of samples; products of matrices."""
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 from functools import partialmethod
 

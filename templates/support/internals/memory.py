@@ -8,7 +8,7 @@ for the results, which are freed beside it. A small block lies on the stack. Num
 would have their references counted.
 """
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 from llvmlite import ir
 from numba import types
