@@ -30,8 +30,8 @@ MOST_KEPT = 1 << 24
 TOO_LARGE = 1 << 62
 """Bytes that no machine has: MemoryError."""
 MAX_NAMED_PAIRS = 400
-"""Pairs of arrays up to which both are named that share memory: an error of its own takes 5 ms to
-compile, which are 7 s for the 1,500 pairs of a Hessian by seven inputs."""
+"""Pairs of arrays up to which both are named that share memory: each has a text of its own in the
+code, and a Hessian by seven inputs has 1,500."""
 BYTES = ir.IntType(8).as_pointer()
 
 
