@@ -93,6 +93,7 @@ def plain_kernel(
     scope.update((name, name) for name in ("LOWER", "UPPER", "WHOLE"))
     scope["note"] = lambda: called.append(made.name)
     scope.update(shaped=np.reshape, sum_entries=np.sum, inner_product=inner_product)
+    scope["copy_entries"] = lambda source, target: np.copyto(target, source)
     scope["border"] = border.py_func
     scope["times"] = operator.mul
     scope["float"] = np.float64  # which Numba divides by as NumPy does

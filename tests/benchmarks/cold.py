@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -36,6 +37,38 @@ power = dx.function("power", [S], dx.sum(dx.sqrtm(S)))
 equation = dx.function("equation", [S, x], dx.root(S @ z + z**3 - x, z, x))
 """
 """What is compiled: functions of products, entries and systems, of matrices, and an equation."""
+FIVE = """
+import derivatrix as dx
+n, m, k, d = dx.dims("n m k d")
+A, B, X = dx.matrix("A", n, m), dx.matrix("B", m, k), dx.matrix("X", n, d)
+S = dx.matrix("S", n, n, "spd")
+y, w, x, mu = dx.vector("y", n), dx.vector("w", d), dx.vector("x", n), dx.vector("mu", n)
+z, weight = dx.vector("z", d), dx.scalar("weight", "positive")
+ridge = dx.function("ridge", [X, y, weight], dx.solve(X.T @ X + weight * dx.eye(d), X.T @ y))
+tanh_product = dx.function("tanh_product", [A, B], dx.tanh(A @ B))
+distance = (x - mu) @ dx.solve(S, x - mu)
+likelihood = dx.function("likelihood", [x, mu, S], -0.5 * (dx.logdet(S) + distance))
+softmax = dx.function("softmax", [z], dx.softmax(z), batch=[z])
+projection = dx.function("projection", [X, w], X @ w / dx.norm(w))
+"""
+"""Five ordinary functions, as a first package has them."""
+CHANGED = FIVE.replace("X @ w / dx.norm(w)", "2 * X @ w / dx.norm(w)")
+"""The same with one declaration changed."""
+COMMANDS = {
+    "README's first command": (
+        45,
+        "{python} -m venv {folder}/first && {folder}/first/bin/pip "
+        "install '.[examples]' && {folder}/first/bin/derivatrix build examples/square.py -o "
+        "{folder}/generated && {folder}/first/bin/python examples/digits.py",
+    ),
+    "README's test command": (
+        360,
+        "{python} -m venv {folder}/tests && {folder}/tests/bin/pip "
+        "install -e '.[test]' && {folder}/tests/bin/pytest",
+    ),
+    "all checks, .ci/run": (1200, ".ci/run"),
+}
+"""Command -> its goal in seconds, and its text."""
 ORDINARY = ("square", "classifier", "likelihood")
 MATRIX = ("exponential", "power", "equation")
 TIMED = """
@@ -89,13 +122,16 @@ began = time.perf_counter()
 subprocess.run([sys.executable, "-m", "derivatrix", "build", *OPTIONS], check=True,
     stdout=subprocess.DEVNULL)
 print(time.perf_counter() - began)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_maxrss / 1024)
+print(used.ru_utime + used.ru_stime)
 """
 
 
 @dataclass(frozen=True)
 class Measured:
-    """goal: what the figure should be at most, 0 where there is none; unit: s or MiB."""
+    """values: none if it was not measured; goal: what the figure should be at most, 0 where there
+    is none; unit: s, CPU s or MiB."""
 
     name: str
     goal: float
@@ -161,21 +197,47 @@ def builds(folder: Path, count: int) -> Iterator[Measured]:
         lines.append(f"{name} = text_function({text!r}, {dims!r}, {wrt.split()!r}, {name!r})")
     (folder / "many.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
     options = ["many.py", "-o", "many"]
-    seconds, memory = printed(BUILD, folder, folder, OPTIONS=[*options, "--no-verify"])
+    seconds, memory, _ = printed(BUILD, folder, folder, OPTIONS=[*options, "--no-verify"])
     yield Measured(f"{count} functions, not verified", 0, [seconds])
     yield Measured("most memory of one of its processes", 0, [memory], "MiB")
-    seconds, memory = printed(BUILD, folder, folder, OPTIONS=options)
+    seconds, memory, _ = printed(BUILD, folder, folder, OPTIONS=options)
     yield Measured(f"{count} functions, verified", 180, [seconds])
     yield Measured("most memory of one of its processes", 0, [memory], "MiB")
-    seconds, _ = printed(BUILD, folder, folder, OPTIONS=options)
+    seconds, *_ = printed(BUILD, folder, folder, OPTIONS=options)
     yield Measured("the same again, nothing changed", 0, [seconds])
+
+
+def five_functions(folder: Path) -> Iterator[Measured]:
+    """Verified builds of an ordinary package, in seconds of all processors together."""
+    options = ["five.py", "-o", "five"]
+    for name, text, goal in (
+        ("five functions, verified, nothing cached", FIVE, 25),
+        ("the same again, one declaration changed", CHANGED, 6),
+    ):
+        (folder / "five.py").write_text(text, encoding="utf-8")
+        *_, seconds = printed(BUILD, folder, folder / "five_cache", OPTIONS=options)
+        yield Measured(name, goal, [seconds], "CPU s")
+
+
+def commands(folder: Path, is_run: bool) -> Iterator[Measured]:
+    """README's commands and all checks, run from the repository's root."""
+    for name, (goal, text) in COMMANDS.items():
+        seconds = []
+        if is_run:
+            began = time.perf_counter()
+            command = text.format(python=sys.executable, folder=folder)
+            subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL)
+            seconds = [time.perf_counter() - began]
+        yield Measured(name, goal, seconds)
 
 
 def table(rows: list[Measured]) -> Table:
     found = Table("what", "least", "median", "most", "goal")
     for row in rows:
-        figures = (min(row.values), statistics.median(row.values), max(row.values))
-        cells = [f"{figure:.3g} {row.unit}" for figure in figures]
+        cells = ["not measured", "", ""]
+        if row.values:
+            figures = (min(row.values), statistics.median(row.values), max(row.values))
+            cells = [f"{figure:.3g} {row.unit}" for figure in figures]
         found.add_row(row.name, *cells, f"{row.goal:g} {row.unit}" if row.goal else "")
     return found
 
@@ -183,11 +245,13 @@ def table(rows: list[Measured]) -> Table:
 @click.command(help=__doc__)
 @click.option("--rounds", default=5, show_default=True, help="Of each call.")
 @click.option("--functions", "count", default=100, show_default=True, help="Of the package built.")
-def main(rounds: int, count: int) -> None:
+@click.option("--commands", "is_run", is_flag=True, help="Run README's commands and all checks.")
+def main(rounds: int, count: int, is_run: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="cold-") as scratch:
-        rows = [*calls(Path(scratch), rounds)]
+        rows = [*calls(Path(scratch), rounds), *five_functions(Path(scratch))]
         if count:
             rows += builds(Path(scratch), count)
+        rows += commands(Path(scratch), is_run)
     Console(width=120).print(table(rows))
 
 

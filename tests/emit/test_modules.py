@@ -466,3 +466,13 @@ def test_scalars_and_constants_say_numbers_alone():
     with pytest.raises(dx.UnsupportedError, match="another product"):
         dx.constant(np.matrix([[1.0]]))
     assert module.value(np.ones(3).view(np.memmap), 2.0).tolist() == [2, 2, 2]
+
+
+def test_whole_arrays_are_copied_at_once() -> None:
+    """But not constants, which are doubles in kernels of singles, too."""
+    assert "copy_entries(X, " in generate(dx.function("solved", [X, y], dx.solve(X, y))).text
+    constant, v = np.random.default_rng(0).normal(size=(12, 12)), dx.vector("v", 12)
+    constant_map = dx.function("constant_map", [v], constant @ v)
+    assert "copy_entries" not in generate(constant_map).text
+    jacobian = dx.compile(constant_map).jacobian(np.ones(12, np.float32))
+    np.testing.assert_allclose(jacobian, constant, rtol=1e-6)

@@ -321,7 +321,7 @@ USES = [
         "errors raised by kernels",
         wrong_shapes_are_refused,
         callconv.CPUCallConv,
-        "return_user_exc",
+        "_get_excinfo_argument",
     ),
     Use("buffers of others", kernels_take_the_buffers_of_others, verification, "view"),
     Use("arrays over memory", arrays_lie_over_memory, arrayobj, "populate_array"),

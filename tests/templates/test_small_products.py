@@ -10,7 +10,7 @@ from llvmlite import binding
 from numba.extending import get_cython_function_address
 
 from derivatrix.templates.support.cpu import blas
-from derivatrix.templates.support.internals import arithmetic
+from derivatrix.templates.support.internals import arithmetic, functions
 
 ROUTINE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13)
 REALS = [np.float64, np.float32]
@@ -53,7 +53,13 @@ def product(alpha: float, a: np.ndarray, b: np.ndarray, flags: tuple, beta: floa
 def recorder() -> Recorder:
     """What `product` calls, compiled here for both precisions."""
     made = Recorder()
+
+    @functions.compiled(no_cpython_wrapper=True)
+    def recorded(pointers: tuple) -> None:
+        arithmetic.multiply(pointers)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arithmetic, "loops_or_call", recorded)
         patch.setattr(arithmetic, "GEMM", "gemm_recorded")
         for real in (np.float64, np.float32):
             one = np.ones((1, 1), real)

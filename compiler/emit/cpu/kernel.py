@@ -23,6 +23,7 @@ from derivatrix.compiler.plan.steps import (
     Fill,
     Gemm,
     Guard,
+    Load,
     Loop,
     LoopNest,
     Newton,
@@ -33,6 +34,7 @@ from derivatrix.compiler.plan.steps import (
     Size,
     Statement,
     Step,
+    Store,
 )
 from derivatrix.compiler.plan.visit import operations
 from derivatrix.compiler.targets import cpu
@@ -239,6 +241,8 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
         case Fill(buffer):
             return StepText(f"{buffer.name}[...] = 0", (_zeroed(buffer),))
         case LoopNest(comment, body):
+            if copied := _copied(body):
+                return StepText("", (f"copy_entries({', '.join(copied)})",))
             text = tuple(_Statements(failing).lines(body))
             said = len(text) == 1 or comment in map(str.strip, text)
             return StepText("" if said else comment, text)
@@ -263,6 +267,22 @@ def _step(step: Step, output: str, failing: Failing) -> StepText:
             texts = [_operand(operand) for operand in (*step.arguments, step.target)]
             failing = replace(failing, error="NotConverged")
             return StepText(step.comment, _guarded(step.name, texts, step.failure, failing))
+
+
+def _copied(body: tuple[Statement, ...]) -> tuple[str, str] | None:
+    """The names of an array that a loop nest copies as a whole, and of its copy."""
+    loops: list[Loop] = []
+    while len(body) == 1 and isinstance(body[0], Loop):
+        loops.append(body[0])
+        body = body[0].body
+    indices = tuple(loop.index for loop in loops)
+    shape = tuple(loop.extent for loop in loops)
+    match body:
+        case (Store(Load(target, at), Load(source, of), accumulate=False),) if loops:
+            is_whole = at == of == indices and target.shape == source.shape == shape
+            # constants are doubles in kernels of singles, too
+            return (source.name, target.name) if is_whole and source.role != "constant" else None
+    return None
 
 
 def _remark(text: StepText) -> list[str]:

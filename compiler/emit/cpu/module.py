@@ -33,7 +33,8 @@ from derivatrix.compiler.targets import cpu
 
 USED = (
     *("internals.functions.compiled", "internals.memory.shaped", "cpu.parts.border"),
-    *("internals.memory.work_arrays", "internals.memory.give_back", "internals.arithmetic.times"),
+    *(f"internals.memory.{name}" for name in ("copy_entries", "give_back", "work_arrays")),
+    "internals.arithmetic.times",
     *(f"cpu.sums.{name}" for name in CALLS.values()),
     "cpu.newton.NotConverged",
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),

@@ -72,7 +72,7 @@ def cholesky_by_panels(lower):
     return definite
 
 
-@compiled(linked=True)
+@compiled()
 def cholesky_block(lower, start, stop):
     """Factor the block of the rows and columns from start to stop."""
     one = lower.dtype.type(1)
@@ -104,7 +104,7 @@ def cholesky_solve_rows(lower, b):
             substitute_rows(lower[s], b[s], LOWER, which, NO)
 
 
-@compiled(linked=True)
+@compiled()
 def cholesky_solve_few_rows(lower, b):
     """`cholesky_solve_rows` for few rows."""
     stack, rows, n = b.shape

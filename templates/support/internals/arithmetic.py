@@ -1,7 +1,7 @@
 """Arithmetic written as LLVM's instructions: functions of a number without branches and calls, so
 that loops over them become vector code; rows of samples; products of matrices."""
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 from functools import partialmethod
 
@@ -10,7 +10,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .functions import call_named, defined_once, few_rounds, register
+from .functions import (
+    call_compiled,
+    call_named,
+    compiled,
+    defined_once,
+    few_rounds,
+    register,
+)
 
 FUSED = ("contract",)
 """A product and a sum may be one instruction."""
@@ -19,6 +26,13 @@ TINY_WORK = 128
 CHARACTER, INTEGER, INDEX = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 """BLAS's letters and numbers; the places of entries."""
 GEMM = register("blas", "gemm")
+NUMBER_TYPES = {
+    CHARACTER: types.uint8,
+    INTEGER: types.int32,
+    ir.FloatType(): types.float32,
+    ir.DoubleType(): types.float64,
+}
+"""Numba's types of what BLAS's arguments point to."""
 
 
 class Term:
@@ -280,9 +294,10 @@ def matrix_product(parts):
             pointers += [at_least_one(columns), at_least_one(rows), integer(inner)]
             pointers += [passed(alpha), b_data, at_least_one(b_step), a_data, at_least_one(a_step)]
             pointers += [passed(beta), c_data, at_least_one(c_step)]
-            name = ("s" if real == types.float32 else "d") + GEMM
+            kind = types.Tuple([types.CPointer(NUMBER_TYPES[p.type.pointee]) for p in pointers])
             with builder.if_then(builder.icmp_signed(">", builder.mul(rows, columns), zero)):
-                builder.call(loops_or_call(builder.module, name, pointers), pointers)
+                passed_on = context.make_tuple(builder, kind, pointers)
+                call_compiled(context, builder, loops_or_call, (kind,), [passed_on])
             return context.get_dummy_value()
 
         return types.void(alpha, a, transpose_a, b, transpose_b, beta, c, *ranges), generate
@@ -302,30 +317,38 @@ def matrix_product(parts):
     return call
 
 
-def loops_or_call(module, name, pointers):
-    """The function of an LLVM module that takes what BLAS's gemm takes, such pointers, and calls it
-    (`name`), or multiplies by loops where there is little to do: a call then takes longer.
+@compiled(no_cpython_wrapper=True)
+def loops_or_call(pointers):
+    """`multiply`, compiled once for all kernels: in each it would take 0.1 s."""
+    multiply(pointers)
 
-    The letters here are BLAS's: c (m, n) = alpha * op(a) (m, k) @ op(b) (k, n) + beta * c, for
-    matrices with one column after the other."""
-    kinds = [pointer.type for pointer in pointers]
 
-    def define(builder, function):
-        m, n, k = (index(builder, size) for size in function.args[2:5])
+@intrinsic
+def multiply(context, pointers):
+    """BLAS's gemm, or loops where there is little to do: a call then takes longer.
+
+    pointers: gemm's arguments. The letters here are BLAS's: c (m, n) = alpha * op(a) (m, k) @
+    op(b) (k, n) + beta * c, for matrices with one column after the other."""
+
+    def generate(context, builder, signature, values):
+        given = cgutils.unpack_tuple(builder, values[0])
+        m, n, k = (index(builder, size) for size in given[2:5])
         work = builder.mul(builder.mul(m, n), k)
-        with builder.if_then(builder.icmp_signed("<=", work, INDEX(TINY_WORK))):
-            tiny = defined_once(module, f"tiny_{name}", kinds, add_loops)
-            builder.call(tiny, function.args)
-            builder.ret_void()
-        call_named(builder, name, ir.VoidType(), function.args)
+        is_tiny = builder.icmp_signed("<=", work, INDEX(TINY_WORK))
+        with builder.if_else(is_tiny) as (tiny, large):
+            with tiny:
+                add_loops(builder, given)
+            with large:
+                prefix = "s" if pointers[5].dtype == types.float32 else "d"
+                call_named(builder, prefix + GEMM, ir.VoidType(), given)
+        return context.get_dummy_value()
 
-    return defined_once(module, f"product_{name}", kinds, define)
+    return types.void(pointers), generate
 
 
-def add_loops(builder, function):
+def add_loops(builder, pointers):
     """What gemm does, entry by entry; c is not read where beta is 0."""
-    function.attributes.add("noinline")
-    transa, transb, *sizes, alpha, a, lda, b, ldb, beta, c, ldc = function.args
+    transa, transb, *sizes, alpha, a, lda, b, ldb, beta, c, ldc = pointers
     m, n, k = (index(builder, size) for size in sizes)
     a_row, a_term = strides(builder, transa, lda)
     b_term, b_column = strides(builder, transb, ldb)

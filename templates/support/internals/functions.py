@@ -143,7 +143,7 @@ def compiled(counted=False, linked=False, **options):
         # that calls what has changed since is another's
         function.__qualname__ = f"{function.__module__}.{function.__name__}.{DIGEST[:8]}"
         made = njit(**options)(function)
-        made.counted, made.named = counted, set()
+        made.counted, made.named = counted, {}
         made.place = function.__qualname__, function.__code__.co_firstlineno
         _functions[made.place] = made
         with suppress(RuntimeError):  # there is no place to write one
@@ -188,9 +188,9 @@ def _array_type(real, axes, readonly):
 
 def _call_by_name(function, kinds):
     """Have code from now on call a function, for types of arguments, by a name that is the same in
-    every process."""
+    every process: Numba's description of the function that has this name."""
     if kinds in function.named:
-        return
+        return function.named[kinds]
     function.compile(kinds)
     made = function.overloads[kinds]
     digest = blake2b(f"{function.place} {kinds}".encode(), digest_size=16).hexdigest()
@@ -200,8 +200,17 @@ def _call_by_name(function, kinds):
     binding.add_symbol(described.mangled_name, address)
     del made.target_context._defns[made.entry_point]  # with what callers have a copy of
     made.target_context.insert_user_function(made.entry_point, described)
-    function.named.add(kinds)
+    function.named[kinds] = described
     _called[described.mangled_name] = function.place, kinds
+    return described
+
+
+def call_compiled(context, builder, function, kinds, values):
+    """What a function of `compiled` returns that raises nothing, called from an intrinsic."""
+    described = _call_by_name(function, kinds)
+    callee = context.declare_function(builder.module, described)
+    called = context.call_conv.call_function(builder, callee, described.restype, kinds, values)
+    return called[1]
 
 
 def address_of(kernel, arguments):

@@ -8,15 +8,16 @@ for the results, which are freed beside it. A small block lies on the stack. Num
 would have their references counted.
 """
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.callconv import RETCODE_USEREXC
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
-from .functions import call_named
+from .functions import call_compiled, call_named, compiled, short_loop
 
 BORDERS = 8
 """How many samples that come last in memory begin a line of the cache."""
@@ -29,8 +30,8 @@ MOST_KEPT = 1 << 24
 TOO_LARGE = 1 << 62
 """Bytes that no machine has: MemoryError."""
 MAX_NAMED_PAIRS = 400
-"""Pairs of arrays up to which both are named that share memory: an error of its own takes 5 ms to
-compile, which are 7 s for the 1,500 pairs of a Hessian by seven inputs."""
+"""Pairs of arrays up to which both are named that share memory: each has a text of its own in the
+code, and a Hessian by seven inputs has 1,500."""
 BYTES = ir.IntType(8).as_pointer()
 
 
@@ -75,43 +76,73 @@ def require_shapes(context, owner, names, arrays, shapes, inputs):
                 f"expected {len(shape)}"
             )
 
-    def generate(context, builder, signature, values):
-        def refuse_if(wrong, problem):
-            with builder.if_then(wrong, likely=False):
-                message = f"{owner.literal_value}: argument {problem}"
-                context.call_conv.return_user_exc(builder, ValueError, (message,))
+    count, first = len(labels), inputs.literal_value
+    names_other = (count - first) * count <= MAX_NAMED_PAIRS
 
-        blocks = []
+    def problem(later, other):
+        if other == later:
+            return f"{labels[later]} of a kernel has another shape than expected"
+        name = labels[other] if names_other else "another argument"
+        return f"{labels[later]} of a kernel shares memory with {name}"
+
+    def generate(context, builder, signature, values):
+        word = context.get_value_type(types.intp)
+        blocks = cgutils.alloca_once(builder, word, 2 * count)
         given, expected = (cgutils.unpack_tuple(builder, value) for value in values[2:4])
-        for name, array, shape, kind, lengths in zip(
-            labels, given, expected, arrays, shapes, strict=True
-        ):
-            array = context.make_array(kind)(context, builder, array)
+        number = word(-1)
+        for place in reversed(range(count)):
+            array = context.make_array(arrays[place])(context, builder, given[place])
             axes = cgutils.unpack_tuple(builder, array.shape)
-            wrong = context.get_constant(types.boolean, False)
-            for axis, length in zip(axes, places(context, builder, shape, lengths), strict=True):
-                wrong = builder.or_(wrong, builder.icmp_signed("!=", axis, length))
-            refuse_if(wrong, f"{name} of a kernel has another shape than expected")
-            start = builder.ptrtoint(array.data, axes[0].type if axes else array.nitems.type)
-            size = builder.mul(array.nitems, array.itemsize)
-            blocks.append((name, start, builder.add(start, size)))
-        results = blocks[inputs.literal_value :]
-        names_other = len(results) * len(blocks) <= MAX_NAMED_PAIRS
-        for later, (name, start, stop) in enumerate(results):
-            meets_any = context.get_constant(types.boolean, False)
-            for other, begin, end in blocks[: inputs.literal_value + later]:
-                meet = context.get_constant(types.boolean, True)
-                # those of no entries, which share nothing, begin where they end
-                for low, high in ((start, end), (begin, stop), (start, stop), (begin, end)):
-                    meet = builder.and_(meet, builder.icmp_unsigned("<", low, high))
-                if names_other:
-                    refuse_if(meet, f"{name} of a kernel shares memory with {other}")
-                meets_any = builder.or_(meets_any, meet)
-            if not names_other:
-                refuse_if(meets_any, f"{name} of a kernel shares memory with another argument")
+            lengths = places(context, builder, expected[place], shapes[place])
+            for axis, length in zip(axes, lengths, strict=True):
+                differs = builder.icmp_signed("!=", axis, length)
+                number = builder.select(differs, word(place * (count + 1)), number)
+            start = builder.ptrtoint(array.data, word)
+            stop = builder.add(start, builder.mul(array.nitems, array.itemsize))
+            for end, value in enumerate((start, stop)):
+                builder.store(value, builder.gep(blocks, [word(2 * place + end)]))
+        kinds = types.Array(types.intp, 2, "C"), types.intp
+        passed = [view(context, builder, kinds[0], blocks, [word(count), word(2)]), word(first)]
+        overlap = call_compiled(context, builder, find_overlap, kinds, passed)
+        number = builder.select(builder.icmp_signed("<", number, word(0)), overlap, number)
+        with builder.if_then(builder.icmp_signed(">=", number, word(0)), likely=False):
+            texts = [
+                f"{owner.literal_value}: argument {problem(later, min(other, later))}"
+                for later in range(count)
+                for other in range(count)
+            ]
+            raise_one(context, builder, ValueError, texts, number)
         return context.get_dummy_value()
 
     return types.void(owner, names, arrays, shapes, inputs), generate
+
+
+@compiled(no_cpython_wrapper=True)
+def find_overlap(blocks, first_result):
+    """place * len(blocks) + other, for blocks of memory (start, stop) at these two places that have
+    a common byte, of which the one at `place` is a result; -1 if there are none."""
+    overlap = -1
+    for place in range(first_result, len(blocks)):
+        start, stop = blocks[place, 0], blocks[place, 1]
+        for other in range(place):
+            short_loop(other)
+            begin, end = blocks[other, 0], blocks[other, 1]
+            # a block of no bytes shares none; no statement is a branch that right calls never take
+            meets = start < end and begin < stop and start < stop and begin < end
+            overlap = place * len(blocks) + other if meets else overlap
+    return overlap
+
+
+def raise_one(context, builder, error, texts, number):
+    """Raise an error with the text of a number. LLVM takes 4 ms for each way out of a function with
+    a condition of its own."""
+    api = context.get_python_api(builder)
+    infos = [api.serialize_object((error, (text,), None)) for text in texts]
+    kind = ir.ArrayType(infos[0].type, len(infos))
+    table = cgutils.global_constant(builder, "problems", ir.Constant(kind, infos))
+    info = builder.load(builder.gep(table, [number.type(0), number]))
+    builder.store(info, context.call_conv._get_excinfo_argument(builder.function))
+    builder.ret(RETCODE_USEREXC)
 
 
 def places(context, builder, pair, kinds):
@@ -149,6 +180,22 @@ def shaped(context, array, shape):
         return impl_ret_borrowed(context, builder, kind, made)
 
     return kind(array, shape), generate
+
+
+@intrinsic
+def copy_entries(context, source, target):
+    """target = source, of a C-contiguous array of one shape and type, and apart in memory. Vector
+    code of a loop that does so takes twenty times as long to compile."""
+
+    def generate(context, builder, signature, values):
+        given, filled = (
+            context.make_array(kind)(context, builder, value)
+            for kind, value in zip(signature.args, values, strict=True)
+        )
+        cgutils.raw_memcpy(builder, filled.data, given.data, filled.nitems, filled.itemsize)
+        return context.get_dummy_value()
+
+    return types.void(source, target), generate
 
 
 @intrinsic
