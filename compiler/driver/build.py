@@ -43,7 +43,7 @@ from derivatrix.runtime.errors import (
     VerificationError,
 )
 from derivatrix.runtime.parallel import listing, verify_files
-from derivatrix.runtime.support import FOLDER, HOME
+from derivatrix.runtime.support import FOLDER
 from derivatrix.runtime.warm import warm_files
 from derivatrix.runtime.workers import Workers
 
@@ -416,9 +416,10 @@ def _refuse(directory: Path, texts: Iterable[str]) -> None:
 
 def _unchanged_reports(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
     """The reports of the modules that are in the directory already, letter for letter as their
-    support is, and that its certificate says have passed."""
+    support is, and that its certificate says have passed. Files of the support that are missing are
+    those of new modules, or none has been verified without them."""
     support = [name for name in texts if name.startswith(f"{FOLDER}/") and name != SUPPORT]
-    if any(_state(directory / name, texts[name].encode()) for name in support):
+    if any(_state(directory / name, texts[name].encode()) == "stale" for name in support):
         return {}
     return {
         name: report
@@ -510,16 +511,14 @@ def _install(
 
 
 def _compiled_in(place: Path) -> list[str]:
-    """The files with what Numba compiled for programs that import the package, the index of a
-    function's code after that."""
-    found = [path for path in sorted(place.rglob("*.nb[ci]")) if HOME not in path.name]
-    return [os.fspath(path.relative_to(place)) for path in found]
+    """The files with what Numba compiled where there is no folder of the user's for it."""
+    return [os.fspath(path.relative_to(place)) for path in sorted(place.rglob("*.nbc"))]
 
 
 def _forget_code(path: Path) -> None:
     """Remove Python's bytecode of a file and Numba's code. Python knows that bytecode is of another
     source by its second and size, which may be those of a file that was written just before."""
-    for kind in ("pyc", "nbi", "nbc"):
+    for kind in ("pyc", "nbc"):
         for old in (path.parent / "__pycache__").glob(f"{path.stem}.*.{kind}"):
             old.unlink(missing_ok=True)
 
