@@ -43,7 +43,7 @@ from derivatrix.runtime.errors import (
     VerificationError,
 )
 from derivatrix.runtime.parallel import listing, verify_files
-from derivatrix.runtime.support import FOLDER
+from derivatrix.runtime.support import FOLDER, HOME
 from derivatrix.runtime.warm import warm_files
 from derivatrix.runtime.workers import Workers
 
@@ -511,14 +511,16 @@ def _install(
 
 
 def _compiled_in(place: Path) -> list[str]:
-    """The files with what Numba compiled where there is no folder of the user's for it."""
-    return [os.fspath(path.relative_to(place)) for path in sorted(place.rglob("*.nbc"))]
+    """The files with what Numba compiled for devices, and where the user has no folder for it, the
+    index of a function's code after that."""
+    found = [path for path in sorted(place.rglob("*.nb[ci]")) if HOME not in path.name]
+    return [os.fspath(path.relative_to(place)) for path in found]
 
 
 def _forget_code(path: Path) -> None:
     """Remove Python's bytecode of a file and Numba's code. Python knows that bytecode is of another
     source by its second and size, which may be those of a file that was written just before."""
-    for kind in ("pyc", "nbc"):
+    for kind in ("pyc", "nbi", "nbc"):
         for old in (path.parent / "__pycache__").glob(f"{path.stem}.*.{kind}"):
             old.unlink(missing_ok=True)
 
