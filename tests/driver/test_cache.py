@@ -316,6 +316,19 @@ def test_a_changed_helper_is_compiled_anew_with_what_calls_it(packages, place):
     assert outcome(start(packages, "two", "one")) == (COMPILED_NOW + FROM_DISK, "")
 
 
+def test_a_module_that_is_built_again_is_compiled_anew(tmp_path):
+    """In one process, too."""
+    kernels = []
+    for factor in (2, 3):
+        changed = dx.function("changed", [a], factor * dx.logsumexp(a))
+        dx.build([changed], tmp_path / "again", verify=False)
+        module = dx.load(tmp_path / "again" / "changed.py")
+        assert module.value(np.zeros(1)) == 0
+        np.testing.assert_allclose(module.vjp(np.zeros(1), 1.0), [factor])
+        kernels.append(module.vjp_kernel)
+    assert kernels[0].py_func.__qualname__ != kernels[1].py_func.__qualname__
+
+
 def test_processes_that_compile_at_once(packages):
     told = [outcome(process) for process in [start(packages, name) for name in ("one", "two")]]
     assert [problems for _, problems in told] == ["", ""]

@@ -45,22 +45,22 @@ from .user_cache import untrusted
 
 
 class _Cache(FunctionCache):
-    """A function's machine code on disk, in a file for each types of arguments: in the user's folder
-    for all packages with the same texts, or where Numba keeps it.
+    """A function's machine code on disk, a file for each combination of argument types: in the
+    user's folder, for all packages with the same texts, or where Numba keeps it.
 
-    It is kept with what it calls by name, without the environments of functions that are part of it
-    (kernels make no objects of Python, and loading these imports what only compiling needs),
-    without LLVM's code where no caller has a copy of it (linked), and with a digest, since damaged
-    code would be run. Without such a file, or with a damaged one, the function is compiled."""
+    A file has what the code calls by name, no environments of functions that are part of it
+    (kernels make no objects of Python, and loading these imports what only compiling needs), no
+    LLVM code where no caller has a copy of the function (linked), and a digest, since damaged code
+    would be run. Without a file, or with a damaged one, the function is compiled."""
 
     def __init__(self, function, text, linked):
         self._py_func, self._linked = function, linked
-        self._folder = shared_folder() if text else None
-        self._shared = self._folder is not None
-        self._stamp = ""
-        if self._folder is None:
+        folder = shared_folder() if text else None
+        self._shared, self._stamp = folder is not None, ""
+        if folder is None:
             locator = CompileResultCacheImpl(function).locator
-            self._folder, self._stamp = Path(locator.get_cache_path()), locator.get_source_stamp()
+            folder, self._stamp = Path(locator.get_cache_path()), locator.get_source_stamp()
+        self._folder = folder
         self.enable()
 
     @property

@@ -2,6 +2,7 @@
 
 # mypy: allow-untyped-defs
 
+import os
 import re
 import sys
 from contextlib import suppress
@@ -15,7 +16,7 @@ from numba import config
 
 from .user_cache import untrusted, user_cache
 
-_IMPORT = re.compile(rb"^(?:from (\.*)(\w[\w.]*) )?import (\w+)", re.MULTILINE)
+_IMPORT = re.compile(rb"\n(?:from (\.*)(\w[\w.]*) |import (\w+))")
 _KNOWN = {*sys.stdlib_module_names, "llvmlite", "numba", "numpy", "scipy"}
 """Packages whose functions are no part of compiled code, or are so by Numba's version."""
 
@@ -36,25 +37,33 @@ def text_digest(function):
     if spec is None or spec.origin != path:
         return ""
     try:
-        return _digest(spec.loader.get_data, path)
-    except (AttributeError, OSError, ValueError):
+        return _digest(path, _state(path))
+    except (OSError, ValueError):
         return ""
 
 
+def _state(path):
+    """What differs between versions of a file that follow each other within a process."""
+    found = os.stat(path)
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 @cache
-def _digest(read, path):
+def _digest(path, state):
     """`text_digest` of a file; ValueError where it imports an unknown package."""
-    text = read(path)
-    state = blake2b(text, digest_size=8)
-    for dots, origin, name in _IMPORT.findall(text):
+    with open(path, "rb") as file:
+        text = file.read()
+    digest = blake2b(text, digest_size=8)
+    for dots, origin, name in _IMPORT.findall(b"\n" + text):
         origin = (origin or name).decode()
         if dots:
-            file = Path(path).parents[len(dots) - 1].joinpath(*origin.split("."))
+            folder = path.rsplit(os.sep, len(dots))[0]
+            file = f"{os.path.join(folder, *origin.split('.'))}.py"
             with suppress(OSError):  # a package, whose own file has no functions
-                state.update(_digest(read, f"{file}.py").encode())
+                digest.update(_digest(file, _state(file)).encode())
         elif origin.partition(".")[0] not in _KNOWN:
             raise ValueError(origin)
-    return state.hexdigest()
+    return digest.hexdigest()
 
 
 @cache
