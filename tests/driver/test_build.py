@@ -242,6 +242,17 @@ def test_a_module_that_is_certified_is_not_verified_again(built, tmp_path, monke
     assert build_again(built, tmp_path, monkeypatch, lambda directory: None) == ()
 
 
+def test_helpers_that_another_module_brings_leave_it_certified(built, tmp_path, monkeypatch):
+    copy = tmp_path / "copy"
+    shutil.copytree(built.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    report = replace(built.reports[0], function="brings")
+    monkeypatch.setattr(parallel, "verify", lambda module, **_: report)
+    brings = dx.function("brings", [a], dx.logsumexp(a))
+    assert not (copy / "_support" / "cpu" / "rows.py").exists()
+    assert dx.build([double, brings], copy).verified == ("brings",)
+    assert (copy / "_support" / "cpu" / "rows.py").exists()
+
+
 @pytest.mark.parametrize(
     "change",
     [
