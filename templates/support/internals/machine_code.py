@@ -58,9 +58,9 @@ def _digest(path, state):
         origin = (origin or name).decode()
         if dots:
             folder = path.rsplit(os.sep, len(dots))[0]
-            file = f"{os.path.join(folder, *origin.split('.'))}.py"
+            other = f"{os.path.join(folder, *origin.split('.'))}.py"
             with suppress(OSError):  # a package, whose own file has no functions
-                digest.update(_digest(file, _state(file)).encode())
+                digest.update(_digest(other, _state(other)).encode())
         elif origin.partition(".")[0] not in _KNOWN:
             raise ValueError(origin)
     return digest.hexdigest()
