@@ -164,8 +164,8 @@ def _is_free(name: str, folder: Path) -> bool:
 
 
 def load_as(path: Path, name: str) -> ModuleType:
-    """The generated module in a file under a name that programs import it by, for which Numba keeps
-    its code beside the file. The packages that it is in are not run: these may hold anything. For
+    """The generated module in a file under a name that programs import it by, for which some of its
+    machine code is kept. The packages that it is in are not run: these may hold anything. For
     processes that import no such package themselves."""
     package, folder = name.rpartition(".")[0], path.absolute().parent
     if getattr(sys.modules.get(package), "__path__", None) != [str(folder)]:

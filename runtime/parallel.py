@@ -25,10 +25,10 @@ def verify_files(
 ) -> list[Report]:
     """The reports of the generated modules in the files, in their order.
 
-    home: the folder that the files will be moved to: Numba keeps their code beside them for
-    programs that import them from there. One module, or one that is to be verified at a time, is
-    verified in this process. Raises LoadError for what is no generated module and VerificationError
-    where verification itself breaks off, as by a crash of the process.
+    home: the folder that the files will be moved to: some of their machine code is kept for the
+    names by which programs import them from there. One module, or one that is to be verified at a
+    time, is verified in this process. Raises LoadError for what is no generated module and
+    VerificationError where verification itself breaks off, as by a crash of the process.
     """
     names = {path: import_name(home / path.name) if home else "" for path in files}
     if min(len(files), workers.jobs) < 2:

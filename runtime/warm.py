@@ -1,6 +1,6 @@
-"""Kernels compiled into Numba's cache on disk before anybody calls them.
+"""Kernels compiled, and their machine code kept on disk, before anybody calls them.
 
-Numba keeps compiled code beside a module's file, for the name under which the module is imported.
+Some of it is kept for the name under which programs import the module: see docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -38,8 +38,6 @@ def pytest_configure(config):
     for option, reason in LATE.items():
         config.addinivalue_line("markers", f"{option}: {reason}; runs with --{option} only")
     config.addinivalue_line("markers", "device: needs a CUDA device; runs where there is one")
-    if not hasattr(config, "workerinput"):
-        remove_stale_kernels(ROOT / "templates" / "support" / "cpu")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -70,16 +68,6 @@ def has_device():
     from derivatrix.runtime import simulated
 
     return simulated.has_device()
-
-
-def remove_stale_kernels(folder):
-    """Numba's cache of a helper does not know of changes in the files that it imports from, and
-    calls what is no longer there."""
-    changed = max(path.stat().st_mtime for path in folder.glob("*.py"))
-    cached = [*folder.glob("__pycache__/*.nb?")]
-    if any(path.stat().st_mtime < changed for path in cached):
-        for path in cached:
-            path.unlink(missing_ok=True)
 
 
 def pytest_collection_modifyitems(config, items):

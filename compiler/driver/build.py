@@ -416,9 +416,10 @@ def _refuse(directory: Path, texts: Iterable[str]) -> None:
 
 def _unchanged_reports(directory: Path, texts: Mapping[str, str]) -> dict[str, Report]:
     """The reports of the modules that are in the directory already, letter for letter as their
-    support is, and that its certificate says have passed."""
+    support is, and that its certificate says have passed. Files of the support that are missing are
+    those of new modules, or none has been verified without them."""
     support = [name for name in texts if name.startswith(f"{FOLDER}/") and name != SUPPORT]
-    if any(_state(directory / name, texts[name].encode()) for name in support):
+    if any(_state(directory / name, texts[name].encode()) == "stale" for name in support):
         return {}
     return {
         name: report
@@ -510,8 +511,8 @@ def _install(
 
 
 def _compiled_in(place: Path) -> list[str]:
-    """The files with what Numba compiled for programs that import the package, the index of a
-    function's code after that."""
+    """The files with what Numba compiled for devices, and where the user has no folder for it, the
+    index of a function's code after that."""
     found = [path for path in sorted(place.rglob("*.nb[ci]")) if HOME not in path.name]
     return [os.fspath(path.relative_to(place)) for path in found]
 

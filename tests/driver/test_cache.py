@@ -16,6 +16,7 @@ from llvmlite import binding
 
 import derivatrix as dx
 from derivatrix.runtime import cache
+from derivatrix.templates.support.internals import machine_code, user_cache
 
 n = dx.dims("n")
 a = dx.vector("a", n)
@@ -120,9 +121,9 @@ def test_directories_above_the_cache(tmp_path, monkeypatch, mode, refused):
 def test_a_group_of_one_s_own_may_write(own, monkeypatch):
     """Where each user has a group, files are made for it to write to, too."""
     own.chmod(0o770)
-    monkeypatch.setattr(cache, "_is_own_group", lambda group: True)
+    monkeypatch.setattr(user_cache, "_is_own_group", lambda group: True)
     assert place().is_relative_to(own)
-    monkeypatch.setattr(cache, "_is_own_group", lambda group: False)
+    monkeypatch.setattr(user_cache, "_is_own_group", lambda group: False)
     with pytest.warns(RuntimeWarning, match="other users can write to"):
         assert not Path(dx.compile(double).__file__).is_relative_to(own)
 
@@ -173,7 +174,7 @@ def kept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept")
     (folder / "kept.py").write_text(TEXT.format(number=1))
     assert called(folder) == 7
-    assert len(files(folder, "nbi")) == 2 and len(files(folder, "nbc")) == 2
+    assert len(files(folder)) == 2
     return folder
 
 
@@ -185,28 +186,25 @@ def called(folder: Path, file: str = "kept.py", argument: float = 3) -> float:
     return module.outer(argument)
 
 
-def files(folder: Path, ending: str) -> list[Path]:
-    return sorted((folder / "__pycache__").glob(f"*.{ending}"))
+def files(folder: Path, place: str = "__pycache__") -> list[Path]:
+    return sorted((folder / place).glob("*.nbc"))
 
 
 def copied(kept: Path, folder: Path) -> Path:
-    """A copy whose file is as old, and its name in Numba's index the same."""
     shutil.copytree(kept, folder, dirs_exist_ok=True)
     return folder
 
 
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_files_are_written_again(kept, tmp_path, damage, ending):
+def test_damaged_files_are_written_again(kept, tmp_path, damage):
     folder = copied(kept, tmp_path)
-    for path in files(folder, ending):
+    for path in files(folder):
         path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         assert called(folder) == 7
     texts = [str(each.message) for each in told]
-    assert all("the function is compiled anew" in text for text in texts)
-    assert texts or ending == "nbi"  # which may be taken for that of another version
+    assert texts and all("the function is compiled anew" in text for text in texts)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert called(folder) == 7
@@ -214,7 +212,7 @@ def test_damaged_files_are_written_again(kept, tmp_path, damage, ending):
 
 def test_code_of_another_function_is_not_run(kept, tmp_path):
     folder = copied(kept, tmp_path)
-    inner, outer = files(folder, "nbc")
+    inner, outer = files(folder)
     assert called(folder) == 7
     shutil.copy(inner, outer)
     with pytest.warns(UserWarning, match="outer.* is damaged"):
@@ -224,9 +222,11 @@ def test_code_of_another_function_is_not_run(kept, tmp_path):
 def test_code_for_arguments_of_other_types_is_not_run(kept, tmp_path):
     folder = copied(kept, tmp_path)
     assert called(folder, argument=3.5) == 8
-    first, second = (path for path in files(folder, "nbc") if "outer" in path.name)
-    shutil.copy(first, second)
-    with pytest.warns(UserWarning, match="outer.* is damaged .*arguments of other types"):
+    first, second = (path for path in files(folder) if "outer" in path.name)
+    of_first = first.read_bytes()
+    shutil.copy(second, first)
+    second.write_bytes(of_first)
+    with pytest.warns(UserWarning, match="outer.* is damaged"):
         assert called(folder, argument=3.5) == 8
 
 
@@ -235,40 +235,181 @@ def test_llvms_code_is_kept_where_callers_have_a_copy_of_it(tmp_path):
     (tmp_path / "kept.py").write_text(text)
     assert called(tmp_path) == called(tmp_path) == 7
     found = {}
-    for path in files(tmp_path, "nbc"):
-        _, code = pickle.loads(path.read_bytes())
-        _, ((_, _, (_, kept)), *_) = pickle.loads(code)
+    for path in files(tmp_path):
+        _, (_, _, (_, kept)), *_ = pickle.loads(path.read_bytes()[64:])
         lines = str(binding.parse_bitcode(kept)).splitlines()
         name = next(each for each in ("inner", "outer") if each in path.name)
         found[name] = {line.strip() for line in lines if line.startswith("  ")}
     assert found["outer"] == {"ret void"} < found["inner"] | {"ret void"}
 
 
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-def test_a_directory_in_the_place_of_a_file(kept, tmp_path, ending):
+def test_a_directory_in_the_place_of_a_file(kept, tmp_path):
     folder = copied(kept, tmp_path)
-    for path in files(folder, ending):
+    for path in files(folder):
         path.unlink()
         (path / "within").mkdir(parents=True)
     with pytest.warns(UserWarning, match="cannot be written"):
         assert called(folder) == 7
 
 
-def test_a_generated_module_does_so_by_itself(tmp_path):
-    dx.build([double], tmp_path / "generated", verify=False)
-    code = (
-        "import sys, numpy as np\nfrom generated import cached_double\n"
-        "assert not any(name.startswith('derivatrix') for name in sys.modules)\n"
-        "print(cached_double.value(np.ones(2)).sum())"
+# Machine code of all packages
+
+CALLED = """
+import sys
+import numpy as np
+{imports}
+for module in ({names},):
+    kernel = module.value_kernel
+    print(module.value(np.array([0.0, 1.0])).round(3), sum(kernel.stats.cache_hits.values()),
+        sum(rows(module).logsumexp.stats.cache_hits.values()))
+"""
+ROWS = """
+def rows(module):
+    assert not any(name.startswith("derivatrix") for name in sys.modules)
+    return sys.modules[module.__package__ + "._support.cpu.rows"]
+"""
+COMPILED_NOW, FROM_DISK = ["1.313", "0", "0"], ["1.313", "1", "1"]
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """A folder with two packages that are the same, but for their names."""
+    tmp_path.chmod(0o755)
+    dx.build([dx.function("large", [a], dx.logsumexp(a))], tmp_path / "one", verify=False)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    return tmp_path
+
+
+def start(folder: Path, *names: str, place: str = "cache") -> subprocess.Popen:
+    """A process that calls `large` of the packages."""
+    imports = "\n".join(f"from {name} import large as {name}" for name in names)
+    code = CALLED.format(imports=imports + ROWS, names=", ".join(names))
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, "DERIVATRIX_CACHE": str(folder / place)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    for ending in ("", "nbi", "nbc"):
-        for path in files(tmp_path / "generated", ending):
-            path.write_bytes(path.read_bytes()[:50])
+
+
+def outcome(process: subprocess.Popen) -> tuple[list[str], str]:
+    """What the process printed: results, and how often the kernel and its helper came from disk."""
+    told, problems = process.communicate()
+    assert process.returncode == 0, problems
+    return told.split(), problems
+
+
+def test_another_package_finds_the_machine_code_of_the_same_texts(packages):
+    assert outcome(start(packages, "one")) == (COMPILED_NOW, "")
+    assert outcome(start(packages, "two")) == (FROM_DISK, "")
+    assert outcome(start(packages, "two", "one")) == (FROM_DISK * 2, "")
+    assert not [*packages.glob("*/**/*.nbi"), *packages.glob("one/**/*.nbc")]
+
+
+@pytest.mark.parametrize("place", ["cpu/rows.py", "cpu/elementary.py", "internals/arithmetic.py"])
+def test_a_changed_helper_is_compiled_anew_with_what_calls_it(packages, place):
+    assert outcome(start(packages, "one")) == (COMPILED_NOW, "")
+    with (packages / "two" / "_support" / place).open("a") as file:
+        file.write("\n# another text\n")
+    assert outcome(start(packages, "two", "one")) == (COMPILED_NOW + FROM_DISK, "")
+
+
+def test_a_module_that_is_built_again_is_compiled_anew(tmp_path):
+    """In one process, too."""
+    kernels = []
+    for factor in (2, 3):
+        changed = dx.function("changed", [a], factor * dx.logsumexp(a))
+        dx.build([changed], tmp_path / "again", verify=False)
+        module = dx.load(tmp_path / "again" / "changed.py")
+        assert module.value(np.zeros(1)) == 0
+        np.testing.assert_allclose(module.vjp(np.zeros(1), 1.0), [factor])
+        kernels.append(module.vjp_kernel)
+    assert kernels[0].py_func.__qualname__ != kernels[1].py_func.__qualname__
+
+
+def test_processes_that_compile_at_once(packages):
+    told = [outcome(process) for process in [start(packages, name) for name in ("one", "two")]]
+    assert [problems for _, problems in told] == ["", ""]
+    assert [values[0] for values, _ in told] == ["1.313", "1.313"]
+    assert outcome(start(packages, "one")) == (FROM_DISK, "")
+    assert all(path.suffix == ".nbc" for path in (packages / "cache" / "machine_code").iterdir())
+
+
+def test_damaged_machine_code_is_compiled_anew_with_a_warning(packages):
+    outcome(start(packages, "one"))
+    for path in files(packages / "cache", "machine_code"):
+        path.write_bytes(path.read_bytes()[:50])
+    values, problems = outcome(start(packages, "two"))
+    assert values == COMPILED_NOW and "is damaged" in problems
+    assert outcome(start(packages, "two")) == (FROM_DISK, "")
+
+
+@posix
+def test_machine_code_that_others_can_write_is_not_run(packages):
+    outcome(start(packages, "one"))
+    for path in files(packages / "cache", "machine_code"):
+        path.chmod(0o666)
+    values, problems = outcome(start(packages, "one"))
+    assert values == COMPILED_NOW and "other users can write to" in problems
+    assert outcome(start(packages, "one")) == (FROM_DISK, "")
+    (packages / "cache" / "machine_code").chmod(0o777)
+    assert outcome(start(packages, "two")) == (COMPILED_NOW, "")
+    assert [*packages.glob("two/__pycache__/*.nbc")]  # Numba's usual place
+
+
+def test_without_a_folder_of_the_user_it_is_where_numba_keeps_it(packages):
+    place = "one/large.py/cache"  # no directory can be there
+    for expected in (COMPILED_NOW, FROM_DISK):
+        assert outcome(start(packages, "one", place=place)) == (expected, "")
+    assert [*packages.glob("one/__pycache__/*.nbc")]
+
+
+def test_a_package_raises_errors_of_its_own(tmp_path):
+    """Whichever package's code it runs, and whichever was imported first."""
+    x = dx.vector("x", n)
+    nowhere = dx.function("nowhere", [a], dx.root(x**2 + a**2 + 1, x, a))
+    dx.build([nowhere], tmp_path / "one", verify=False)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    code = """
+import sys
+import numpy as np
+from {0} import nowhere as first
+from {1} import nowhere as second
+for module in (second, first):
+    try:
+        module.value(np.ones(2))
+    except np.linalg.LinAlgError as error:
+        print(type(error).__module__, "residual" in str(error))
+"""
+    for names in (("one", "two"), ("two", "one")):
         done = subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, "-c", code.format(*names)],
+            cwd=tmp_path,
+            env={**os.environ, "DERIVATRIX_CACHE": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
         )
-        assert (done.returncode, done.stdout) == (0, "4.0\n"), done.stderr
-        assert ("is damaged" in done.stderr) == bool(ending)
+        expected = "".join(f"{name}._support.cpu.newton True\n" for name in names[::-1])
+        assert (done.stdout, done.stderr) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [("import math", True), ("from numpy import pi", True), ("import llvmlitest", False)],
+)
+def test_texts_of_other_packages_are_not_known(tmp_path, line, known):
+    (tmp_path / "needing.py").write_text(f"{line}\n\n\ndef function():\n    pass\n")
+    spec = importlib.util.spec_from_file_location("needing", tmp_path / "needing.py")
+    module = importlib.util.module_from_spec(spec)
+    (tmp_path / "llvmlitest.py").touch()
+    sys.path.insert(0, str(tmp_path))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert bool(machine_code.text_digest(module.function)) == known
 
 
 COMPILED = (

@@ -95,7 +95,7 @@ class Module(_Module):
 
     def _defined(self, text, scope):
         """The function of a text, as if the module's own file had it."""
-        scope = {"__name__": self.names["__name__"], **scope}
+        scope = {**{name: self.names.get(name) for name in ("__name__", "__spec__")}, **scope}
         exec(compile(text, self.names["__file__"], "exec"), scope)
         return list(scope.values())[-1]
 

@@ -2,19 +2,17 @@
 
 # mypy: allow-untyped-defs
 
-from threading import local
+from threading import current_thread
 
 import numpy as np
 
 from ..common.convergence import _convergence
 from ..internals.functions import callback, compiled
 
-_LAST = local()
-"""How the iteration went that failed last in a thread, as a text in `told`."""
-
 
 def _note(*history):
-    _LAST.told = _convergence(*history)
+    # in the thread itself, since the code that calls this may be another package's
+    current_thread()._derivatrix_told = _convergence(*history)  # type: ignore[attr-defined]
 
 
 note = callback(_note, 6)
@@ -26,7 +24,7 @@ class NotConverged(np.linalg.LinAlgError):
     """No root was found; the message says what `note` was told in this thread."""
 
     def __init__(self, problem):
-        super().__init__(problem + _LAST.told)
+        super().__init__(problem + current_thread()._derivatrix_told)  # type: ignore[attr-defined]
 
     def __reduce__(self):
         return np.linalg.LinAlgError, self.args

@@ -23,6 +23,8 @@ from hashlib import blake2b
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -31,41 +33,119 @@ from llvmlite import binding, ir
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.compiler import CompileResult
+from numba.core.environment import Environment
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
 from .. import DIGEST
+from .machine_code import compiled_by, shared_folder, text_digest
+from .user_cache import untrusted
 
 
-class _Code(CompileResultCacheImpl):
-    """How a file of Numba's cache holds compiled code: with what it calls by name, without the
-    environments of functions that are part of it (kernels make no objects of Python, and loading
-    these imports what only compiling needs), without LLVM's code where no caller has a copy of it,
-    and with a digest of it and of the function it is of, since damaged code, or that of another
-    function, would be run."""
+class _Cache(FunctionCache):
+    """A function's machine code on disk, a file for each combination of argument types: in the
+    user's folder, for all packages with the same texts, or where Numba keeps it.
 
-    linked = False
-    """Whether callers have a copy of the function."""
+    A file has what the code calls by name, no environments of functions that are part of it
+    (kernels make no objects of Python, and loading these imports what only compiling needs), no
+    LLVM code where no caller has a copy of the function (linked), and a digest, since damaged code
+    would be run. Without a file, or with a damaged one, the function is compiled."""
 
-    def reduce(self, cres):
-        names = {each.name for each in cres.library._final_module.functions if each.is_declaration}
-        (name, kind, (machine_code, text)), *reduced, _environments = super().reduce(cres)
-        library = name, kind, (machine_code, text if self.linked else _defined(cres.fndesc))
-        code = dumps(([_called[each] for each in names & {*_called}], (library, *reduced, ())))
-        return self._digest(code), code
+    def __init__(self, function, text, linked):
+        self._py_func, self._linked = function, linked
+        folder = shared_folder() if text else None
+        self._shared, self._stamp = folder is not None, ""
+        if folder is None:
+            locator = CompileResultCacheImpl(function).locator
+            folder, self._stamp = Path(locator.get_cache_path()), locator.get_source_stamp()
+        self._folder = folder
+        self.enable()
 
-    def rebuild(self, target_context, payload):
-        digest, code = payload
-        if digest != self._digest(code):
+    @property
+    def cache_path(self):
+        return str(self._folder)
+
+    def load_overload(self, sig, target_context):
+        # all that compiled code needs of Numba's context; Numba's own method imports what only
+        # compiling needs, which takes a quarter of a second
+        rtsys.initialize(target_context)
+        for module in ("", self._py_func.__module__) if self._enabled else ():
+            path = self._path(sig, target_context.codegen(), module)
+            try:
+                problem = untrusted(path) if self._shared else ""
+                if problem:
+                    raise PermissionError(problem)
+                return self._rebuilt(target_context, path.name, path.read_bytes())
+            except FileNotFoundError:
+                continue
+            except Exception as error:  # a damaged pickle may raise anything
+                reason = f"{type(error).__name__}: {error}"
+                self._say(path, f"is damaged ({reason}) and is written again")
+        return None
+
+    def save_overload(self, sig, data):
+        if not self._enabled or data.lifted or data.library.has_dynamic_globals:
+            return
+        code = self._reduced(data)
+        module = self._py_func.__module__
+        # errors of the package's own are part of the code by the names of their modules
+        is_of_package = any(name.encode() in code for name in (module, f"{_SUPPORT}."))
+        path = self._path(sig, data.codegen, module if is_of_package else "")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=self._folder) as place:
+                (Path(place) / path.name).write_bytes(_code_digest(path.name, code) + code)
+                (Path(place) / path.name).replace(path)
+        except OSError as error:
+            self.disable()
+            self._say(path, f"cannot be written ({error})")
+
+    def _path(self, sig, codegen, module):
+        """The file for types of arguments; module: the function's, where only it has this code."""
+        kinds = tuple(getattr(sig, "args", sig))
+        line = self._py_func.__code__.co_firstlineno
+        key = self._index_key(kinds, codegen), self._stamp, line, module, compiled_by()
+        digest = blake2b(repr(key).encode(), digest_size=16).hexdigest()
+        return self._folder / f"{re.sub('[<>]', '', self._py_func.__qualname__)}-{digest}.nbc"
+
+    def _reduced(self, data):
+        names = {each.name for each in data.library._final_module.functions if each.is_declaration}
+        described = copy(data.fndesc)
+        described.typemap = described.calltypes = None
+        described.modname = ""
+        name, kind, (machine_code, text) = data.library.serialize_using_object_code()
+        library = name, kind, (machine_code, text if self._linked else _defined(described))
+        called = [_called[each] for each in names & {*_called}]
+        constants = [*data.environment.consts]
+        return dumps((called, library, described, constants, data.signature, data.reload_init))
+
+    def _rebuilt(self, target_context, name, contents):
+        digest, code = contents[:_DIGEST_BYTES], contents[_DIGEST_BYTES:]
+        if digest != _code_digest(name, code):
             raise ValueError("its digest is that of other code")
-        called, reduced = pickle.loads(code)
+        called, library, described, constants, signature, reload_init = pickle.loads(code)
         for place, kinds in called:
             _call_by_name(_functions[place], kinds)
-        return super().rebuild(target_context, reduced)
+        described.modname = self._py_func.__module__
+        environment = Environment(self._py_func.__globals__)
+        environment.env_name = described.env_name
+        environment.consts[:] = constants
+        rest = signature, False, (), "", reload_init, ()
+        return CompileResult._rebuild(target_context, library, described, environment, *rest)
 
-    def _digest(self, code):
-        return blake2b(code, key=blake2b(self.filename_base.encode()).digest()).digest()
+    def _say(self, path, problem):
+        text = f"{path}: Numba's cache of {self._py_func.__qualname__} {problem}"
+        warnings.warn(f"{text}; the function is compiled anew", stacklevel=4)
+
+
+_DIGEST_BYTES = 64
+
+
+def _code_digest(name, code):
+    """A digest of machine code, and of the name of the file it is in."""
+    return blake2b(code, key=blake2b(name.encode()).digest()).digest()
 
 
 def _defined(described):
@@ -75,46 +155,8 @@ def _defined(described):
     return binding.parse_assembly(text).as_bitcode()
 
 
-class _Cache(FunctionCache):
-    """Numba's cache of a function on disk, without which the function is compiled again: where its
-    files are damaged, and are begun anew, or where they cannot be written."""
-
-    _impl_class = _Code
-
-    def load_overload(self, sig, target_context):
-        try:
-            # all that compiled code needs of Numba's context; Numba's own method imports what only
-            # compiling needs, which takes a quarter of a second
-            rtsys.initialize(target_context)
-            with self._guard_against_spurious_io_errors():
-                found = self._load_overload(sig, target_context)
-            if found is None or found.signature.args == tuple(getattr(sig, "args", sig)):
-                return found
-            # two processes that write at once may choose one file for the code of both
-            raise ValueError("its code is for arguments of other types")
-        except Exception as error:  # a damaged pickle may raise anything
-            self._say(f"is damaged ({type(error).__name__}: {error}) and is written again")
-        try:
-            self.flush()
-        except OSError as error:
-            self._unwritable(error)
-        return None
-
-    def save_overload(self, sig, data):
-        try:
-            super().save_overload(sig, data)
-        except OSError as error:
-            self._unwritable(error)
-
-    def _unwritable(self, error):
-        self.disable()
-        self._say(f"cannot be written ({error})")
-
-    def _say(self, problem):
-        name = f"{self.cache_path}: Numba's cache of {self._impl.filename_base}"
-        warnings.warn(f"{name} {problem}; the function is compiled anew", stacklevel=4)
-
-
+_SUPPORT = __package__.rpartition(".")[0]
+"""The name of the package with the support."""
 _functions: WeakValueDictionary = WeakValueDictionary()
 """All compiled functions, by their qualified names and first lines."""
 _called: dict = {}
@@ -139,16 +181,16 @@ def compiled(counted=False, linked=False, **options):
     options |= {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True, "_nrt": counted}
 
     def decorate(function):
-        # Numba's cached code remembers its module's name, and its files' names only this one; code
-        # that calls what has changed since is another's
-        function.__qualname__ = f"{function.__module__}.{function.__name__}.{DIGEST[:8]}"
+        # by this name compiled code calls it, and finds it in other processes and packages
+        text = text_digest(function)
+        file = Path(function.__code__.co_filename).stem if text else function.__module__
+        function.__qualname__ = f"{file}.{function.__name__}.{text or DIGEST[:8]}"
         made = njit(**options)(function)
         made.counted, made.named = counted, {}
         made.place = function.__qualname__, function.__code__.co_firstlineno
         _functions[made.place] = made
         with suppress(RuntimeError):  # there is no place to write one
-            made._cache = _Cache(function)
-            made._cache._impl.linked = linked
+            made._cache = _Cache(function, text, linked)
         called = made.get_call_template
 
         def call_template(kinds, named):
@@ -278,8 +320,9 @@ def call_named(builder, name, result, values):
 
 def callback(function, count):
     """What compiled code calls to have a function of Python called with `count` numbers."""
-    name = f"{function.__module__}.{function.__name__}"
+    name = f"derivatrix_{function.__name__}_{text_digest(function) or function.__module__}"
     called = CFUNCTYPE(None, *[c_double] * count)(function)
+    pythonapi.Py_IncRef(py_object(called))  # code of other packages may call it as long as it runs
     binding.add_symbol(name, cast(called, c_void_p).value)
 
     @intrinsic
@@ -292,7 +335,6 @@ def callback(function, count):
 
         return types.void(numbers), generate
 
-    call.kept = called  # type: ignore[attr-defined]
     return call
 
 
