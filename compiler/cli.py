@@ -747,7 +747,7 @@ class _Lines:
         self.text = ""
 
     def __call__(self, text: str, done: int, total: int) -> None:
-        if text == self.text:
+        if text == self.text or done == total:
             return
         self.text = text
         left = ""
