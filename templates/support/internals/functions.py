@@ -27,6 +27,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from weakref import WeakValueDictionary
 
+import llvmlite
+import numba
 import numpy as np
 import scipy
 from llvmlite import binding, ir
@@ -40,8 +42,15 @@ from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
 from .. import DIGEST
-from .machine_code import compiled_by, shared_folder, text_digest
+from .machine_code import shared_folder, text_digest
 from .user_cache import untrusted
+
+
+def compiled_by():
+    """What machine code depends on besides texts, types and the processor."""
+    options = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT"
+    versions = numba.__version__, llvmlite.__version__, sys.implementation.cache_tag
+    return *versions, *(getattr(config, option) for option in options)
 
 
 class _Cache(FunctionCache):

@@ -10,8 +10,6 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-import llvmlite
-import numba
 from numba import config
 
 from .user_cache import untrusted, user_cache
@@ -19,13 +17,6 @@ from .user_cache import untrusted, user_cache
 _IMPORT = re.compile(rb"\n(?:from (\.*)(\w[\w.]*) |import (\w+))")
 _KNOWN = {*sys.stdlib_module_names, "llvmlite", "numba", "numpy", "scipy"}
 """Packages whose functions are no part of compiled code, or are so by Numba's version."""
-
-
-def compiled_by():
-    """What machine code depends on besides texts, types and the processor."""
-    options = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT"
-    versions = numba.__version__, llvmlite.__version__, sys.implementation.cache_tag
-    return *versions, *(getattr(config, option) for option in options)
 
 
 def text_digest(function):
