@@ -52,9 +52,10 @@ Progress = Callable[[str, int, int], None]
 
 IMPORTED = (
     *("_formulas", "_support", "ast", "atexit", "collections", "contextlib", "copy", "ctypes"),
-    *("dataclasses", "functools", "hashlib", "html", "importlib", "itertools", "linecache"),
-    *("llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle", "queue", "re", "scipy"),
-    *("struct", "sys", "threading", "time", "types", "typing", "warnings", "weakref"),
+    *("dataclasses", "functools", "grp", "hashlib", "html", "importlib", "itertools", "linecache"),
+    *("llvmlite", "math", "numba", "numpy", "os", "pathlib", "pickle", "pwd", "queue", "re"),
+    *("scipy", "stat", "struct", "sys", "tempfile", "threading", "time", "types", "typing"),
+    *("warnings", "weakref"),
 )
 """What generated modules and packages import, and the folders beside them: a module of such a name
 would stand in its way."""
