@@ -248,8 +248,8 @@ def build(
     other function files, and files that derivatrix did not write, are left alone. FILE may name one
     function, as in functions.py:square; then DIR has that one only of the file.
 
-    What verification compiles is kept in Numba's cache beside the modules, for programs on this
-    machine that import DIR as a package. With --warm all kernels are compiled for them.
+    What verification compiles is kept in your cache directory, for your programs on this machine
+    that import DIR as a package. With --warm all kernels are compiled for them.
 
     \b
     Example:

@@ -375,7 +375,7 @@ class _Steps:
         return reports
 
     def warm(self, directory: Path, modules: Sequence[Generated]) -> None:
-        """Fill Numba's cache for the modules."""
+        """Compile all kernels of the modules, for processes to come."""
         files = [directory / f"{module.name}.py" for module in modules]
         warm_files(files, self.workers, self._announce)
 

@@ -11,7 +11,7 @@ import pytest
 
 from derivatrix.runtime.workers import Workers
 from derivatrix.templates.support.cpu import base
-from tests.bounds import TYPES, Task, check, environment
+from tests.bounds import OPERATOR, TYPES, Task, check, environment
 
 KERNELS = Path(base.__file__).parent
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded on Linux only")
@@ -74,6 +74,7 @@ LATE = [
         ("sinm(X) by X", "vjp", TYPES),
         ("det(X) by X", "hessian", TYPES),
         ("det(X) by X", "hvp", TYPES),
+        ("det(X) by X", OPERATOR, TYPES),
         ("svdU(X).^2 by X", "vjp", SINGLE),
         ("normnuc(X*A)^2 by X", "vjp", TYPES),
         ("polar(X) by X", "vjp", TYPES),
