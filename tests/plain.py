@@ -66,6 +66,11 @@ def work_arrays(like, shapes, integers):
     return (*arrays, *(np.full(shape, 1 << 30, np.int32) for shape in integers), 0)
 
 
+def range_factor(square):
+    """The factor of entries of double precision whose squares add up to this."""
+    return 2.0**600 if square < 2.0**-960 else 2.0**-600 if square > 2.0**1000 else 1.0
+
+
 def function(operator: str) -> Callable[..., float]:
     """A function of numbers as NumPy or SciPy has it."""
     name = operator.removeprefix("bessel").replace("digamma", "psi")
@@ -96,6 +101,8 @@ def plain_kernel(
     scope["copy_entries"] = lambda source, target: np.copyto(target, source)
     scope["border"] = border.py_func
     scope["times"] = operator.mul
+    scope["scaled"] = lambda x, square: x * range_factor(square)
+    scope["unscaled"] = lambda root, square: root / range_factor(square)
     scope["float"] = np.float64  # which Numba divides by as NumPy does
     scope.update(made.constants)
     scope.update((kernel_name(kernel), helper(kernel)) for kernel in made.kernels)

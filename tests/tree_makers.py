@@ -27,7 +27,7 @@ PLACES = {"i": 0, "j": 1}
 """Indices that stand for something outside of the trees."""
 
 NOTATION_ONLY = (kinds.Differential, kinds.Indexed, kinds.Bracket, kinds.Over, kinds.Entries)
-NUMPY_ONLY = (kinds.Contraction, kinds.Arranged, kinds.Resized, Solve, AxisSum)
+NUMPY_ONLY = (kinds.Contraction, kinds.Lengths, kinds.Arranged, kinds.Resized, Solve, AxisSum)
 
 
 BASES = (kinds.Ranked, kinds.Vector, kinds.Matrix)
@@ -394,6 +394,15 @@ def over(make: Maker, shape: Shape, depth: int) -> Tree:
     return kinds.Over((letter,), body, (m,))
 
 
+def lengths(make: Maker, shape: Shape, depth: int) -> Tree | None:
+    if len(shape) > 1:
+        return None
+    summed = make.random.randrange(len(shape) + 1)
+    inner = list(shape)
+    inner.insert(summed, make.axis())
+    return kinds.Lengths(len(shape), make.tree(tuple(inner), depth), (summed,))
+
+
 def contraction(make: Maker, shape: Shape, depth: int) -> Tree | None:
     if len(shape) > 2:
         return None
@@ -561,6 +570,7 @@ MAKERS: dict[type[Tree], Make] = {
     kinds.Bracket: bracket,
     kinds.Over: over,
     kinds.Contraction: contraction,
+    kinds.Lengths: lengths,
     kinds.Arranged: arranged,
     kinds.Resized: resized,
     Solve: solve,

@@ -155,6 +155,9 @@ class Reader:
         whole = np.eye(outer * inner).reshape(-1, outer, inner)
         return whole[np.tri(outer).ravel() > 0] if tree.packed else whole
 
+    def of_lengths(self, tree: kinds.Lengths, at: Mapping[str, int]) -> Any:
+        return np.sqrt(np.sum(self.value(tree.body, at) ** 2, axis=tree.summed))
+
     def of_contraction(self, tree: kinds.Contraction, at: Mapping[str, int]) -> Any:
         return np.einsum(tree.subscripts, *self.all(tree.operands, at))
 

@@ -41,6 +41,7 @@ from derivatrix.compiler.simplify import simplify
 from derivatrix.compiler.simplify.adjugates import with_adjugates
 from derivatrix.compiler.simplify.finite_parts import with_lengths
 from derivatrix.compiler.simplify.lengths import fused
+from derivatrix.compiler.simplify.root_lengths import with_root_lengths
 from derivatrix.compiler.simplify.selections import with_selections
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
@@ -286,7 +287,8 @@ class Derivatives:
     def _shown(self, kind: str, style: str) -> dict[Key, Node]:
         """What a style shows: text to be evaluated is what kernels compute."""
         if style == "numpy":
-            return self.kernel(kind)[1]
+            results = self.kernel(kind)[1]
+            return dict(zip(results, with_root_lengths(list(results.values())), strict=True))
         if style != "index":
             return self.results(kind)
         if kind not in self._indexed:

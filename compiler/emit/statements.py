@@ -87,7 +87,9 @@ class Statements(ABC):
                 rounds = f"range({', '.join(map(self.index, bounds))})"
                 return [f"for {symbol} in {rounds}:", *self.indented(inside)]
             case Guard(condition, inside):
-                return [f"if {self.index(condition)}:", *self.indented(inside)]
+                is_of_indices = isinstance(condition, sympy.Basic)
+                test = self.index(condition) if is_of_indices else self.scalar(condition)
+                return [f"if {test}:", *self.indented(inside)]
             case Require(condition, failure):
                 lines = [f"    {line}" for line in self.raised(failure)]
                 return [f"if not ({self.scalar(condition)}):", *lines]

@@ -3,7 +3,9 @@ with broadcasting, else `np.einsum`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from functools import reduce
 
 import sympy
 
@@ -23,6 +25,8 @@ from derivatrix.compiler.formulas.tree import (
     Arranged,
     Contraction,
     Indices,
+    Lengths,
+    Number,
     Reshaped,
     Resized,
     Tree,
@@ -36,9 +40,12 @@ from derivatrix.compiler.ir.nodes import (
     Node,
     Structural,
     Sum,
+    einsum,
     labels_of,
+    used_slots,
 )
 from derivatrix.compiler.ir.product import Product
+from derivatrix.compiler.ir.scalar_functions import hypot, length
 
 ONE = sympy.S.One
 AXES = "ijklmnopqrstuvwxyzabcdefghIJKLMNOPQRSTUVWXYZABCDEFGH"
@@ -68,6 +75,8 @@ class Arrays(Builder):
                 return self.constant(node)
             case Structural():
                 return matrix(node)
+            case Map(expression=length()):
+                return self._length(node.arguments[0])
             case Map():
                 return self.map(node, indices, scope)
             case Sum():
@@ -80,6 +89,36 @@ class Arrays(Builder):
 
     def _whole(self, node: Node) -> Tree:
         return self.tree(node, (None,) * node.ndim, frozenset())
+
+    def _length(self, square: Node) -> Tree:
+        """The root of a sum of squares, made without them."""
+        if isinstance(square, Map) and isinstance(square.expression, sympy.Add):
+            # hypot(x, y) is hypot(|x|, |y|)
+            parts = [sympy.sqrt(e).replace(sympy.Abs, lambda x: x) for e in square.expression.args]
+            roots = [self._whole(Map(*used_slots(part, square.arguments))) for part in parts]
+        elif isinstance(square, Sum):
+            roots = [self._root(term) for term in square.terms]
+        elif isinstance(square, Einsum) and square.contracted:
+            roots = [self._root(square)]
+        else:
+            roots = [algebra.raised(self._whole(square), Number(sympy.S.Half))]
+        return reduce(lambda one, other: entrywise.function(hypot, [one, other]), roots)
+
+    def _root(self, square: Node) -> Tree:
+        """A root of a term of a sum of squares, of either sign where nothing is summed."""
+        counts = Counter(square.factors if isinstance(square, Einsum) else ())
+        if not isinstance(square, Einsum) or any(count % 2 for count in counts.values()):
+            return algebra.raised(self._whole(square), Number(sympy.S.Half))
+        half = [factor for factor, count in counts.items() for _ in range(count // 2)]
+        labels = labels_of(half)
+        if len(half) > 1 or sorted(labels[: square.ndim]) != labels[: square.ndim]:
+            labels.sort()
+        body = self._product(Product.reduced(einsum(half, labels)))
+        summed = tuple(p for p, label in enumerate(labels) if label >= square.ndim)
+        counted = [square.sizes[label] for label in square.contracted if label not in labels]
+        scale = convert(sympy.sqrt(sympy.prod([square.coefficient, *counted])))
+        root = Lengths(square.ndim, body, summed) if summed else body
+        return algebra.scale(ONE, [scale], root)
 
     def _product(self, parts: Product) -> Tree:
         shape = tuple(parts.sizes[label] for label in parts.output)

@@ -634,6 +634,14 @@ class Contraction(Ranked):
 
 
 @kind
+class Lengths(Ranked):
+    """The roots of sums of squares over the axes `summed`; only in NumPy texts."""
+
+    body: Tree
+    summed: tuple[int, ...]
+
+
+@kind
 class Resized(Tree):
     """The entries of `body`, row by row, as an array of this shape; only in NumPy texts."""
 

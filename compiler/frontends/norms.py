@@ -27,9 +27,8 @@ def norm(array: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False)
     of the singular values), 2 and -2 (the largest and least), 1 and -1 (of the columns' sums of
     absolute values), inf and -inf (of the rows').
 
-    The derivative of the 2-norm at zero, where there is none, is taken to be 0. Squares are summed
-    without scaling, so the 2-norm is inf above 1e154 and 0 below 1e-162 (1e19 and 1e-23 in
-    float32). Raises UnsupportedError for other orders.
+    The derivative of the 2-norm at zero, where there is none, is taken to be 0. Raises
+    UnsupportedError for other orders.
     """
     operand = asarray(array)
     axes = normalise_axes(axis, operand.ndim)

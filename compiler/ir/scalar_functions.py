@@ -49,6 +49,26 @@ class log1p(ScalarFunction):
         return 1 / (1 + self.args[0])
 
 
+class length(ScalarFunction):
+    """The root of a sum of squares, which may be beyond the range of numbers."""
+
+    numpy_text = "np.sqrt({0})"
+
+    def definition(self) -> sympy.Expr:
+        return sympy.sqrt(self.args[0])
+
+
+class hypot(ScalarFunction):
+    """√(x² + y²), also where the squares are beyond the range of numbers."""
+
+    nargs = 2
+    numpy_text = "np.hypot({0}, {1})"
+
+    def definition(self) -> sympy.Expr:
+        x, y = self.args
+        return sympy.sqrt(x**2 + y**2)
+
+
 class expm1(ScalarFunction):
     """exp(x) - 1, accurate near 0."""
 

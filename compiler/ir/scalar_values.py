@@ -117,7 +117,7 @@ def _alternating(steps: Sequence[_Step]) -> list[_Step]:
     much larger or smaller than both the product and 1. Factors of outer loops come first, as far
     as that allows; the first one multiplies."""
     total = sum(step.degree for step in steps)
-    least, most = min(0.0, total) - 1, max(0.0, total) + 1
+    least, most = min(0.0, total), max(0.0, total)
     ordered, left, degree = list[_Step](), [*steps], 0.0
     depths = sorted({step.depth for step in steps})
     for depth in depths:
@@ -125,6 +125,10 @@ def _alternating(steps: Sequence[_Step]) -> list[_Step]:
             step for step in left if step.depth <= depth and (ordered or step.operator == "times")
         ]:
             near = [step for step in ready if least <= degree + step.degree <= most]
+            degrees = [step.degree for step in ready]
+            waits = least <= degree <= most and min(degrees) * max(degrees) >= 0
+            if not near and (depth == depths[-1] or not waits):
+                near = [s for s in ready if least - 1 <= degree + s.degree <= most + 1]
             if depth < depths[-1]:  # smaller factors wait for larger ones in inner loops
                 ready = [step for step in ready if step.degree >= 0]
             if not (near or ready):
@@ -181,8 +185,10 @@ class Scalars:
                     degree = degrees[0] - degrees[1]
                 case "pow" if (exponent := self.constant(children[1])) is not None:
                     degree = degrees[0] * float(exponent) if exponent.is_number else 0.0
-                case "sqrt":
+                case "sqrt" | "length":
                     degree = degrees[0] / 2
+                case "scaled" | "unscaled":
+                    degree = degrees[0]
                 case "add" | "neg" | "abs" | "entry" | "total" | "choose" | "where" | "maximum":
                     degree = max(degrees)
                 case _:
@@ -308,6 +314,38 @@ class Scalars:
         for step in later:
             result = self.operate(step.operator, result, change(step.factor))
         return result
+
+    def length(self, square: int, parts: int) -> int:
+        """The root of `square`, a sum of squares, also where it is beyond the range of numbers;
+        `parts`: the same as an expression of entries."""
+        return self.operate("unscaled", self.operate("sqrt", self.scaled(parts, square)), square)
+
+    def scaled(self, number: int, square: int) -> int:
+        """A sum of products by the square of the factor of `square`: of each product two factors
+        are scaled, equal ones if there are any."""
+        operator, _, children = self.entries[number]
+        match operator:
+            case "entry" | "total":
+                return self.scaled(children[0], square)
+            case "add":
+                return self.sum([self.scaled(child, square) for child in children])
+            case "neg":
+                return self.operate("neg", self.scaled(children[0], square))
+            case "div":
+                return self.operate("div", self.scaled(children[0], square), children[1])
+            case "pow" if self.constant(children[1]) == 2:
+                return self.scaled(self.operate("mul", children[0], children[0]), square)
+            case "mul":
+                numbers = [child for child in children if self.constant(child) is not None]
+                counts = Counter(child for child in children if self.constant(child) is None)
+                half = [factor for factor, count in counts.items() for _ in range(count // 2)]
+                rest = [factor for factor, count in counts.items() if count % 2]
+                if len(rest) == 1 and not half:
+                    return self.product([*numbers, self.scaled(rest[0], square)])
+                pair = [self.product(half)] * 2 if half else [rest.pop(), rest.pop()]
+                pair = [self.operate("scaled", factor, square) for factor in pair]
+                return self.product([*numbers, *pair, *rest])
+        return self.operate("scaled", self.operate("scaled", number, square), square)
 
     def lower(self, expression: sympy.Basic, slots: Mapping[sympy.Symbol, int]) -> int:
         """The value of a SymPy expression whose symbols are `slots` or sizes."""

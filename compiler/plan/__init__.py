@@ -31,6 +31,7 @@ from derivatrix.compiler.plan.unroll import unroll
 from derivatrix.compiler.plan.variants import Variant, variants
 from derivatrix.compiler.plan.visit import renamed, statement_count
 from derivatrix.compiler.plan.workspace import Setting
+from derivatrix.compiler.simplify.root_lengths import is_short_sum, with_root_lengths
 from derivatrix.runtime.errors import DeclarationError
 
 __all__ = ["Plan", "Size", "plan", "threaded_plan"]
@@ -71,7 +72,7 @@ def plan(
     comes last in memory; part: for a kernel of a part of the samples. Raises DeclarationError where
     a size does not follow from the arguments' shapes, UnsupportedError for what no kernel computes.
     """
-    found = variants(_prepared([*outputs, *(part.first if part else ())]))
+    found = variants(_prepared([*outputs, *(part.first if part else ())], join))
     return _planned(name, arguments, outputs, found, taken, join, samples, part)
 
 
@@ -130,9 +131,16 @@ def _planned(
     return frame.plan(name, [Choose(chosen)], {})
 
 
-def _prepared(outputs: Sequence[tuple[str, ir.Node]]) -> list[ir.Node]:
+def _prepared(outputs: Sequence[tuple[str, ir.Node]], join: Join = fuse) -> list[ir.Node]:
     """The outputs, before orders of multiplication are chosen."""
-    return share_functions(with_divided_powers(pull_out([node for _, node in outputs])))
+    nodes = [node for _, node in outputs]
+    if _is_on_processor(join):
+        nodes = with_root_lengths(nodes, lambda square: not is_short_sum(square))
+    return share_functions(with_divided_powers(pull_out(nodes)))
+
+
+def _is_on_processor(join: Join) -> bool:
+    return join in (fuse, list)
 
 
 def _single(
@@ -150,7 +158,7 @@ def _single(
     frame = _Frame(arguments, outputs, [*taken, *kernel_names(variant.nodes)], part)
     known = partial(_facts, variant.facts)
     nest = None if later else unroll(frame.places(nodes), frame.views, frame.names, known)
-    on_processor = join in (fuse, list)
+    on_processor = _is_on_processor(join)
     straight = None
     if nest is not None:
         if join is fuse:  # on a device every thread has a sample
@@ -186,7 +194,7 @@ def _usual(
     outputs: Sequence[tuple[str, ir.Node]],
 ) -> Plan:
     """A kernel that another one calls, for usual sizes."""
-    found = variants(_prepared(outputs))
+    found = variants(_prepared(outputs, join))
     return _single(name, arguments, outputs, found[0], taken, join)
 
 

@@ -16,7 +16,7 @@ RESERVED = frozenset(
         *("np", "math", "real", "range", "abs", "int", "float"),
         *("part", "parts", "phase", "row", "other", "first"),
         *("words", "addresses", "address", "length", "failed", "step", "work"),
-        *("memory", "shaped"),
+        *("memory", "shaped", "times", "scaled", "unscaled"),
         *keyword.kwlist,
     }
 )

@@ -36,8 +36,11 @@ from derivatrix.compiler.plan.steps import (
     Test,
 )
 from derivatrix.compiler.plan.visit import renamed
+from derivatrix.compiler.simplify.root_lengths import LENGTH
 
 Indices = tuple[sympy.Expr, ...]
+Loops = dict[int, sympy.Expr]
+"""The labels that loops run over, and their extents."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,11 @@ class Builder:
                 return self.scalars.number(scalar_functions.number(float(node.array)))
             case ir.Sum():
                 return self.scalars.sum([self.entry(term, indices) for term in node.terms])
+            case ir.Map() if node.expression == LENGTH:
+                (square,) = node.arguments
+                return self.scalars.length(
+                    self.entry(square, indices), self._expanded(square, indices)
+                )
             case ir.Map():
                 slots = {
                     ir.slot(position): self.entry(argument, indices)
@@ -118,9 +126,7 @@ class Builder:
                 }
                 return self.scalars.lower(node.expression, slots)
             case ir.Einsum():
-                binding = loop_indices(node, dict(enumerate(indices)))
-                product = self.product(node.coefficient, split(node.factors)[1], binding.indices)
-                return self._choose(binding.conditions, product)
+                return self.summand(node, indices)[0]
         raise AssertionError(f"{node!r} has no place")
 
     def product(
@@ -129,6 +135,15 @@ class Builder:
         """The product of the factors' entries where label l is the index at[l]."""
         entries = [self.entry(node, [at[label] for label in labels]) for node, labels in factors]
         return self.scalars.product(entries, coefficient)
+
+    def summand(self, node: ir.Node, indices: Sequence[sympy.Expr]) -> tuple[int, Loops]:
+        """What an entry of a node is the sum of, and the loops that it is summed over."""
+        if not isinstance(node, ir.Einsum):
+            return self._expanded(node, indices), {}
+        binding = loop_indices(node, dict(enumerate(indices)))
+        value = self.product(node.coefficient, split(node.factors)[1], binding.indices)
+        loops = {label: node.sizes[label] for label in binding.loops}
+        return self._choose(binding.conditions, value), loops
 
     def _choose(self, conditions: list[Boolean], value: int) -> int:
         if not conditions:

@@ -121,8 +121,8 @@ def _operations(statement: Statement) -> sympy.Expr:
     match statement:
         case Loop(_, extent, _, body):
             return extent * sympy.Add(*map(_operations, body))
-        case Guard(_, body):
-            return sympy.Add(*map(_operations, body))
+        case Guard(condition, body) if isinstance(condition, sympy.Basic):
+            return sympy.Add(*map(_operations, body))  # what depends on numbers is rarely done
         case Clear(target):
             return product(target.buffer.shape[len(target.indices) :])
         case Let(_, value) | Accumulate(_, value):

@@ -16,12 +16,13 @@ from derivatrix.compiler.plan.index_arithmetic import (
     loop_indices,
     split,
 )
+from derivatrix.compiler.plan.lengths import length_nests
 from derivatrix.compiler.plan.loop_nest import Builder, View
 from derivatrix.compiler.plan.matrix_products import product_groups, suits_samples_last
 from derivatrix.compiler.plan.matrix_steps import MatrixSteps
 from derivatrix.compiler.plan.operation_steps import OperationSteps
 from derivatrix.compiler.plan.steps import Buffer, Fill
-from derivatrix.compiler.plan.uses import is_elementwise
+from derivatrix.compiler.plan.uses import is_elementwise, is_summed_length
 from derivatrix.compiler.plan.workspace import by_sizes, first_last
 
 
@@ -64,6 +65,8 @@ class Scheduler(MatrixSteps, OperationSteps):
         """Write `node` (or add it) to where `view` says."""
         if self._where(node) is not None:
             self._dense(node, view, accumulate)
+        elif is_summed_length(node):
+            self._length(node, view, accumulate)
         elif isinstance(node, ir.Sum):
             self._sum(node, view, accumulate)
         elif isinstance(node, ir.Apply):
@@ -96,6 +99,16 @@ class Scheduler(MatrixSteps, OperationSteps):
             self._onto_symmetric.discard(term)
             accumulate = True
             symmetric = symmetric and self._symmetric(term)
+
+    def _length(self, node: ir.Node, view: View, accumulate: bool) -> None:
+        """Roots of sums of squares."""
+        if accumulate:
+            self._through(node, view, self._preferred(node), accumulate)
+            return
+        (square,) = node.children
+        for part in (square, *square.children):
+            self._prepare(part)
+        self.steps += length_nests(square, view, self._where, self._names)
 
     def _flat(self, node: ir.Sum) -> list[ir.Node]:
         terms: list[ir.Node] = []

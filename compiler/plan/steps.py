@@ -171,9 +171,9 @@ class Loop:
 
 @dataclass(frozen=True)
 class Guard:
-    """The body only where the condition holds."""
+    """The body only where the condition holds, of sizes and indices or of numbers."""
 
-    condition: Boolean
+    condition: Boolean | Scalar
     body: tuple[Statement, ...]
 
     def lines(self) -> list[str]:

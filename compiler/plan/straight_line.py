@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 import sympy
 
 from derivatrix.compiler.ir.scalar_values import Scalars
+from derivatrix.compiler.plan.lengths import is_beyond_range
 from derivatrix.compiler.plan.local_names import Names
 from derivatrix.compiler.plan.scalar_factoring import made_of
 from derivatrix.compiler.plan.steps import (
     Accumulate,
+    Guard,
     Let,
     Load,
     Loop,
@@ -27,7 +29,12 @@ from derivatrix.compiler.plan.steps import (
 )
 from derivatrix.compiler.plan.visit import renamed
 
-CHEAP = frozenset({"add", "mul", "times", "neg", "load", "number", "name", "choose", "where"})
+CHEAP = frozenset(
+    {
+        *("add", "mul", "times", "neg", "load", "number", "name", "choose", "where"),
+        *("scaled", "unscaled"),
+    }
+)
 """Operators that are computed again in a later loop rather than kept for every sample."""
 
 Place = tuple[Load, int]
@@ -79,7 +86,11 @@ class StraightLine:
         return number
 
     def _children(self, number: int) -> list[int]:
-        return [self._plain(child) for child in self._entries[number][2]]
+        """What a value is computed from: of a length the sum of squares, which is read twice."""
+        operator, _, children = self._entries[number]
+        if operator == "length":
+            children = children[:1] * 2
+        return [self._plain(child) for child in children]
 
     def _below(self, roots: Iterable[int]) -> list[int]:
         return made_of(roots, self._children)
@@ -175,10 +186,9 @@ class StraightLine:
         for number in sorted(own):
             if number in self._named or self._entries[number][0] in ("number", "name", "test"):
                 continue
-            if uses[number] > 1 or number in outside or number in required:
-                scalar = self._made(number)
-                self._named[number] = self._names.numbered("a")
-                found.append(Let(self._named[number], scalar))
+            is_length = self._entries[number][0] == "length"
+            if uses[number] > 1 or number in outside or number in required or is_length:
+                found += self._let(number)
             if number in required:
                 test, text = required[number]
                 zero = Number(sympy.S.Zero)
@@ -188,6 +198,23 @@ class StraightLine:
             name, (value,) = self._named[number], self._children(number)
             found.append(Accumulate(name, self._scalar(value)))
         return found
+
+    def _let(self, number: int) -> list[Statement]:
+        """A value's name; a length beyond the range of numbers is computed once more."""
+        operator, _, children = self._entries[number]
+        name = self._names.numbered("a")
+        if operator != "length":
+            named: list[Statement] = [Let(name, self._made(number))]
+        else:
+            square, total = self._scalar(self._plain(children[0])), self._names.numbered("s")
+            added = Accumulate(total, self._made(self._plain(children[1])))
+            assert self._samples is not None
+            loop = Loop(self._index, self._samples, True, (added,))
+            length = Operate("unscaled", (Operate("sqrt", (Name(total),)), square))
+            again = Guard(is_beyond_range(square), (Start(total), loop, Let(name, length)))
+            named = [Let(name, Operate("sqrt", (square,))), again]
+        self._named[number] = name
+        return named
 
     # Scalars
 

@@ -28,6 +28,7 @@ from derivatrix.compiler.plan.scalar_factoring import factored
 from derivatrix.compiler.plan.steps import Load, LoopNest
 from derivatrix.compiler.plan.straight_line import StraightLine, TooLarge
 from derivatrix.compiler.plan.uses import stored
+from derivatrix.compiler.simplify.root_lengths import LENGTH
 
 MOST_ENTRIES = 128
 """Arrays with more entries a sample are not written out."""
@@ -147,6 +148,8 @@ class _Entries:
                 return self.scalars.number(scalar_functions.number(float(node.array[place])))
             case ir.Sum():
                 return self.scalars.sum([self.entry(term, at) for term in node.terms])
+            case ir.Map() if node.expression == LENGTH:
+                return self._length(node.arguments[0], at)
             case ir.Map():
                 slots = {ir.slot(p): self.entry(a, at) for p, a in enumerate(node.arguments)}
                 return self.scalars.lower(node.expression, slots)
@@ -158,6 +161,26 @@ class _Entries:
             case ir.Einsum():
                 return self._contraction(node, at)
         raise TooLarge
+
+    def _length(self, square: ir.Node, at: Index) -> int:
+        """The root of a sum of squares; of one over the samples a "length", of the sum and of what
+        is summed instead where this is beyond the range. Raises TooLarge for both in one."""
+        total, parts = self.entry(square, at), self._made(square, at)
+        over_samples = self._totals(parts)
+        if over_samples == {True}:
+            return self.scalars.operate("length", total, self.scalars.scaled(parts, total))
+        if True in over_samples:
+            raise TooLarge
+        return self.scalars.length(total, parts)
+
+    def _totals(self, value: int) -> set[bool]:
+        """Whether the terms of a value are sums over the samples."""
+        operator, _, children = self.scalars.entries[value]
+        if operator == "mul":
+            children = tuple(c for c in children if self.scalars.constant(c) is None)
+        if operator == "add" or (operator in ("entry", "neg", "mul") and len(children) == 1):
+            return set().union(*map(self._totals, children))
+        return {operator == "total"}
 
     def _contraction(self, node: ir.Einsum, at: Index) -> int:
         """An entry of a product, the sum over its inner labels written out."""
@@ -193,7 +216,8 @@ class _Entries:
             if isinstance(payload, Load):
                 varying = any(SAMPLE in index.free_symbols for index in payload.indices)
             else:
-                varying = operator != "total" and any(map(self.varies, children))
+                own = children[:1] if operator == "length" else children
+                varying = operator != "total" and any(map(self.varies, own))
             self._varying[value] = varying
         return self._varying[value]
 

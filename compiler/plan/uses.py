@@ -16,6 +16,7 @@ from derivatrix.compiler.plan.contraction_order import is_inverse
 from derivatrix.compiler.plan.index_arithmetic import entry_indices, loop_indices
 from derivatrix.compiler.plan.matrix_products import product_groups
 from derivatrix.compiler.plan.nominal_sizes import nominal
+from derivatrix.compiler.simplify.root_lengths import LENGTH
 
 CHEAP = 3
 """The most operations of an entry that is computed again by each reader."""
@@ -28,13 +29,24 @@ def is_elementwise(node: ir.Node) -> bool:
     """Whether each entry is arithmetic of a fixed number of entries of other nodes."""
     match node:
         case ir.Map():
-            return True
+            return not is_summed_length(node)
         case ir.Sum():
             return not node.terms or any(is_elementwise(term) for term in node.terms)
         case ir.Einsum():
             binding = entry_indices(node)
             return not (binding.loops or binding.scattered or binding.divided)
     return isinstance(node, ir.Leaf | ir.Constant | ir.Structural)
+
+
+def is_summed_length(node: ir.Node) -> bool:
+    """Whether a node is the length of what loops sum up, which other loops may do again."""
+    return isinstance(node, ir.Map) and node.expression == LENGTH and _is_summed(node.arguments[0])
+
+
+def _is_summed(node: ir.Node) -> bool:
+    if isinstance(node, ir.Sum):
+        return any(map(_is_summed, node.terms))
+    return isinstance(node, ir.Einsum) and not is_elementwise(node)
 
 
 def stored(roots: Sequence[ir.Node]) -> set[ir.Node]:

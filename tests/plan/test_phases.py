@@ -116,7 +116,7 @@ def test_a_sum_that_each_thread_makes() -> None:
     direction, form = planned("direction").rows, planned("form").rows
     assert direction is not None and form is not None
     texts = ["\n".join(map(str, phase.steps)) for phase in phases(direction)]
-    assert [len(re.findall(r"^nest a\d =", text, re.M)) for text in texts] == [0, 0, 2, 0, 0]
+    assert [len(re.findall(r"^nest a\d =", text, re.M)) for text in texts] == [0, 0, 3, 0, 0]
     steps = [step for step in form.kernel.every_step if isinstance(step, LoopNest)]
     alone = [step.comment for step in steps if "Eq(part, 0)" in str(step)]
     assert [comment.split("[")[0] for comment in alone] == ["out_value"]

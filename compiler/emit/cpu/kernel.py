@@ -56,6 +56,8 @@ FUNCTIONS = {
     "minimum": "np.minimum",
     "abs": "abs",
     "times": "times",
+    "scaled": "scaled",
+    "unscaled": "unscaled",
     "gamma": "math.gamma",
     "lgamma": "math.lgamma",
     **{operator: kernel_name(path) for operator, path in cpu.SCALARS.items()},

@@ -34,7 +34,7 @@ from derivatrix.compiler.targets import cpu
 USED = (
     *("internals.functions.compiled", "internals.memory.shaped", "cpu.parts.border"),
     *(f"internals.memory.{name}" for name in ("copy_entries", "give_back", "work_arrays")),
-    "internals.arithmetic.times",
+    *(f"internals.arithmetic.{name}" for name in ("times", "scaled", "unscaled")),
     *(f"cpu.sums.{name}" for name in CALLS.values()),
     "cpu.newton.NotConverged",
     *(f"cpu.base.{name}" for name in ("LOWER", "UPPER", "WHOLE")),

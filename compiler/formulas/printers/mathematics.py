@@ -491,6 +491,9 @@ class MathPrinter(Spelling):
         letters = [":" if index is None else self.dimension(index) for index in indices]
         return self.entry(tree.body, letters), ATOM
 
+    def show_lengths(self, tree: kinds.Lengths) -> Text:
+        return self.norm(self.text(tree.body), tree.body.rank), ATOM
+
     def show_contraction(self, tree: kinds.Contraction) -> Text:
         operands = [self.text(operand) for operand in tree.operands]
         return self.call("einsum", [tree.subscripts, *operands]), ATOM

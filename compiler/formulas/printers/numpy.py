@@ -269,6 +269,11 @@ class NumPy(Printer):
     def show_axissum(self, tree: AxisSum) -> Text:
         return f"np.sum({self.text(tree.body)}, axis={tree.axis})", ATOM
 
+    def show_lengths(self, tree: kinds.Lengths) -> Text:
+        axis = tree.summed[0] if len(tree.summed) == 1 else tree.summed
+        where = f", axis={axis if tree.rank else None}" if tree.body.rank > 1 else ""
+        return f"np.hypot.reduce({self.text(tree.body)}{where})", ATOM
+
     def show_contraction(self, tree: kinds.Contraction) -> Text:
         parts = [repr(tree.subscripts), *(self.text(operand) for operand in tree.operands)]
         if len(tree.operands) > 2:
@@ -388,6 +393,8 @@ class NumPy(Printer):
         under = divisor(tree)
         if under is not None:
             return f"1 / {self.loose(under, POWER)}", PRODUCT
+        if exponent == kinds.Number(sympy.S.Half) and isinstance(tree.body, kinds.Size):
+            return f"{self.text(tree.body, ATOM)}**0.5", POWER  # of single precision beside such
         if exponent == kinds.Number(sympy.S.Half):
             return f"np.sqrt({self.loose(tree.body)})", ATOM
         if isinstance(tree.body, kinds.Norm) and exponent == kinds.Number(sympy.Integer(2)):

@@ -179,16 +179,36 @@ def where(context, condition, chosen, otherwise):
     return chosen(condition, chosen, otherwise), generate
 
 
-@intrinsic
-def times(context, x, y):
-    """x y where one of them is a quotient. Of x / z * y LLVM makes x y / z where sums and products
-    may be reordered, and x y may be beyond the range of numbers."""
-    kind = types.float32 if types.float64 not in (x, y) else types.float64
+def pair_function(write):
+    """A function of two numbers for compiled code, both of the larger type."""
 
-    def generate(context, builder, signature, values):
-        return (Term(builder, values[0]) * Term(builder, values[1])).value
+    @intrinsic
+    def function(context, x, y):
+        kind = types.float32 if types.float64 not in (x, y) else types.float64
 
-    return kind(kind, kind), generate
+        def generate(context, builder, signature, values):
+            return write(*(Term(builder, value) for value in values)).value
+
+        return kind(kind, kind), generate
+
+    return function
+
+
+def range_factor(square, sign=1):
+    """The power of 2 that brings numbers into the range of squares where `square`, the sum of
+    theirs, is beyond that or loses digits; else 1. `sign`: -1 for the inverse."""
+    low, high, power = (-960, 1000, 600) if square.double else (-100, 120, 90)
+    factor = choose_where(square, "<", 2.0**low, 2.0 ** (sign * power), 1.0)
+    return choose_where(square, ">", 2.0**high, 2.0 ** (-sign * power), factor)
+
+
+times = pair_function(lambda x, y: x * y)
+"""x y where one of them is a quotient. Of x / z * y LLVM makes x y / z where sums and products may
+be reordered, and x y may be beyond the range of numbers."""
+scaled = pair_function(lambda x, square: x * range_factor(square))
+"""A number by the factor of a sum of squares; LLVM does not multiply such factors first."""
+unscaled = pair_function(lambda root, square: root * range_factor(square, -1))
+"""The root of a sum of squares of `scaled` numbers, without that factor."""
 
 
 def along_samples(name, write):

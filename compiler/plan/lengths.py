@@ -1,0 +1,71 @@
+"""Lengths of sums of squares: beyond the range of numbers loops add up scaled squares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sympy
+
+from derivatrix.compiler.ir import nodes as ir
+from derivatrix.compiler.plan.index_arithmetic import index_symbol
+from derivatrix.compiler.plan.local_names import Names
+from derivatrix.compiler.plan.loop_nest import Builder, Loops, View
+from derivatrix.compiler.plan.steps import (
+    Buffer,
+    Guard,
+    Loop,
+    LoopNest,
+    Name,
+    Number,
+    Operate,
+    Scalar,
+    Statement,
+)
+from derivatrix.compiler.plan.visit import renamed
+
+ONE = Number(sympy.S.One)
+
+
+def is_beyond_range(square: Scalar) -> Operate:
+    """Whether numbers with this sum of squares have to be scaled."""
+    return Operate("ne", (Operate("scaled", (ONE, square)), ONE))
+
+
+def length_nests(
+    square: ir.Node, view: View, where: Callable[[ir.Node], View | None], names: Names
+) -> list[LoopNest]:
+    """The roots of `square` in the place `view`: first all of them, which loops do by vector
+    instructions, then those whose squares are beyond the range once more."""
+    builder = Builder(where, names)
+    at = [index_symbol(axis) for axis in range(square.ndim)]
+    roots = builder.scalars.operate("sqrt", builder.entry(square, at))
+    first = builder.nest(view, at, roots, dict(enumerate(square.shape))).build(False)
+
+    def named(value: int, loops: Loops) -> tuple[str, tuple[Statement, ...]]:
+        name = names.numbered("s")
+        local = View(Buffer(name, ()), (), local=True)
+        return name, builder.nest(local, (), value, loops).build(False).body
+
+    total, read = named(builder.entry(square, at), {})
+    known = builder.scalars.name(total)
+    parts, again, extents = list[int](), list[Statement](), list[Loops]()
+    for term in square.terms if isinstance(square, ir.Sum) else (square,):
+        value, loops = builder.summand(term, at)
+        part, statements = named(builder.scalars.scaled(value, known), loops)
+        parts.append(builder.scalars.name(part))
+        again += statements
+        extents.append(loops)
+    root = builder.scalars.operate("sqrt", builder.scalars.sum(parts))
+    length = builder.scalars.operate("unscaled", root, known)
+    again += builder.nest(view, at, length, {}).build(False).body
+    guarded = (*read, Guard(is_beyond_range(Name(total)), tuple(again)))
+    if not square.ndim:
+        return [LoopNest(first.comment, (*first.body, *guarded))]
+    axes = sorted(range(square.ndim), key=lambda axis: view.axes[axis])
+    indices = names.indices(len(axes) + max(map(len, extents)))
+    renames = dict(zip(indices, indices[len(axes) :], strict=False))
+    renames |= {index_symbol(axis): index for axis, index in zip(axes, indices, strict=False)}
+    body = renamed(guarded, renames)
+    for axis, index in reversed([*zip(axes, indices, strict=False)]):
+        body = (Loop(index, square.shape[axis], False, body),)
+    return [first, LoopNest(f"{view.buffer.name} beyond the range of squares", body)]
