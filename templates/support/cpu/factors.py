@@ -94,11 +94,11 @@ def thin_qr(a, q, r):
                     r[s, i, j] = -r[s, i, j]
                 for j in range(p):
                     q[s, j, i] = -q[s, j, i]
-    return independent_columns(r)
+    return has_full_rank(r)
 
 
 @compiled(counted=True)
-def independent_columns(r):
+def has_full_rank(r):
     """Whether the columns of upper triangular matrices, `r` (stack, k, k), are independent by more
     than rounding, whatever their lengths are: entry [j, i] of inv(R) is how much of column j is in
     the vector that has the distance 1 from the columns before i."""

@@ -59,7 +59,7 @@ def thin_qr(run, a, q, r, failure):
 @kernel("real[:, :, ::1], real[:, :, ::1], real[:, ::1], real, int32[::1], int64")
 def require_independent(r, inverse, lengths, small, failures, failure):
     """Whether the columns of upper triangular matrices are independent by more than rounding, as
-    on the CPU (`independent_columns`), each by a block. lengths (stack, k): work space."""
+    on the CPU (`has_full_rank`), each by a block. lengths (stack, k): work space."""
     stack, k, _ = r.shape
     t, width = cuda.threadIdx.x, cuda.blockDim.x
     for s in range(cuda.blockIdx.x, stack, cuda.gridDim.x):
