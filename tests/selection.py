@@ -1,6 +1,6 @@
 """Which cases the default suite leaves out, for it to take minutes: most of those that differ from
 others in the function or the sizes that they try, not in what is checked, and some tests that take
-long. `.ci/run` runs them too, by `pytest --rest`."""
+long. `pytest --rest` runs them, and the campaign `cases`."""
 
 from collections import defaultdict
 from collections.abc import Iterable
