@@ -88,7 +88,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_directory(request):
-    """Where `derivatrix.compile` writes, unless DERIVATRIX_CACHE says so already: in pytest's cache,
+    """Where `derivatrix.compile` writes, unless DERIVATRIX_CACHE says so already: pytest's cache,
     so that modules whose text is that of the last run are not compiled again. Modules with another
     support than today's are removed."""
     if "DERIVATRIX_CACHE" in os.environ:
