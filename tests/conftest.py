@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from tests import ROOT
+from tests.schedule import place
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Two processes with two threads each on two cores wait for each other longer than they work. It
@@ -45,13 +46,6 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    from tests.schedule import Together
-
-    return Together(config, log)
-
-
 @pytest.fixture
 def forgotten():
     """Nothing that a planted fault has led to is kept, nor what was right before."""
@@ -83,7 +77,9 @@ def pytest_collection_modifyitems(config, items):
         wanted = config.getoption("--rest")
         without |= {item for item in tests if (item.nodeid in rest) != wanted}
     config.hook.pytest_deselected(items=[*without])
-    items[:] = [item for item in items if item not in without]
+    items[:] = sorted(
+        (item for item in items if item not in without), key=lambda item: place(item.nodeid)
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)
