@@ -128,7 +128,7 @@ def test_text_is_the_same_in_every_process() -> None:
         "cases['cubic'] = dx.function('cubic', [a, X, b], a @ X @ X @ X @ b, wrt=[X]); "
         "[sys.stdout.buffer.write(generate(cases[n]).text.encode()) for n in sys.argv[1:]]"
     )
-    names = ["square", "nll", "classifier", "entries", "batch_solve", "cubic"]
+    names = ["square", "nll", "classifier", "entries", "batch_solve", "cubic", "kinks", "attention"]
     texts = set()
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
