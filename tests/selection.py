@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 FEW = {
     "campaign/test_builds.py": {
-        "test_a_killed_build": 1,
+        "test_a_killed_build": 0,
     },
     "campaign/test_campaigns.py": {
-        "test_sample": 2,
-        "test_what_is_read_twice_at_each_step_takes_no_time_that_doubles": 1,
+        "test_sample": 1,
+        "test_what_is_read_twice_at_each_step_takes_no_time_that_doubles": 0,
     },
     "campaign/test_mutations.py": {
         "test_what_is_left_as_it_was_passes": 0,
@@ -40,27 +40,27 @@ FEW = {
         "test_example": 1,
         "test_helper": 5,
         "test_identity": 1,
-        "test_launches": 10,
+        "test_launches": 6,
     },
     "emit/cuda/test_random_rows.py": {
         "test_random_functions_of_rows": 0,
     },
     "emit/cuda/test_simulated.py": {
         "test_a_wrong_kernel_is_noticed": 0,
-        "test_identity": 6,
-        "test_results_do_not_depend_on_the_size_of_launches": 1,
+        "test_identity": 4,
+        "test_results_do_not_depend_on_the_size_of_launches": 0,
     },
     "emit/test_modules.py": {
         "test_kernels_of_more_than_thirty_arguments": 0,
         "test_linear_algebra_errors_name_the_operation": 2,
-        "test_module": 2,
-        "test_plans": 12,
+        "test_module": 1,
+        "test_plans": 8,
         "test_special_functions": 0,
         "test_what_is_compiled_late_is_compiled_elsewhere": 0,
     },
     "emit/test_oracle.py": {
         "test_comparison_refuses_a_planted_fault": 3,
-        "test_verification_refuses_a_planted_fault": 2,
+        "test_verification_refuses_a_planted_fault": 1,
     },
     "emit/test_types.py": {
         "test_mypy_finds_the_planted_errors_and_no_others": 0,
@@ -99,6 +99,9 @@ FEW = {
         "test_operators_at_singular_matrices": 2,
         "test_second_derivatives_at_singular_matrices": 1,
     },
+    "operations/test_equations.py": {
+        "test_riccati": 10,
+    },
     "operations/test_factorisations.py": {
         "test_first_and_second_derivatives": 12,
         "test_wide_qr": 0,
@@ -122,11 +125,12 @@ FEW = {
     },
     "plan/test_batch_last.py": {
         "test_compiled": 6,
+        "test_plans": 12,
         "test_identities": 0,
         "test_one_that_fails": 1,
     },
     "plan/test_phases.py": {
-        "test_threads": 6,
+        "test_threads": 3,
     },
     "plan/test_plan.py": {
         "test_random_graphs_compiled": 1,
@@ -136,7 +140,8 @@ FEW = {
     },
     "plan/test_sample_sums.py": {
         "test_a_part_may_make_arrays": 0,
-        "test_samples_last_in_memory": 3,
+        "test_samples_last_in_memory": 1,
+        "test_threads": 3,
         "test_what_is_compiled_beforehand": 0,
     },
     "plan/test_symmetric_products.py": {
