@@ -109,6 +109,9 @@ FEW = {
     "operations/test_higher.py": {
         "test_a_third_derivative_is_compiled_and_verified": 0,
     },
+    "operations/test_matrix_functions.py": {
+        "test_stacks_in_single_precision": 2,
+    },
     "operations/test_register.py": {
         "test_a_fault_in_the_record_does_not_pass": 1,
     },
@@ -175,8 +178,8 @@ FEW = {
         "test_the_gradient_of_a_process": 1,
     },
     "templates/test_bounds.py": {
-        "test_a_planted_line_is_found": 3,
-        "test_sample": 3,
+        "test_a_planted_line_is_found": 1,
+        "test_sample": 2,
     },
     "templates/test_kernels.py": {
         "test_kernels_that_fail": 5,
