@@ -55,7 +55,7 @@ SPECIAL = sorted(
 )
 DOUBLE, SINGLE = (np.float64, 1e-10), (np.float32, 1e-3)
 BOTH = pytest.mark.parametrize("precision", [DOUBLE, SINGLE], ids=["float64", "float32"])
-"""For kernels that call BLAS or LAPACK by other names in single precision."""
+"""For kernels that depend on the precision: by names of routines, or sizes of blocks."""
 
 
 @pytest.fixture(
@@ -210,6 +210,7 @@ FLAGS = [(True, False), (False, True), (False, False), (True, True)]
 TRIANGLES = {base.WHOLE: np.asarray, base.LOWER: np.tril, base.UPPER: np.triu}
 
 
+@BOTH
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize(
     "n, inner", [(1, 30), (40, 30), (97, 500), (192, 30), (250, 300), (530, 90)]
@@ -279,6 +280,7 @@ def test_spread_triangles(stack: int, n: int, precision: tuple[type, float]) -> 
     np.testing.assert_array_equal(found, whole)
 
 
+@BOTH
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("n", [0, 1, 23, 24, 49, 200])
 @pytest.mark.parametrize("left", TRIANGLES)
