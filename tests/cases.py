@@ -212,5 +212,5 @@ EVALUATED: list[Function] = [
         dx.vector("h", 2 * n)[:n] @ dx.tanh(dx.vector("h", 2 * n)[n:]),
     ),
 ]
-"""Functions whose kernels are compiled with --thorough only, since that takes long; their
+"""Functions whose kernels are compiled with --rest only, since that takes long; their
 derivatives and formulas are evaluated in every run."""

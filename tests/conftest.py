@@ -1,13 +1,14 @@
-"""Shared by all tests: one cache directory of compiled modules for the whole session, whichever
-process runs a test."""
+"""Shared by all tests: one cache directory of compiled modules, whichever process runs a test."""
 
 import os
+import shutil
 import sys
 from functools import partial
 
 import pytest
 
 from tests import ROOT
+from tests.schedule import place
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Two processes with two threads each on two cores wait for each other longer than they work. It
@@ -18,7 +19,6 @@ sys.dont_write_bytecode = False
 """Hundreds of processes are started, each of which would compile all our files again."""
 
 LATE = {
-    "thorough": "takes long",
     "peers": "needs JAX and PyTorch",
     "browser": "needs Playwright and Chromium",
 }
@@ -28,7 +28,6 @@ LATE = {
 def pytest_addoption(parser):
     parser.addoption("--examples", default=150, type=int, help="how many random expressions to try")
     parser.addoption("--rest", action="store_true", help="run what the default suite leaves out")
-    parser.addoption("--thorough", action="store_true", help="compile every case and identity too")
     parser.addoption("--peers", action="store_true", help="compare with JAX and PyTorch too")
     parser.addoption("--browser", action="store_true", help="run tests in Chromium too")
     parser.addoption("--adapters", action="store_true", help="run tests/adapters too")
@@ -37,6 +36,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     for option, reason in LATE.items():
         config.addinivalue_line("markers", f"{option}: {reason}; runs with --{option} only")
+    config.addinivalue_line("markers", "thorough: takes long; runs with --rest or if it is named")
     config.addinivalue_line("markers", "device: needs a CUDA device; runs where there is one")
 
 
@@ -44,13 +44,6 @@ def pytest_ignore_collect(collection_path, config):
     if collection_path == ROOT / "tests" / "adapters" and not config.getoption("--adapters"):
         return True
     return None
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    from tests.schedule import Together
-
-    return Together(config, log)
 
 
 @pytest.fixture
@@ -77,25 +70,33 @@ def pytest_collection_modifyitems(config, items):
     if any(item.get_closest_marker("device") for item in items) and not has_device():
         late.append("device")
     without = {item for item in items if any(map(item.get_closest_marker, late))}
-    named = any("::" in argument for argument in config.args)
-    if not named and not config.getoption("--thorough"):
-        usual = [item for item in items if not any(map(item.get_closest_marker, LATE))]
-        rest = left_out(item.nodeid for item in usual if item not in without)
+    if not any("::" in argument for argument in config.args):
+        tests = [item for item in items if item not in without]
+        rest = {item.nodeid for item in tests if item.get_closest_marker("thorough")}
+        rest |= left_out(item.nodeid for item in tests if item.nodeid not in rest)
         wanted = config.getoption("--rest")
-        without |= {item for item in usual if (item.nodeid in rest) != wanted}
+        without |= {item for item in tests if (item.nodeid in rest) != wanted}
     config.hook.pytest_deselected(items=[*without])
-    items[:] = [item for item in items if item not in without]
+    items[:] = sorted(
+        (item for item in items if item not in without), key=lambda item: place(item.nodeid)
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache_directory(tmp_path_factory, request):
-    """Where `derivatrix.compile` writes, unless DERIVATRIX_CACHE says so already."""
+def cache_directory(request):
+    """Where `derivatrix.compile` writes, unless DERIVATRIX_CACHE says so already: pytest's cache,
+    so that modules whose text is that of the last run are not compiled again. Modules with another
+    support than today's are removed."""
     if "DERIVATRIX_CACHE" in os.environ:
         yield os.environ["DERIVATRIX_CACHE"]
         return
-    own = tmp_path_factory.getbasetemp()
-    root = own.parent if hasattr(request.config, "workerinput") else own
-    os.environ["DERIVATRIX_CACHE"] = str(root / "cache")
+    from derivatrix.compiler.emit.imports import support_digest
+
+    folder = request.config.cache.mkdir("derivatrix")
+    for group in folder.iterdir():
+        if group.name not in (support_digest(), "machine_code"):
+            shutil.rmtree(group, ignore_errors=True)  # the other process may do so, too
+    os.environ["DERIVATRIX_CACHE"] = str(folder)
     yield os.environ["DERIVATRIX_CACHE"]
     del os.environ["DERIVATRIX_CACHE"]
 

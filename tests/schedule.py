@@ -1,29 +1,27 @@
-"""Which process runs which tests, where there are several.
+"""Which files come first: each is run by one process, which makes what its tests share once."""
 
-pytest-xdist has marks of groups for this; they say nothing with pytest 9.2, and nobody is told.
-"""
-
-from xdist.scheduler import LoadScopeScheduling
-
-TOGETHER = (
+LONGEST = (
     "tests/driver/test_build.py",
+    "tests/operations/test_equations.py",
+    "tests/emit/test_modules.py",
+    "tests/plan/test_batch_last.py",
+    "tests/operations/test_spectral.py",
+    "tests/operations/test_matrix_functions.py",
     "tests/driver/test_cli.py",
-    "tests/driver/test_examples.py",
-    "tests/emit/cuda/test_build_for_devices.py",
-    "tests/templates/test_bounds.py",
-    "tests/templates/test_support.py",
+    "tests/plan/test_sample_sums.py",
+    "tests/operations/test_factorisations.py",
+    "tests/emit/test_names.py",
+    "tests/docs/test_pages.py",
+    "tests/differentiate/test_identities.py",
+    "tests/differentiate/test_random.py",
+    "tests/campaign/test_campaigns.py",
+    "tests/emit/cuda/test_device_kernels.py",
 )
-"""Files whose tests share what takes long to make, so that one process runs all of them."""
+"""The files whose tests take longest, in this order, so that no process is left with one of them
+when the others have nothing to do."""
 
 
-def unit(test: str) -> str:
-    """What goes to a process as a whole: the file of a test, or the test alone."""
+def place(test: str) -> int:
+    """Order tests, given by their names in pytest: those of LONGEST first."""
     path = test.partition("::")[0]
-    return path if path in TOGETHER else test
-
-
-class Together(LoadScopeScheduling):
-    """The largest units first, each to the next process that has little left to do."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return unit(nodeid)
+    return LONGEST.index(path) if path in LONGEST else len(LONGEST)

@@ -18,7 +18,10 @@ from typing import Any
 
 from derivatrix.runtime.workers import Crash, Workers
 
-NAMES = ("expressions", "peers", "kernels", "points", "mutations", "callers", "builds", "hostile")
+NAMES = (
+    *("expressions", "peers", "kernels", "points", "mutations", "callers", "builds", "hostile"),
+    "cases",
+)
 """The modules in this folder that are campaigns."""
 LONGEST = 900.0
 """Seconds after which a trial is ended, and counts as failed."""

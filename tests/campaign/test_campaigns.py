@@ -12,7 +12,7 @@ import pytest
 import derivatrix
 from derivatrix.runtime.errors import DeclarationError
 from tests import campaign
-from tests.campaign import NAMES, Outcome, hostile, hostile_large, outcomes, run, so_far
+from tests.campaign import NAMES, Outcome, cases, hostile, hostile_large, outcomes, run, so_far
 from tests.campaign.hostile_case import PLANTED, Case
 
 SAMPLE = 1
@@ -62,6 +62,16 @@ def test_a_campaign_goes_on_where_it_was_left(
     assert asked == [0, 1, 2]
     assert (progress.trials, progress.tried, progress.failed) == (3, 9, 1)
     assert said == ["expressions 7/1: broken"]
+
+
+def test_a_test_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "test_some.py"
+    path.write_text("def test_one(): pass\n\n\ndef test_other(): raise OSError('broken')\n")
+    monkeypatch.setattr(cases, "left_out", lambda: [f"{path}::test_one", f"{path}::test_other"])
+    outcome = cases.trial(0, 0)
+    assert outcome.tried == cases.TESTS
+    (failure,) = outcome.failures
+    assert failure.endswith("test_other - OSError: broken")
 
 
 def test_hostile_cases_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from derivatrix.compiler.frontends.function import Function
 from derivatrix.compiler.plan.local_names import INDICES, RESERVED
 from derivatrix.compiler.targets.names import helper_names
 from tests.dryrun import dry
-from tests.emit.test_modules import flat
+from tests.emit.test_modules import check_plans, flat
 
 RENAMED = ("first", "part", "parts", "phase", "row", "other", "real", "memory")
 """Names that kernels need, so that they call an input or size of this name something else."""
@@ -40,6 +40,11 @@ CHUNKS = [
     ),
 ]
 """Some names at a time; most are compiled in thorough tests only."""
+KINDS = [
+    pytest.param(("vjp", "hessian"), id="two kinds"),
+    pytest.param(None, id="all kinds", marks=pytest.mark.thorough),
+]
+"""The kinds whose functions are compiled; the kernels of all run as Python in the usual tests."""
 
 Declare = Callable[[Sequence[str]], list[Function]]
 
@@ -77,9 +82,10 @@ def is_accepted(name: str) -> bool:
 
 
 @cache
-def expected(declare: Declare, count: int) -> list[list[np.ndarray]]:
+def expected(declare: Declare, count: int, kinds: tuple[str, ...] | None) -> list[list[np.ndarray]]:
     """The results of the functions with names that nothing else has."""
-    return [results(dx.compile(each)) for each in declare([f"x{n}_" for n in range(count)])]
+    functions = declare([f"x{place}_" for place in range(count)])
+    return [results(dx.compile(function, kinds=kinds)) for function in functions]
 
 
 def results(module: ModuleType) -> list[np.ndarray]:
@@ -106,16 +112,27 @@ def dense(result: Any) -> Any:
     return result.todense() if hasattr(result, "todense") else result
 
 
+@pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("declare", [of_inputs, of_sizes])
 @pytest.mark.parametrize("names", CHUNKS)
-def test_names_of_inputs_and_sizes(names: Sequence[str], declare: Declare) -> None:
+def test_names_of_inputs_and_sizes(
+    names: Sequence[str], declare: Declare, kinds: tuple[str, ...] | None
+) -> None:
     accepted = [*filter(is_accepted, names)]
     if len(accepted) > 1:
-        for function, wanted in zip(
-            declare(accepted), expected(declare, len(accepted)), strict=True
-        ):
-            for one, other in zip(results(dx.compile(function)), wanted, strict=True):
+        neutral = expected(declare, len(accepted), kinds)
+        for function, wanted in zip(declare(accepted), neutral, strict=True):
+            actual = results(dx.compile(function, kinds=kinds))
+            for one, other in zip(actual, wanted, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("declare", [of_inputs, of_sizes])
+@pytest.mark.parametrize("names", CHUNKS)
+def test_names_in_kernels(names: Sequence[str], declare: Declare) -> None:
+    accepted = [*filter(is_accepted, names)]
+    for function in declare(accepted) if len(accepted) > 1 else []:
+        check_plans(function, dict.fromkeys(["n_", *accepted], 3))
 
 
 @pytest.mark.skipif(

@@ -28,7 +28,7 @@ def ascii_style(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_formulas_are_printed_in_the_style_of_the_page() -> None:
-    for identity in IDENTITIES:
+    for identity in IDENTITIES[::4]:
         function = text_function(identity.text, identity.dims, identity.wrt.split())
         for name in function.wrt:
             text = function.formula("vjp", name, style="ascii")

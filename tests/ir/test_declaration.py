@@ -8,6 +8,7 @@ import sympy
 
 import derivatrix
 import derivatrix.compiler.frontends.arrays as dx
+from derivatrix.compiler.differentiate.derivatives import KINDS, SCALAR_KINDS
 from derivatrix.compiler.frontends.function import derive, function
 from derivatrix.compiler.ir.operation import OPERATIONS
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
@@ -148,12 +149,13 @@ def test_registry_is_complete() -> None:
     """Every operation has a value, differential, spellings and a test case."""
     from tests.cases import CASES, EVALUATED
 
-    used = set()
-    for case in (*CASES, *EVALUATED):
-        for kind in case.kinds:
-            for node in case.derivatives.results(kind).values():
-                used |= operations_below(node)
-    assert set(OPERATIONS) <= used
+    used: set[str] = set()
+    for kind in (*KINDS, *SCALAR_KINDS):  # all that is quickly derived first
+        for case in (*CASES, *EVALUATED):
+            if kind in case.kinds and not OPERATIONS.keys() <= used:
+                for node in case.derivatives.results(kind).values():
+                    used |= operations_below(node)
+    assert OPERATIONS.keys() <= used
     for record in OPERATIONS.values():
         arguments = [f"a{i}" for i in range(len(record.ranks))]
         for output in range(max(1, len(record.outputs))):

@@ -2,6 +2,7 @@
 values where these are repeated, nearly so, or apart."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 
 import mpmath
@@ -149,17 +150,26 @@ def points(names: set[str], at: np.ndarray, by: str) -> dict[str, np.ndarray]:
     return {name: all_[name] for name in names}
 
 
+def derived(expression: dx.Array, by: str, third: bool) -> tuple[set[str], list[Node], Node]:
+    """The names of the inputs; gradient, Hessian and maybe the third derivative; HVP."""
+    inputs = {leaf.name for leaf in leaves([expression.node])}
+    f = dx.function("f", sorted(inputs), expression, wrt=[by])
+    nodes = [f.derivatives.results("gradient")[(by,)], f.derivative(by, by).expression]
+    nodes += [f.derivative(by, by, by).expression] if third else []
+    return inputs, nodes, f.derivatives.results("hvp")[(by,)]
+
+
+@cache
+def derived_by_symmetric(name: str) -> tuple[set[str], list[Node], Node]:
+    third = name in ("funm", "logsumexp", "of a general matrix")
+    return derived(FUNCTIONS[name][0], FUNCTIONS[name][1].node.name, third)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("gap", [0, 1e-9, 1e-6, 1e-3, 0.5])
 def test_second_and_third_derivatives(name: str, gap: float) -> None:
-    expression, by = FUNCTIONS[name]
-    inputs = {leaf.name for leaf in leaves([expression.node])}
-    f = dx.function("f", sorted(inputs), expression, wrt=[by])
-    own = f.wrt[0]
-    nodes = [f.derivatives.results("gradient")[(own,)], f.derivative(own, own).expression]
-    product = f.derivatives.results("hvp")[(own,)]
-    if name in ("funm", "logsumexp", "of a general matrix"):
-        nodes.append(f.derivative(own, own, own).expression)
+    inputs, nodes, product = derived_by_symmetric(name)
+    own = FUNCTIONS[name][1].node.name
     generator = np.random.default_rng(1)
     turn = np.linalg.qr(generator.normal(size=(3, 3)))[0]
     e = generator.normal(size=(3, 3))
@@ -229,17 +239,18 @@ GENERAL = {
 }
 
 
+@cache
+def derived_by_general(name: str) -> tuple[set[str], list[Node], Node]:
+    return derived(GENERAL[name], "S", name == "exponentials")
+
+
 @pytest.mark.parametrize("name", GENERAL)
 @pytest.mark.parametrize("gap", [0, 1e-9, 1e-6, 1e-3, 0.5])
 def test_second_and_third_derivatives_by_eigenvalues_of_general_matrices(
     name: str, gap: float
 ) -> None:
     """Of L S, whose eigenvalues are real where L is positive definite and S symmetric."""
-    inputs = {leaf.name for leaf in leaves([GENERAL[name].node])}
-    f = dx.function("f", sorted(inputs), GENERAL[name], wrt=["S"])
-    nodes = [f.derivatives.results("gradient")[("S",)], f.derivative("S", "S").expression]
-    nodes += [f.derivative("S", "S", "S").expression] if name == "exponentials" else []
-    product = f.derivatives.results("hvp")[("S",)]
+    inputs, nodes, product = derived_by_general(name)
     generator = np.random.default_rng(5)
     e = generator.normal(size=(3, 3))
     weights, e = generator.normal(size=3), e + e.T
@@ -300,26 +311,27 @@ def text_value(f: dx.Function, kind: str, **arrays: np.ndarray) -> np.ndarray:
     return eval(f.formula(kind, style="numpy"), {"np": np, "scipy": scipy, **arrays})
 
 
-def check_texts(expression: dx.Array, exact: Callable, name: str, at: np.ndarray) -> None:
+def check_texts(expression: dx.Array, exact: Callable, name: str, *points: np.ndarray) -> None:
     """JVP, VJP and HVP as texts, against differences of `exact` and of the JVP."""
     generator = np.random.default_rng(4)
-    e, other, cotangent = (generator.normal(size=s) for s in (at.shape, at.shape, exact(at).shape))
+    shapes = (points[0].shape, points[0].shape, exact(points[0]).shape)
+    e, other, cotangent = (generator.normal(size=shape) for shape in shapes)
     if name == "D":
         e, other = e + e.T, other + other.T
     f = dx.function("f", [name], expression)
     g = dx.function("g", [name], dx.sum(expression * dx.constant(cotangent)))
-    wanted = moved(exact, at, e)
-    close(text_value(f, "jvp", tangent=e, **{name: at}), wanted)
-    pulled = text_value(f, "vjp", cotangent=cotangent, **{name: at})
-    close(np.vdot(pulled, e), np.vdot(wanted, cotangent))
-    turned = moved(lambda a: moved(exact, a, e), at, other)
-    product = np.vdot(text_value(g, "hvp", tangent=e, **{name: at}), other)
-    np.testing.assert_allclose(product, np.vdot(turned, cotangent), rtol=1e-5, atol=1e-5)
+    for at in points:
+        wanted = moved(exact, at, e)
+        close(text_value(f, "jvp", tangent=e, **{name: at}), wanted)
+        pulled = text_value(f, "vjp", cotangent=cotangent, **{name: at})
+        close(np.vdot(pulled, e), np.vdot(wanted, cotangent))
+        turned = moved(lambda a: moved(exact, a, e), at, other)
+        product = np.vdot(text_value(g, "hvp", tangent=e, **{name: at}), other)
+        np.testing.assert_allclose(product, np.vdot(turned, cotangent), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", SYMMETRIC)
-@pytest.mark.parametrize("spectrum", [(1, 2, 4, 7), (1, 1, 4, 7), (0, 0, 3, 3)])
-def test_projectors_need_a_gap_across_the_cut_alone(name: str, spectrum: tuple) -> None:
+def test_projectors_need_a_gap_across_the_cut_alone(name: str) -> None:
     expression, weights = SYMMETRIC[name]
 
     def exact(a: np.ndarray) -> np.ndarray:
@@ -327,8 +339,9 @@ def test_projectors_need_a_gap_across_the_cut_alone(name: str, spectrum: tuple) 
         return (v * weights(w)) @ v.T
 
     turn = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
-    for basis in (turn, np.eye(4)):
-        check_texts(expression, exact, "D", basis @ np.diag(spectrum) @ basis.T)
+    spectra = ((1, 2, 4, 7), (1, 1, 4, 7), (0, 0, 3, 3))
+    points = [b @ np.diag(spectrum) @ b.T for spectrum in spectra for b in (turn, np.eye(4))]
+    check_texts(expression, exact, "D", *points)
 
 
 def parts(shape: tuple[int, int]) -> dict[str, tuple[dx.Array, Callable]]:
@@ -359,10 +372,9 @@ def test_parts_of_singular_value_decompositions(name: str, shape: str) -> None:
     generator = np.random.default_rng(7)
     u = np.linalg.qr(generator.normal(size=(p, p)))[0]
     v = np.linalg.qr(generator.normal(size=(q, q)))[0]
-    for values_ in ((4, 4, 2, 1), (3, 2, 0, 0)):
-        stretch = np.zeros((p, q))
-        stretch[range(4), range(4)] = values_
-        check_texts(expression, exact, "Y", u @ stretch @ v)
+    stretches = np.zeros((2, p, q))
+    stretches[:, range(4), range(4)] = (4, 4, 2, 1), (3, 2, 0, 0)
+    check_texts(expression, exact, "Y", *(u @ stretches @ v))
 
 
 Z = dx.matrix("Z", 3, 3)
@@ -384,8 +396,8 @@ def nearest_rotation(a: np.ndarray) -> np.ndarray:
 def test_nearest_rotations_where_singular_values_are_repeated(name: str) -> None:
     turn = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
     turn *= np.sign(np.linalg.det(turn))
-    for stretch in ((1, 1, 1), (3, 3, 1), (3, 3, -1)):
-        check_texts(KABSCH[name], nearest_rotation, "Z", turn @ np.diag(stretch).astype(float))
+    points = [turn @ np.diag(stretch) for stretch in ((1.0, 1, 1), (3.0, 3, 1), (3.0, 3, -1))]
+    check_texts(KABSCH[name], nearest_rotation, "Z", *points)
 
 
 def test_determinants_of_orthogonal_products_do_not_vary() -> None:

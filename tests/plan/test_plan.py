@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import math
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from unittest import mock
@@ -33,7 +30,6 @@ from derivatrix.compiler.plan import Plan, plan, sample_sums, threaded_plan
 from derivatrix.compiler.plan.steps import Allocate, Call, Gemm, LoopNest, Reuse
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 from derivatrix.runtime.support import package_for
-from tests import ROOT
 from tests.packages import texts_of, write_files
 from tests.plain import run_plain
 
@@ -587,26 +583,6 @@ def test_kernels_are_callable_from_compiled_code(square: ModuleType) -> None:
 
     x = np.eye(3) + 1
     np.testing.assert_allclose(twice(x), np.linalg.matrix_power(x, 4))
-
-
-TEXT_OF_CASES = """
-from tests.cases import CASES
-from derivatrix.compiler.driver.pipeline import generate
-chosen = [case for case in CASES if case.name in ("energy", "nll", "kinks", "attention", "where")]
-print([generate(case).text for case in chosen])
-"""
-
-
-def test_text_does_not_depend_on_hash_seeds() -> None:
-    def text(seed: str) -> str:
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        command = [sys.executable, "-c", TEXT_OF_CASES]
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, check=True)
-        return done.stdout.decode()
-
-    first = text("1")
-    assert "value_kernel" in first
-    assert text("2") == first
 
 
 @pytest.mark.parametrize("power", [-1, -2, -3])

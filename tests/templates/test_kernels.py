@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
@@ -52,10 +53,14 @@ from tests.plain import helper
 SPECIAL = sorted(
     kernel_name(path) for path in SCALARS.values() if path.startswith("cpu.special.scipy_")
 )
-PRECISIONS = [(np.float64, 1e-10), (np.float32, 1e-3)]
+DOUBLE, SINGLE = (np.float64, 1e-10), (np.float32, 1e-3)
+BOTH = pytest.mark.parametrize("precision", [DOUBLE, SINGLE], ids=["float64", "float32"])
+"""For kernels that depend on the precision: by names of routines, or sizes of blocks."""
 
 
-@pytest.fixture(params=PRECISIONS, ids=["float64", "float32"])
+@pytest.fixture(
+    params=[DOUBLE, pytest.param(SINGLE, marks=pytest.mark.thorough)], ids=["float64", "float32"]
+)
 def precision(request: pytest.FixtureRequest) -> tuple[type, float]:
     return request.param
 
@@ -88,6 +93,7 @@ def numbers_in_work_arrays(like: np.ndarray, n: int, m: int, places: np.ndarray,
     return a.strides, b.strides, c.strides, d.strides, a.shape, b.shape, c.shape, d.shape, memory
 
 
+@BOTH
 def test_work_arrays(precision: tuple[type, float]) -> None:
     """They are writable, apart, and begin with a cache line, on the stack and elsewhere."""
     like, places, sums = np.empty(0, precision[0]), np.empty((4, 2), np.int64), np.empty(4)
@@ -182,6 +188,7 @@ def test_work_arrays_that_no_memory_holds(size: int) -> None:
         numbers_in_work_arrays(np.empty(0), 2**33, size, np.empty((4, 2), np.int64), np.empty(4))
 
 
+@BOTH
 def test_gemm(precision: tuple[type, float]) -> None:
     real, tolerance = precision
     a, b, c = matrices(real, 4, 3), matrices(real, 5, 3), matrices(real, 4, 5)
@@ -203,6 +210,7 @@ FLAGS = [(True, False), (False, True), (False, False), (True, True)]
 TRIANGLES = {base.WHOLE: np.asarray, base.LOWER: np.tril, base.UPPER: np.triu}
 
 
+@BOTH
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize(
     "n, inner", [(1, 30), (40, 30), (97, 500), (192, 30), (250, 300), (530, 90)]
@@ -272,6 +280,7 @@ def test_spread_triangles(stack: int, n: int, precision: tuple[type, float]) -> 
     np.testing.assert_array_equal(found, whole)
 
 
+@BOTH
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("n", [0, 1, 23, 24, 49, 200])
 @pytest.mark.parametrize("left", TRIANGLES)
@@ -347,6 +356,7 @@ def dominant(a: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(a + (n if n > 5 else 1) * np.eye(n, dtype=a.dtype))
 
 
+@BOTH
 @pytest.mark.parametrize(("n", "sides"), SYSTEMS)
 @pytest.mark.parametrize("flip", [False, True])
 def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> None:
@@ -399,6 +409,7 @@ def test_factors_of_numbers_without_reciprocals(precision: tuple[type, float]) -
     np.testing.assert_allclose(np.tril(factors[0].T, -1), np.tril(expected, -1), rtol=0.1)
 
 
+@BOTH
 @pytest.mark.parametrize("n", [4, lu.LOOPS, lu.LOOPS + 1])
 def test_inverses_and_determinants(precision: tuple[type, float], n: int) -> None:
     real, tolerance = precision
@@ -466,6 +477,7 @@ def test_what_is_not_definite(precision: tuple[type, float], n: int) -> None:
     assert np.isnan(a[1, n - 1, n - 1])
 
 
+@BOTH
 def test_cholesky(precision: tuple[type, float]) -> None:
     real, tolerance = precision
     a = matrices(real, 2, 5, 5)
@@ -495,6 +507,7 @@ def test_triangular_systems(precision: tuple[type, float], lower: bool, n: int, 
         np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
 
 
+@BOTH
 @pytest.mark.parametrize("lower", [False, True])
 def test_triangular(precision: tuple[type, float], lower: bool) -> None:
     real, tolerance = precision
@@ -509,6 +522,7 @@ def test_triangular(precision: tuple[type, float], lower: bool) -> None:
     assert np.isnan(numbers).all()
 
 
+@BOTH
 def test_sylvester(precision: tuple[type, float]) -> None:
     real, tolerance = precision
     a, b, c = matrices(real, 2, 5, 5), matrices(real, 2, 3, 3), matrices(real, 2, 5, 3)
@@ -525,6 +539,7 @@ def test_sylvester(precision: tuple[type, float]) -> None:
     np.testing.assert_allclose(residual, 0, atol=10 * tolerance)
 
 
+@BOTH
 def test_rows_with_infinite_entries(precision: tuple[type, float]) -> None:
     real, tolerance = precision
     inf, nan = np.inf, np.nan
@@ -646,14 +661,21 @@ def test_helpers_come_with_all_that_they_need(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", all_files())
 def test_files_of_the_support_come_with_those_that_they_import(file: str) -> None:
     files = support_files([file.removesuffix(".py").replace("/", ".")])
-    for each in files:
-        package = f"_support.{each.rpartition('/')[0]}"
-        for node in ast.walk(ast.parse(support_text(each))):
-            if not isinstance(node, ast.ImportFrom) or not node.level:
-                continue
-            origin = importlib.util.resolve_name(f"{'.' * node.level}{node.module or ''}", package)
-            target = origin.removeprefix("_support").removeprefix(".").replace(".", "/")
-            assert f"{target}.py" in files or not target, f"{each} imports {origin}"
+    for user in files:
+        assert imported(user) <= {*files}, user
+
+
+@cache
+def imported(file: str) -> set[str]:
+    """The files of the support that one of them imports from, anywhere in its text."""
+    package = f"_support.{file.rpartition('/')[0]}"
+    origins = [
+        importlib.util.resolve_name(f"{'.' * node.level}{node.module or ''}", package)
+        for node in ast.walk(ast.parse(support_text(file)))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    targets = {origin.removeprefix("_support").removeprefix(".") for origin in origins} - {""}
+    return {f"{target.replace('.', '/')}.py" for target in targets}
 
 
 def test_any_helpers_may_be_in_one_module() -> None:

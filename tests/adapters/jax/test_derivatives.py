@@ -18,7 +18,7 @@ from tests.driver.test_examples import FUNCTIONS
 from tests.full_matrices import POINT, STRUCTURES, full, nearest, product, scalar
 
 USUAL = ("quadratic", "affine", "cholesky", "batch_shared")
-"""Cases of the usual run: `wrt`, numbers, structures, a batch. --thorough has them all."""
+"""Cases of the usual run: `wrt`, numbers, structures, a batch. --rest has the others."""
 PRECISIONS = pytest.mark.parametrize("real", ["float64", "float32"])
 
 

@@ -32,7 +32,7 @@ MORE = [
 ]
 FUNCTIONS = {function.name: function for function in EXAMPLES + MORE}
 OTHERS = {function.name: function for function in CASES if function.name not in FUNCTIONS}
-"""Those of the whole suite, with `--thorough`: compiling them takes long."""
+"""Those that run with `--rest` alone: compiling them takes long."""
 
 
 @cache

@@ -92,8 +92,8 @@ def chosen(early: Container[tuple[str, str]] | None = None) -> Iterator[Any]:
 
 
 def turns(request: pytest.FixtureRequest, number: int) -> list[tuple[str, str]]:
-    """All architectures and precisions, or, in tests that are not thorough, one by turns."""
-    every = request.config.getoption("--thorough")
+    """All architectures and precisions, or, in the default suite, one by turns."""
+    every = request.config.getoption("--rest")
     return VARIANTS if every else [VARIANTS[number % len(VARIANTS)]]
 
 
