@@ -342,9 +342,10 @@ class Scalars:
                 rest = [factor for factor, count in counts.items() if count % 2]
                 if len(rest) == 1 and not half:
                     return self.product([*numbers, self.scaled(rest[0], square)])
-                pair = [self.product(half)] * 2 if half else [rest.pop(), rest.pop()]
-                pair = [self.operate("scaled", factor, square) for factor in pair]
-                return self.product([*numbers, *pair, *rest])
+                if half or rest:
+                    pair = [self.product(half)] * 2 if half else [rest.pop(), rest.pop()]
+                    pair = [self.operate("scaled", factor, square) for factor in pair]
+                    return self.product([*numbers, *pair, *rest])
         return self.operate("scaled", self.operate("scaled", number, square), square)
 
     def lower(self, expression: sympy.Basic, slots: Mapping[sympy.Symbol, int]) -> int:
