@@ -137,11 +137,10 @@ def _grouped(found: Sequence[_Uses]) -> list[list[Step]]:
             if (waiting := uses.waits(other)) is not None
         ]
         numbers.append(max(waits, default=0))
+    writes = [bool(uses.written) for uses in found]
     return [
-        _with_scalars(
-            found, [bool(u.written) and at == phase for u, at in zip(found, numbers, strict=True)]
-        )
-        for phase in range(max(numbers, default=0) + 1)
+        _with_scalars(found, [w and at == phase for w, at in zip(writes, numbers, strict=True)])
+        for phase in sorted({at for w, at in zip(writes, numbers, strict=True) if w})
     ]
 
 
