@@ -24,11 +24,11 @@ up to the first, and beyond the second numbers are compared with products of len
 POWERS = tuple(2**k for k in range(3, 20))
 """Sizes beyond these are tried, too, until each condition is false at one of them."""
 LARGE = 65
-"""One assignment is always chosen in which this is the smallest size."""
+"""One assignment is chosen in which this is the smallest size, with as many kinds as can be."""
 ENTRIES = 1_000_000
 """The most entries that the arguments and results of a call have where others are called, too."""
 DENSE_ENTRIES = 20_000_000
-"""The most that they have where a kind has a threshold of its own."""
+"""The most that they have at that assignment, and where a kind has a threshold of its own."""
 MAX_OPERATIONS = 1e9
 """Operations (`Work`) of the declaration in one call, about a second."""
 MAX_DERIVATIVE_OPERATIONS = 5e10
@@ -132,11 +132,12 @@ def _runs(interface: ModuleInterface, numbers: set[int], work: Work) -> Iterator
             share = entries(interface, "value", sizes) / operations
             most = min(DENSE_ENTRIES, MAX_DERIVATIVE_OPERATIONS * share)
             counts = {kind: entries(interface, kind, sizes) for kind in every}
-            usual = tuple(kind for kind in every if counts[kind] <= min(most, ENTRIES))
+            limit = min(most, DENSE_ENTRIES if min(sizes.values()) == LARGE else ENTRIES)
+            usual = tuple(kind for kind in every if counts[kind] <= limit)
             if operations <= MAX_OPERATIONS and "value" in usual:
                 yield Run(sizes, usual)
                 for kind in every:
-                    if ENTRIES < counts[kind] <= most:
+                    if limit < counts[kind] <= most:
                         yield Run(sizes, (*usual, kind))
 
 
