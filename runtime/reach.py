@@ -28,7 +28,7 @@ LARGE = 65
 ENTRIES = 1_000_000
 """The most entries that the arguments and results of a call have where others are called, too."""
 DENSE_ENTRIES = 20_000_000
-"""The most that they have at that assignment, and where a kind has a threshold of its own."""
+"""The most that they have, of kinds that have thresholds, at that assignment or beyond one."""
 MAX_OPERATIONS = 1e9
 """Operations (`Work`) of the declaration in one call, about a second."""
 MAX_DERIVATIVE_OPERATIONS = 5e10
@@ -55,7 +55,7 @@ def survey(interface: ModuleInterface) -> tuple[list[Run], Reach]:
     chosen: list[Run] = []
     if interface.size_names:
         work = Work(interface)
-        runs = list(_runs(interface, {*thresholds.functions}, work))
+        runs = list(_runs(interface, thresholds, work))
         costs = [_operations(interface, run, work) for run in runs]
         left = MAX_TOTAL_OPERATIONS
         large = (number for number, run in enumerate(runs) if min(run.sizes.values()) == LARGE)
@@ -82,6 +82,10 @@ class _Thresholds:
         self._numbers = {kind: sorted(_numbers([getattr(module, kind, None)])) for kind in kinds}
         generated = getattr(module, "generated", None)
         self.conditions: Mapping[str, Sequence[str]] = getattr(generated, "conditions", {})
+
+    def are_in(self, kind: str) -> bool:
+        """Whether the function of a kind has thresholds."""
+        return bool(self._numbers[kind] or self.conditions.get(kind))
 
     def sides(self, run: Run) -> Iterator[tuple[str, str, object]]:
         """The interval of a kind that each size lies in, and whether each condition holds."""
@@ -123,21 +127,29 @@ def _numbers(functions: Iterable[object]) -> dict[int, set[str]]:
     return numbers
 
 
-def _runs(interface: ModuleInterface, numbers: set[int], work: Work) -> Iterator[Run]:
+def _runs(interface: ModuleInterface, thresholds: _Thresholds, work: Work) -> Iterator[Run]:
     """What can be called: all sizes beyond a threshold, or one of them and the others small."""
     every = (*interface.kinds, *([interface.operator] if interface.operator else []))
-    for size in sorted({LARGE, *(number + 1 for number in (*numbers, *POWERS))}):
+    numbers = {*thresholds.functions, *POWERS}
+    for size in sorted({LARGE, *(number + 1 for number in numbers)}):
         for sizes in sampling.enlarged(interface, size):
             operations = work.operations(sizes)
             share = entries(interface, "value", sizes) / operations
             most = min(DENSE_ENTRIES, MAX_DERIVATIVE_OPERATIONS * share)
             counts = {kind: entries(interface, kind, sizes) for kind in every}
-            limit = min(most, DENSE_ENTRIES if min(sizes.values()) == LARGE else ENTRIES)
-            usual = tuple(kind for kind in every if counts[kind] <= limit)
+            dense = [
+                kind for kind in every if ENTRIES < counts[kind] <= most and thresholds.are_in(kind)
+            ]
+            usual = tuple(
+                kind
+                for kind in every
+                if counts[kind] <= min(most, ENTRIES)
+                or (kind in dense and min(sizes.values()) == LARGE)
+            )
             if operations <= MAX_OPERATIONS and "value" in usual:
                 yield Run(sizes, usual)
-                for kind in every:
-                    if limit < counts[kind] <= most:
+                for kind in dense:
+                    if kind not in usual:
                         yield Run(sizes, (*usual, kind))
 
 
