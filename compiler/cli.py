@@ -725,7 +725,7 @@ def _progress() -> Iterator[Callable[..., None]]:
     """A progress bar on a terminal, elsewhere a line on standard error for each piece of work."""
     console = _console(stderr=True)
     if not console.is_terminal:
-        yield _Lines()
+        yield _ProgressLines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
@@ -738,7 +738,7 @@ def _progress() -> Iterator[Callable[..., None]]:
         yield advance
 
 
-class _Lines:
+class _ProgressLines:
     """Progress in lines: the work that begins, and how long the rest takes if all pieces take as
     long as those that are done."""
 

@@ -37,7 +37,6 @@ CHECKS = {
 }
 """What each check compares."""
 
-WORST = "worst error of allowed"
 POINTS = (
     (r"point \d", "random, inside the domains of the inputs"),
     (r"50 digits", "random, with 50 digits"),

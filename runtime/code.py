@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 Facts = frozenset[object]
-"""What the code of functions mentions: names, and numbers that float32 cannot hold."""
+"""Names that the code of functions mentions, and numbers in it that float32 cannot hold."""
 
 
 def called_functions(roots: Iterable[Any]) -> Iterator[FunctionType]:
@@ -41,7 +41,7 @@ def single_kinds(functions: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _facts(root: Any) -> Facts:
-    """What the code mentions, but for what the module itself defines: that is looked into."""
+    """Collect the facts of a function. Names that its module defines are followed, not collected."""
     facts = set[object]()
     for function in called_functions([root]):
         for name in function.__code__.co_names:

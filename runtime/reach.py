@@ -28,13 +28,13 @@ LARGE = 65
 ENTRIES = 1_000_000
 """The most entries that the arguments and results of a call have where others are called, too."""
 DENSE_ENTRIES = 20_000_000
-"""The most that they have, of kinds that have thresholds, at that assignment or beyond one."""
+"""The most entries of a kind that has thresholds, at that assignment or beyond one."""
 MAX_OPERATIONS = 1e9
 """Operations (`Work`) of the declaration in one call, about a second."""
 MAX_DERIVATIVE_OPERATIONS = 5e10
-"""Those that a derivative may take if each entry of it takes as many as one of the value."""
+"""Operations of a derivative, if each entry of it takes as many as one of the value."""
 MAX_TOTAL_OPERATIONS = 4e9
-"""Those of all calls together: each takes the operations of the declaration, and of its entries."""
+"""Operations of all calls together: for each, those of the declaration, and of its entries."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _numbers(functions: Iterable[object]) -> dict[int, set[str]]:
 
 
 def _runs(interface: ModuleInterface, thresholds: _Thresholds, work: Work) -> Iterator[Run]:
-    """What can be called: all sizes beyond a threshold, or one of them and the others small."""
+    """List the candidates: all sizes beyond a threshold, or one of them and the others small."""
     every = (*interface.kinds, *([interface.operator] if interface.operator else []))
     numbers = {*thresholds.functions, *POWERS}
     for size in sorted({LARGE, *(number + 1 for number in numbers)}):

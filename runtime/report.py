@@ -72,7 +72,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Reach:
-    """How many thresholds of a module's kernels the sizes of verification go beyond, of how many,
+    """The number of thresholds of a module's kernels that sizes of verification are beyond, of all,
     and a line for each of the others. A note says what was left out."""
 
     reached: int = 0

@@ -137,7 +137,7 @@ class Builder:
         return self.scalars.product(entries, coefficient)
 
     def summand(self, node: ir.Node, indices: Sequence[sympy.Expr]) -> tuple[int, Loops]:
-        """What an entry of a node is the sum of, and the loops that it is summed over."""
+        """Return the summand of an entry of a node, and the loops that it is summed over."""
         if not isinstance(node, ir.Einsum):
             return self._expanded(node, indices), {}
         binding = loop_indices(node, dict(enumerate(indices)))

@@ -86,7 +86,7 @@ class StraightLine:
         return number
 
     def _children(self, number: int) -> list[int]:
-        """What a value is computed from: of a length the sum of squares, which is read twice."""
+        """The operands of a value: of a length the sum of squares, which is read twice."""
         operator, _, children = self._entries[number]
         if operator == "length":
             children = children[:1] * 2
