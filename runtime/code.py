@@ -41,7 +41,7 @@ def single_kinds(functions: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _facts(root: Any) -> Facts:
-    """Collect the facts of a function. Names that its module defines are followed, not collected."""
+    """Collect the facts of a function. Names that its module defines are followed instead."""
     facts = set[object]()
     for function in called_functions([root]):
         for name in function.__code__.co_names:
