@@ -13,7 +13,7 @@ from derivatrix.compiler.ir import scalar_functions
 from derivatrix.compiler.ir.dimensions import shape_text
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DeclarationError, ShapeError, UnsupportedError
-from derivatrix.templates.support.common.plain_arrays import _says_more
+from derivatrix.templates.support.common.plain_arrays import _advice_if_not_plain
 
 NUMBERS = (bool, int, float, Fraction, Decimal, np.bool_, np.integer, np.floating)
 COMPLEX = (complex, np.complexfloating)
@@ -47,7 +47,7 @@ def items(value: Any, what: str) -> list[Any]:
 
 def require_plain(value: object) -> None:
     """Raise UnsupportedError for an array, or lists of some, whose class says more than numbers."""
-    if isinstance(value, np.matrix) or _says_more(value):
+    if isinstance(value, np.matrix) or _advice_if_not_plain(value):
         raise UnsupportedError(
             f"a constant array of type {type(value).__name__} says more than its numbers (a mask, "
             "a unit, another product); give the numbers alone, as of np.asarray"

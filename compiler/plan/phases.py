@@ -17,7 +17,7 @@ from derivatrix.compiler.plan.fuse import fuse
 from derivatrix.compiler.plan.row_shares import PARTS, is_own, share, shareable, work, writes_rows
 from derivatrix.compiler.plan.steps import Buffer, Clear, Guard, Loop, LoopNest, Statement, Step
 from derivatrix.compiler.plan.visit import accesses, names_made, names_read, written
-from derivatrix.templates.support.common.limits import _WRITERS
+from derivatrix.templates.support.common.limits import MAX_WRITING_THREADS
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _gain(phases: Sequence[Sequence[Step]], shared: set[Buffer]) -> sympy.Expr:
         takes = work(step)
         is_divided = written(step) & shared and not takes.has(PARTS)
         gain += takes if is_divided else -takes
-    return sympy.expand(gain.xreplace({PARTS: sympy.Integer(_WRITERS)}))
+    return sympy.expand(gain.xreplace({PARTS: sympy.Integer(MAX_WRITING_THREADS)}))
 
 
 def _uses(step: Step, shared: set[Buffer]) -> _Uses:

@@ -36,7 +36,7 @@ from derivatrix.compiler.plan.visit import (
     read,
     written,
 )
-from derivatrix.templates.support.common.limits import _SHARED
+from derivatrix.templates.support.common.limits import MIN_OPS_PER_THREAD
 
 REPEATED = sympy.Rational(1, 4)
 """The weight of an operation that every thread repeats."""
@@ -64,14 +64,17 @@ def _phases(plan: Plan, unfused: Callable[[], Plan]) -> Rows | None:
     """The kernel of phases, in each of which threads do a share of the rows."""
     steps = [step for step in plan.steps if not isinstance(step, Allocate | Reuse)]
     total = sympy.expand(sympy.Add(*map(work, steps)))
-    if not all(isinstance(step, Fill | LoopNest) for step in steps) or at_large(total) < _SHARED:
+    if (
+        not all(isinstance(step, Fill | LoopNest) for step in steps)
+        or at_large(total) < MIN_OPS_PER_THREAD
+    ):
         return None
     steps = [step for step in unfused().steps if not isinstance(step, Allocate | Reuse)]
     found = phased(partial_sums(steps))
     if found is None:
         return None
     gain = found.gain - BARRIER * len(found.steps)
-    if at_large(gain) < _SHARED:
+    if at_large(gain) < MIN_OPS_PER_THREAD:
         return None
     taken = tuple((buffer.name, buffer) for buffer in found.work)
     name, outputs, count = f"{plan.name}_rows", (*plan.outputs, *taken), len(found.steps)
@@ -103,7 +106,7 @@ def _shares(plan: Plan) -> tuple[tuple[Step, ...], sympy.Expr] | None:
     again = sympy.Add(*(_repeated(step) for step in steps if step not in nests or step in whole))
     divided = sympy.Add(*(work(nest) for nest in nests if nest not in whole))
     gain = WRITTEN * sympy.expand(divided - again)
-    if at_large(gain) < _SHARED:
+    if at_large(gain) < MIN_OPS_PER_THREAD:
         return None
     return tuple(share(step, shared, outputs) for step in plan.steps), gain
 

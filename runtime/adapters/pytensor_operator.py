@@ -211,7 +211,7 @@ def numba_funcify_generated(op: GeneratedOp, node: Any, **options: Any) -> Any:
             f"    {name} = {f'_ascontiguousarray({name})' if shape else f'{name}.item()'}"
             for name, shape in signature.inputs.items()
         ),
-        *indented(signature.reading(shapes)),
+        *indented(signature.size_lines(shapes)),
         *(
             f"    {name} = _empty({shape}, _real)"
             for name, shape in zip(signature.outputs, shapes, strict=True)

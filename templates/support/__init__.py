@@ -1,4 +1,4 @@
-"""What generated modules stand on: kernels and checks of calls, real Python that is copied into
-each generated package, where this file has a digest of it."""
+"""Run-time support of generated modules: kernels and checks of arguments. A build copies it into
+each generated package, where this file has its digest."""
 
 DIGEST = ""

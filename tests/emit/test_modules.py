@@ -272,7 +272,7 @@ def test_arguments_that_fit_are_passed_on_as_they_are(monkeypatch: pytest.Monkey
     def refuse(*_: object) -> None:
         raise AssertionError
 
-    set_everywhere(monkeypatch, module, "common.arguments._coerced", refuse)
+    set_everywhere(monkeypatch, module, "common.arguments._coerce", refuse)
     for real in (np.float64, np.float32):
         used(real)
     x, v, total = np.eye(3), np.ones(3), np.empty(())

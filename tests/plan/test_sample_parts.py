@@ -108,7 +108,8 @@ def test_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked.pop() == 2  # of 7 samples at most
     parts._in_parts(whole, shared, (True, False), True)(10, given, np.ones((10, 4)), out)
     assert asked.pop() == 1  # what each part reads as a whole is as large
-    for threads, work, count in [(2, parts._SHARED, 2), (99, 3 * parts._SHARED, 4), (99, 1e9, 10)]:
+    least = parts.MIN_OPS_PER_THREAD
+    for threads, work, count in [(2, least, 2), (99, 3 * least, 4), (99, 1e9, 10)]:
         monkeypatch.setattr(parts, "_THREADS", threads)
         parts._in_parts(whole, shared, (True, False), False)(int(work), given, np.ones(4), out)
         assert asked.pop() == count

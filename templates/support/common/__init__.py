@@ -1,1 +1,1 @@
-"""Checks of calls, and operators: what modules for all targets have."""
+"""Support for modules of every target: public functions, checks of arguments, operators."""

@@ -1,6 +1,6 @@
-"""What the public functions of a generated module do before and after their kernel.
+"""Conversion of arguments before a kernel is called, and delivery of its results.
 
-Names start with an underscore so that no input's name hides one.
+Names start with an underscore, which no name of a declaration does: none can hide them.
 """
 
 # mypy: allow-untyped-defs
@@ -11,18 +11,19 @@ import re
 import numpy as np
 from numba import NumbaError
 
-from .limits import _LARGE
-from .plain_arrays import _says_more
+from .limits import MAX_HEAP_ENTRIES
+from .plain_arrays import _advice_if_not_plain
 
 _ndarray = np.ndarray
 _empty = np.empty
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
-_UNREADY = (AttributeError, IndexError, NumbaError, TypeError, ValueError)
-"""What a call raises whose arguments a kernel does not take as they are."""
+_CONVERSION_ERRORS = (AttributeError, IndexError, NumbaError, TypeError, ValueError)
+"""Errors of a call whose arguments must be converted first."""
 
 
-def _described(value):
+def _describe(value):
+    """Name the type of a value in an error message."""
     if value is None or isinstance(value, str | bytes):
         return repr(value)
     kind = type(value).__name__
@@ -30,17 +31,17 @@ def _described(value):
 
 
 def _require_plain(function, name, value):
-    advice = _says_more(value)
+    advice = _advice_if_not_plain(value)
     if advice:
         raise TypeError(
-            f"{function}: argument {name} is {_described(value)}, which says more than its "
+            f"{function}: argument {name} is {_describe(value)}, which says more than its "
             f"numbers; {advice}"
         )
 
 
 def _number_array(function, name, value):
-    """`value` as an array of real numbers: what NumPy takes, and what has DLPack's methods alone,
-    in the memory of the CPU."""
+    """Convert what NumPy takes, or what has only DLPack's methods, to an array of real numbers in
+    the memory of the CPU. Raises TypeError or ValueError."""
     _require_plain(function, name, value)
     try:
         by_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
@@ -49,19 +50,19 @@ def _number_array(function, name, value):
         raise ValueError(f"{function}: argument {name} is no array: {error}") from error
     except (BufferError, RuntimeError, TypeError) as error:  # on a device, or with a gradient
         raise TypeError(
-            f"{function}: argument {name} is {_described(value)}, which NumPy cannot read: {error}"
+            f"{function}: argument {name} is {_describe(value)}, which NumPy cannot read: {error}"
         ) from error
     if array.dtype.kind not in "fiub":
-        raise TypeError(
-            f"{function}: argument {name} is {_described(value)}; expected real numbers"
-        )
+        raise TypeError(f"{function}: argument {name} is {_describe(value)}; expected real numbers")
     return array
 
 
-def _coerced(function, expected, values):
-    """The arguments as the kernels take them: C-contiguous arrays of one float type (float32
-    if all arrays are, or where there are none all numbers), numbers for rank 0. Raises TypeError
-    for what is no real array and ValueError for a wrong rank."""
+def _coerce(function, expected, values):
+    """Convert the arguments to C-contiguous arrays of one float type, and to numbers for rank 0.
+
+    The type is float32 if all arrays are float32 (all numbers, where there are no arrays), else
+    float64. Raises TypeError for an argument that holds no real numbers, ValueError for a wrong
+    rank. `expected`: see `define_function`."""
     shapes, _, _ = expected
     real = getattr(values[0], "dtype", None)
     if (real is _FLOAT64 or real is _FLOAT32) and all(
@@ -77,9 +78,9 @@ def _coerced(function, expected, values):
         for (name, _), value in zip(shapes, values, strict=True)
     ]
     if any(array.ndim != len(shape) for array, (_, shape) in zip(arrays, shapes, strict=True)):
-        _refuse(function, expected, arrays)
-    kinds = {array.dtype for array in arrays if array.ndim > 0} or {a.dtype for a in arrays}
-    real = _FLOAT32 if kinds == {_FLOAT32} else _FLOAT64
+        _raise_shape_error(function, expected, arrays)
+    dtypes = {array.dtype for array in arrays if array.ndim > 0} or {a.dtype for a in arrays}
+    real = _FLOAT32 if dtypes == {_FLOAT32} else _FLOAT64
     return [
         np.require(array, real, ["C", "A", "W", "E"]) if array.ndim > 0 else real.type(array)
         for array in arrays
@@ -87,7 +88,7 @@ def _coerced(function, expected, values):
 
 
 def _real(number):
-    """The type of the results where all arguments are numbers, from one of them."""
+    """The dtype of the results where all arguments are numbers like `number`."""
     return _FLOAT32 if type(number) is np.float32 else _FLOAT64
 
 
@@ -95,19 +96,19 @@ def _shape_text(shape):
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
-def _stack_hint(name, found, expected):
-    """What to do where an argument looks like a stack of those expected."""
-    if len(found) != len(expected) + 1 or "batch" in expected:
+def _stack_hint(name, shape, expected):
+    """Advice for an argument that has one axis more than expected; "" for others."""
+    if len(shape) != len(expected) + 1 or "batch" in expected:
         return ""
-    column = f"; a column is given as the vector {name}[:, 0]" if found[1:] == (1,) else ""
+    column = f"; a column is given as the vector {name}[:, 0]" if shape[1:] == (1,) else ""
     return (
         f"{column}; a stack of samples is taken where the function is declared with batch=[{name}]"
     )
 
 
-def _refuse(function, expected, values):
-    """Raise ValueError for the first argument that has another shape than expected; sizes are
-    known from the axes before."""
+def _raise_shape_error(function, expected, values):
+    """Raise ValueError for the first argument whose shape is not the expected one, or for the first
+    unmet requirement. Earlier axes give the sizes that later ones are compared with."""
     shapes, requirements, _ = expected
     arrays = [np.asarray(value) for value in values]
     sizes: dict = {}
@@ -123,36 +124,36 @@ def _refuse(function, expected, values):
         if len(known) == len(names):
             lengths = tuple(eval(text, {}, known) for text in shape)
         if array.ndim != len(shape) or array.shape != lengths:
-            values = ", ".join(f"{size} = {length}" for size, length in known.items())
+            known_text = ", ".join(f"{size} = {length}" for size, length in known.items())
             raise ValueError(
                 f"{function}: argument {name} has shape {_shape_text(array.shape)}; "
-                f"expected {_shape_text(shape)}{' with ' + values if values else ''}"
+                f"expected {_shape_text(shape)}{' with ' + known_text if known else ''}"
                 f"{_stack_hint(name, array.shape, shape)}"
             )
     for requirement in requirements:
         if not eval(requirement, {}, sizes):
-            given = ", ".join(
+            lengths_text = ", ".join(
                 f"{size} = {length}"
                 for size, length in sizes.items()
                 if re.search(rf"\b{size}\b", requirement)
             )
-            raise ValueError(f"{function}: {given}; it needs {requirement}")
-    given = ", ".join(
+            raise ValueError(f"{function}: {lengths_text}; it needs {requirement}")
+    shapes_text = ", ".join(
         f"{name} has shape {_shape_text(array.shape)} for {_shape_text(shape)}"
         for (name, shape), array in zip(shapes, arrays, strict=True)
     )
-    raise ValueError(f"{function}: no sizes fit the arguments' shapes: {given}")
+    raise ValueError(f"{function}: no sizes fit the arguments' shapes: {shapes_text}")
 
 
 def _flat(out):
-    """The arrays of nested tuples, in order."""
+    """List the arrays of nested tuples, depth first."""
     if isinstance(out, tuple | list):
         return [array for part in out for array in _flat(part)]
     return [out]
 
 
-def _given_arrays(function, names, out):
-    """The arrays of `out`. Raises ValueError where there is not one for each result."""
+def _out_arrays(function, names, out):
+    """List the arrays of `out`. Raises ValueError unless there is one for each result."""
     arrays = _flat(out)
     if len(arrays) != len(names):
         raise ValueError(
@@ -162,31 +163,34 @@ def _given_arrays(function, names, out):
 
 
 def _destinations(function, expected, out, shapes, real, arguments):
-    """For each result the array of `out` that the kernel can write to, else a new one."""
+    """For each result, the array of `out` if the kernel can write to it directly, else a new
+    one."""
     if out is None:
         entries = sum(math.prod(shape) for shape in shapes)
-        if len(shapes) > 1 and entries > _LARGE:  # malloc keeps what was free in one block
+        # glibc raises its mmap threshold to the largest block freed: after one allocation of all
+        # entries together, it reuses the results' memory instead of mapping new pages
+        if len(shapes) > 1 and entries > MAX_HEAP_ENTRIES:
             _empty(entries, real)
         return [_empty(shape, real) for shape in shapes]
     *_, names = expected
-    arrays = _given_arrays(function, names, out)
+    arrays = _out_arrays(function, names, out)
     results: list = []
     for name, array, shape in zip(names, arrays, shapes, strict=True):
         _require_destination(function, name, array, shape, real)
         for other_name, other in zip(names, arrays[: len(results)], strict=False):
             if np.shares_memory(array, other):
                 raise ValueError(f"{function}: {other_name} and {name} share memory")
-        shared = any(np.may_share_memory(array, argument) for argument in arguments)
-        direct = type(array) is np.ndarray and array.dtype == real and array.flags.carray
-        results.append(array if direct and not shared else np.empty(shape, real))
+        is_shared = any(np.may_share_memory(array, argument) for argument in arguments)
+        is_writable = type(array) is np.ndarray and array.dtype == real and array.flags.carray
+        results.append(array if is_writable and not is_shared else np.empty(shape, real))
     return results
 
 
 def _require_destination(function, name, array, shape, real):
-    """Raise unless results of this shape and type can be put into `array`."""
+    """Raise TypeError or ValueError unless `array` can hold results of this shape and type."""
     _require_plain(function, name, array)
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{function}: {name} is {_described(array)}; expected an array")
+        raise TypeError(f"{function}: {name} is {_describe(array)}; expected an array")
     if array.shape != shape:
         raise ValueError(
             f"{function}: {name} has shape {_shape_text(array.shape)}; "
@@ -198,8 +202,8 @@ def _require_destination(function, name, array, shape, real):
         raise ValueError(f"{function}: {name} is read-only")
 
 
-def _delivered(out, results):
-    """The arrays of `out`, with the results in them; the results where there is none."""
+def _deliver(out, results):
+    """Copy the results into the arrays of `out` and return these; the results if `out` is None."""
     if out is None:
         return results
     arrays = _flat(out)

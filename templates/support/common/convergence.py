@@ -1,16 +1,20 @@
-"""How Newton's iteration went where it found no root, as a text."""
+"""Messages about Newton's iteration where it did not converge."""
 
 # mypy: allow-untyped-defs
 
-LAST = 3
-"""How many of the last residuals are told."""
+RESIDUALS_IN_MESSAGE = 3
+"""Number of last residuals that the message lists."""
 
 
-def _convergence(steps, singular, first, *last):
-    """How the residual went: its largest entry at the start, and after each of the last steps, of
-    which there may be fewer than are given in `last`; singular: whether that ended it."""
+def _convergence(steps, is_singular, initial, *latest):
+    """Describe the course of the residual's largest entry.
+
+    initial: before the first step; latest: after each of the last RESIDUALS_IN_MESSAGE steps, of
+    which only the last `steps` are set; is_singular: whether a singular Jacobian ended the
+    iteration."""
     count = int(steps)
-    shown = [f"{size:.3g}" for size in last[-min(count, LAST) :]] if count else []
-    told = ", ".join([f"{first:.3g}", *["..."] * (count > LAST), *shown])
-    reason = ", where the Jacobian is singular" if singular else ""
-    return f": in {count} steps the largest entry of the residual was {told}{reason}"
+    residuals = [f"{size:.3g}" for size in latest[-min(count, RESIDUALS_IN_MESSAGE) :] if count]
+    gap = ["..."] * (count > RESIDUALS_IN_MESSAGE)
+    course = ", ".join([f"{initial:.3g}", *gap, *residuals])
+    reason = ", where the Jacobian is singular" if is_singular else ""
+    return f": in {count} steps the largest entry of the residual was {course}{reason}"

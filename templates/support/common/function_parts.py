@@ -1,4 +1,4 @@
-"""What the texts of public functions are put together from."""
+"""Texts of public functions: their parts, and their compilation into a module."""
 
 # mypy: allow-untyped-defs
 
@@ -10,80 +10,93 @@ from .signature import renamed, tuple_text
 
 
 class _Parts:
-    """Texts that public functions are put together from: sizes are local variables `_size_` + their
-    name, the arrays to be filled `_array_` + theirs."""
+    """The parts of a public function's text. The local variable of a size is `_size_NAME`, that of
+    a result `_array_NAME`."""
 
     def __init__(self, signature, returned):
         self.signature, self.returned = signature, returned
-        public = {each: signature.names.get(each, each) for each in signature.inputs}
-        self._names = {size: f"_size_{size}" for size in signature.sizes} | public
+        public = {name: signature.names.get(name, name) for name in signature.inputs}
+        self._local_names = {size: f"_size_{size}" for size in signature.sizes} | public
         self.parameters = list(public.values())
         shapes = zip(self.parameters, signature.inputs.values(), strict=True)
-        self.arrays = [name for name, shape in shapes if shape]
-        self.filled = [f"_array_{each}" for each in signature.outputs]
-        self.shapes = [tuple_text(map(self.sized, s)) for s in signature.outputs.values()]
-        self.passed = ", ".join([*self.parameters, *self.filled])
-        self.dtype = f"{self.arrays[0]}.dtype" if self.arrays else f"_real({self.parameters[0]})"
-        self.out = "out"
-        while self.out in self.parameters:
-            self.out += "_"
+        self.array_inputs = [name for name, shape in shapes if shape]
+        self.outputs = [f"_array_{name}" for name in signature.outputs]
+        self.output_shapes = [
+            tuple_text(map(self.in_locals, s)) for s in signature.outputs.values()
+        ]
+        self.kernel_arguments = ", ".join([*self.parameters, *self.outputs])
+        arrays = self.array_inputs
+        self.dtype = f"{arrays[0]}.dtype" if arrays else f"_real({self.parameters[0]})"
+        self.out_parameter = "out"
+        while self.out_parameter in self.parameters:
+            self.out_parameter += "_"
 
-    def sized(self, text):
-        """A text of sizes and inputs, in the function's own names."""
-        return renamed(text, self._names)
+    def in_locals(self, text):
+        """An expression of the signature's sizes and inputs, in the function's local variables."""
+        return renamed(text, self._local_names)
 
-    def reading(self, lines):
-        """Lines that read the sizes which others need, from arrays."""
-        unsized = {local: size for size, local in self._names.items()}
-        wanted = [renamed(line, unsized) for line in lines]
-        found = [self.sized(line) for line in self.signature.reading(wanted)]
-        return [re.sub(r"(\w+)\.shape\[0\]", r"len(\1)", line) for line in found]
+    def size_lines(self, lines):
+        """Assignments of the sizes that `lines` use, read from arguments that are arrays."""
+        kernel_names = {local: name for name, local in self._local_names.items()}
+        required = [renamed(line, kernel_names) for line in lines]
+        assignments = [self.in_locals(line) for line in self.signature.size_lines(required)]
+        # len(X) takes 25 ns in Python, X.shape[0] 96 ns
+        return [re.sub(r"(\w+)\.shape\[0\]", r"len(\1)", line) for line in assignments]
 
-    def wrong(self, requirements):
-        """The condition under which arguments have other shapes than expected; "" if none can."""
-        wrong = [
-            f"{name}.shape != {tuple_text(map(self.sized, shape))}"
+    @property
+    def all_size_lines(self):
+        """Assignments of all sizes."""
+        return [self.in_locals(line) for line in self.signature.size_lines(self.signature.sizes)]
+
+    def mismatch(self, requirements):
+        """The condition that a shape is not the expected one, or a requirement is not met; "" if
+        there is nothing to check."""
+        conditions = [
+            f"{name}.shape != {tuple_text(map(self.in_locals, shape))}"
             for name, shape in zip(self.parameters, self.signature.inputs.values(), strict=True)
             if shape
         ]
-        local = [self.sized(renamed(each, self.signature.local)) for each in requirements]
-        return " or ".join([*wrong, *(f"not ({each})" for each in local)])
+        for requirement in requirements:
+            text = self.in_locals(renamed(requirement, self.signature.kernel_names))
+            conditions.append(f"not ({text})")
+        return " or ".join(conditions)
 
-    @property
-    def all_sizes(self):
-        """Lines that read all sizes."""
-        return [self.sized(line) for line in self.signature.reading(self.signature.sizes)]
-
-    def start(self, requirements):
-        """Lines that bring the arguments to what kernels take, or refuse them."""
-        inputs, wrong = tuple_text(self.parameters), self.wrong(requirements)
-        refusing = [f"if {wrong}:", f"    _refuse(_owner, _expected, {inputs})"]
+    def coercion_lines(self, requirements):
+        """Lines that convert the arguments to arrays that kernels take, or raise."""
+        inputs, mismatch = tuple_text(self.parameters), self.mismatch(requirements)
         return [
-            f"{inputs} = _coerced(_owner, _expected, {inputs})",
+            f"{inputs} = _coerce(_owner, _expected, {inputs})",
             f"_dtype = {self.dtype}",
-            *self.all_sizes,
-            *(refusing if wrong else []),
+            *self.all_size_lines,
+            *(
+                [f"if {mismatch}:", f"    _raise_shape_error(_owner, _expected, {inputs})"]
+                if mismatch
+                else []
+            ),
         ]
 
-    def empty(self):
-        """Lines that make arrays for the results."""
-        dtype = self.dtype if len(self.filled) == 1 else "_dtype"
-        pairs = zip(self.filled, self.shapes, strict=True)
-        made = [f"{name} = _empty({shape}, {dtype})" for name, shape in pairs]
-        return [f"_dtype = {self.dtype}", *made] if len(made) > 1 else made
+    def allocation_lines(self):
+        """Lines that allocate the results."""
+        pairs = list(zip(self.outputs, self.output_shapes, strict=True))
+        if len(pairs) > 1:
+            lines = [f"{name} = _empty({shape}, _dtype)" for name, shape in pairs]
+            return [f"_dtype = {self.dtype}", *lines]
+        return [f"{name} = _empty({shape}, {self.dtype})" for name, shape in pairs]
 
 
-def defined(module, name, lines, parts, scope):
-    """The public function of a text, as if the module's own file had it. Its text refers only to
-    names that begin with an underscore, as none of a declaration does."""
-    own, text = module.names["__name__"], "\n".join(lines) + "\n"
-    file = f"<{name} of {own}>"
-    linecache.cache[file] = len(text), None, text.splitlines(True), file
+def define_function(module, name, lines, parts, scope):
+    """Compile the text of a public function into `module`.
+
+    The text refers to `scope` by names with a leading underscore, which no name of a declaration
+    has."""
+    module_name, text = module.names["__name__"], "\n".join(lines) + "\n"
+    file = f"<{name} of {module_name}>"
+    linecache.cache[file] = len(text), None, text.splitlines(True), file  # for tracebacks
     expected = (parts.signature.expected, module.requirements, parts.returned.places)
-    types = {f"_type_{each}": module.names[each] for each in parts.returned.types}
-    scope = scope | types | {"__name__": own, "_owner": module.owner, "_expected": expected}
+    types = {f"_type_{type_name}": module.names[type_name] for type_name in parts.returned.types}
+    scope = scope | types | {"__name__": module_name, "_owner": module.owner, "_expected": expected}
     exec(compile(text, file, "exec"), scope)
     scope[name].__doc__ = documentation(name, module, parts)
-    found = dict.fromkeys((name, *parts.returned.types))
-    module.public += [each for each in found if each not in module.public]
+    names = dict.fromkeys((name, *parts.returned.types))
+    module.public += [name for name in names if name not in module.public]
     return scope[name]

@@ -1,4 +1,4 @@
-"""What the public functions of a generated module say that they do."""
+"""First lines of the docstrings of public functions."""
 
 SUMMARIES = {
     "value": "The value.",

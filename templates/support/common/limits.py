@@ -1,10 +1,13 @@
-"""Numbers that the compiler and the modules that it writes have to agree on."""
+"""Thresholds that the compiler and generated modules must agree on."""
 
-_LARGE = 16384
-"""Entries of all results from which malloc may give their memory back to the system."""
-_SHARED = 500_000
-"""How much work, in numbers read, written or computed, is worth a thread of its own."""
-_WRITERS = 4
-"""How many threads write faster than one at most."""
-LEADING = 0.99999
-"""Entries of a vector whose sizes differ by less, relatively, count as equally large."""
+MAX_HEAP_ENTRIES = 16384
+"""Results with at most this many entries in total stay in malloc's heap; malloc may return the
+memory of larger ones to the system."""
+MAX_SERIAL_BLAS_ENTRIES = 16384
+"""Matrices with at most this many entries in total are multiplied by one BLAS thread."""
+MIN_OPS_PER_THREAD = 500_000
+"""Fewest numbers read, written or computed for which a further thread pays."""
+MAX_WRITING_THREADS = 4
+"""More threads do not write to memory faster."""
+LEADING_RATIO = 0.99999
+"""Entries of a vector at least this large, relative to its largest, count as largest, too."""

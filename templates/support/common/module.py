@@ -1,4 +1,4 @@
-"""A generated module, as what makes its functions knows it."""
+"""The namespace of a generated module."""
 
 # mypy: allow-untyped-defs
 
@@ -10,7 +10,7 @@ from types import ModuleType
 
 
 class _Importable(ModuleType):
-    """A module that is pickled as its name; a copy is the module itself."""
+    """A module that is pickled by name; `copy` returns the module itself."""
 
     def __reduce__(self):
         return import_module, (self.__name__,)
@@ -20,15 +20,17 @@ FACTS = (
     *("INPUTS", "OUTPUT", "WRT", "REQUIREMENTS", "FUNCTIONS", "OPERATOR", "TARGET"),
     *("DECLARATION", "DIGEST", "FORMULAS"),
 )
-"""What is public of every module, beside its functions, their kernels and named tuples."""
-OF_ALL = ("value", "vjp", "jvp", "jacobian")
-OF_SCALARS = ("gradient", "value_and_gradient", "hessian", "hvp")
-"""Functions of modules of scalar functions."""
+"""Public constants of every module."""
+KINDS = ("value", "vjp", "jvp", "jacobian")
+SCALAR_KINDS = ("gradient", "value_and_gradient", "hessian", "hvp")
+"""Derivatives that scalar functions have besides `KINDS`."""
 
 
 class _Module:
-    """The name of the declared function, for messages, and the module's global names, which
-    `public` lists as far as they are users'."""
+    """A generated module under construction.
+
+    owner: the declared function's name, for messages; names: the module's globals; public: those
+    that `__all__` lists."""
 
     def __init__(self, owner, names):
         self.owner, self.names = owner, names
@@ -43,17 +45,17 @@ class _Module:
         names["__getattr__"] = self.absent
 
     def absent(self, name):
-        """Raise AttributeError, which says of a kind that was left out how to have it, and for
-        `gradient` and the like what there is instead."""
+        """Raise AttributeError with advice: how to add a kind that the module was built without, or
+        which kinds replace `gradient` and others that only scalar functions have."""
         functions, is_scalar = self.names["FUNCTIONS"], not self.names["OUTPUT"]["shape"]
         operator = "hessian_operator" if is_scalar else "jacobian_operator"
         operators = [] if self.names["TARGET"] == "cuda" else [operator]
-        if name in (*OF_ALL, *(OF_SCALARS if is_scalar else ()), *operators):
+        if name in (*KINDS, *(SCALAR_KINDS if is_scalar else ()), *operators):
             raise AttributeError(
                 f"{self.owner}: this module was built without {name}; add it to kinds= and build "
                 "it again"
             )
-        if name not in OF_SCALARS:
+        if name not in SCALAR_KINDS:
             raise AttributeError(f"module {self.names['__name__']!r} has no attribute {name!r}")
         raise AttributeError(
             f"{self.owner}: there is no {name}; an array-valued function has jacobian and vjp; "
@@ -61,17 +63,17 @@ class _Module:
         )
 
     def formulas(self):
-        """FORMULAS, from the file of the module's name in the folder `_formulas` beside it."""
+        """Read FORMULAS from `_formulas/MODULE.py` beside the module."""
         path = Path(self.names["__file__"])
         file = path.parent / "_formulas" / path.name
-        found: dict = {}
-        exec(compile(file.read_bytes(), file, "exec"), found)
-        return found["FORMULAS"]
+        namespace: dict = {}
+        exec(compile(file.read_bytes(), file, "exec"), namespace)
+        return namespace["FORMULAS"]
 
     @cached_property
     def fails(self):
-        """Whether a kernel can raise LinAlgError; asked for when they all are there."""
-        bodies = [getattr(each, "py_func", each) for each in self.names.values()]
-        codes = [getattr(each, "__code__", None) for each in bodies]
-        used = {name for code in codes for name in getattr(code, "co_names", ())}
-        return "FAILURES" in self.names or not used.isdisjoint(("LinAlgError", "NotConverged"))
+        """Whether a kernel can raise LinAlgError. Valid once all kernels are defined."""
+        functions = [getattr(value, "py_func", value) for value in self.names.values()]
+        codes = [getattr(function, "__code__", None) for function in functions]
+        names = {name for code in codes for name in getattr(code, "co_names", ())}
+        return "FAILURES" in self.names or not names.isdisjoint(("LinAlgError", "NotConverged"))

@@ -1,4 +1,4 @@
-"""What a kernel takes and fills, from a text such as "X[n, n], scale -> out[n]"."""
+"""Signatures of kernels, as in "X[n, n], scale -> out[n]"."""
 
 # mypy: allow-untyped-defs
 
@@ -7,33 +7,34 @@ import re
 
 
 class _Signature:
-    """The arrays of a kernel: `inputs` and `outputs`, name -> the texts of its lengths; without
-    brackets a number. sizes: name -> how it is read from the inputs, those first that others need.
+    """The parameters of a kernel: `inputs` and `outputs` map a name to the texts of its lengths, ()
+    for a number; `sizes` maps a size to the expression that reads it from the inputs, in an order
+    in which each refers to earlier sizes only.
 
-    sizes: texts such as "n = x.shape[0] - 1" for sizes that are no axis's length. names: of those
-    inputs and sizes that callers and messages call otherwise."""
+    sizes: texts such as "n = x.shape[0] - 1" for sizes that are not the length of an axis. names:
+    kernel's name -> public name, of inputs and sizes whose names differ."""
 
     def __init__(self, text, sizes=(), names=None):
-        given, filled = text.split("->")
-        self.inputs, self.outputs = _arrays(given), _arrays(filled)
+        inputs, outputs = text.split("->")
+        self.inputs, self.outputs = _arrays(inputs), _arrays(outputs)
         self.names = names or {}
         self.sizes: dict = {}
         for name, shape in self.inputs.items():
             for axis, length in enumerate(shape):
                 if length.isidentifier():
                     self.sizes.setdefault(length, f"{name}.shape[{axis}]")
-        for each in sizes:
-            size, read = each.split(" = ")
-            self.sizes[size] = read
+        for assignment in sizes:
+            size, expression = assignment.split(" = ")
+            self.sizes[size] = expression
 
     @property
-    def local(self):
-        """The kernel's own names of what callers call otherwise."""
+    def kernel_names(self):
+        """Public name -> the kernel's name, of inputs and sizes whose names differ."""
         return {public: name for name, public in self.names.items()}
 
     @property
     def expected(self):
-        """Name and shape of each input as callers know them."""
+        """The public name and shape of each input."""
         return tuple(
             (self.names.get(name, name), tuple(renamed(length, self.names) for length in shape))
             for name, shape in self.inputs.items()
@@ -45,54 +46,55 @@ class _Signature:
         return [*self.inputs, *self.outputs]
 
     def kinds(self, names=None):
-        """The types of parameters, of all if they are not named: "real:2" for an array of two axes,
+        """The types of the named parameters, by default of all: "real:2" for an array of two axes,
         "real" for a number."""
-        every = {
+        types = {
             name: f"real:{len(shape)}" if shape else "real" for name, shape in self.inputs.items()
         }
-        every |= {name: f"real:{len(shape)}" for name, shape in self.outputs.items()}
-        return [every[name] for name in (self.arrays if names is None else names)]
+        types |= {name: f"real:{len(shape)}" for name, shape in self.outputs.items()}
+        return [types[name] for name in (self.arrays if names is None else names)]
 
-    def reading(self, texts):
-        """Lines that read the sizes in these texts."""
-        wanted = words(" ".join(texts))
+    def size_lines(self, texts):
+        """Assignments of the sizes that occur in `texts`, and of the sizes that those depend on."""
+        required = identifiers(" ".join(texts))
         lines: list = []
-        for size, read in reversed(self.sizes.items()):
-            if size in wanted:
-                lines.insert(0, f"{size} = {read}")
-                wanted |= words(read)
+        for size, expression in reversed(self.sizes.items()):
+            if size in required:
+                lines.insert(0, f"{size} = {expression}")
+                required |= identifiers(expression)
         return lines
 
 
-def words(text):
-    """The names in a text."""
+def identifiers(text):
+    """The set of names in the text of an expression."""
     return set(re.findall(r"[^\W\d]\w*", text))
 
 
 def renamed(text, names):
-    """A text with other names in it."""
-    return re.sub(r"[^\W\d]\w*", lambda word: names.get(word[0], word[0]), text)
+    """The text of an expression with the names in `names` replaced."""
+    return re.sub(r"[^\W\d]\w*", lambda name: names.get(name[0], name[0]), text)
 
 
 def tuple_text(texts):
-    """A tuple of what the texts stand for."""
+    """The text of a tuple of expressions."""
     texts = list(texts)
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 def indented(lines):
-    """Lines within another one."""
+    """The lines of a block, one level deeper."""
     return [f"    {line}" for line in lines]
 
 
 def _arrays(text):
-    """Name -> the texts of the lengths."""
+    """Parse "X[n, n], scale": map each name to the texts of its lengths."""
     call = ast.parse(f"_({text.strip().replace('[]', '[()]')})", mode="eval").body
-    found: dict = {}
-    for part in call.args:  # type: ignore[attr-defined]
-        if isinstance(part, ast.Name):
-            found[part.id] = ()
+    shapes: dict = {}
+    for parameter in call.args:  # type: ignore[attr-defined]
+        if isinstance(parameter, ast.Name):
+            shapes[parameter.id] = ()
             continue
-        lengths = part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
-        found[part.value.id] = tuple(map(ast.unparse, lengths))
-    return found
+        axes = parameter.slice
+        lengths = axes.elts if isinstance(axes, ast.Tuple) else [axes]
+        shapes[parameter.value.id] = tuple(map(ast.unparse, lengths))
+    return shapes

@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from ..common.limits import LEADING
+from ..common.limits import LEADING_RATIO
 from ..internals.functions import compiled
 from .base import NO, UPPER, VECTORS
 from .lapack import lapack_gecon, lapack_geev, lapack_getrf, lapack_syevd
@@ -29,7 +29,7 @@ def leading_sign(rows, column):
     for i in range(rows.shape[0]):
         largest = max(largest, abs(rows[i, column]))
     for i in range(rows.shape[0]):
-        if abs(rows[i, column]) >= LEADING * largest:
+        if abs(rows[i, column]) >= LEADING_RATIO * largest:
             return -1 if rows[i, column] < 0 else 1
     return 1
 

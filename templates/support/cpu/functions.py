@@ -9,20 +9,20 @@ from numba import njit
 from numpy.linalg import LinAlgError
 
 from ..common.arguments import (
-    _UNREADY,
-    _coerced,
-    _delivered,
+    _CONVERSION_ERRORS,
+    _coerce,
+    _deliver,
     _destinations,
     _empty,
     _ndarray,
+    _raise_shape_error,
     _real,
-    _refuse,
 )
-from ..common.function_parts import _Parts, defined
-from ..common.limits import _LARGE
+from ..common.function_parts import _Parts, define_function
+from ..common.limits import MAX_HEAP_ENTRIES, MAX_SERIAL_BLAS_ENTRIES
 from ..common.module import _Module
 from ..common.returned import _Returned
-from ..common.signature import _Signature, indented, renamed, tuple_text, words
+from ..common.signature import _Signature, identifiers, indented, renamed, tuple_text
 from ..internals.functions import compiled, ready, remember
 from ..internals.memory import require_arrays, require_shapes
 from .parallel import Planned, _Sharing, choice, inlined
@@ -30,16 +30,16 @@ from .thread_pool import _THREAD_POOL
 
 _FUNCTION_NAMES = {
     "_LinAlgError": LinAlgError,
-    "_UNREADY": _UNREADY,
-    "_coerced": _coerced,
+    "_CONVERSION_ERRORS": _CONVERSION_ERRORS,
+    "_coerce": _coerce,
     "_thread_pool": _THREAD_POOL,
-    "_delivered": _delivered,
+    "_deliver": _deliver,
     "_destinations": _destinations,
     "_empty": _empty,
     "_named": tuple.__new__,
     "_ndarray": _ndarray,
     "_real": _real,
-    "_refuse": _refuse,
+    "_raise_shape_error": _raise_shape_error,
     "_remember": remember,
 }
 """What the texts of public functions refer to. Only names that begin with an underscore, as none of
@@ -82,10 +82,10 @@ class Module(_Module):
         arrays = f"{self.owner!r}, {' '.join(labels)!r}, {tuple_text(shapes)}"
         lengths = tuple_text(map(tuple_text, shapes.values()))
         count = sum(map(bool, signature.inputs.values()))
-        conditions = [renamed(each, signature.local) for each in self.requirements]
+        conditions = [renamed(each, signature.kernel_names) for each in self.requirements]
         lines = [
             f"_require_arrays({arrays})",
-            *signature.reading([lengths, *conditions]),
+            *signature.size_lines([lengths, *conditions]),
             f"_require_shapes({arrays}, {lengths}, {count})",
         ]
         for condition, required in zip(conditions, self.requirements, strict=True):
@@ -115,20 +115,22 @@ class Module(_Module):
         signature, _, blas = self.kernels[kernel]
         parts = _Parts(signature, _Returned(returns, signature.outputs))
         planned = self._planned(kernel, parts)
-        conditions = [*_plain(parts.arrays), *map(parts.sized, _few_results(signature))]
+        conditions = [*_plain(parts.array_inputs), *map(parts.in_locals, _few_results(signature))]
         conditions += [planned.few] if planned.few else []
         self.conditions[name] = self._conditions(kernel)
         scope = planned.scope | {"_kernel_ready": ready(planned.scope["_kernel"])}
         given = _passed(kernel, parts)
         run = [f"_kernel_ready({given})"]
         if blas:
-            few = parts.sized(_few_in_matrices(signature))
+            few = parts.in_locals(_few_in_matrices(signature))
             run = choice(few, run, [f"_thread_pool.run(_kernel_ready, {given})"])
         run = [f"if {planned.before}:", *indented(run)] if planned.before else run
         lines = self._function_lines(parts, conditions, run, planned.call, scope)
-        out = parts.out
+        out = parts.out_parameter
         heading = f"def {name}({', '.join([*parts.parameters, '*', f'{out}=None'])}):"
-        return defined(self, name, [heading, *indented(lines)], parts, _FUNCTION_NAMES | scope)
+        return define_function(
+            self, name, [heading, *indented(lines)], parts, _FUNCTION_NAMES | scope
+        )
 
     def _conditions(self, kernel):
         """Texts of sizes that decide in which way a kernel is called. At small sizes all hold."""
@@ -151,31 +153,31 @@ class Module(_Module):
     def _function_lines(self, parts, conditions, run, call, scope):
         """The body of a public function; `run`: the call of a kernel that is compiled for the
         arguments, `call`: that of any."""
-        out, returned = parts.out, parts.returned
-        inputs, filled = tuple_text(parts.parameters), tuple_text(parts.filled)
-        empty, shapes = parts.empty(), tuple_text(parts.shapes)
+        out, returned = parts.out_parameter, parts.returned
+        inputs, filled = tuple_text(parts.parameters), tuple_text(parts.outputs)
+        empty, shapes = parts.allocation_lines(), tuple_text(parts.output_shapes)
         remembered = [each for each in scope if f"{each}_ready" in scope]
         return [
             "try:  # arrays as the kernel takes them",
-            *indented(parts.reading([*conditions, *empty, *run])),
+            *indented(parts.size_lines([*conditions, *empty, *run])),
             f"    if {' and '.join(conditions) or 'True'}:",
             f"        if {out} is None:",
             *indented(indented(indented([*empty, *run, f"return {returned.new}"]))),
             f"        {returned.pattern} = {out}",
-            f"        if not {''.join(_plain(parts.filled))}:",
+            f"        if not {''.join(_plain(parts.outputs))}:",
             "            raise TypeError",
             *indented(indented([*run, f"return {returned.delivered}"])),
             "except _LinAlgError:",
             "    raise",
-            "except _UNREADY:  # arguments of other types, or errors to be said in full",
+            "except _CONVERSION_ERRORS:  # arguments of other types, or errors to be said in full",
             "    pass",
-            *parts.start(self.requirements),
+            *parts.coercion_lines(self.requirements),
             f"{filled} = _destinations(_owner, _expected, {out}, {shapes}, _dtype, {inputs})",
             *call,
             *(f"_remember({each}_ready, {each})" for each in remembered),
             f"if {out} is None:",
             f"    return {returned.new}",
-            f"{filled} = _delivered({out}, {filled})",
+            f"{filled} = _deliver({out}, {filled})",
             f"return {returned.delivered}",
         ]
 
@@ -198,11 +200,11 @@ class Module(_Module):
         found = _Signature(signature, **named)
         texts = _Parts(found, _Returned(returns, {}))
         arrays = [
-            f"_array_{e}" if e in found.outputs else f"{texts.sized(e)}.copy()"
+            f"_array_{e}" if e in found.outputs else f"{texts.in_locals(e)}.copy()"
             for e in parts.split()
         ]
         wanted = made.__code__.co_varnames[2 : made.__code__.co_argcount]
-        given = [tuple_text(arrays), "_dtype", *map(texts.sized, wanted)]
+        given = [tuple_text(arrays), "_dtype", *map(texts.in_locals, wanted)]
         scope = _FUNCTION_NAMES | {"_made": made}
         call: list = []
         if kernel is not None:
@@ -211,31 +213,31 @@ class Module(_Module):
             call, scope = planned.call, scope | planned.scope
         lines = [
             f"def {name}({', '.join(texts.parameters)}):",
-            *indented(texts.start(self.requirements)),
-            *indented([*texts.empty(), *call]),
-            f"    {tuple_text(texts.returned.locals)} = _made({', '.join(given)})",
+            *indented(texts.coercion_lines(self.requirements)),
+            *indented([*texts.allocation_lines(), *call]),
+            f"    {tuple_text(texts.returned.variables)} = _made({', '.join(given)})",
             f"    return {texts.returned.delivered}",
         ]
-        return defined(self, name, lines, texts, scope)
+        return define_function(self, name, lines, texts, scope)
 
 
 def _passed(kernel, parts):
     """What a kernel is given; one whose body does a share of the rows, all of them."""
-    return f"{parts.passed}, 0, 1" if hasattr(kernel, "share") else parts.passed
+    return f"{parts.kernel_arguments}, 0, 1" if hasattr(kernel, "share") else parts.kernel_arguments
 
 
 def _few_results(signature):
     """That all results together have few entries, where there are several of symbolic sizes."""
     text = _entries(signature.outputs.values())
-    if len(signature.outputs) > 1 and words(text):
-        yield f"{text} <= {_LARGE}"
+    if len(signature.outputs) > 1 and identifiers(text):
+        yield f"{text} <= {MAX_HEAP_ENTRIES}"
 
 
 def _few_in_matrices(signature):
     """That BLAS leaves its threads alone: the matrices among arguments and results together have
     few entries. An array of more axes is a stack of matrices, each of which it gets by itself."""
     shapes = [*signature.outputs.values(), *signature.inputs.values()]
-    return f"{_entries(shape[-2:] for shape in shapes)} <= {_LARGE}"
+    return f"{_entries(shape[-2:] for shape in shapes)} <= {MAX_SERIAL_BLAS_ENTRIES}"
 
 
 def _entries(shapes):

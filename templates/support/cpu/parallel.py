@@ -9,7 +9,7 @@ all threads that are free do parts of it (see `shared_work`). Costs are texts in
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..common.limits import _SHARED
+from ..common.limits import MIN_OPS_PER_THREAD
 from ..common.signature import _Signature, indented, tuple_text
 from ..internals.functions import compiled, ready
 from ..internals.memory import give_back, part_of, work_arrays
@@ -85,7 +85,7 @@ class by_rows(_Sharing):
         self.work, self.integers = work, integers
 
     def conditions(self, signature):
-        return [f"{self.cost} < {_SHARED}"]
+        return [f"{self.cost} < {MIN_OPS_PER_THREAD}"]
 
     def whole(self, module, name, signature, body, options):
         if self.share is not None:
@@ -99,8 +99,8 @@ class by_rows(_Sharing):
         return made
 
     def planned(self, module, kernel, parts, alone):
-        cost, signature = parts.sized(self.cost), parts.signature
-        (few,) = map(parts.sized, self.conditions(signature))
+        cost, signature = parts.in_locals(self.cost), parts.signature
+        (few,) = map(parts.in_locals, self.conditions(signature))
         work = _Work(signature, _shapes(self.work), _shapes(self.integers))
         phase = ["phase"] if self.phases > 1 else []
         given = [*signature.arrays, *work.names, *phase]
@@ -116,7 +116,7 @@ class by_rows(_Sharing):
                 work=work,
             )
         )
-        call = choice(few, alone, [f"_in_parts({cost}, {parts.passed})"])
+        call = choice(few, alone, [f"_in_parts({cost}, {parts.kernel_arguments})"])
         return Planned(few, call, "", {"_in_parts": _by_rows(kernel, shared)})
 
 
@@ -131,7 +131,7 @@ class by_samples(_Sharing):
         self.cost, self.cut, self.short, self.columns = cost, cut.split(), short, columns
 
     def conditions(self, signature):
-        few = f"{self.cost} < {_SHARED}"
+        few = f"{self.cost} < {MIN_OPS_PER_THREAD}"
         if self.columns is None:
             return [few]
         samples, found = signature.inputs[self.cut[0]][0], self.columns
@@ -139,8 +139,8 @@ class by_samples(_Sharing):
         return [few, f"({samples} < {found.least} or {found.entries} > {most})"]
 
     def planned(self, module, kernel, parts, alone):
-        cost, passed = parts.sized(self.cost), parts.passed
-        few, *unsuited = map(parts.sized, self.conditions(parts.signature))
+        cost, passed = parts.in_locals(self.cost), parts.kernel_arguments
+        few, *unsuited = map(parts.in_locals, self.conditions(parts.signature))
         flags = [name in self.cut for name in parts.signature.inputs]
         scope = {
             "_in_parts": _in_parts(kernel, self._shared(module, kernel, parts), flags, self.short)
@@ -148,8 +148,8 @@ class by_samples(_Sharing):
         call = choice(few, alone, [f"_in_parts({cost}, {passed})"])
         if self.columns is None:
             return Planned(few, call, "", scope)
-        samples = parts.sized(parts.signature.inputs[self.cut[0]][0])
-        entries = parts.sized(self.columns.entries)
+        samples = parts.in_locals(parts.signature.inputs[self.cut[0]][0])
+        entries = parts.in_locals(self.columns.entries)
         shared = self._shared(module, self.columns.kernel, parts, "S")
         scope |= {"_in_columns": _in_columns(self.columns.kernel, shared), **_tried(shared)}
         call = choice(unsuited[0], call, [f"_in_columns({entries}, {cost}, {passed})"])
@@ -196,7 +196,7 @@ class by_sums(_Sharing):
     def conditions(self, signature):
         samples = signature.inputs[self.cut[0]][0]
         entries, work, _ = self.costs
-        few = little = f"({work})*({samples}) < {_SHARED}"
+        few = little = f"({work})*({samples}) < {MIN_OPS_PER_THREAD}"
         if self.products:
             held = f"({entries})*({samples}) < {IN_CACHE}"
             few = little = f"({held} or {work} > {OPERATIONS}*({entries}))"
@@ -215,16 +215,18 @@ class by_sums(_Sharing):
 
     def planned(self, module, kernel, parts, alone):
         signature = parts.signature
-        samples = parts.sized(signature.inputs[self.cut[0]][0])
-        entries, work, fixed = map(parts.sized, self.costs)
-        few, little = map(parts.sized, self.conditions(signature))
+        samples = parts.in_locals(signature.inputs[self.cut[0]][0])
+        entries, work, fixed = map(parts.in_locals, self.costs)
+        few, little = map(parts.in_locals, self.conditions(signature))
         flags = [name in self.cut for name in signature.inputs]
         shared = self._shared(module, kernel, signature)
         scope = {"_in_parts": _by_sums(kernel, shared, flags, self.least, self.products)}
-        call = choice(few, alone, [f"_in_parts({entries}, {work}, {fixed}, {parts.passed})"])
+        call = choice(
+            few, alone, [f"_in_parts({entries}, {work}, {fixed}, {parts.kernel_arguments})"]
+        )
         if self.least == 1:
             return Planned(few, call, "", scope)
-        before = f"{few} or {_TRY}, 1, {samples}, {parts.passed}, {samples})"
+        before = f"{few} or {_TRY}, 1, {samples}, {parts.kernel_arguments}, {samples})"
         return Planned(little, call, before, scope | _tried(shared))
 
     @property
@@ -287,7 +289,7 @@ class _Work:
             self.reals = {f"_{name}": ("parts", *shape) for name, shape in reals.items()}
         self.names = [*self.reals, *self.integers]
         shapes = [tuple_text(each) for each in (*self.reals.values(), *self.integers.values())]
-        self.reading = signature.reading(shapes)
+        self.reading = signature.size_lines(shapes)
 
     def kinds(self, less=0):
         """Their types, as `shared_work._Shared` has them, with so many axes less."""

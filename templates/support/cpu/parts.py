@@ -5,7 +5,7 @@
 import numpy as np
 from numba import config
 
-from ..common.limits import _SHARED, _WRITERS
+from ..common.limits import MAX_WRITING_THREADS, MIN_OPS_PER_THREAD
 from ..internals.functions import compiled
 from .thread_pool import _THREAD_POOL
 
@@ -31,7 +31,7 @@ def _in_parts(kernel, shared, sliced, blocks):
 
     def call(work, *arrays):
         length = arrays[-1].shape[0]
-        threads = parts = max(1, min(_THREADS, length, 1 + work // _SHARED))
+        threads = parts = max(1, min(_THREADS, length, 1 + work // MIN_OPS_PER_THREAD))
         if blocks:
             flags = [*sliced, *(True for _ in arrays[len(sliced) :])]
             whole, divided = _bytes(arrays, [not cut for cut in flags]), _bytes(arrays, flags)
@@ -51,7 +51,7 @@ def _in_columns(kernel, shared):
     def call(entries, work, *arrays):
         """A sample takes about `entries` numbers in memory."""
         length = arrays[-1].shape[0]
-        threads = max(1, min(_THREADS, length, 1 + work // _SHARED))
+        threads = max(1, min(_THREADS, length, 1 + work // MIN_OPS_PER_THREAD))
         step = max(_COLUMNS, 2 * _PART // max(1, arrays[-1].itemsize * entries))
         parts = _rounds(threads, length, step)
         if _THREAD_POOL.submit(shared, threads, parts, length, arrays[-1].dtype, arrays):
@@ -70,7 +70,7 @@ def _by_rows(kernel, shared):
     faster, and each makes temporary arrays of its own."""
 
     def call(work, *arrays):
-        count = min(_THREADS, _WRITERS, 1 + work // _SHARED)
+        count = min(_THREADS, MAX_WRITING_THREADS, 1 + work // MIN_OPS_PER_THREAD)
         if count == 1 or _THREAD_POOL.submit(shared, count, count, 0, arrays[-1].dtype, arrays):
             _THREAD_POOL.run(kernel, *arrays)
 
@@ -90,7 +90,7 @@ def _by_sums(kernel, shared, sliced, least, products):
         near = max(_NEAR, held) if products else max(_PART, 4 * held)
         step = near // max(1, arrays[-1].itemsize * entries)
         step = max(_ROWS if products else least, step, _AGAIN * fixed // max(1, work))
-        count = max(1, min(_THREADS, length // step, 1 + work * length // _SHARED))
+        count = max(1, min(_THREADS, length // step, 1 + work * length // MIN_OPS_PER_THREAD))
         if _THREAD_POOL.submit(shared, count, count, length, arrays[-1].dtype, (*arrays, step)):
             _THREAD_POOL.run(kernel, *arrays)  # raises what the part raised
 

@@ -15,10 +15,10 @@ from numba import cuda
 from ..common.arguments import (
     _FLOAT32,
     _FLOAT64,
-    _described,
-    _given_arrays,
+    _describe,
     _number_array,
-    _refuse,
+    _out_arrays,
+    _raise_shape_error,
     _require_destination,
     _shape_text,
 )
@@ -144,9 +144,8 @@ class _Call(_Run):
     """The run of a public function: its arguments are on the device, its results go where the
     caller's arrays are.
 
-    function: the declared function's name; expected: what `_refuse` takes; failures: what is
-    wrong where a check fails, in order.
-    """
+    function: the declared function's name; expected: what `_raise_shape_error` takes; failures:
+    what is wrong where a check fails, in order."""
 
     def __init__(self, function, expected, values, failures):
         _require_device(function)
@@ -222,7 +221,7 @@ class _Call(_Run):
     def refuse(self):
         """Raise ValueError for the arguments' shapes."""
         arrays = [np.broadcast_to(0.0, shape) for shape in self.shapes]
-        _refuse(self.function, self.expected, arrays)
+        _raise_shape_error(self.function, self.expected, arrays)
 
     def results(self, out, shapes):
         """Arrays on the device for results of these shapes; those of rank 0 have one entry."""
@@ -233,7 +232,7 @@ class _Call(_Run):
         if out is None:
             self.owners = list(map(self._fresh, shapes))
             return list(map(_entries, self.owners, shapes))
-        self.owners = _given_arrays(self.function, names, out)
+        self.owners = _out_arrays(self.function, names, out)
         arrays = list(map(self._destination, names, self.owners, shapes))
         places = [
             owner if isinstance(owner, np.ndarray) else array
@@ -269,7 +268,7 @@ class _Call(_Run):
             )
         if array.dtype != self.dtype or not array.flags["C_CONTIGUOUS"]:
             raise TypeError(
-                f"{self.function}: {name} is {_described(owner)}; expected a C-contiguous array "
+                f"{self.function}: {name} is {_describe(owner)}; expected a C-contiguous array "
                 f"of {self.dtype}"
             )
         if any(_overlap(array, argument) for argument in self.arguments if argument.shape):

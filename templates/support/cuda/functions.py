@@ -3,7 +3,7 @@ them."""
 
 # mypy: allow-untyped-defs
 
-from ..common.function_parts import _Parts, defined
+from ..common.function_parts import _Parts, define_function
 from ..common.module import _Module
 from ..common.returned import _Returned
 from ..common.signature import _Signature, indented, tuple_text
@@ -24,19 +24,21 @@ class Module(_Module):
         where a check of the kernels fails, in order."""
         found = _Signature(signature, **named)
         parts = _Parts(found, _Returned(returns, found.outputs))
-        inputs, filled = tuple_text(parts.parameters), tuple_text(parts.filled)
-        wrong = parts.wrong(self.requirements)
+        inputs, filled = tuple_text(parts.parameters), tuple_text(parts.outputs)
+        wrong = parts.mismatch(self.requirements)
         lines = [
             f"{inputs} = _run.take()",
-            *parts.all_sizes,
+            *parts.all_size_lines,
             *([f"if {wrong}:", "    _run.refuse()"] if wrong else []),
-            f"{filled} = _run.results({parts.out}, {tuple_text(parts.shapes)})",
-            f"_launch(_run, {parts.passed})",
+            f"{filled} = _run.results({parts.out_parameter}, {tuple_text(parts.output_shapes)})",
+            f"_launch(_run, {parts.kernel_arguments})",
             f"{filled} = _run.delivered({filled})",
             f"return {parts.returned.delivered}",
         ]
-        heading = f"def {name}({', '.join([*parts.parameters, '*', f'{parts.out}=None'])}):"
+        heading = (
+            f"def {name}({', '.join([*parts.parameters, '*', f'{parts.out_parameter}=None'])}):"
+        )
         run = f"    with _Call(_owner, _expected, {inputs}, _failures) as _run:"
         lines = [heading, run, *indented(indented(lines))]
         scope = _SCOPE | {"_failures": failures, "_launch": launch}
-        return defined(self, name, lines, parts, scope)
+        return define_function(self, name, lines, parts, scope)

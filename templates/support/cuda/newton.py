@@ -7,7 +7,7 @@ The host decides on steps, one equation after the other: it needs the residual f
 
 import numpy as np
 
-from ..common.convergence import LAST, _convergence
+from ..common.convergence import RESIDUALS_IN_MESSAGE, _convergence
 from .libraries import fail
 from .lu import lu_factor, lu_solve_rows
 
@@ -61,7 +61,11 @@ def one_root(run, residual, jacobian, iterations, given, target):
     if not solved:
         unknown[:] = np.nan
     run.overwrite(target, unknown.reshape(target.shape))
-    return [] if solved else [_convergence(len(sizes) - 1, singular, first, *sizes[-LAST:])]
+    return (
+        []
+        if solved
+        else [_convergence(len(sizes) - 1, singular, first, *sizes[-RESIDUALS_IN_MESSAGE:])]
+    )
 
 
 def largest_residual(run, residual, given, unknown):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import cuda
 
-from ..common.limits import LEADING
+from ..common.limits import LEADING_RATIO
 from .base import device, kernel
 from .elementary import real_maximum
 
@@ -32,7 +32,7 @@ def leading_sign(x):
     largest = x.dtype.type(0)
     for i in range(len(x)):
         largest = max(largest, abs(x[i]))
-    least = x.dtype.type(LEADING) * largest
+    least = x.dtype.type(LEADING_RATIO) * largest
     for i in range(len(x)):
         if abs(x[i]) >= least:
             return -one if x[i] < 0 else one
