@@ -690,7 +690,7 @@ def _print_table(reports: Sequence[Report]) -> None:
 def _summary(report: Report) -> tuple[str | Text, ...]:
     """Name, counts (of thresholds those reached, of all), the worst failure or else the row nearest
     to one, and the result."""
-    from derivatrix.runtime.report import part_text
+    from derivatrix.runtime.report import ratio_text
 
     points = len({row.point for row in report.rows if row.point})
     result = Text("passed", "green") if report.passed else Text("FAILED", "bold red")
@@ -700,7 +700,7 @@ def _summary(report: Report) -> tuple[str | Text, ...]:
     thresholds = f"{reach.reached} of {reach.total}" if reach.total else ""
     counts = (str(len(report.rows)), str(points), thresholds)
     where = " ".join(filter(None, names))
-    return (report.function, *counts, part_text(worst), where, result)
+    return (report.function, *counts, ratio_text(worst), where, result)
 
 
 def _certify(directory: str, reports: Sequence[Report]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from derivatrix.runtime.certificate_page import certificate_page
 from derivatrix.runtime.errors import LoadError
-from derivatrix.runtime.report import Report, part_text, table
+from derivatrix.runtime.report import Report, ratio_text, table
 from derivatrix.runtime.simulated import has_device
 from derivatrix.runtime.text_file import write_text
 from derivatrix.version import VERSION
@@ -164,7 +164,7 @@ def _text(reports: list[Report]) -> str:
     for report in reports:
         result = "passed" if report.passed else f"FAILED {len(report.failures)}"
         count = str(len(report.rows))
-        worst = part_text(report.worst)
+        worst = ratio_text(report.worst)
         cells.append((report.function, result, count, worst, report.digest, report.place))
     if not any(report.place for report in reports):
         cells = [line[:-1] for line in cells]

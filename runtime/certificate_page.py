@@ -9,7 +9,7 @@ from html import escape
 
 from derivatrix.runtime.page import document, folded, html_table
 from derivatrix.runtime.plot import Axes, Line, plot
-from derivatrix.runtime.report import LEGEND, STEPS, Curve, Report, Row, cells, describe, part_text
+from derivatrix.runtime.report import LEGEND, STEPS, Curve, Report, Row, cells, describe, ratio_text
 
 CHECKS = {
     "functions": "the module has the functions that it lists",
@@ -81,7 +81,7 @@ def _summary(report: Report) -> tuple[str, ...]:
     thresholds = f"{reach.reached} of {reach.total}" if reach.total else ""
     result = "passed" if report.passed else f"FAILED {len(report.failures)}"
     counts = (str(len(report.rows)), str(points), thresholds)
-    return (report.function, result, *counts, part_text(report.worst), report.digest)
+    return (report.function, result, *counts, ratio_text(report.worst), report.digest)
 
 
 def _module(report: Report) -> str:
@@ -113,12 +113,12 @@ def _worst(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         groups.setdefault((row.check, row.function, row.input), []).append(row)
     for (check, function, name), group in groups.items():
-        worst = max(group, key=lambda row: (not row.passed, row.decides, row.part))
+        worst = max(group, key=lambda row: (not row.passed, row.decides, row.error_ratio))
         numbers = [f"{number:.1e}" if number else "0" for number in (worst.error, worst.tolerance)]
         result = "passed" if worst.decides else "decides nothing"
         result = result if worst.passed else "FAILED"
         count = str(len(group))
-        yield (check, function, name, count, *numbers, part_text(worst), worst.point, result)
+        yield (check, function, name, count, *numbers, ratio_text(worst), worst.point, result)
 
 
 def _kind(point: str) -> str:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from derivatrix.runtime import sampling
+from derivatrix.runtime.differences import Estimate
 from derivatrix.runtime.interface import Arrays, CallError, Input, ModuleInterface, Point
 from derivatrix.runtime.measure import (
-    REPRESENTABLE,
-    TRUSTED,
+    MAX_FLOAT32_MAGNITUDE,
+    MAX_TRUSTED_ERROR,
     Measurement,
     is_smooth,
     is_trusted,
@@ -26,31 +27,32 @@ from derivatrix.runtime.reference import BrokenText, OutOfDomain, Text, Values
 from derivatrix.runtime.report import LARGEST_ENTRY, Row
 
 PERTURBATION = 1e-4
-"""The relative error that every comparison with differences has to notice."""
+"""The relative error that every comparison with differences must detect."""
 ROUNDING = 64 * np.finfo(np.float64).eps
-"""What numbers of size 1 may lose where they cancel."""
-LINEAR = ("vjp", "jvp", "hvp")
+"""The error that cancellation may leave in a result, relative to the terms that cancel."""
+LINEAR_KINDS = ("vjp", "jvp", "hvp")
 """The functions that are linear in their last arguments."""
-FACTORS = (0.0, 2.0**10, -(2.0**10), 2.0**-10)
-"""By which cotangents and tangents are multiplied; no product is rounded."""
+POWER_OF_TWO_FACTORS = (0.0, 2.0**10, -(2.0**10), 2.0**-10)
+"""Factors of cotangents and tangents in the check of linearity; no product is rounded."""
 SECOND = ("hessian", "hvp")
-NOISE = 16
-"""How many times the change of a derivative by rounding its error may be."""
-DIGITS = 1e-9
-"""The relative error that derivatives may have beside those of the declaration in 50 digits."""
-JUDGED = 500
-"""Entries of inputs up to which a value is computed in 50 digits, in seconds."""
-TINY = 1e-3
-"""Entries below this part of the largest one count as errors of it, not of themselves."""
+"""The kinds of second derivatives."""
+ROUNDOFF_FACTOR = 16
+"""Allowed error of a derivative at a special point, relative to its change by rounded inputs."""
+DIGITS_TOLERANCE = 1e-9
+"""Allowed relative error of derivatives beside those of the declaration in 50 digits."""
+MAX_PRECISE_ENTRIES = 500
+"""Most entries of inputs for which the value is computed in 50 digits, which takes seconds."""
+SMALL_ENTRY_RATIO = 1e-3
+"""Entries below this part of the largest one are perturbed relative to it in the control."""
 
 
 class Trial:
-    """A module's results at a point, what they should be, and the rows of the checks.
+    """A module's results at a point, the expected ones, and the rows of the checks.
 
-    kinds: the functions to call, all if it is None. special: whether the point is one where the
-    function may have no derivative; then derivatives that are not finite are left out unless
-    differences say that there is one, and what is compared is compared as far as rounding at points
-    with large entries allows. noise: how far rounding changes JVP and HVP there."""
+    kinds: the functions to call, all if it is None. special: the function may have no derivative at
+    the point; then derivatives that are not finite are left out unless differences say that there
+    is one, and tolerances include the rounding errors at points with large entries.
+    roundoff: the changes of JVP and HVP there by rounded inputs."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class Trial:
         measurement: Measurement,
         kinds: Sequence[str] | None = None,
         special: bool = False,
-        noise: tuple[float, float] = (0.0, 0.0),
+        roundoff: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         self.interface = interface
         self.expected = measurement
@@ -69,23 +71,26 @@ class Trial:
         self.floor = max(
             largest(measurement.value), measurement.gradient_size, 1.0 if special else 0.0
         )
-        self.noise = noise
+        self.roundoff = roundoff
         self.results: dict[str, Arrays] = {}
+        """The arrays that the functions returned: a later call must not change them."""
         for kind in interface.kinds if kinds is None else kinds:
-            found = self.call("call", kind, self.point)
-            if found is not None and not (
-                special and _infinite(kind, found) and not self.has(kind)
-            ):
-                self.results[kind] = found
-        self.kept = {
+            arrays = self.call("call", kind, self.point)
+            if arrays is None:
+                continue
+            is_finite = all(np.isfinite(array).all() for array in arrays.values())
+            if not special or kind == "value" or is_finite or self.has_derivative(kind):
+                self.results[kind] = arrays
+        self.copies = {
             kind: {key: array.copy() for key, array in arrays.items()}
             for kind, arrays in self.results.items()
         }
 
     def rounding(self, kind: str) -> float:
-        """The error that cancellation may leave in the results of a function: that of numbers of
-        the value's size, and at special points many times the change by inputs that are rounded."""
-        return self.slack * ROUNDING * self.floor + NOISE * self.noise[kind in SECOND]
+        """Bound the error that cancellation leaves in the results of a function: that of terms of
+        the value's size, and at special points a multiple of the change by rounded inputs."""
+        roundoff = self.roundoff[kind in SECOND]
+        return self.slack * ROUNDING * self.floor + ROUNDOFF_FACTOR * roundoff
 
     @property
     def cancellation(self) -> float:
@@ -93,11 +98,11 @@ class Trial:
         terms as large as the value times an input, as in Xᵀ diag(p (1 - p)) X where p is 0 or 1."""
         return ROUNDING * self.floor * max(1.0, *map(largest, self.point.values.values()))
 
-    def has(self, kind: str) -> bool:
+    def has_derivative(self, kind: str) -> bool:
         """Whether differences say that the function has the derivative at a special point."""
-        parts = [*self.expected.first.values(), self.expected.along]
-        first = all(is_trusted(part, self.floor) for part in parts)
-        return first and (kind not in SECOND or is_smooth(self.interface, self.point))
+        estimates = [*self.expected.first.values(), self.expected.along]
+        has_first = all(is_trusted(estimate, self.floor) for estimate in estimates)
+        return has_first and (kind not in SECOND or is_smooth(self.interface, self.point))
 
     def call(
         self,
@@ -107,16 +112,16 @@ class Trial:
         out: object = None,
         dtypes: tuple[type[np.floating], ...] = (np.float64,),
     ) -> Arrays | None:
-        """The module's results, or a row that says why there are none."""
+        """Call a function of the module; None, and a row with the error, if it fails."""
         try:
             return self.interface.results(kind, point, out, dtypes)
         except CallError as error:
-            if not (self.special and undefined(error)):
+            if not (self.special and is_undefined(error)):
                 self.fail(check, kind, "", str(error))
             return None
 
     def fail(self, check: str, kind: str, key: str, note: str) -> None:
-        self.add(check, kind, key, np.inf, 0.0, False, note)
+        self.rows.append(Row.failure(check, kind, note, key, self.point.label))
 
     def compare(
         self,
@@ -128,7 +133,7 @@ class Trial:
         allowed: np.ndarray | float,
         size: float,
     ) -> bool:
-        """Add the row of an entrywise comparison; `size` is what its errors are relative to."""
+        """Add the row of an entrywise comparison; `size` is the scale of its relative errors."""
         error = np.abs(actual - expected)
         bound = np.broadcast_to(allowed, error.shape)
         if self.special and kind != "value":
@@ -136,12 +141,12 @@ class Trial:
             if max(largest(actual), largest(expected)) <= level:
                 bound = np.maximum(bound, level)
         passed = bool((error <= bound).all())
-        where = _worst(error, bound)
-        note = "" if passed else _difference(where, actual, expected)
-        if passed and bound.min() >= size:
-            note = LARGEST_ENTRY
-        worst, limit = float(error[where]), float(bound[where])
-        self.add(check, kind, key, worst / size, limit / size, passed, note)
+        index = _worst_entry(error, bound)
+        note = LARGEST_ENTRY if passed and bound.min() >= size else ""
+        if not passed:
+            entry = f"entry {', '.join(map(str, index))}: " if index else ""
+            note = f"{entry}{actual[index]:.10g} where {expected[index]:.10g} is expected"
+        self.add(check, kind, key, error[index] / size, bound[index] / size, passed, note)
         return passed
 
     def add(
@@ -154,7 +159,8 @@ class Trial:
         passed: bool,
         note: str = "",
     ) -> None:
-        self.rows.append(Row(check, kind, key, self.point.label, error, limit, passed, note))
+        label = self.point.label
+        self.rows.append(Row(check, kind, key, label, float(error), float(limit), passed, note))
 
     def control(
         self,
@@ -165,153 +171,147 @@ class Trial:
         allowed: np.ndarray,
         size: float,
     ) -> None:
-        """Add the row of the negative control: the comparison, made again with every entry
-        perturbed up and down, has to fail at every entry."""
-        entry = np.abs(actual)
-        step = PERTURBATION * np.where(entry >= TINY * size, entry, size)
+        """Add the row of the negative control: with entries perturbed up or down, the comparison
+        must fail at every entry."""
+        magnitudes = np.abs(actual)
+        is_small = magnitudes < SMALL_ENTRY_RATIO * size
+        step = PERTURBATION * np.where(is_small, size, magnitudes)
         error = np.minimum(np.abs(actual + step - expected), np.abs(actual - step - expected))
         passed = bool((error > allowed).all())
-        where = _worst(allowed, error)
+        index = _worst_entry(allowed, error)
         note = "" if passed else f"differences here are too inaccurate to see {PERTURBATION:g}"
-        worst, limit = float(error[where]), float(allowed[where])
-        self.add("control", kind, key, worst / size, limit / size, passed, note)
+        self.add("control", kind, key, error[index] / size, allowed[index] / size, passed, note)
 
 
-def undefined(error: CallError) -> bool:
-    """Whether what was raised says that the function has no value there."""
+def is_undefined(error: CallError) -> bool:
+    """Whether a function raised ValueError: it has no value at the point."""
     return isinstance(error.__cause__, ValueError)
 
 
-def _infinite(kind: str, arrays: Arrays) -> bool:
-    """Whether derivatives are not finite."""
-    return kind != "value" and not all(np.isfinite(array).all() for array in arrays.values())
-
-
 def check_value(trial: Trial) -> None:
-    """The value against the declaration's own NumPy text."""
+    """Compare the value with the declaration's NumPy text."""
     expected = trial.expected.value
     if not np.isfinite(trial.expected.sensitivity):
         return
     size = scale(expected, 0.0)
     allowed = 1e-9 * np.abs(expected) + 1e-10 * size + trial.slack * trial.expected.sensitivity
-    if trial.special:  # what cancels there has the rounding errors of numbers of size 1
+    if trial.special:  # terms of size 1 may have cancelled
         allowed = allowed + ROUNDING * trial.floor
     for kind in ("value", "value_and_gradient"):
-        if kind in trial.kept:
-            actual = trial.kept[kind][""]
+        if kind in trial.copies:
+            actual = trial.copies[kind][""]
             if not np.all(np.abs(actual - expected) <= allowed):
-                expected = _judged(trial)
+                expected = _precise_value(trial)
             trial.compare("value", kind, "", actual, expected, allowed, size)
 
 
-def _judged(trial: Trial) -> np.ndarray:
-    """The declaration's value where the module's is another: in 50 digits, as SciPy's errors may be
-    larger than rounding's; NumPy's where that is not known."""
+def _precise_value(trial: Trial) -> np.ndarray:
+    """Compute the declaration's value in 50 digits, as SciPy's functions may have larger errors
+    than rounding; NumPy's value if a function has no implementation in 50 digits."""
     from derivatrix.runtime import exact, precise  # mpmath is loaded for these alone
 
-    if sum(array.size for array in trial.point.values.values()) <= JUDGED:
+    if sum(array.size for array in trial.point.values.values()) <= MAX_PRECISE_ENTRIES:
         with suppress(OutOfDomain, precise.Imprecise):
             return exact.declared_value(trial.interface, trial.point)
     return trial.expected.value
 
 
 class Pair(NamedTuple):
-    """A derivative's coordinates, their differences, and how far off the latter may be."""
+    """A derivative in coordinates, its differences, the errors of these, and the scale of all."""
 
     kind: str
     key: str
     actual: np.ndarray
     expected: np.ndarray
     error: np.ndarray
+    size: float
+
+    def compare(self, trial: Trial, check: str, allowed: np.ndarray) -> bool:
+        """Add the row of the comparison to a trial."""
+        arrays = self.actual, self.expected
+        return trial.compare(check, self.kind, self.key, *arrays, allowed, self.size)
 
 
 def check_differences(trial: Trial) -> None:
-    """Every derivative against five-point central differences; then the negative control."""
+    """Compare every derivative with five-point central differences; then the negative control."""
     for pair in _pairs(trial):
-        size = magnitude(pair.expected, pair.error, trial.floor)
-        error = pair.error + pair.error.mean()  # the mean, where an entry's own is small by luck
-        allowed = 1e-6 * np.abs(pair.expected) + 1e-9 * size + 4 * error
-        comparison = (pair.kind, pair.key, pair.actual, pair.expected, allowed, size)
-        if trial.compare("differences", *comparison):
-            trial.control(*comparison)
+        error = pair.error + pair.error.mean()  # an entry's own estimate may be small by luck
+        allowed = 1e-6 * np.abs(pair.expected) + 1e-9 * pair.size + 4 * error
+        if pair.compare(trial, "differences", allowed):
+            trial.control(pair.kind, pair.key, pair.actual, pair.expected, allowed, pair.size)
 
 
 def check_slopes(trial: Trial) -> None:
-    """Derivatives against differences as far as these are accurate, which need not be so at
-    special points and at large sizes."""
+    """Compare derivatives with differences if these are accurate, which they need not be at special
+    points and at large sizes."""
     for pair in _pairs(trial):
-        size = magnitude(pair.expected, pair.error, trial.floor)
         error = pair.error + pair.error.mean()
-        if largest(error) <= TRUSTED * size:
-            allowed = 1e-6 * np.abs(pair.expected) + 1e-8 * size + 4 * error
+        if largest(error) <= MAX_TRUSTED_ERROR * pair.size:
+            allowed = 1e-6 * np.abs(pair.expected) + 1e-8 * pair.size + 4 * error
             if trial.special:
                 allowed += trial.rounding(pair.kind)
-            trial.compare(
-                "differences", pair.kind, pair.key, pair.actual, pair.expected, allowed, size
-            )
+            pair.compare(trial, "differences", allowed)
 
 
 def check_digits(trial: Trial) -> None:
-    """Derivatives against those that are known to nearly all their digits."""
+    """Compare derivatives with differences in 50 digits."""
     for pair in _pairs(trial):
-        size = magnitude(pair.expected, pair.error, trial.floor)
-        allowed = np.full(pair.expected.shape, DIGITS * size)
-        trial.compare("digits", pair.kind, pair.key, pair.actual, pair.expected, allowed, size)
+        allowed = np.full(pair.expected.shape, DIGITS_TOLERANCE * pair.size)
+        pair.compare(trial, "digits", allowed)
 
 
 def _pairs(trial: Trial) -> Iterator[Pair]:
+    """Yield the derivatives that there are differences for. Jacobian, gradient and Hessian are
+    contracted with the directions of the differences, the differences of a VJP with the cotangent.
+    """
     expected = trial.expected
-    for kind, arrays in trial.kept.items():
-        if kind in ("hessian", "hvp") and not expected.second_along:
+    for kind, arrays in trial.copies.items():
+        if kind in SECOND and not expected.second_along:
             if not trial.special:
                 note = "there is no working gradient to compare it with"
                 trial.fail("differences", kind, "", note)
             continue
         for key, array in arrays.items():
-            if kind not in ("jvp", "hvp") and not expected.first:
-                continue  # large sizes: compared with the jvp and the hvp
             if kind == "jvp":
-                yield Pair(kind, key, array, expected.along.derivative, expected.along.error)
+                estimate = expected.along
             elif kind == "hvp":
-                part = expected.second_along[key]
-                yield Pair(kind, key, array, part.derivative, part.error)
-            elif kind == "vjp":
-                if key in expected.first:
-                    yield _cotangents(trial, key, array)
-            elif key:
-                second = kind == "hessian"
-                parts = expected.second if second else expected.first
-                if key not in parts:
-                    continue  # no direction is tangential: an orthogonal matrix of one row
-                part, stack = parts[key], expected.directions[key.split(", ")[-1]]
-                yield Pair(kind, key, _coordinates(stack, array), part.derivative, part.error)
+                estimate = expected.second_along[key]
+            else:
+                estimates = expected.second if kind == "hessian" else expected.first
+                if key not in estimates:
+                    continue  # a value; large sizes; an orthogonal matrix of one row
+                estimate = estimates[key]
+                if kind == "vjp":
+                    estimate = _pull_back(trial, key, estimate)
+                array = _coordinates(expected.directions[key.split(", ")[-1]], array)
+            size = magnitude(estimate.derivative, estimate.error, trial.floor)
+            yield Pair(kind, key, array, estimate.derivative, estimate.error, size)
 
 
-def _coordinates(stack: np.ndarray, array: np.ndarray) -> np.ndarray:
-    """An array contracted over its last axes, those of an input, with directions of the input,
-    stacked: shape (K, *rest)."""
-    rest = array.shape[: array.ndim - (stack.ndim - 1)]
-    return np.moveaxis(array.reshape(*rest, -1) @ stack.reshape(len(stack), -1).T, -1, 0)
+def _coordinates(directions: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """Contract the last axes of an array, those of an input, with K directions of the input: shape
+    (K, *other axes)."""
+    lead = array.shape[: array.ndim - (directions.ndim - 1)]
+    rows = directions.reshape(len(directions), -1)
+    return np.moveaxis(array.reshape(*lead, -1) @ rows.T, -1, 0)
 
 
-def _cotangents(trial: Trial, name: str, array: np.ndarray) -> Pair:
-    """A VJP's coordinates, and the cotangent times the differences of the value: per sample, and
-    summed over the batch for an input that is shared."""
-    first, cotangent = trial.expected.first[name], trial.point.cotangent
+def _pull_back(trial: Trial, name: str, first: Estimate) -> Estimate:
+    """Contract the differences of the value by input `name` with the cotangent: per sample, and
+    over the batch for an input that all samples share."""
+    cotangent = trial.point.cotangent
     per_sample = trial.interface.batched and trial.interface.input(name).batched
     axes = tuple(range(2 if per_sample else 1, cotangent.ndim + 1))
-    expected = (first.derivative * cotangent).sum(axis=axes)
-    error = (first.error * np.abs(cotangent)).sum(axis=axes)
-    stack = trial.expected.directions[name]
-    return Pair("vjp", name, _coordinates(stack, array), expected, error)
+    derivative = (first.derivative * cotangent).sum(axis=axes)
+    return Estimate(derivative, (first.error * np.abs(cotangent)).sum(axis=axes))
 
 
 def check_adjoint(trial: Trial) -> None:
-    """<G, J V> = <VJP(G), V>."""
-    if "vjp" not in trial.kept or "jvp" not in trial.kept:
+    """Check <G, J V> = <VJP(G), V>."""
+    if "vjp" not in trial.copies or "jvp" not in trial.copies:
         return
-    left = trial.point.cotangent * trial.kept["jvp"][""]
-    parts = [array * trial.point.tangents[key] for key, array in trial.kept["vjp"].items()]
+    left = trial.point.cotangent * trial.copies["jvp"][""]
+    parts = [array * trial.point.tangents[key] for key, array in trial.copies["vjp"].items()]
     size = np.abs(left).sum() + sum(np.abs(part).sum() for part in parts) or 1.0
     right = np.asarray(sum(part.sum() for part in parts))
     allowed = trial.slack * 1e-9 * size + trial.rounding("jvp")
@@ -319,25 +319,23 @@ def check_adjoint(trial: Trial) -> None:
 
 
 def check_products(trial: Trial) -> None:
-    """The Jacobian times tangents and cotangents against JVP and VJP, the Hessian times tangents
-    against the HVP, and the gradient, whose kernel is the Jacobian's, times cotangents against the
-    VJP."""
-    kept, interface = trial.kept, trial.interface
-    if "jacobian" in kept and "jvp" in kept:
-        blocks = [push(trial, entry, kept["jacobian"][entry.name]) for entry in interface.wrt]
-        _compare_products(trial, "jvp", "", kept["jvp"][""], blocks)
+    """Compare the Jacobian times tangents and cotangents with JVP and VJP, the Hessian times
+    tangents with the HVP, and the gradient, whose kernel is the Jacobian's, times cotangents with
+    the VJP."""
+    results, wrt = trial.copies, trial.interface.wrt
+    if "jacobian" in results and "jvp" in results:
+        products = [push(trial, entry, results["jacobian"][entry.name]) for entry in wrt]
+        _compare_products(trial, "jvp", "", results["jvp"][""], products)
     for kind in ("jacobian", "gradient", "value_and_gradient"):
-        for entry in interface.wrt if kind in kept and "vjp" in kept else ():
-            pulled = [_pull(trial, entry, kept[kind][entry.name])]
+        for entry in wrt if kind in results and "vjp" in results else ():
+            products = [_pull(trial, entry, results[kind][entry.name])]
             checked = "vjp" if kind == "jacobian" else kind
-            _compare_products(trial, checked, entry.name, kept["vjp"][entry.name], pulled)
-    if "hessian" in kept and "hvp" in kept:
-        for row in interface.wrt:
-            hessian = {
-                entry: kept["hessian"][f"{row.name}, {entry.name}"] for entry in interface.wrt
-            }
-            blocks = [push(trial, entry, block) for entry, block in hessian.items()]
-            _compare_products(trial, "hvp", row.name, kept["hvp"][row.name], blocks)
+            _compare_products(trial, checked, entry.name, results["vjp"][entry.name], products)
+    if "hessian" in results and "hvp" in results:
+        for row in wrt:
+            blocks = [results["hessian"][f"{row.name}, {entry.name}"] for entry in wrt]
+            products = [push(trial, entry, block) for entry, block in zip(wrt, blocks, strict=True)]
+            _compare_products(trial, "hvp", row.name, results["hvp"][row.name], products)
 
 
 def _compare_products(
@@ -345,18 +343,20 @@ def _compare_products(
     kind: str,
     key: str,
     actual: np.ndarray,
-    blocks: list[tuple[np.ndarray, np.ndarray]],
+    products: list[tuple[np.ndarray, np.ndarray]],
 ) -> None:
-    expected = np.asarray(sum(block for block, _ in blocks)).reshape(actual.shape)
-    magnitude = np.asarray(sum(size for _, size in blocks)).reshape(actual.shape)
+    """Compare a result with a sum of products; the sum of the products of absolute values bounds
+    the rounding error."""
+    expected = np.asarray(sum(product for product, _ in products)).reshape(actual.shape)
+    magnitude = np.asarray(sum(size for _, size in products)).reshape(actual.shape)
     size = scale(magnitude, trial.floor)
     allowed = trial.slack * (1e-9 * magnitude + 1e-10 * size) + trial.rounding(kind)
     trial.compare("products", kind, key, actual, expected, allowed, size)
 
 
 def push(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An array of shape (*lead, ..., *input) times the input's tangent: (batch, ...) flattened;
-    and the same of absolute values."""
+    """Multiply an array of shape (*lead, ..., *input) by the input's tangent, and their absolute
+    values; shape (samples, entries of `...`)."""
     sizes = trial.point.sizes
     tangent = np.broadcast_to(
         trial.point.tangents[entry.name], trial.interface.lead(sizes) + entry.core(sizes)
@@ -370,7 +370,7 @@ def push(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _pull(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The cotangent times a Jacobian, and the same of absolute values."""
+    """Multiply the cotangent by a Jacobian, and their absolute values."""
     samples = trial.point.sizes["batch"] if trial.interface.batched else 1
     vector = trial.point.cotangent.reshape(samples, -1)
     matrix = array.reshape(samples, vector.shape[1], -1)
@@ -379,212 +379,194 @@ def _pull(trial: Trial, entry: Input, array: np.ndarray) -> tuple[np.ndarray, np
 
 
 def check_linearity(trial: Trial) -> None:
-    """VJP, JVP and HVP are linear in cotangents and tangents: zero for zero, scaled as these are,
-    and the sum of the results for a unit vector and for the other entries."""
-    for kind in LINEAR:
-        kept = trial.kept.get(kind, {})
-        for factor in FACTORS if kept else ():
-            scaled = _along(trial, kind, partial(np.multiply, factor))
+    """Check that VJP, JVP and HVP are linear in cotangents and tangents: homogeneous, and additive
+    for the first entry and the others."""
+    for kind in LINEAR_KINDS:
+        results = trial.copies.get(kind, {})
+        if not results:
+            continue
+        for factor in POWER_OF_TWO_FACTORS:
+            scaled = _call_along(trial, kind, partial(np.multiply, factor))
             for key, array in scaled.items():
-                _compare_linear(trial, kind, key, array, factor * kept[key], abs(factor))
-        units = [_along(trial, kind, change) for change in (_first_entry, _other_entries) if kept]
-        for key, array in kept.items():
-            if all(units):
-                _compare_linear(trial, kind, key, units[0][key] + units[1][key], array, 1.0)
+                _compare_linear(trial, kind, key, array, factor * results[key], abs(factor))
+        first = _call_along(trial, kind, lambda array: array - _without_first_entry(array))
+        others = _call_along(trial, kind, _without_first_entry)
+        for key, array in results.items() if first and others else ():
+            _compare_linear(trial, kind, key, first[key] + others[key], array, 1.0)
 
 
-def _along(trial: Trial, kind: str, change: Callable[[np.ndarray], np.ndarray]) -> Arrays:
-    """The results along cotangents and tangents that are changed; none where there are none."""
+def _call_along(trial: Trial, kind: str, change: Callable[[np.ndarray], np.ndarray]) -> Arrays:
+    """Call a function with changed cotangents and tangents; empty if the call fails."""
     point = trial.point
     tangents = {name: change(array) for name, array in point.tangents.items()}
-    moved = replace(point, cotangent=change(point.cotangent), tangents=tangents)
-    return trial.call("linearity", kind, moved) or {}
+    changed = replace(point, cotangent=change(point.cotangent), tangents=tangents)
+    return trial.call("linearity", kind, changed) or {}
 
 
-def _first_entry(array: np.ndarray) -> np.ndarray:
-    return array - _other_entries(array)
-
-
-def _other_entries(array: np.ndarray) -> np.ndarray:
-    others = array.copy()
-    others[(0,) * array.ndim if array.size else ()] = 0.0
-    return others
+def _without_first_entry(array: np.ndarray) -> np.ndarray:
+    changed = array.copy()
+    changed[(0,) * array.ndim if array.size else ()] = 0.0
+    return changed
 
 
 def _compare_linear(
     trial: Trial, kind: str, key: str, actual: np.ndarray, expected: np.ndarray, factor: float
 ) -> None:
-    size = scale(trial.kept[kind][key], trial.floor)
+    size = scale(trial.copies[kind][key], trial.floor)
     allowed = factor * (1e-11 * size + trial.rounding(kind))
     trial.compare("linearity", kind, key, actual, expected, allowed, size * (factor or 1.0))
 
 
 def check_symmetry(trial: Trial) -> None:
-    """The Hessian's blocks X, Y against those of Y, X."""
-    blocks = trial.kept.get("hessian", {})
+    """Compare the Hessian's blocks X, Y with the transposed blocks Y, X."""
+    blocks = trial.copies.get("hessian", {})
     lead = len(trial.interface.lead(trial.point.sizes))
     for key, block in blocks.items():
         row, column = key.split(", ")
         rank = len(trial.interface.input(column).shape)
         axes = tuple(range(lead, block.ndim))
-        other = blocks[f"{column}, {row}"]
-        swapped = other.transpose(*range(lead), *axes[rank:], *axes[:rank])
+        order = (*range(lead), *axes[rank:], *axes[:rank])
+        transposed = blocks[f"{column}, {row}"].transpose(order)
         size = scale(block, trial.floor)
         allowed = trial.slack * 1e-10 * size + trial.rounding("hessian")
-        trial.compare("symmetry", "hessian", key, block, swapped, allowed, size)
+        trial.compare("symmetry", "hessian", key, block, transposed, allowed, size)
 
 
 def check_structure(trial: Trial) -> None:
-    """Derivatives by a structured input lie in its structure (the last axes are the input's)."""
-    for kind, arrays in trial.kept.items():
+    """Check that derivatives by a structured input, in their last axes, have its structure."""
+    for kind, arrays in trial.copies.items():
         for key, array in arrays.items():
             entry = trial.interface.input(key.split(", ")[-1]) if key else None
             if entry is not None and entry.structure in sampling.PROJECTED:
                 size = scale(array, trial.floor)
                 value = trial.point.values[entry.name]
-                stacked = value.ndim - 2
-                between = (1,) * (array.ndim - value.ndim)
-                value = value.reshape(*value.shape[:stacked], *between, *value.shape[stacked:])
-                inside = sampling.tangential(entry.structure, value, array)
+                batch_rank = value.ndim - 2
+                inserted = range(batch_rank, batch_rank + array.ndim - value.ndim)
+                value = np.expand_dims(value, tuple(inserted))
+                projected = sampling.tangential(entry.structure, value, array)
                 allowed = 1e-10 * size + (trial.rounding(kind) if trial.special else 0.0)
-                trial.compare("structure", kind, key, array, inside, allowed, size)
+                trial.compare("structure", kind, key, array, projected, allowed, size)
 
 
 def check_repeat(trial: Trial) -> None:
-    """A second run gives the same bits, in memory of its own."""
-    for kind, kept in trial.kept.items():
-        again = trial.call("repeat", kind, trial.point)
-        if again is None:
+    """Check that a second call gives the same bits, and in other memory."""
+    for kind, copies in trial.copies.items():
+        second = trial.call("repeat", kind, trial.point)
+        if second is None:
             continue
-        for key, array in kept.items():
-            if not _same_bits(again[key], array):
+        for key, array in copies.items():
+            if not np.array_equal(second[key].view(np.int64), array.view(np.int64)):
                 trial.fail("repeat", kind, key, "a second run gives other bits")
-            elif np.may_share_memory(again[key], trial.results[kind][key]):
+            elif np.may_share_memory(second[key], trial.results[kind][key]):
                 trial.fail("repeat", kind, key, "a second run writes over the result of the first")
             else:
                 trial.add("repeat", kind, key, 0.0, 0.0, True)
 
 
-def _same_bits(one: np.ndarray, other: np.ndarray) -> bool:
-    first, second = (np.atleast_1d(np.ascontiguousarray(array)) for array in (one, other))
-    return np.array_equal(first.view(np.uint8), second.view(np.uint8))
-
-
 def check_out(trial: Trial) -> None:
-    """With `out=` the same numbers are written there, every one of them, and it is returned."""
-    for kind, kept in trial.kept.items():
-        target = {key: np.full_like(array, np.nan) for key, array in kept.items()}
+    """Check that `out=` arrays are filled with the same numbers and returned."""
+    for kind, copies in trial.copies.items():
+        target = {key: np.full_like(array, np.nan) for key, array in copies.items()}
         packed = trial.interface.packed(kind, target)
         returned = trial.call("out", kind, trial.point, packed)
         if returned is None:
             continue
-        for key, array in kept.items():
+        for key, array in copies.items():
             if returned[key] is not target[key] and array.ndim:
                 trial.fail("out", kind, key, "the array given as out= is not what is returned")
-            else:
-                _same(trial, "out", kind, key, target[key], array)
+                del target[key]
+        _compare_all(trial, "out", kind, target)
 
 
 def check_kernels(trial: Trial) -> None:
-    """Kernels called directly fill every entry, with the same numbers."""
-    for kind, kept in trial.kept.items():
+    """Check that kernels called directly fill every entry with the same numbers."""
+    for kind in trial.copies:
         try:
             filled = trial.interface.filled(kind, trial.point)
         except CallError as error:
             trial.fail("kernel", kind, "", str(error))
-            continue
-        for key, array in kept.items():
-            _same(trial, "kernel", kind, key, filled[key], array)
+        else:
+            _compare_all(trial, "kernel", kind, filled)
 
 
 def check_layout(trial: Trial) -> None:
-    """Read-only arguments that are not contiguous give the same numbers."""
-    point = trial.point.mapped(_scattered)
-    for kind, kept in trial.kept.items():
-        found = trial.call("layout", kind, point)
-        if found is not None:
-            for key, array in kept.items():
-                _same(trial, "layout", kind, key, found[key], array)
+    """Check that read-only arguments that are not contiguous give the same numbers."""
+
+    def strided(array: np.ndarray) -> np.ndarray:
+        view = np.zeros((*array.shape, 2))[..., 0]
+        view[...] = array
+        view.flags.writeable = False
+        return view
+
+    point = trial.point.mapped(strided)
+    for kind in trial.copies:
+        results = trial.call("layout", kind, point)
+        if results is not None:
+            _compare_all(trial, "layout", kind, results)
 
 
-def _same(
-    trial: Trial, check: str, kind: str, key: str, actual: np.ndarray, expected: np.ndarray
-) -> None:
-    size = scale(expected, trial.floor)
-    allowed = trial.slack * (1e-11 * size + ROUNDING * trial.floor)
-    trial.compare(check, kind, key, actual, expected, allowed, size)
-
-
-def _scattered(array: np.ndarray) -> np.ndarray:
-    wide = np.zeros((*array.shape, 2))
-    view = wide[..., 0]
-    view[...] = array
-    view.flags.writeable = False
-    return view
+def _compare_all(trial: Trial, check: str, kind: str, results: Arrays) -> None:
+    """Compare the results of another way to call a function with the first ones."""
+    for key, actual in results.items():
+        expected = trial.copies[kind][key]
+        size = scale(expected, trial.floor)
+        allowed = trial.slack * (1e-11 * size + ROUNDING * trial.floor)
+        trial.compare(check, kind, key, actual, expected, allowed, size)
 
 
 def check_float32(trial: Trial) -> None:
-    """float32 arguments give float32 results, as near to those of float64 as rounding and the
-    function's condition at the point allow; where that leaves no digit they need not be finite.
+    """Check that float32 arguments give float32 results near those of float64, as rounding and the
+    condition of the function allow; without a correct digit they need not be finite.
 
-    Compiling takes longest of all: functions that call nothing that others do not are left out."""
-    narrow = trial.point.mapped(lambda array: array.astype(np.float32))
-    wide = narrow.mapped(lambda array: array.astype(np.float64))
-    nudged = sampling.nudged(trial.interface, wide, float(np.finfo(np.float32).eps))
-    only_numbers = not any(array.ndim for array in narrow.values.values())
+    Compilation takes most of the time of verification: `float32_kinds` leaves out functions whose
+    code others share."""
+    single = trial.point.mapped(lambda array: array.astype(np.float32))
+    double = single.mapped(lambda array: array.astype(np.float64))
+    perturbed = sampling.perturb(trial.interface, double, float(np.finfo(np.float32).eps))
+    only_numbers = not any(array.ndim for array in single.values.values())
     dtypes = (np.float32, np.float64) if only_numbers else (np.float32,)
-    for kind in filter(trial.kept.__contains__, trial.interface.single_kinds):
-        found = trial.call("float32", kind, narrow, dtypes=dtypes)
-        if found is None:
+    for kind in filter(trial.copies.__contains__, trial.interface.float32_kinds):
+        results = trial.call("float32", kind, single, dtypes=dtypes)
+        if results is None:
             continue
-        exact = trial.call("float32", kind, wide)
-        near = trial.call("float32", kind, nudged)
-        if exact is None or near is None:
+        exact = trial.call("float32", kind, double)
+        nearby = trial.call("float32", kind, perturbed)
+        if exact is None or nearby is None:
             continue
         for key, array in exact.items():
             size = scale(array, trial.floor)
-            allowed = 1e-4 * size + 200 * largest(near[key] - array)
-            lost = allowed >= size and not np.isfinite(found[key]).all()
-            if not lost and largest(array) < REPRESENTABLE:
-                trial.compare("float32", kind, key, found[key], array, allowed, size)
+            allowed = 1e-4 * size + 200 * largest(nearby[key] - array)
+            has_no_digit = allowed >= size and not np.isfinite(results[key]).all()
+            if not has_no_digit and largest(array) < MAX_FLOAT32_MAGNITUDE:
+                trial.compare("float32", kind, key, results[key], array, allowed, size)
 
 
 def check_formulas(trial: Trial) -> None:
-    """The NumPy text of each formula gives the kernel's numbers, with nothing but `np`, `scipy`
-    and the function's own names in scope."""
-    formulas = trial.interface.module.FORMULAS
-    for kind, kept in trial.kept.items():
+    """Check that the NumPy text of each formula gives the kernel's numbers, with only `np`, `scipy`
+    and the function's names in scope."""
+    formulas, point = trial.interface.module.FORMULAS, trial.point
+    for kind, copies in trial.copies.items():
         if kind == "value_and_gradient":
             continue
-        for key, array in kept.items():
+        names: Values = {**point.sizes, **point.values, **trial.interface.extras(kind, point)}
+        for key, array in copies.items():
             text = formulas.get(kind, {}).get(key, {}).get("numpy", "")
-            if text:
-                _check_formula(trial, kind, key, text, array)
-            else:
+            if not text:
                 trial.fail("formula", kind, key, "FORMULAS has no NumPy text of it")
+                continue
+            try:
+                expected = Text(text)(names, array.shape)
+            except (BrokenText, OutOfDomain) as error:
+                trial.fail("formula", kind, key, str(error))
+                continue
+            size = scale(array, trial.floor)
+            allowed = 1e-8 * np.abs(expected) + 1e-10 * size + trial.rounding(kind)
+            trial.compare("formula", kind, key, array, expected, allowed, size)
 
 
-def _check_formula(trial: Trial, kind: str, key: str, text: str, array: np.ndarray) -> None:
-    point = trial.point
-    names: Values = {**point.sizes, **point.values, **trial.interface.extras(kind, point)}
-    try:
-        expected = Text(text)(names, array.shape)
-    except (BrokenText, OutOfDomain) as error:
-        trial.fail("formula", kind, key, str(error))
-        return
-    size = scale(array, trial.floor)
-    allowed = 1e-8 * np.abs(expected) + 1e-10 * size + trial.rounding(kind)
-    trial.compare("formula", kind, key, array, expected, allowed, size)
-
-
-def _worst(error: np.ndarray, bound: np.ndarray) -> tuple[np.intp, ...]:
-    """The index of the entry where the error is largest, measured by the bound."""
+def _worst_entry(error: np.ndarray, bound: np.ndarray) -> tuple[np.intp, ...]:
+    """Find the index of the entry with the largest error relative to its bound."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(error == bound, 1.0, error / bound)
     ratio = np.where(np.isnan(ratio), np.inf, ratio)
     return tuple(np.unravel_index(np.argmax(ratio), ratio.shape))
-
-
-def _difference(where: tuple[np.intp, ...], actual: np.ndarray, expected: np.ndarray) -> str:
-    entry = f"entry {', '.join(str(index) for index in where)}: " if where else ""
-    return f"{entry}{actual[where]:.10g} where {expected[where]:.10g} is expected"

@@ -1,59 +1,82 @@
-"""Facts read from the functions of a module and from those that they call, without running any."""
+"""Facts read from the bytecode of a module's functions and of the functions that they call."""
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
-Facts = frozenset[object]
-"""Names that the code of functions mentions, and numbers in it that float32 cannot hold."""
+CONSTANT_LOADS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
+"""The opcodes with a constant; Python 3.14 keeps small integers out of `co_consts`."""
 
 
 def called_functions(roots: Iterable[Any]) -> Iterator[FunctionType]:
-    """Some functions, what their closures hold, and all compiled functions that these mention, each
-    once as Python has it; kernels of shares of the work, too."""
-    waiting, known = [*roots], set[int]()
-    while waiting:
-        value = waiting.pop()
-        waiting += [value.share] if hasattr(value, "share") else []
+    """Yield each of `roots`, the functions in its closure, the compiled functions that its code
+    mentions and the kernels of its shares of work, at any remove, each function once."""
+    pending, visited = [*roots], set[int]()
+    while pending:
+        value = pending.pop()
+        pending += [value.share] if hasattr(value, "share") else []
         function = getattr(value, "py_func", value)
-        if isinstance(function, FunctionType) and id(function) not in known:
-            known.add(id(function))
+        if isinstance(function, FunctionType) and id(function) not in visited:
+            visited.add(id(function))
             yield function
-            cells = (cell.cell_contents for cell in function.__closure__ or ())
-            values = map(function.__globals__.get, function.__code__.co_names)
-            waiting += [*cells, *(value for value in values if hasattr(value, "py_func"))]
+            mentioned = map(function.__globals__.get, function.__code__.co_names)
+            pending += [value for value in mentioned if hasattr(value, "py_func")]
+            pending += _closure_values(function)
 
 
-def single_kinds(functions: dict[str, Any]) -> tuple[str, ...]:
-    """A few of the functions, by kind, that together mention all that any of them does: what the
-    others do in float32 as well, these show."""
-    facts = {kind: _facts(function) for kind, function in functions.items()}
-    missing = frozenset().union(*facts.values())
+def _closure_values(function: FunctionType) -> Iterator[Any]:
+    """Yield the values of a function's closure; a cell that nothing was assigned to has none."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue
+
+
+def integer_constants(function: FunctionType) -> set[int]:
+    """Collect the whole numbers in a function: its literals and the globals that it mentions."""
+    code = function.__code__
+    literals = (
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in CONSTANT_LOADS
+    )
+    values = (*literals, *map(function.__globals__.get, code.co_names))
+    return {value for value in values if type(value) is int}
+
+
+def kinds_to_test_in_float32(functions: dict[str, Any]) -> tuple[str, ...]:
+    """Choose kinds whose functions together mention every name and every constant outside the
+    range of float32 that any of `functions` mentions: the others show nothing new in float32."""
+    features = {kind: _float32_features(function) for kind, function in functions.items()}
+    missing = frozenset().union(*features.values())
     chosen: list[str] = []
     while missing:
-        chosen.append(max(facts, key=lambda kind: len(facts[kind] & missing)))
-        missing -= facts[chosen[-1]]
+        chosen.append(max(features, key=lambda kind: len(features[kind] & missing)))
+        missing -= features[chosen[-1]]
     return tuple(kind for kind in functions if kind in chosen)
 
 
-def _facts(root: Any) -> Facts:
-    """Collect the facts of a function. Names that its module defines are followed instead."""
-    facts = set[object]()
+def _float32_features(root: Any) -> frozenset[object]:
+    """Collect the names and the constants outside the range of float32 that `root` and the
+    functions it calls mention, without the names of functions in the same module."""
+    features = set[object]()
     for function in called_functions([root]):
         for name in function.__code__.co_names:
             owner = getattr(function.__globals__.get(name), "__module__", "")
             if owner != root.__module__:
-                facts.add(name)
-        facts.update(_not_single(function.__code__))
-    return frozenset(facts)
+                features.add(name)
+        features.update(_constants_outside_float32(function.__code__))
+    return frozenset(features)
 
 
-def _not_single(code: CodeType) -> Iterator[float]:
-    """The numbers in code that are infinite or zero in float32 alone."""
+def _constants_outside_float32(code: CodeType) -> Iterator[float]:
+    """Yield the constants that are infinite or zero in float32 and neither in float64."""
     for value in code.co_consts:
         if isinstance(value, float) and np.isfinite(value) and value:
             with np.errstate(over="ignore", under="ignore"):

@@ -1,8 +1,8 @@
-"""How far central differences are from a module's derivatives, over the size of their step.
+"""Errors of central differences beside a module's derivatives, as curves over their step.
 
-With f smooth, (f(x + h t) - f(x - h t)) / 2h is off by a multiple of h² and, by the rounding of f,
-by a multiple of 1/h: over h a V (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
-1.11). Above its tip stays what is compared with a derivative that is wrong.
+For smooth f the error of (f(x + h t) - f(x - h t)) / 2h is a multiple of h² plus, by the rounding
+of f, a multiple of 1/h: a V over h in a log-log plot (Higham, Accuracy and Stability of Numerical
+Algorithms, 2002, 1.11). Beside a wrong derivative the curve stays above the tip of the V.
 """
 
 from __future__ import annotations
@@ -20,78 +20,77 @@ from derivatrix.runtime.reference import OutOfDomain
 from derivatrix.runtime.report import STEPS, Curve
 
 Arrays = tuple[np.ndarray, ...]
-FIRST = ("vjp", "jacobian", "gradient", "value_and_gradient")
+BY_ONE_INPUT = ("jacobian", "gradient", "value_and_gradient")
 
 
 def curves(trial: Trial) -> Iterator[Curve]:
-    """The curves of all derivatives that the module has returned, each along the point's tangent
-    of the input that it is by; those of JVP, Hessian and HVP along all tangents."""
-    tangents = measure.tangents(trial.interface, trial.point)
+    """Yield the curves of all derivatives in a trial. Those by one input are contracted with its
+    tangent; JVP, Hessian and HVP are differences along all tangents."""
+    results, point = trial.copies, trial.point
+    tangents = measure.tangents(trial.interface, point)
+
+    def value(point: Point) -> Arrays:
+        return (trial.interface.declared_value(point),)
+
     for entry in trial.interface.wrt:
-        moved = _differences(
-            partial(_value, trial), trial.point, {entry.name: tangents[entry.name]}
-        )
-        for kind in FIRST:
-            if kind == "vjp" and kind in trial.kept:
-                actual = np.asarray(np.vdot(trial.kept[kind][entry.name], tangents[entry.name]))
-                pulled = [own and (np.vdot(trial.point.cotangent, own[0]),) for own in moved]
-                yield _curve(trial, kind, entry.name, actual, pulled)
-            elif kind in trial.kept:
-                product, _ = push(trial, entry, trial.kept[kind][entry.name])
-                yield _curve(trial, kind, entry.name, product, moved)
-    if "jvp" in trial.kept:
-        moved = _differences(partial(_value, trial), trial.point, tangents)
-        yield _curve(trial, "jvp", "", trial.kept["jvp"][""], moved)
+        name, tangent = entry.name, tangents[entry.name]
+        differences = _differences(value, point, {name: tangent})
+        if "vjp" in results:
+            actual = np.asarray(np.vdot(results["vjp"][name], tangent))
+            pulled = [arrays and (np.vdot(point.cotangent, arrays[0]),) for arrays in differences]
+            yield _curve(trial, "vjp", name, actual, pulled)
+        for kind in BY_ONE_INPUT:
+            if kind in results:
+                product, _ = push(trial, entry, results[kind][name])
+                yield _curve(trial, kind, name, product, differences)
+    if "jvp" in results:
+        differences = _differences(value, point, tangents)
+        yield _curve(trial, "jvp", "", results["jvp"][""], differences)
     if trial.expected.second_along:
-        yield from _second(trial, tangents)
+        yield from _second_curves(trial, tangents)
 
 
-def _second(trial: Trial, tangents: Mapping[str, np.ndarray]) -> Iterator[Curve]:
-    """The curves of Hessian and HVP, by the module's own gradient."""
-    interface = trial.interface
-    moved = _differences(partial(measure.slopes, interface), trial.point, tangents)
-    for position, row in enumerate(interface.wrt):
+def _second_curves(trial: Trial, tangents: Mapping[str, np.ndarray]) -> Iterator[Curve]:
+    """Yield the curves of Hessian and HVP, from differences of the module's gradient."""
+    wrt, results = trial.interface.wrt, trial.copies
+    gradients = _differences(partial(measure.slopes, trial.interface), trial.point, tangents)
+    for position, row in enumerate(wrt):
         value = trial.point.values[row.name]
-        found = [
-            own and (sampling.tangential(row.structure, value, own[position]),) for own in moved
+        differences = [
+            arrays and (sampling.tangential(row.structure, value, arrays[position]),)
+            for arrays in gradients
         ]
-        if "hessian" in trial.kept:
-            blocks = trial.kept["hessian"]
-            pushed = (
-                push(trial, each, blocks[f"{row.name}, {each.name}"])[0] for each in interface.wrt
-            )
-            yield _curve(trial, "hessian", row.name, np.asarray(sum(pushed)), found)
-        if "hvp" in trial.kept:
-            yield _curve(trial, "hvp", row.name, trial.kept["hvp"][row.name], found)
-
-
-def _value(trial: Trial, point: Point) -> Arrays:
-    return (trial.interface.declared_value(point),)
+        if "hessian" in results:
+            blocks = ((entry, results["hessian"][f"{row.name}, {entry.name}"]) for entry in wrt)
+            product = sum(push(trial, entry, block)[0] for entry, block in blocks)
+            yield _curve(trial, "hessian", row.name, np.asarray(product), differences)
+        if "hvp" in results:
+            yield _curve(trial, "hvp", row.name, results["hvp"][row.name], differences)
 
 
 def _differences(
     function: Callable[[Point], Arrays], point: Point, tangents: Mapping[str, np.ndarray]
 ) -> list[Arrays | None]:
-    """Central differences along the tangents for each of STEPS; None where a point has no value."""
+    """Compute central differences along the tangents for each of STEPS, None outside the domain."""
     line, length = measure.line_along(function, point, tangents)
-    found: list[Arrays | None] = []
+    differences: list[Arrays | None] = []
     for step in STEPS if length else ():
         distance = step / length
         try:
             sides = zip(line(distance), line(-distance), strict=True)
         except OutOfDomain:
-            found.append(None)
+            differences.append(None)
         else:
-            found.append(tuple((ahead - behind) / (2 * distance) for ahead, behind in sides))
-    return found or [None] * len(STEPS)
+            differences.append(tuple((ahead - behind) / (2 * distance) for ahead, behind in sides))
+    return differences or [None] * len(STEPS)
 
 
 def _curve(
-    trial: Trial, kind: str, key: str, actual: np.ndarray, found: list[Arrays | None]
+    trial: Trial, kind: str, key: str, actual: np.ndarray, differences: list[Arrays | None]
 ) -> Curve:
     size = measure.scale(actual, trial.floor)
     errors = tuple(
-        measure.largest(own[0].reshape(actual.shape) - actual) / size if own else math.inf
-        for own in found
+        measure.largest(arrays[0].reshape(actual.shape) - actual) / size if arrays else math.inf
+        for arrays in differences
     )
     return Curve(kind, key, trial.point.label, errors)

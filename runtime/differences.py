@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,91 +12,98 @@ from derivatrix.runtime.reference import OutOfDomain
 Line = Callable[[float], tuple[np.ndarray, ...]]
 
 STEPS = tuple(2.0**power for power in (-9, -12, -15, -6, -18, -3, -21, 0, -24, 3, -27, 6))
-"""Tried in turn: the first suits most functions, smaller ones a kink or pole that is near or fast
-oscillation, larger ones a value with large rounding errors."""
-USUAL = 4
-"""How many of them are tried before a derivative that is only accurate will do."""
-ACCURATE = 1e-9
-"""The relative error of a derivative that is accurate."""
-EXACT = 1e-10
-"""The relative error of a derivative that is not worth another step."""
+"""Steps to try, in order: the first suits most functions, smaller ones a kink or pole nearby or
+fast oscillation, larger ones a value with large rounding errors."""
+USUAL_STEPS = 4
+"""How many of them are tried for a relative error of EXACT_ERROR; then ACCURATE_ERROR will do."""
+ACCURATE_ERROR = 1e-9
+EXACT_ERROR = 1e-10
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A derivative and, entry by entry, how far off it may be; `constant` where the function was
-    the same at every point of the formulas."""
+    """A derivative and a bound on the error of each entry; `constant` if the function had the same
+    value at every point of the formulas."""
 
     derivative: np.ndarray
     error: np.ndarray
     constant: bool = False
 
+    @classmethod
+    def stack(cls, estimates: Sequence[Estimate]) -> Estimate:
+        """Stack estimates along a new first axis."""
+        return cls(
+            np.stack([estimate.derivative for estimate in estimates]),
+            np.stack([estimate.error for estimate in estimates]),
+            all(estimate.constant for estimate in estimates),
+        )
+
 
 def differentiate(
-    line: Line, centre: tuple[np.ndarray, ...], length: float, most: int = len(STEPS)
+    line: Line, centre: tuple[np.ndarray, ...], length: float, max_steps: int = len(STEPS)
 ) -> tuple[Estimate, ...]:
-    """The derivatives at 0 of the arrays that `line` returns, `centre` being its values there.
+    """Differentiate the arrays that `line` returns at 0, where their values are `centre`.
 
-    `length` is how far the line goes for a unit of its argument, `most` how many steps are tried.
-    For every array the step is chosen where the formulas of step h and h/2 differ least: their
-    difference is the error. Where that is not exact, the error is at least the difference from
-    what the next best step gives.
+    `length` is the distance that the line covers per unit of its argument.
+    For every array the step is chosen for which the formulas of step h and h/2 differ least: their
+    difference is the error. Unless that is below EXACT_ERROR, the error is at least the difference
+    from the result of the second best step.
     """
-    nothing = [Estimate(np.zeros_like(value), np.full_like(value, np.inf)) for value in centre]
-    best, second = nothing, nothing
-    for number, step in enumerate(STEPS[:most]):
+    unknown = [Estimate(np.zeros_like(value), np.full_like(value, np.inf)) for value in centre]
+    best, second = unknown, unknown
+    for number, step in enumerate(STEPS[:max_steps]):
         try:
             estimates = _estimates(line, centre, step / length)
         except OutOfDomain:
             continue
-        if step > max(STEPS[:USUAL]):
-            estimates = list(map(_agreeing, best, estimates))
-        ranked = [sorted(parts, key=_worst) for parts in zip(best, second, estimates, strict=True)]
-        best, second = [parts[0] for parts in ranked], [parts[1] for parts in ranked]
-        enough = EXACT if number < USUAL else ACCURATE
-        if all(_relative(estimate) <= enough for estimate in best):
+        if step > max(STEPS[:USUAL_STEPS]):
+            estimates = list(map(_reject_if_inconsistent, best, estimates))
+        triples = zip(best, second, estimates, strict=True)
+        ranked = [sorted(triple, key=_largest_error) for triple in triples]
+        best, second = [triple[0] for triple in ranked], [triple[1] for triple in ranked]
+        tolerance = EXACT_ERROR if number < USUAL_STEPS else ACCURATE_ERROR
+        if all(_relative_error(estimate) <= tolerance for estimate in best):
             break
-    return tuple(map(_confirmed, best, second))
+    return tuple(map(_with_confirmed_error, best, second))
 
 
-def _agreeing(best: Estimate, wide: Estimate) -> Estimate:
-    """The estimate of a wide step if it is within what is known, else the best again: far away a
+def _reject_if_inconsistent(best: Estimate, wide: Estimate) -> Estimate:
+    """Return the estimate of a wide step, or `best` if it is outside the error of that: far away a
     function may be flat, or the same on both sides."""
-    apart = np.abs(wide.derivative - best.derivative)
-    return wide if (apart <= 4 * best.error).all() else best
+    difference = np.abs(wide.derivative - best.derivative)
+    return wide if (difference <= 4 * best.error).all() else best
 
 
-def _confirmed(best: Estimate, second: Estimate) -> Estimate:
-    if _relative(best) <= EXACT:
+def _with_confirmed_error(best: Estimate, second: Estimate) -> Estimate:
+    if _relative_error(best) <= EXACT_ERROR:
         return best
-    apart = np.abs(best.derivative - second.derivative)
-    return Estimate(best.derivative, np.maximum(best.error, apart), best.constant)
+    difference = np.abs(best.derivative - second.derivative)
+    return Estimate(best.derivative, np.maximum(best.error, difference), best.constant)
 
 
-def _worst(estimate: Estimate) -> float:
+def _largest_error(estimate: Estimate) -> float:
     return float(estimate.error.max(initial=0.0))
 
 
-def _relative(estimate: Estimate) -> float:
-    """The error in parts of the derivative; 0 where that is zero at every step."""
-    error, size = _worst(estimate), float(np.abs(estimate.derivative).max(initial=0.0))
+def _relative_error(estimate: Estimate) -> float:
+    error, size = _largest_error(estimate), float(np.abs(estimate.derivative).max(initial=0.0))
     if estimate.constant or error == 0:
         return 0.0
     return error / size if size > 0 else np.inf
 
 
 def _estimates(line: Line, centre: tuple[np.ndarray, ...], step: float) -> list[Estimate]:
-    """Estimates with the formula (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h at h and h/2."""
-    inner, middle, outer = (_odd(line, step * factor) for factor in (0.5, 1.0, 2.0))
+    """Apply the formula (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h with h = step and step / 2."""
+
+    def central(h: float) -> list[np.ndarray]:
+        return [ahead - behind for ahead, behind in zip(line(h), line(-h), strict=True)]
+
     estimates = []
-    for value, near, at, far in zip(centre, inner, middle, outer, strict=True):
-        coarse = (8 * at - far) / (12 * step)
-        fine = (8 * near - at) / (6 * step)
+    arrays = zip(centre, central(0.5 * step), central(step), central(2 * step), strict=True)
+    for value, half, full, double in arrays:
+        coarse = (8 * full - double) / (12 * step)
+        fine = (8 * half - full) / (6 * step)
         rounding = 4 * np.finfo(np.float64).eps * np.abs(value).max(initial=0.0) / step
-        constant = not (near.any() or at.any() or far.any())
-        estimates.append(Estimate(fine, np.abs(fine - coarse) + rounding, constant))
+        is_constant = not (half.any() or full.any() or double.any())
+        estimates.append(Estimate(fine, np.abs(fine - coarse) + rounding, is_constant))
     return estimates
-
-
-def _odd(line: Line, step: float) -> list[np.ndarray]:
-    return [ahead - behind for ahead, behind in zip(line(step), line(-step), strict=True)]

@@ -1,5 +1,4 @@
-"""The domains and structures that inputs are declared with: arrays drawn from them, and whether an
-array belongs to one."""
+"""The domains and structures that inputs are declared with: random arrays, and membership."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ Random = np.random.Generator
 
 @dataclass(frozen=True)
 class Domain:
-    """draw: makes an array of the domain. contains: whether a real array belongs to it, as one
-    truth value or several that all have to hold.
+    """A set of real arrays.
 
-    middle: the entries, of `square` matrices those on the diagonal, of an array from which all
-    points on the line to one of the domain belong to it too. narrower: domains within this one, for
-    functions that need more than it says."""
+    draw: draws a random member. contains: whether an array is a member, as one truth value or
+    several that must all hold. middle: entries (of `square` matrices those on the diagonal) of a
+    centre, from which the segment to any member lies in the domain; None if there is no such point.
+    narrower: subsets to draw from where a function is not defined on all of the domain."""
 
     draw: Callable[[Shape, Random], np.ndarray]
     contains: Callable[[np.ndarray], np.ndarray | bool] = lambda array: True
@@ -28,21 +27,20 @@ class Domain:
     narrower: tuple[str, ...] = ()
 
 
-def draw(domain: str, shape: Shape, random: Random, spread: float) -> np.ndarray:
-    """An array of the domain, moved towards its middle so that `spread` of the way is left."""
-    if DOMAINS[domain].square and not (len(shape) >= 2 and shape[-1] == shape[-2]):
-        domain = "general"
-    found = DOMAINS[domain]
-    array = np.asarray(found.draw(shape, random))
-    if spread == 1 or found.middle is None:
+def draw(name: str, shape: Shape, random: Random, spread: float) -> np.ndarray:
+    """Draw an array of the domain `name`, at `spread` times its distance from the middle."""
+    is_square = len(shape) >= 2 and shape[-1] == shape[-2]
+    domain = DOMAINS["general" if DOMAINS[name].square and not is_square else name]
+    array = np.asarray(domain.draw(shape, random))
+    if spread == 1 or domain.middle is None:
         return array
-    middle = found.middle * (np.eye(shape[-1]) if found.square else 1.0)
+    middle = domain.middle * (np.eye(shape[-1]) if domain.square else 1.0)
     return np.asarray(middle + spread * (array - middle))
 
 
-def contains(domain: str, array: np.ndarray) -> bool:
-    """Whether an array belongs to a domain or structure; true for those that are not listed."""
-    return domain not in DOMAINS or bool(np.all(DOMAINS[domain].contains(array)))
+def contains(name: str, array: np.ndarray) -> bool:
+    """Whether an array belongs to the domain or structure `name`; true for unknown names."""
+    return name not in DOMAINS or bool(np.all(DOMAINS[name].contains(array)))
 
 
 def _general(shape: Shape, random: Random) -> np.ndarray:
@@ -64,8 +62,8 @@ def _spd(shape: Shape, random: Random) -> np.ndarray:
 
 
 def _triangular(shape: Shape, random: Random) -> np.ndarray:
-    diagonal, small = _dominant(shape, random), random.uniform(-0.4, 0.4, shape)
-    return diagonal + small * (1 - np.eye(shape[-1]))
+    dominant, small = _dominant(shape, random), random.uniform(-0.4, 0.4, shape)
+    return dominant + small * (1 - np.eye(shape[-1]))
 
 
 def _dominant(shape: Shape, random: Random) -> np.ndarray:
@@ -80,23 +78,23 @@ def _orthogonal(shape: Shape, random: Random) -> np.ndarray:
     return np.asarray(factor * signs[..., None, :])
 
 
-def _one_orthogonal(shape: Shape, random: Random) -> np.ndarray:
-    """The same for every sample, so that one direction is tangential for all of them."""
+def _shared_orthogonal(shape: Shape, random: Random) -> np.ndarray:
+    """Draw one orthogonal matrix for all samples, so that a direction is tangential at each."""
     return np.broadcast_to(_orthogonal(shape[-2:], random), shape).copy()
 
 
 def _invertible(shape: Shape, random: Random) -> np.ndarray:
-    """Singular values between 1 and 2, either sign of the determinant."""
-    stretch = random.uniform(1.0, 2.0, (*shape[:-2], 1, shape[-1]))
-    return (_orthogonal(shape, random) * stretch) @ _orthogonal(shape, random)
+    """Draw matrices with singular values between 1 and 2 and either sign of the determinant."""
+    singular_values = random.uniform(1.0, 2.0, (*shape[:-2], 1, shape[-1]))
+    return (_orthogonal(shape, random) * singular_values) @ _orthogonal(shape, random)
 
 
 def _real_spectrum(shape: Shape, random: Random) -> np.ndarray:
-    """Real eigenvalues that are apart, of either sign; eigenvectors that are not orthogonal."""
+    """Draw matrices with distinct real eigenvalues of either sign, eigenvectors not orthogonal."""
     size = shape[-1]
-    apart = np.arange(size) - size / 2 + random.uniform(0.1, 0.4, (*shape[:-2], 1, size))
+    eigenvalues = np.arange(size) - size / 2 + random.uniform(0.1, 0.4, (*shape[:-2], 1, size))
     vectors = _dominant(shape, random)
-    return np.asarray((vectors * apart) @ np.linalg.inv(vectors))
+    return np.asarray((vectors * eigenvalues) @ np.linalg.inv(vectors))
 
 
 def _is_spd(array: np.ndarray) -> np.ndarray:
@@ -132,11 +130,11 @@ DOMAINS = {
     "lower": Domain(_triangular, _has_nonzero_diagonal, 2.0, square=True),
     "upper": Domain(_triangular, _has_nonzero_diagonal, 2.0, square=True),
     "diagonal": Domain(_dominant, _has_nonzero_diagonal, 2.0, square=True),
-    "orthogonal": Domain(_one_orthogonal, _is_orthogonal, square=True),
+    "orthogonal": Domain(_shared_orthogonal, _is_orthogonal, square=True),
     "nonneg": Domain(_positive, lambda a: a >= 0, 1.0, narrower=("fraction", "above one")),
     "simplex": Domain(_simplex, _is_simplex),
     "invertible": Domain(_invertible, _is_invertible, square=True, narrower=("dominant", "spd")),
     "real spectrum": Domain(_real_spectrum, lambda a: False, square=True, narrower=("spd",)),
 }
-ANYWHERE = ("general", "positive", "small", "fraction", "spd", "dominant", "above one")
-"""Where an input that declares nothing is drawn, in the order tried."""
+UNDECLARED = ("general", "positive", "small", "fraction", "spd", "dominant", "above one")
+"""The domains to draw an input from that declares none, in order."""

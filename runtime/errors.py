@@ -1,5 +1,5 @@
-"""Typed errors, and a warning. Each error is also a ValueError or a TypeError, so plain handlers
-catch them too."""
+"""Errors and a warning. Each error is also a built-in one, such as ValueError, so that handlers of
+these catch it, too."""
 
 
 class DerivatrixError(Exception):
@@ -7,7 +7,7 @@ class DerivatrixError(Exception):
 
 
 class DeclarationError(DerivatrixError, ValueError):
-    """A function, input or file is declared in a way that has no meaning."""
+    """The declaration of a function, input or file has no meaning."""
 
 
 class ShapeError(DerivatrixError, ValueError):
@@ -19,7 +19,7 @@ class NotationError(DerivatrixError, ValueError):
 
 
 class UnsupportedError(DerivatrixError, TypeError):
-    """An operation, argument or option has no rule here."""
+    """An operation, argument or option is not supported."""
 
 
 class BuildError(DerivatrixError, ValueError):
@@ -35,8 +35,8 @@ class VerificationError(DerivatrixError, ValueError):
 
 
 class MissingPackageError(DerivatrixError, ImportError):
-    """A package that an adapter is for is not installed, or too old."""
+    """A package that is needed here is not installed, or too old."""
 
 
 class LongModuleWarning(UserWarning):
-    """A generated module has so many lines that its kernels take long to compile."""
+    """The kernels of a generated module take long to compile: it has many lines."""

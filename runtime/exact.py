@@ -1,5 +1,5 @@
-"""What a module's results should be at a point, to nearly all their digits: the declaration and
-its differences in 50 digits (`runtime.precise`)."""
+"""Reference results that are exact but for their rounding to float64: the declaration and its
+differences in 50 digits (`runtime.precise`)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from derivatrix.runtime.differences import Estimate
 from derivatrix.runtime.interface import Arrays, ModuleInterface, Point
 from derivatrix.runtime.measure import Measurement, input_directions, tangents
-from derivatrix.runtime.precise import NUMBERS, PreciseText, numbers
+from derivatrix.runtime.precise import NUMBERS, PreciseText, floats, numbers
 from derivatrix.runtime.reference import OutOfDomain
 
-ALL = 10_000
-"""Directions of an input: at small sizes all of them."""
-STEP = NUMBERS.mpf(10) ** -16
-"""Of first differences: their error is about its square, and 10⁻⁵⁰ over it."""
+MAX_DIRECTIONS = 10_000
+"""Most directions of an input: more than a basis has at small sizes."""
+DIFFERENCE_STEP = NUMBERS.mpf(10) ** -16
+"""Central-difference step h: error ≈ h² + 10⁻⁵⁰/h."""
 SECOND_STEP = 1e-16
-"""By which first differences are moved for second ones, to one side."""
+"""Forward-difference step h of a first difference: error ≈ h, and 10⁻⁵⁰/(h DIFFERENCE_STEP)."""
 
 Steps = Mapping[str, np.ndarray]
 
@@ -26,7 +26,7 @@ Steps = Mapping[str, np.ndarray]
 class Declared:
     """A declaration near a point, in 50 digits.
 
-    text: the declaration's; shape: of its value; values: the point's sizes and arrays."""
+    text: its NumPy text. shape: the shape of its value. values: the point's sizes and arrays."""
 
     def __init__(
         self, text: str, shape: tuple[int, ...], values: Mapping[str, int | np.ndarray]
@@ -37,45 +37,42 @@ class Declared:
             for name, value in values.items()
         }
 
-    def value(self, *moved: tuple[object, Steps]) -> np.ndarray:
-        """The value where each of `moved` is a length, and what some inputs are moved along.
+    def value(self, *moves: tuple[object, Steps]) -> np.ndarray:
+        """Evaluate the declaration after `moves`, each a factor and the steps that it scales.
 
-        Raises OutOfDomain where there is none, Imprecise where it is not known in 50 digits."""
+        Raises OutOfDomain where it has no value, Imprecise where it calls a function that has no
+        implementation in 50 digits."""
         values = dict(self.values)
-        for length, steps in moved:
+        for factor, steps in moves:
             for name, step in steps.items():
-                values[name] = values[name] + length * numbers(step)
+                values[name] = values[name] + factor * numbers(step)
         try:
             return self.text(values, self.shape)
         except (ArithmeticError, IndexError, ValueError) as error:
             raise OutOfDomain(f"{type(error).__name__}: {error}") from error
 
     def first(self, steps: Steps) -> Estimate:
-        """The derivative along some steps."""
-        ahead, behind = (self.value((sign * STEP, steps)) for sign in (1, -1))
-        return _estimate((ahead - behind) / (2 * STEP))
+        """Differentiate along `steps`."""
+        return _rounded_estimate(self._central_difference(steps))
 
-    def change(self, one: Steps, other: Steps, length: float) -> np.ndarray:
-        """The change per length of the derivative along `one`, from here to where `other` leads."""
-        there = (NUMBERS.mpf(length), other)
-        ends = [
-            self.value((sign * STEP, one), *at) * sign for at in ((there,), ()) for sign in (1, -1)
-        ]
-        return _floats((ends[0] + ends[1] - ends[2] - ends[3]) / (2 * STEP * length))
+    def second(self, steps: Steps, moved: Steps, length: float) -> np.ndarray:
+        """Differentiate along `steps`, and that along `moved`, with a forward step of `length`."""
+        ahead = self._central_difference(steps, (NUMBERS.mpf(length), moved))
+        return floats((ahead - self._central_difference(steps)) / length)
 
-
-def _floats(array: np.ndarray) -> np.ndarray:
-    return np.asarray(array).astype(np.float64)
+    def _central_difference(self, steps: Steps, *moves: tuple[object, Steps]) -> np.ndarray:
+        h = DIFFERENCE_STEP
+        return (self.value((h, steps), *moves) - self.value((-h, steps), *moves)) / (2 * h)
 
 
-def _estimate(derivative: np.ndarray) -> Estimate:
-    found = _floats(derivative)
-    return Estimate(found, np.abs(found) * np.finfo(np.float64).eps)
+def _rounded_estimate(derivative: np.ndarray) -> Estimate:
+    rounded = floats(derivative)
+    return Estimate(rounded, np.abs(rounded) * np.finfo(np.float64).eps)
 
 
 def declared_value(interface: ModuleInterface, point: Point) -> np.ndarray:
-    """The value at a point, exact but for its rounding. Raises OutOfDomain and Imprecise."""
-    return _floats(_declared(interface, point).value())
+    """Compute the value at a point, exact but for rounding. Raises OutOfDomain and Imprecise."""
+    return floats(_declared(interface, point).value())
 
 
 def _declared(interface: ModuleInterface, point: Point) -> Declared:
@@ -84,46 +81,41 @@ def _declared(interface: ModuleInterface, point: Point) -> Declared:
 
 
 def measure(interface: ModuleInterface, point: Point, random: np.random.Generator) -> Measurement:
-    """The value and derivatives at a point, exact but for their own rounding; those of the gradient
-    along the tangents alone, and none where an input is an orthogonal matrix: they are derivatives
-    along curves.
+    """Measure the value and its derivatives at a point, exact but for rounding. The gradient is
+    differentiated along the tangents alone, and not if an input is an orthogonal matrix: that would
+    be a derivative along a curve.
 
-    Raises OutOfDomain where the declaration has no value, Imprecise where that is not known."""
+    Raises OutOfDomain where the declaration has no value, Imprecise where it calls a function that
+    has no implementation in 50 digits."""
     declared = _declared(interface, point)
-    stacks = input_directions(interface, point, ALL, random)
-    moving = tangents(interface, point)
+    directions = input_directions(interface, point, MAX_DIRECTIONS, random)
+    projected = tangents(interface, point)
+    stacks = {name: stack for name, stack in directions.items() if len(stack)}
     first = {
-        name: _stacked([declared.first({name: step}) for step in stack])
+        name: Estimate.stack([declared.first({name: step}) for step in stack])
         for name, stack in stacks.items()
-        if len(stack)
     }
-    second_along = {}
-    straight = all(entry.structure != "orthogonal" for entry in interface.wrt)
-    if "hvp" in interface.kinds and straight:
-        second_along = {
-            name: _estimate(_change_of_gradient(declared, name, stack, moving))
-            for name, stack in stacks.items()
-            if len(stack)
-        }
-    along = declared.first(moving)
-    value = _floats(declared.value())
-    return Measurement(point, value, stacks, first, along, {}, second_along, single=True)
-
-
-def _stacked(parts: list[Estimate]) -> Estimate:
-    return Estimate(
-        np.stack([part.derivative for part in parts]), np.stack([part.error for part in parts])
+    has_curves = any(entry.structure == "orthogonal" for entry in interface.wrt)
+    second_along = {
+        name: _rounded_estimate(_gradient_along(declared, name, stack, projected))
+        for name, stack in stacks.items()
+        if "hvp" in interface.kinds and not has_curves
+    }
+    along = declared.first(projected)
+    value = floats(declared.value())
+    return Measurement(
+        point, value, directions, first, along, {}, second_along, float32_agrees=True
     )
 
 
-def _change_of_gradient(
+def _gradient_along(
     declared: Declared, name: str, stack: np.ndarray, tangents: Arrays
 ) -> np.ndarray:
-    """The derivative of the gradient by an input along the tangents; of its parts along the
-    directions of `stack`, which are at right angles to each other."""
-    parts = [
-        np.multiply.outer(declared.change({name: step}, tangents, SECOND_STEP), step)
+    """Differentiate the gradient by input `name` along the tangents. The directions of `stack` are
+    orthogonal: the gradient is the sum of its projections on each."""
+    projections = [
+        np.multiply.outer(declared.second({name: step}, tangents, SECOND_STEP), step)
         / np.sum(step**2)
         for step in stack
     ]
-    return np.sum(parts, axis=0)
+    return np.sum(projections, axis=0)

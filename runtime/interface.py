@@ -1,4 +1,4 @@
-"""What a generated module offers: its inputs, its functions, what each takes and returns."""
+"""The interface of a generated module: its inputs, its functions, their arguments and results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCALAR_KINDS = (*KINDS, "gradient", "value_and_gradient", "hessian", "hvp")
 
 
 class CallError(Exception):
-    """A function of a generated module does not do what it should when it is called."""
+    """A function of a generated module raises, or breaks a rule of its interface."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Input:
 
     @property
     def rank(self) -> int:
-        """The number of axes, with that of the batch."""
+        """The number of axes, the batch axis included."""
         return len(self.shape) + self.batched
 
     def core(self, sizes: Sizes) -> tuple[int, ...]:
@@ -58,8 +58,8 @@ class Input:
 
 @dataclass(frozen=True)
 class Point:
-    """Where a module is called: `values` of its inputs, a tangent for every `wrt` input, and a
-    cotangent of the output."""
+    """Arguments of a module's functions: `values` of its inputs, a tangent for each `wrt` input,
+    and a cotangent of the output."""
 
     sizes: Sizes
     label: str
@@ -68,7 +68,7 @@ class Point:
     cotangent: np.ndarray
 
     def mapped(self, change: Callable[[np.ndarray], np.ndarray]) -> Point:
-        """The point with all arrays changed."""
+        """Change all arrays of the point."""
         return replace(
             self,
             values={name: change(array) for name, array in self.values.items()},
@@ -80,9 +80,8 @@ class Point:
 class ModuleInterface:
     """The public functions of a generated module, called by kind ("value", "vjp", ...).
 
-    The arrays of a result are told apart by the keys that FORMULAS uses too: "" for the value
-    and the tangent of the output, the input's name for what belongs to an input, and two names
-    as in "A, b" for a block of a Hessian.
+    The arrays of a result have the keys of FORMULAS: "" for the value and the tangent of the
+    output, an input's name for a derivative by that input, "A, b" for a block of a Hessian.
     """
 
     def __init__(self, module: ModuleType) -> None:
@@ -101,8 +100,8 @@ class ModuleInterface:
             raise LoadError(f"{self.name}: INPUTS or OUTPUT cannot be read: {error}") from error
         for name, kind in (("FUNCTIONS", tuple), ("FORMULAS", dict), ("DECLARATION", str)):
             if not isinstance(getattr(module, name), kind):
-                found = type(getattr(module, name)).__name__
-                raise LoadError(f"{self.name}: {name} is a {found}, expected a {kind.__name__}")
+                actual = type(getattr(module, name)).__name__
+                raise LoadError(f"{self.name}: {name} is a {actual}, expected a {kind.__name__}")
         order = {name: position for position, name in enumerate(getattr(module, "WRT", ()))}
         self.wrt = tuple(
             sorted(
@@ -118,7 +117,7 @@ class ModuleInterface:
         self.target: str = getattr(module, "TARGET", "cpu")
 
     def require(self, *kinds: str) -> None:
-        """Raise UnsupportedError where the module was built without one of the kinds."""
+        """Raise UnsupportedError if the module was built without one of the kinds."""
         for kind in kinds:
             if kind in self.possible_kinds and kind not in self.kinds:
                 raise UnsupportedError(
@@ -128,7 +127,7 @@ class ModuleInterface:
 
     @property
     def size_names(self) -> tuple[str, ...]:
-        """The sizes that shapes mention, in the order met, the batch last."""
+        """The names of sizes in the shapes, in order of appearance, the batch last."""
         shapes = [entry.shape for entry in self.inputs] + [self.output]
         names = dict.fromkeys(name for shape in shapes for text in shape for name in names_in(text))
         batched = self.batched or any(entry.batched for entry in self.inputs)
@@ -139,7 +138,7 @@ class ModuleInterface:
         return (sizes[BATCH],) if self.batched else ()
 
     def keys(self, kind: str) -> tuple[str, ...]:
-        """The keys of the arrays that a function returns."""
+        """List the keys of the arrays that a function returns."""
         names = tuple(entry.name for entry in self.wrt)
         if kind in ("value", "jvp"):
             return ("",)
@@ -150,7 +149,7 @@ class ModuleInterface:
         return names
 
     def shape(self, kind: str, key: str, sizes: Sizes) -> tuple[int, ...]:
-        """The shape of one of the arrays that a function returns."""
+        """Compute the shape of one of the arrays that a function returns."""
         lead, output = self.lead(sizes), shape_at(self.output, sizes)
         if key == "":
             return lead + output
@@ -164,39 +163,39 @@ class ModuleInterface:
         return next(entry for entry in self.inputs if entry.name == name)
 
     @cached_property
-    def single_kinds(self) -> tuple[str, ...]:
-        """The kinds whose functions are called in float32, too (see `code.single_kinds`)."""
+    def float32_kinds(self) -> tuple[str, ...]:
+        """The kinds to test in float32, too."""
         functions = {kind: getattr(self.module, kind, None) for kind in self.kinds}
-        return code.single_kinds(functions)
+        return code.kinds_to_test_in_float32(functions)
 
     @cached_property
     def _declaration(self) -> Text:
         return Text(self.module.DECLARATION)
 
     def declared_value(self, point: Point) -> np.ndarray:
-        """The value of the declaration's NumPy text at a point. Raises OutOfDomain where it has
-        none, BrokenText where the text cannot be evaluated."""
+        """Evaluate the declaration's NumPy text at a point. Raises OutOfDomain where it has no
+        value, BrokenText where it cannot be evaluated."""
         shape = self.shape("value", "", point.sizes)
         return self._declaration({**point.sizes, **point.values}, shape)
 
     def arguments(self, kind: str) -> dict[str, Input]:
-        """What a function takes, in order, by name: the inputs, then the cotangent of the output,
-        or a tangent of each `wrt` input, as an input like that one."""
-        found = {entry.name: entry for entry in self.inputs}
+        """List the arguments of a function, by name: the inputs, then the cotangent of the output,
+        or a tangent of each `wrt` input, described like that input."""
+        arguments = {entry.name: entry for entry in self.inputs}
         if kind == "vjp":
-            found["cotangent"] = Input(
+            arguments["cotangent"] = Input(
                 "cotangent", self.output, "general", self.batched, False, "general"
             )
         if kind in ("jvp", "hvp"):
-            found |= {self.tangent_name(entry): entry for entry in self.wrt}
-        return found
+            arguments |= {self.tangent_name(entry): entry for entry in self.wrt}
+        return arguments
 
     def tangent_name(self, entry: Input) -> str:
-        """What functions call the tangent of an input."""
+        """Return the name of the argument that is the tangent of an input."""
         return "tangent" if len(self.wrt) == 1 else f"tangent_{entry.name}"
 
     def extras(self, kind: str, point: Point) -> Arrays:
-        """The arguments that a function takes after the inputs, by name."""
+        """Return the arguments of a function after the inputs, by name."""
         if kind == "vjp":
             return {"cotangent": point.cotangent}
         if kind not in ("jvp", "hvp"):
@@ -210,45 +209,46 @@ class ModuleInterface:
         out: object = None,
         dtypes: tuple[type[np.floating], ...] = (np.float64,),
     ) -> Arrays:
-        """The arrays that the module's function returns at a point, by key.
+        """Call the module's function at a point, and return its arrays by key.
 
-        Raises CallError when it raises or changes an argument, or when what it returns is put
-        together wrongly, has other shapes or dtypes than it should, or is an argument's memory."""
-        given = {**point.values, **self.extras(kind, point)}
-        passed = {name: _passed(array) for name, array in given.items()}
+        Raises CallError if it raises or changes an argument, or if its result has wrong shapes,
+        dtypes or nesting, or shares memory with an argument."""
+        arguments = {**point.values, **self.extras(kind, point)}
+        passed = {name: _copy_if_writeable(array) for name, array in arguments.items()}
         options = {} if out is None else {"out": out}
         result = attempt(lambda: getattr(self.module, kind)(*passed.values(), **options))
-        arrays = self._arrays(kind, result)
+        arrays = self._by_key(kind, result)
         for key, array in arrays.items():
-            _check(array, self.shape(kind, key, point.sizes), dtypes)
+            _check_array(array, self.shape(kind, key, point.sizes), dtypes)
         for name, array in passed.items():
-            if not np.array_equal(array, given[name]):
+            if not np.array_equal(array, arguments[name]):
                 raise CallError(f"changes its argument {name}")
             if any(np.may_share_memory(array, part) for part in arrays.values()):
                 raise CallError(f"returns the memory of its argument {name}")
         return {key: np.asarray(array) for key, array in arrays.items()}
 
     def filled(self, kind: str, point: Point) -> Arrays:
-        """The arrays that the module's kernel fills at a point, by key; float64.
+        """Call the module's kernel at a point with float64 arrays to fill, and return these by key.
 
-        Raises CallError when there is no kernel or it raises."""
+        Raises CallError if there is no kernel or it raises."""
         arrays = {
             key: np.full(self.shape(kind, key, point.sizes), np.nan) for key in self.keys(kind)
         }
-        given = {**point.values, **self.extras(kind, point)}
-        passed = [np.ascontiguousarray(a) if a.ndim else float(a) for a in given.values()]
+        arguments = {**point.values, **self.extras(kind, point)}
+        passed = [np.ascontiguousarray(a) if a.ndim else float(a) for a in arguments.values()]
         attempt(lambda: getattr(self.module, f"{kind}_kernel")(*passed, *arrays.values()))
         return arrays
 
     def operators(self, point: Point) -> dict[str, Any]:
-        """The operators that the module's function named OPERATOR returns at a point, by key.
+        """Call the module's function named OPERATOR at a point, and return its operators by key.
 
-        Raises CallError when it raises or what it returns is put together wrongly."""
-        values = [_passed(array) for array in point.values.values()]
+        Raises CallError if it raises or its result has wrong nesting."""
+        values = [_copy_if_writeable(array) for array in point.values.values()]
         result = attempt(lambda: getattr(self.module, self.operator)(*values))
-        return self._arrays(self.operator.removesuffix("_operator"), result)
+        return self._by_key(self.operator.removesuffix("_operator"), result)
 
-    def _arrays(self, kind: str, result: Any) -> dict[str, Any]:
+    def _by_key(self, kind: str, result: Any) -> dict[str, Any]:
+        """Flatten a result to a dict; raises CallError for a wrong nesting."""
         if kind == "value_and_gradient":
             _require(isinstance(result, tuple) and len(result) == 2, "a tuple (value, gradient)")
             return {"": result[0], **self._named(result[1])}
@@ -260,15 +260,14 @@ class ModuleInterface:
         return {f"{row}, {column}": part[column] for row, part in rows.items() for column in part}
 
     def packed(self, kind: str, arrays: Mapping[str, Any]) -> Any:
-        """Arrays by key, put together as `out=` takes them: nested as results are."""
+        """Nest arrays by key as `out=` takes them, as results are nested."""
         names = [entry.name for entry in self.wrt]
         if kind in ("value", "jvp"):
             return arrays[""]
         if kind == "hessian":
-            return _one_or_all(
-                [_one_or_all([arrays[f"{row}, {column}"] for column in names]) for row in names]
-            )
-        parts = _one_or_all([arrays[name] for name in names])
+            rows = [_unwrap([arrays[f"{row}, {column}"] for column in names]) for row in names]
+            return _unwrap(rows)
+        parts = _unwrap([arrays[name] for name in names])
         return (arrays[""], parts) if kind == "value_and_gradient" else parts
 
     def _named(self, result: Any) -> dict[str, Any]:
@@ -284,28 +283,27 @@ class ModuleInterface:
 
 
 def attempt(function: Callable[[], Any]) -> Any:
-    """What a function of a generated module returns; raises CallError for what it raises."""
+    """Call a function of a generated module; raises CallError for any error."""
     try:
         return function()
-    except Exception as error:  # wrong modules raise anything, and so does Numba
+    except Exception as error:  # a wrong module may raise anything, and so may Numba
         raise CallError(f"raises {type(error).__name__}: {error}") from error
 
 
 def shape_at(shape: Sequence[str], sizes: Sizes) -> tuple[int, ...]:
-    """A shape of arithmetic texts as numbers; as symbols, where a program that traces has these for
-    sizes."""
+    """Evaluate a shape of arithmetic texts; under a tracer whose sizes are symbols, to symbols."""
     scope: dict[str, Any] = {"__builtins__": {}, "min": min, **sizes}
     lengths = [eval(text, scope) for text in shape]
-    return tuple(each if hasattr(each, "__index__") else int(each) for each in lengths)
+    return tuple(length if hasattr(length, "__index__") else int(length) for length in lengths)
 
 
 def names_in(text: str) -> list[str]:
-    """The sizes that an arithmetic text mentions."""
+    """List the names of sizes in an arithmetic text."""
     names = [node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
     return [name for name in names if name != "min"]
 
 
-def _one_or_all(parts: list[Any]) -> Any:
+def _unwrap(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
@@ -314,12 +312,12 @@ def _require(condition: bool, expected: str) -> None:
         raise CallError(f"does not return {expected}")
 
 
-def _passed(array: np.ndarray) -> np.ndarray:
-    """What is passed for an array: a copy if the function could change it."""
+def _copy_if_writeable(array: np.ndarray) -> np.ndarray:
     return array.copy() if array.flags.writeable else array
 
 
-def _check(array: Any, shape: tuple[int, ...], dtypes: tuple[type[np.floating], ...]) -> None:
+def _check_array(array: Any, shape: tuple[int, ...], dtypes: tuple[type[np.floating], ...]) -> None:
+    """Raise CallError unless an array, or a number for rank 0, has the shape and one dtype."""
     if not isinstance(array, np.ndarray) and (shape or not isinstance(array, (float, np.generic))):
         raise CallError(f"returns {type(array).__name__} where an array is expected")
     array = np.asarray(array)

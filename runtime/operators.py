@@ -1,4 +1,4 @@
-"""The check of a module's Jacobian or Hessian as operators, against the dense arrays."""
+"""Checks of a module's Jacobian or Hessian as operators."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from derivatrix.runtime.checks import Trial
 from derivatrix.runtime.interface import CallError, attempt
 from derivatrix.runtime.measure import scale
 
-CONDITION = 1e8
-"""Systems are solved up to this condition number."""
+MAX_CONDITION = 1e8
+"""Largest condition number of a matrix whose systems are solved."""
 
 
 def check_operators(trial: Trial) -> None:
-    """The arrays and sparse matrices that operators become, their products with vectors and
-    matrices, those of their transposes, and their solutions, against the dense array."""
+    """Compare an operator's products, transposed products, solutions, and its dense and sparse form
+    with the dense array, or without that its products with JVP or HVP."""
     interface = trial.interface
     if not interface.operator:
         return
     kind = interface.operator.removesuffix("_operator")
-    if kind not in trial.kept:
+    if kind not in trial.copies:
         check_products(trial)
         return
     try:
@@ -32,96 +32,85 @@ def check_operators(trial: Trial) -> None:
     except CallError as error:
         trial.fail("operator", kind, "", str(error))
         return
-    for key, array in trial.kept.get(kind, {}).items():
-        _Check(trial, kind, key, operators[key], array).run()
+    for key, array in trial.copies[kind].items():
+        _check_operator(trial, kind, key, operators[key], array)
 
 
 def check_products(trial: Trial) -> None:
-    """The operators times the tangents against the JVP or the HVP."""
+    """Compare the operators times the tangents with the JVP or the HVP."""
     interface = trial.interface
     kind = interface.operator.removesuffix("_operator")
     product = "hvp" if kind == "hessian" else "jvp"
-    if not interface.operator or product not in trial.kept:
+    if not interface.operator or product not in trial.copies:
         return
     try:
         operators = interface.operators(trial.point)
-        for key, expected in trial.kept[product].items():
-            parts = [
-                attempt(partial(operators[name].__matmul__, trial.point.tangents[last]))
-                for name, last in ((name, name.split(", ")[-1]) for name in operators)
+        for key, expected in trial.copies[product].items():
+            terms = [
+                attempt(partial(operator.__matmul__, trial.point.tangents[name.split(", ")[-1]]))
+                for name, operator in operators.items()
                 if key in ("", name.split(", ")[0])
             ]
-            actual = np.asarray(sum(parts)).reshape(expected.shape)
+            actual = np.asarray(sum(terms)).reshape(expected.shape)
             size = scale(expected, trial.floor)
             trial.compare("operator", kind, key, actual, expected, 1e-9 * size, size)
     except CallError as error:
         trial.fail("operator", kind, "", str(error))
 
 
-class _Check:
-    def __init__(self, trial: Trial, kind: str, key: str, operator: Any, array: np.ndarray) -> None:
-        self.trial = trial
-        self.kind = kind
-        self.key = key
-        self.operator = operator
-        self.array = array
-        last = trial.interface.input(key.split(", ")[-1])
-        self.given = last.full(trial.point.sizes)
-        rank = array.ndim - len(last.core(trial.point.sizes))
-        self.asked = array.shape[:rank]
-        self.matrix = _matrix(array, rank, last.batched)
-
-    def run(self) -> None:
-        operator, matrix = self.operator, self.matrix
-        random = np.random.default_rng(0)
-        left, right = (random.standard_normal((size, 2)) for size in matrix.shape)
-        shaped = right[:, 0].reshape(self.given), left[:, 0].reshape(self.asked)
-        flat = matrix @ right, matrix.T @ left
-        self.compare("todense", operator.todense, self.array)
-        self.compare("tosparse", lambda: operator.tosparse().toarray(), matrix)
-        self.compare("operator", lambda: operator @ shaped[0], flat[0][:, 0].reshape(self.asked))
-        self.compare("operator", lambda: operator.T @ shaped[1], flat[1][:, 0].reshape(self.given))
-        self.compare("operator", lambda: operator.matmat(right), flat[0])
-        self.compare("operator", lambda: operator.rmatmat(left), flat[1])
-        structured = self.trial.interface.input(self.key.split(", ")[-1]).structure
-        if matrix.shape[0] == matrix.shape[1] and structured not in sampling.PROJECTED:
-            self.solve(flat[0])
-
-    def solve(self, right: np.ndarray) -> None:
-        """Only what is far from singular: there is no solution to compare with elsewhere."""
-        if np.linalg.cond(self.matrix) < CONDITION:
-            solution = np.linalg.solve(self.matrix, right)
-            self.compare("solve", lambda: self.operator.solve(right), solution, 1e-6)
+def _check_operator(trial: Trial, kind: str, key: str, operator: Any, array: np.ndarray) -> None:
+    """Compare one operator with its dense array."""
+    column = trial.interface.input(key.split(", ")[-1])
+    row_rank = array.ndim - len(column.shape)
+    row_shape, column_shape = array.shape[:row_rank], column.full(trial.point.sizes)
+    matrix = _matrix(array, row_rank, column.batched)
 
     def compare(
-        self,
         check: str,
         function: Callable[[], np.ndarray],
         expected: np.ndarray,
         tolerance: float = 1e-10,
     ) -> None:
-        trial = self.trial
         try:
             actual = attempt(function)
         except CallError as error:
-            trial.fail(check, self.kind, self.key, str(error))
+            trial.fail(check, kind, key, str(error))
             return
         if actual.shape != expected.shape:
             note = f"returns an array of shape {actual.shape}, expected {expected.shape}"
-            trial.fail(check, self.kind, self.key, note)
+            trial.fail(check, kind, key, note)
             return
         size = scale(expected, trial.floor)
-        allowed = tolerance * size + trial.rounding(self.kind)
-        trial.compare(check, self.kind, self.key, actual, expected, allowed, size)
+        allowed = tolerance * size + trial.rounding(kind)
+        trial.compare(check, kind, key, actual, expected, allowed, size)
+
+    random = np.random.default_rng(0)
+    left, right = (random.standard_normal((size, 2)) for size in matrix.shape)
+    product, transposed = matrix @ right, matrix.T @ left
+    compare("todense", operator.todense, array)
+    compare("tosparse", lambda: operator.tosparse().toarray(), matrix)
+    vector, covector = right[:, 0].reshape(column_shape), left[:, 0].reshape(row_shape)
+    compare("operator", lambda: operator @ vector, product[:, 0].reshape(row_shape))
+    compare("operator", lambda: operator.T @ covector, transposed[:, 0].reshape(column_shape))
+    compare("operator", lambda: operator.matmat(right), product)
+    compare("operator", lambda: operator.rmatmat(left), transposed)
+    is_invertible = (
+        matrix.shape[0] == matrix.shape[1]
+        and column.structure not in sampling.PROJECTED
+        and np.linalg.cond(matrix) < MAX_CONDITION
+    )
+    if is_invertible:
+        solution = np.linalg.solve(matrix, product)
+        compare("solve", lambda: operator.solve(product), solution, 1e-6)
 
 
 def _matrix(array: np.ndarray, rank: int, batched: bool) -> np.ndarray:
-    """A Jacobian as a matrix; with a block for each sample where the input has the batch."""
+    """Reshape a Jacobian to a matrix, block-diagonal if the input has the batch axis, too."""
     if not batched:
         return array.reshape(int(np.prod(array.shape[:rank])), -1)
     blocks = array.reshape(len(array), int(np.prod(array.shape[1:rank])), -1)
     samples, rows, columns = blocks.shape
-    whole = np.zeros((samples, rows, samples, columns))
+    matrix = np.zeros((samples, rows, samples, columns))
     for sample, block in enumerate(blocks):
-        whole[sample, :, sample] = block
-    return whole.reshape(samples * rows, samples * columns)
+        matrix[sample, :, sample] = block
+    return matrix.reshape(samples * rows, samples * columns)

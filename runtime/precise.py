@@ -1,7 +1,7 @@
-"""NumPy texts in 50 digits: what they call of NumPy and SciPy, for arrays of mpmath's numbers.
+"""NumPy texts evaluated in 50 digits: functions of NumPy and SciPy for arrays of mpmath's numbers.
 
-What NumPy does with arrays of any objects (sums, products, selections, shapes) it does here; the
-rest is mpmath's. What neither has raises Imprecise.
+NumPy itself computes sums, products, selections and shapes, which work for arrays of any objects;
+mpmath computes the rest. A function that neither has raises Imprecise.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ DIGITS = 50
 NUMBERS = mpmath.MPContext()
 NUMBERS.dps = DIGITS
 ROUNDING = NUMBERS.mpf(10) ** (8 - DIGITS)
-"""What counts as rounding, relative to the largest number."""
-STEPS = 8
-"""The most steps by which what SciPy found in 16 digits is refined."""
+"""Rounding errors, relative to the largest number."""
+MAX_NEWTON_STEPS = 8
+"""Most steps to refine SciPy's results from 16 to 50 digits."""
 
 
 class Imprecise(NotImplementedError):
-    """A function that is not known in 50 digits."""
+    """A function without an implementation in 50 digits."""
 
 
-class _Names:
-    """Names as attributes; Imprecise for those that are not there."""
+class _Namespace:
+    """A module or submodule that raises Imprecise for the functions it lacks."""
 
     def __init__(self, path: str, names: Mapping[str, Any]) -> None:
         self._path = path
@@ -41,105 +41,106 @@ class _Names:
         raise Imprecise(f"{self._path}.{name}")
 
 
-def each(function: Callable[..., Any], count: int = 1) -> Callable[..., Any]:
-    """A function of numbers for arrays, entry by entry."""
+def entrywise(function: Callable[..., Any], count: int = 1) -> Callable[..., Any]:
+    """Apply a function of `count` numbers to arrays, entry by entry."""
     return np.frompyfunc(function, count, 1)
 
 
 def numbers(array: Any) -> Any:
-    """The same numbers in 50 digits; a number for an array of rank 0."""
-    return each(NUMBERS.convert)(np.asarray(array, dtype=object))
+    """Convert an array to numbers of 50 digits; an array of rank 0 becomes a number."""
+    return entrywise(NUMBERS.convert)(np.asarray(array, dtype=object))
+
+
+def floats(array: np.ndarray) -> np.ndarray:
+    """Round numbers of 50 digits to float64."""
+    return np.asarray(array).astype(np.float64)
 
 
 def _matrix(array: np.ndarray) -> mpmath.matrix:
-    rows, columns = array.shape
-    made = NUMBERS.matrix(rows, columns)
-    for place, entry in np.ndenumerate(array):
-        made[place] = NUMBERS.convert(entry)
-    return made
+    return NUMBERS.matrix(numbers(array).tolist()) if array.size else NUMBERS.matrix(*array.shape)
 
 
 def _array(matrix: Any) -> np.ndarray:
-    """A matrix of mpmath's as an array; imaginary parts that are rounding are dropped."""
+    """Convert a matrix of mpmath to an array, without imaginary parts that are rounding."""
     entries = np.array([NUMBERS.convert(entry) for entry in matrix], dtype=object)
-    return _without_rounding(entries).reshape(matrix.rows, matrix.cols)
+    return _real_but_for_rounding(entries).reshape(matrix.rows, matrix.cols)
 
 
-def _without_rounding(entries: np.ndarray) -> np.ndarray:
+def _real_but_for_rounding(entries: np.ndarray) -> np.ndarray:
+    """Drop imaginary parts that are rounding."""
     small = ROUNDING * max((abs(entry) for entry in entries.flat), default=0)
-    return each(lambda entry: NUMBERS.re(entry) if abs(NUMBERS.im(entry)) <= small else entry)(
-        entries
-    )
+    return entrywise(lambda z: NUMBERS.re(z) if abs(NUMBERS.im(z)) <= small else z)(entries)
 
 
 def stacked(signature: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of matrices or vectors for stacks of them."""
+    """Apply a function of matrices or vectors to stacks of them."""
     outputs = signature.partition("->")[2].count("(")
     return np.vectorize(function, otypes=[object] * outputs, signature=signature)
 
 
-def _unary(function: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A function of mpmath's of one square matrix, for stacks."""
+def _matrix_function(function: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Apply mpmath's function of a square matrix to stacks."""
     return stacked("(n,n)->(n,n)", lambda a: _array(function(_matrix(a))) if len(a) else a)
 
 
-def _eliminated(array: np.ndarray, right: np.ndarray) -> tuple[Any, np.ndarray]:
-    """The determinant of a matrix A, and A⁻¹ B, by elimination; where the determinant is 0, B."""
+def _eliminate(array: np.ndarray, right: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Compute det(A) and A⁻¹ B by Gauss-Jordan elimination; if det(A) is 0, return B instead."""
     rows, size = np.concatenate([array, right], axis=1), len(array)
     determinant = NUMBERS.one
-    for place in range(size):
-        largest = place + int(np.argmax(np.abs(rows[place:, place])))
-        pivot = rows[largest, place]
+    for k in range(size):
+        pivot_row = k + int(np.argmax(np.abs(rows[k:, k])))
+        pivot = rows[pivot_row, k]
         if not pivot:
             return NUMBERS.zero, right
-        if largest != place:
-            rows[[place, largest]] = rows[[largest, place]]
+        if pivot_row != k:
+            rows[[k, pivot_row]] = rows[[pivot_row, k]]
             determinant = -determinant
         determinant = determinant * pivot
-        rows[place] = rows[place] / NUMBERS.convert(pivot)
-        for other in range(size):
-            if other != place:
-                rows[other] = rows[other] - rows[other, place] * rows[place]
+        rows[k] = rows[k] / NUMBERS.convert(pivot)
+        for i in range(size):
+            if i != k:
+                rows[i] = rows[i] - rows[i, k] * rows[k]
     return determinant, rows[:, size:]
 
 
 def _determinant(array: np.ndarray) -> Any:
-    return _eliminated(array, EYE(len(array)))[0]
+    return _eliminate(array, EYE(len(array)))[0]
 
 
 def _inverse(array: np.ndarray) -> np.ndarray:
-    determinant, inverse = _eliminated(array, EYE(len(array)))
+    determinant, inverse = _eliminate(array, EYE(len(array)))
     if not determinant:
         raise ZeroDivisionError("the matrix is singular")
     return inverse
 
 
 def _sign_and_log(array: np.ndarray) -> tuple[Any, Any]:
-    found = _determinant(array)
-    return NUMBERS.sign(found), NUMBERS.log(abs(found)) if found else NUMBERS.ninf
+    determinant = _determinant(array)
+    log = NUMBERS.log(abs(determinant)) if determinant else NUMBERS.ninf
+    return NUMBERS.sign(determinant), log
 
 
-def _of_lower(array: np.ndarray) -> np.ndarray:
-    """The symmetric matrix that LAPACK reads: of the lower triangle."""
+def _from_lower_triangle(array: np.ndarray) -> np.ndarray:
+    """Mirror the lower triangle, the only one that LAPACK reads."""
     return np.tril(array) + np.tril(array, -1).T
 
 
 def _symmetric_eigen(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values, vectors = NUMBERS.eigsy(_matrix(_of_lower(array)))
+    values, vectors = NUMBERS.eigsy(_matrix(_from_lower_triangle(array)))
     values = np.array(list(values), dtype=object)
     order = np.argsort(values)
     return values[order], _array(vectors)[:, order]
 
 
 def _cholesky(array: np.ndarray) -> np.ndarray:
-    return _array(NUMBERS.cholesky(_matrix(_of_lower(array))))
+    return _array(NUMBERS.cholesky(_matrix(_from_lower_triangle(array))))
 
 
 def _eigen(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = NUMBERS.eig(_matrix(array))
-    lengths = [NUMBERS.norm(vectors.column(place)) for place in range(len(values))]
-    columns = np.array(vectors.tolist(), dtype=object) / np.array(lengths, dtype=object)
-    return _without_rounding(np.array(values, dtype=object)), _without_rounding(columns)
+    norms = [NUMBERS.norm(vectors.column(k)) for k in range(len(values))]
+    columns = np.array(vectors.tolist(), dtype=object) / np.array(norms, dtype=object)
+    return _real_but_for_rounding(np.array(values, dtype=object)), _real_but_for_rounding(columns)
 
 
 def _singular(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -153,8 +154,8 @@ def _singular(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _svd(array: np.ndarray, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     if full_matrices and compute_uv and array.shape[-1] != array.shape[-2]:
         raise Imprecise("numpy.linalg.svd with full matrices")
-    found = stacked("(m,n)->(m,k),(k),(k,n)", _singular)(array)
-    return found if compute_uv else found[1]
+    factors = stacked("(m,n)->(m,k),(k),(k,n)", _singular)(array)
+    return factors if compute_uv else factors[1]
 
 
 def _qr(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +178,7 @@ def _norm(array: np.ndarray, order: Any = None, axis: Any = None, keepdims: bool
         return np.sum(_svd(array, compute_uv=False), -1)
     if order not in (None, 2, "fro") or (order == 2 and np.ndim(array) > 1 and axis is None):
         raise Imprecise(f"numpy.linalg.norm of order {order}")
-    return each(NUMBERS.sqrt)(np.sum(array * array, axis=axis, keepdims=keepdims))
+    return entrywise(NUMBERS.sqrt)(np.sum(array * array, axis=axis, keepdims=keepdims))
 
 
 def _power(array: np.ndarray, exponent: int) -> Any:
@@ -196,35 +197,31 @@ INV = stacked("(n,n)->(n,n)", _inverse)
 
 
 def _linear(operator: Callable[[np.ndarray], np.ndarray], right: np.ndarray) -> np.ndarray:
-    """The X, of the shape of `right`, for which a linear operator gives it."""
+    """Solve operator(X) = right for a linear operator, by its dense matrix."""
     columns = [operator(unit.reshape(right.shape)).ravel() for unit in EYE(right.size)]
     return (INV(np.stack(columns, axis=1)) @ right.ravel()).reshape(right.shape)
 
 
-def _refined(
+def _refine(
     residual: Callable[[np.ndarray], np.ndarray],
-    slope: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    jvp: Callable[[np.ndarray, np.ndarray], np.ndarray],
     start: np.ndarray,
 ) -> np.ndarray:
-    """The X near `start` with residual 0, by Newton's method; `slope` is the residual's derivative
-    at the first array along the second."""
-    found = numbers(start)
-    for _ in range(STEPS):
-        step = _linear(functools.partial(slope, found), residual(found))
-        found = found - step
-        if max(map(abs, step.flat), default=0) <= ROUNDING * max(map(abs, found.flat), default=0):
+    """Solve residual(X) = 0 by Newton's method from `start`; jvp(X, D) is the derivative of the
+    residual along D."""
+    x = numbers(start)
+    for _ in range(MAX_NEWTON_STEPS):
+        step = _linear(functools.partial(jvp, x), residual(x))
+        x = x - step
+        if max(map(abs, step.flat), default=0) <= ROUNDING * max(map(abs, x.flat), default=0):
             break
-    return found
-
-
-def _floats(*arrays: np.ndarray) -> list[np.ndarray]:
-    return [array.astype(np.float64) for array in arrays]
+    return x
 
 
 def _care(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
     gain = b @ INV(r) @ b.T
-    start = scipy.linalg.solve_continuous_are(*_floats(a, b, q, r))
-    return _refined(
+    start = scipy.linalg.solve_continuous_are(*map(floats, (a, b, q, r)))
+    return _refine(
         lambda x: a.T @ x + x @ a - x @ gain @ x + q,
         lambda x, d: a.T @ d + d @ a - d @ gain @ x - x @ gain @ d,
         start,
@@ -232,12 +229,14 @@ def _care(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndar
 
 
 def _dare(a: np.ndarray, b: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
-    def closed(x: np.ndarray) -> np.ndarray:
+    def closed_loop(x: np.ndarray) -> np.ndarray:
         return a - b @ INV(r + b.T @ x @ b) @ b.T @ x @ a
 
-    start = scipy.linalg.solve_discrete_are(*_floats(a, b, q, r))
-    return _refined(
-        lambda x: a.T @ x @ closed(x) - x + q, lambda x, d: closed(x).T @ d @ closed(x) - d, start
+    start = scipy.linalg.solve_discrete_are(*map(floats, (a, b, q, r)))
+    return _refine(
+        lambda x: a.T @ x @ closed_loop(x) - x + q,
+        lambda x, d: closed_loop(x).T @ d @ closed_loop(x) - d,
+        start,
     )
 
 
@@ -247,33 +246,31 @@ def _root(
     jac: Callable[[np.ndarray], Any],
     **options: Any,
 ) -> Any:
-    """The root that `scipy.optimize.root` finds, refined."""
+    """Refine the root that `scipy.optimize.root` finds."""
     rough = scipy.optimize.root(
         lambda x: np.float64(function(numbers(x))),
         np.float64(start),
         jac=lambda x: np.float64(jac(numbers(x))),
         **options,
     )
-    found = _refined(
-        lambda x: numbers(function(x)), lambda x, step: numbers(jac(x)) @ step, rough.x
-    )
-    return SimpleNamespace(x=found)
+    root = _refine(lambda x: numbers(function(x)), lambda x, d: numbers(jac(x)) @ d, rough.x)
+    return SimpleNamespace(x=root)
 
 
 def _softmax(array: np.ndarray, axis: int) -> Any:
-    powers = each(NUMBERS.exp)(array)
+    powers = entrywise(NUMBERS.exp)(array)
     return powers / np.sum(powers, axis=axis, keepdims=True)
 
 
-PLAIN = (
+NUMPY_OBJECT_FUNCTIONS = (
     "abs add all append arange array asarray broadcast_to concatenate cross cumsum diag diagonal "
     "einsum equal expand_dims full greater greater_equal kron less less_equal logical_and "
     "logical_not logical_or matmul max maximum min minimum nan ndim not_equal ones outer prod "
     "ravel reshape select shape sign sort stack sum swapaxes take_along_axis tensordot trace "
     "transpose tri triu tril tril_indices vectorize where zeros argsort inf split block square"
 )
-"""What NumPy does with any objects."""
-RENAMED = {
+"""NumPy's functions that work for arrays of any objects."""
+MPMATH_NAMES = {
     "arcsin": "asin",
     "arccos": "acos",
     "arctan": "atan",
@@ -304,7 +301,7 @@ SPECIAL_OF_TWO = {
     "yv": NUMBERS.bessely,
 }
 
-LINALG = _Names(
+LINALG = _Namespace(
     "numpy.linalg",
     {
         "inv": INV,
@@ -324,19 +321,19 @@ LINALG = _Names(
         "matrix_power": _power,
     },
 )
-NUMPY = _Names(
+NUMPY = _Namespace(
     "numpy",
     {
-        **{name: getattr(np, name) for name in PLAIN.split()},
-        **{name: each(getattr(NUMBERS, name)) for name in ENTRYWISE.split()},
-        **{name: each(getattr(NUMBERS, theirs)) for name, theirs in RENAMED.items()},
-        "real": each(NUMBERS.re),
-        "imag": each(NUMBERS.im),
-        "arctan2": each(NUMBERS.atan2, 2),
-        "hypot": each(NUMBERS.hypot, 2),
-        "power": each(lambda x, y: NUMBERS.convert(x) ** y, 2),
-        "logaddexp": each(lambda x, y: NUMBERS.log(NUMBERS.exp(x) + NUMBERS.exp(y)), 2),
-        "heaviside": each(lambda x, at: (1 + NUMBERS.sign(x)) / 2 if x else at, 2),
+        **{name: getattr(np, name) for name in NUMPY_OBJECT_FUNCTIONS.split()},
+        **{name: entrywise(getattr(NUMBERS, name)) for name in ENTRYWISE.split()},
+        **{name: entrywise(getattr(NUMBERS, mp_name)) for name, mp_name in MPMATH_NAMES.items()},
+        "real": entrywise(NUMBERS.re),
+        "imag": entrywise(NUMBERS.im),
+        "arctan2": entrywise(NUMBERS.atan2, 2),
+        "hypot": entrywise(NUMBERS.hypot, 2),
+        "power": entrywise(lambda x, y: NUMBERS.convert(x) ** y, 2),
+        "logaddexp": entrywise(lambda x, y: NUMBERS.log(NUMBERS.exp(x) + NUMBERS.exp(y)), 2),
+        "heaviside": entrywise(lambda x, at: (1 + NUMBERS.sign(x)) / 2 if x else at, 2),
         "eye": EYE,
         "finfo": lambda dtype: SimpleNamespace(eps=NUMBERS.eps),
         "pi": NUMBERS.pi,
@@ -344,14 +341,17 @@ NUMPY = _Names(
         "linalg": LINALG,
     },
 )
-SCIPY = _Names(
+SCIPY = _Namespace(
     "scipy",
     {
-        "linalg": _Names(
+        "linalg": _Namespace(
             "scipy.linalg",
             {
-                **{name: _unary(getattr(NUMBERS, name)) for name in MATRIX_FUNCTIONS.split()},
-                "tanhm": _unary(_tanhm),
+                **{
+                    name: _matrix_function(getattr(NUMBERS, name))
+                    for name in MATRIX_FUNCTIONS.split()
+                },
+                "tanhm": _matrix_function(_tanhm),
                 "solve_sylvester": lambda a, b, q: _linear(lambda x: a @ x + x @ b, q),
                 "solve_continuous_lyapunov": lambda a, q: _linear(lambda x: a @ x + x @ a.T, q),
                 "solve_discrete_lyapunov": lambda a, q: _linear(lambda x: x - a @ x @ a.T, q),
@@ -359,17 +359,17 @@ SCIPY = _Names(
                 "solve_discrete_are": _dare,
             },
         ),
-        "constants": _Names("scipy.constants", {"pi": NUMBERS.pi}),
-        "optimize": _Names("scipy.optimize", {"root": _root}),
-        "special": _Names(
+        "constants": _Namespace("scipy.constants", {"pi": NUMBERS.pi}),
+        "optimize": _Namespace("scipy.optimize", {"root": _root}),
+        "special": _Namespace(
             "scipy.special",
             {
-                **{name: each(function) for name, function in SPECIAL.items()},
-                **{name: each(function, 2) for name, function in SPECIAL_OF_TWO.items()},
+                **{name: entrywise(function) for name, function in SPECIAL.items()},
+                **{name: entrywise(function, 2) for name, function in SPECIAL_OF_TWO.items()},
                 "softmax": _softmax,
-                "log_softmax": lambda x, axis: each(NUMBERS.log)(_softmax(x, axis)),
-                "logsumexp": lambda x, axis: each(NUMBERS.log)(
-                    np.sum(each(NUMBERS.exp)(x), axis=axis)
+                "log_softmax": lambda x, axis: entrywise(NUMBERS.log)(_softmax(x, axis)),
+                "logsumexp": lambda x, axis: entrywise(NUMBERS.log)(
+                    np.sum(entrywise(NUMBERS.exp)(x), axis=axis)
                 ),
             },
         ),
@@ -377,19 +377,19 @@ SCIPY = _Names(
 )
 
 
-class _Quotients(ast.NodeTransformer):
-    """Quotients and powers in 50 digits, where those of Python's whole numbers have 16; a quotient
-    by zero is NumPy's."""
+class _PreciseOperators(ast.NodeTransformer):
+    """Divides, and raises to powers, in 50 digits: for whole numbers Python has 16. Division by
+    zero gives NumPy's infinity or nan."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
-        whole = isinstance(node.right, ast.Constant) and isinstance(node.right.value, int)
+        exponent = node.right.value if isinstance(node.right, ast.Constant) else None
         if isinstance(node.op, ast.Div):
-            called = ast.Name("_quotient", ast.Load())
-            return ast.fix_missing_locations(ast.Call(called, [node.left, node.right], []))
-        if isinstance(node.op, ast.Pow) and not whole:
-            called = ast.Name("_number", ast.Load())
-            node.left = ast.Call(called, [node.left], [])
+            function = ast.Name("_quotient", ast.Load())
+            return ast.fix_missing_locations(ast.Call(function, [node.left, node.right], []))
+        if isinstance(node.op, ast.Pow) and not isinstance(exponent, int):
+            function = ast.Name("_number", ast.Load())
+            node.left = ast.Call(function, [node.left], [])
         return ast.fix_missing_locations(node)
 
 
@@ -407,7 +407,7 @@ SCOPE = {
     "np": NUMPY,
     "scipy": SCIPY,
     "_number": _number,
-    "_quotient": each(_quotient, 2),
+    "_quotient": entrywise(_quotient, 2),
     "__builtins__": {"__import__": __import__},
 }
 
@@ -416,18 +416,18 @@ class PreciseText:
     """A NumPy expression evaluated in 50 digits."""
 
     def __init__(self, text: str) -> None:
-        tree = _Quotients().visit(ast.parse(f"(\n{text}\n)", mode="eval"))
+        tree = _PreciseOperators().visit(ast.parse(f"(\n{text}\n)", mode="eval"))
         self._code = compile(tree, "<formula>", "eval")
 
     def __call__(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray:
-        """The value for arrays of mpmath's numbers, an array of them.
+        """Evaluate the text for arrays of mpmath's numbers, to an array of them.
 
-        Raises Imprecise where the text calls what is not known in 50 digits, ArithmeticError or
-        ValueError where it has no finite real value."""
-        found = numbers(eval(self._code, {**SCOPE, **values}))
+        Raises Imprecise where the text calls a function without an implementation in 50 digits,
+        ArithmeticError or ValueError where it has no finite real value."""
+        result = numbers(eval(self._code, {**SCOPE, **values}))
         array = np.empty(shape, dtype=object)
-        array[...] = found
-        if np.shape(found) != shape or not all(map(NUMBERS.isfinite, array.flat)):
+        array[...] = result
+        if np.shape(result) != shape or not all(map(NUMBERS.isfinite, array.flat)):
             raise ValueError("the text has no finite value")
         if any(NUMBERS.im(entry) for entry in array.flat):
             raise ValueError("the value is complex")

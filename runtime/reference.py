@@ -1,4 +1,4 @@
-"""NumPy texts of a generated module (DECLARATION, FORMULAS) as functions of named values."""
+"""Evaluation of the NumPy texts in a generated module (DECLARATION, FORMULAS)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ class Text:
         self._code = _compiled(text)
 
     def __call__(self, values: Values, shape: tuple[int, ...]) -> np.ndarray:
-        """The float64 array of `shape` that the text gives; rank-0 arrays are bound as numbers.
+        """Evaluate the text to a float64 array of `shape`; rank-0 arrays are bound as numbers.
 
-        Raises OutOfDomain where it is not finite, not real, or the linear algebra fails;
-        BrokenText where the text itself is at fault."""
-        scope = {name: _bound(value) for name, value in values.items()}
+        Raises OutOfDomain if the result is not finite or not real, or linear algebra fails;
+        BrokenText if the text itself is at fault."""
+        scope = {
+            name: value[()] if isinstance(value, np.ndarray) else value
+            for name, value in values.items()
+        }
         try:
             with np.errstate(all="ignore"):
                 result = np.asarray(eval(self._code, {**_SCOPE, **scope}))
@@ -53,17 +56,13 @@ def _compiled(text: str) -> CodeType:
         raise BrokenText(f"not a Python expression ({error}): {text}") from error
 
 
-def _bound(value: np.ndarray | int) -> object:
-    return value[()] if isinstance(value, np.ndarray) else value
-
-
 def _real(result: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if result.shape != shape:
         raise OutOfDomain(f"the text gives shape {result.shape}, expected {shape}")
     if result.dtype.kind not in "biufc":
         raise BrokenText(f"the text gives an array of {result.dtype}")
     if result.dtype.kind == "c":
-        # Some SciPy functions return real results as complex ones, with rounding left over.
+        # Some of SciPy's matrix functions return real results as complex, with rounding errors.
         if np.abs(result.imag).max(initial=0.0) > 1e-13 * np.abs(result).max(initial=0.0):
             raise OutOfDomain("the value is complex")
         result = result.real

@@ -1,4 +1,4 @@
-"""What verification found: rows, and a report of them as a table, a dict or an error."""
+"""Results of verification: rows, and a report of them as a table, a dict or an error."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ WEAK_ADVICE = (
     'of the inputs ("positive", "spd", ...), or pass other `sizes` or another `seed`.'
 )
 UNDECIDED = ("control", "point")
-"""The checks whose failure says that the test, not the module, falls short."""
+"""Checks that fail where the test is too weak to decide, not where the module is wrong."""
 
 MODULE = "module"
-"""What stands for the function in rows that are about no function alone."""
+"""The function of rows that are about the module as a whole."""
 
 T = TypeVar("T", "Row", "Curve")
 
@@ -33,17 +33,16 @@ LEGEND = (
     "Numbers are the worst errors, in parts of what is allowed; - where no row decides anything."
 )
 LARGEST_ENTRY = "decides nothing: as much as the largest entry is allowed"
-"""The note of a row that no result of the right size fails."""
+"""Note of a row that every result of the right magnitude passes."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One check of one function's result by one input at one point.
 
-    `error` and `tolerance` are those of the worst entry, relative to the array's largest; a
-    `control` row has to be the other way round, the error of a wrong result above the tolerance.
-    `note` says what was found where the row has not passed, and why a row that has passed decides
-    nothing.
+    `error` and `tolerance` are those of the worst entry, relative to the array's largest. A
+    `control` row is the other way round: it passes if the error of a wrong result is above the
+    tolerance. `note` describes a failure, or why a row that has passed decides nothing.
     """
 
     check: str
@@ -55,15 +54,19 @@ class Row:
     passed: bool
     note: str = ""
 
+    @classmethod
+    def failure(cls, check: str, function: str, note: str, input: str = "", point: str = "") -> Row:
+        """Make the row of a check that failed without numbers to compare."""
+        return cls(check, function, input, point, math.inf, 0.0, False, note)
+
     @property
     def decides(self) -> bool:
-        """Whether the row could have failed, or has."""
+        """Whether the row has failed or could have."""
         return not (self.passed and self.note)
 
     @property
-    def part(self) -> float:
-        """The error in parts of what is allowed; of a `control` row the tolerance in parts of the
-        error of a wrong result. Above 1 where the row has not passed."""
+    def error_ratio(self) -> float:
+        """The error over the tolerance, above 1 for a failure; of a `control` row the inverse."""
         small, large = self.error, self.tolerance
         if self.check == "control":
             small, large = large, small
@@ -72,8 +75,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Reach:
-    """The number of thresholds of a module's kernels that sizes of verification are beyond, of all,
-    and a line for each of the others. A note says what was left out."""
+    """How many of all thresholds of a module's kernels the sizes of verification pass, a line for
+    each of the others in `missed`, and a note on what was left out."""
 
     reached: int = 0
     total: int = 0
@@ -91,20 +94,20 @@ class Reach:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Reach:
-        """What `to_dict` gave; raises KeyError, TypeError or ValueError for other data."""
+        """Read the data of `to_dict`; raises KeyError, TypeError or ValueError for other data."""
         reached, total = (_checked(record[name], int) for name in ("reached", "total"))
         missed = tuple(_checked(line, str) for line in _checked(record["missed"], list))
         return cls(reached, total, missed, _checked(record["note"], str))
 
 
 STEPS = tuple(10.0**-power for power in range(1, 11))
-"""The steps of the differences of `Curve`: distances between a point and those beside it."""
+"""The steps of the central differences of `Curve`."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How far central differences are from one derivative by one input at one point: for each of
-    `STEPS` the error relative to the largest entry, infinite where the line leaves the domain."""
+    """The distance of central differences from one derivative by one input at one point, for each
+    of `STEPS`: relative to the largest entry, infinite where a point is outside the domain."""
 
     function: str
     input: str
@@ -114,9 +117,10 @@ class Curve:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """The rows of one module. `function` is its name, `digest` its DIGEST; `place` says where its
-    kernels ran, if not where they are meant to; `reach` what of them ran; `curves` how differences
-    go with their step. `str` of it, and a notebook, show a table."""
+    """The results of verifying one module; `str` and notebooks show them as a table.
+
+    function, digest: the module's name and its DIGEST. place: where its kernels ran, if simulated.
+    reach: the thresholds that were passed. curves: errors of differences by their step."""
 
     function: str
     digest: str
@@ -127,7 +131,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """True when there are rows and every one has passed."""
+        """Whether there are rows and all have passed."""
         return bool(self.rows) and all(row.passed for row in self.rows)
 
     @property
@@ -150,19 +154,19 @@ class Report:
 
     @property
     def title(self) -> str:
-        """Its verdict as a line of text."""
+        """The verdict as a line of text."""
         count, failed = len(self.rows), len(self.failures)
         verdict = f"passed {count} checks" if self.passed else f"FAILED {failed} of {count} checks"
         place = f" in {self.place}" if self.place else ""
         undecided = f", {self.undecided} of which decide nothing" if self.undecided else ""
-        worst = f"; worst error {part_text(self.worst)} of what is allowed" if self.worst else ""
+        worst = f"; worst error {ratio_text(self.worst)} of what is allowed" if self.worst else ""
         return f"{self.function}: {verdict}{place}{undecided}{worst if self.passed else ''}"
 
     @property
     def worst(self) -> Row | None:
-        """The row that is nearest to failure, or has failed, of those that compare numbers."""
+        """The row with the largest error over its tolerance, failures first; not of `control`."""
         rows = [row for row in self.rows if row.check != "control" and row.decides]
-        return max(rows, key=lambda row: (not row.passed, row.part), default=None)
+        return max(rows, key=lambda row: (not row.passed, row.error_ratio), default=None)
 
     @property
     def undecided(self) -> int:
@@ -178,7 +182,7 @@ class Report:
         return f"{title}{html_table(cells(self.rows))}<p>{LEGEND}</p>{''.join(failures)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that `json` writes; errors have two digits, and null where not finite."""
+        """Return the report as data for JSON; errors have two digits, None if not finite."""
         rows = [
             {**asdict(row), "error": _rounded(row.error), "tolerance": _rounded(row.tolerance)}
             for row in self.rows
@@ -199,8 +203,8 @@ class Report:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Report:
-        """The report that `to_dict` gave as plain data, with its rounded errors; those that are
-        not finite are infinite. Raises KeyError, TypeError or ValueError for other data."""
+        """Read the data of `to_dict`, with rounded errors, infinite for None. Raises KeyError,
+        TypeError or ValueError for other data."""
         rows = tuple(_read(Row, entry) for entry in record["rows"])
         names = ("function", "digest", "place")
         function, digest, place = (_checked(record[name], str) for name in names)
@@ -224,8 +228,8 @@ class Report:
 
 
 def reported(name: str, answer: Any) -> Report:
-    """The report of a module from the answer of another process (see `Workers.map`). Raises the
-    error that was raised there, and VerificationError where that process ended."""
+    """Read a module's report from the answer of a worker (see `Workers.map`). Raises the error that
+    was raised there, VerificationError if the process crashed."""
     if isinstance(answer, Exception):
         raise answer
     if isinstance(answer, Crash):
@@ -237,27 +241,27 @@ def reported(name: str, answer: Any) -> Report:
 
 
 def describe(row: Row) -> str:
-    """The row as one line of text."""
-    of = f" by {row.input}" if row.input else ""
+    """Describe a row in one line of text."""
+    by = f" by {row.input}" if row.input else ""
     at = f" at {row.point}" if row.point else ""
-    return f"{row.check} of {row.function}{of}{at}: {row.note}"
+    return f"{row.check} of {row.function}{by}{at}: {row.note}"
 
 
-def part_text(row: Row | None) -> str:
-    """The error of a row in parts of what is allowed, as text; "-" where it decides nothing."""
-    return f"{row.part:.2g}" if row is not None and row.decides else "-"
+def ratio_text(row: Row | None) -> str:
+    """Format the error of a row over its tolerance; "-" where the row decides nothing."""
+    return f"{row.error_ratio:.2g}" if row is not None and row.decides else "-"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as text with aligned columns, a rule under the first row."""
+    """Format rows of cells as text with aligned columns, a rule under the first row."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
-    """A line for each check, a column for each function: the worst error of all inputs and points,
-    in parts of what is allowed."""
+    """Tabulate the worst error over its tolerance, of all inputs and points: a line for each check,
+    a column for each function, with headings."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.check, row.function), []).append(row)
@@ -277,7 +281,7 @@ def _cell(group: list[Row]) -> str:
     exact = all(row.tolerance == 0 for row in decisive)
     if decisive and (exact or group[0].check == "control"):
         return "ok"
-    return part_text(max(decisive, key=lambda row: row.part, default=None))
+    return ratio_text(max(decisive, key=lambda row: row.error_ratio, default=None))
 
 
 def _severity(row: Row) -> tuple[bool, float]:
@@ -285,7 +289,7 @@ def _severity(row: Row) -> tuple[bool, float]:
 
 
 def _read(kind: type[T], entry: Mapping[str, Any]) -> T:
-    """A row or a curve from plain data."""
+    """Read a row or a curve from plain data."""
     kinds = {"error": float, "tolerance": float, "passed": bool, "errors": tuple}
     values = {
         name: _checked(entry[name], kinds.get(name, str)) for name in kind.__dataclass_fields__
@@ -297,7 +301,7 @@ def _checked(value: Any, kind: type) -> Any:
     if kind is float:
         return math.inf if value is None else float(value)
     if kind is tuple:
-        return tuple(_checked(each, float) for each, _ in zip(value, STEPS, strict=True))
+        return tuple(_checked(error, float) for error, _ in zip(value, STEPS, strict=True))
     if not isinstance(value, kind):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value

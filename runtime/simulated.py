@@ -1,6 +1,6 @@
-"""Verification of modules for CUDA devices where there is none: in Numba's simulator of one.
+"""Verification of modules for CUDA devices on machines without one: in Numba's simulator.
 
-Numba reads at its import whether it is to simulate, so that is done in a process of its own.
+Numba decides at its import whether to simulate, so a separate process does it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from derivatrix.runtime.workers import Workers
 
 PLACE = "Numba's simulator of a device"
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
-VERIFIED = "derivatrix.runtime.verify:verified"
-"""What the process that simulates a device runs."""
 _NUMPY = {
     name: getattr(np, name)
     for name in (
@@ -37,9 +35,9 @@ _SCIPY = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
 
 
 def device_math() -> SimpleNamespace:
-    """`math` as it is on a device: infinity or nan where Python raises, and results in the
-    precision of the argument."""
-    special = {name: getattr(scipy.special, other) for name, other in _SCIPY.items()}
+    """Make a module `math` that computes as a device does: infinity or nan where Python raises,
+    and results in the precision of the argument."""
+    special = {name: getattr(scipy.special, scipy_name) for name, scipy_name in _SCIPY.items()}
     return SimpleNamespace(**{**vars(math), **_NUMPY, **special})
 
 
@@ -49,19 +47,19 @@ def simulating() -> bool:
 
 
 def has_device() -> bool:
-    """Whether there is a device that this process can use."""
+    """Whether this process can use a device."""
     return not simulating() and bool(importlib.import_module("numba.cuda").is_available())
 
 
 def needs_simulation(module: ModuleType) -> bool:
-    """Whether a module's kernels are for a device, and none can be used by this process."""
+    """Whether a module's kernels are for a device, and this process can use none."""
     is_for_devices = getattr(module, "TARGET", "cpu") == "cuda"
     return is_for_devices and not simulating() and not has_device()
 
 
 def require_numba_cuda(name: str) -> None:
-    """Raise MissingPackageError where what a module for devices needs is not installed: what Numba
-    has itself is older, and its simulator lacks much."""
+    """Raise MissingPackageError if numba-cuda is not installed. Numba's built-in `numba.cuda` would
+    not do: it is older, and its simulator lacks much."""
     if find_spec("numba_cuda") is None:
         raise MissingPackageError(
             f"{name}: modules for the target cuda are verified and run with numba-cuda, which is "
@@ -71,41 +69,41 @@ def require_numba_cuda(name: str) -> None:
 
 @contextmanager
 def as_on_device(module: ModuleType) -> Iterator[None]:
-    """A module's kernels, where they are simulated, with the arithmetic and the memory of a
-    device."""
+    """Give a module's simulated kernels the arithmetic and the memory of a device; a real device
+    has them anyway."""
     if not simulating():
         yield
         return
     # imports Numba
     from derivatrix.templates.support.internals.verification import memory_as_on_device
 
-    changes = memory_as_on_device()
-    changes += [
-        (each, "math", device_math()) for each in with_support(module) if hasattr(each, "math")
+    patches = memory_as_on_device()
+    patches += [
+        (part, "math", device_math()) for part in with_support(module) if hasattr(part, "math")
     ]
-    kept = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
     try:
-        for change in changes:
-            setattr(*change)
+        for patch in patches:
+            setattr(*patch)
         with np.errstate(all="ignore"):
             yield
     finally:
-        for change in kept:
-            setattr(*change)
+        for original in originals:
+            setattr(*original)
 
 
 def verify_simulated(
     module: ModuleType, sizes: Mapping[str, int], seed: int, thorough: bool
 ) -> Report:
-    """The report of the module, from a process that simulates a device.
+    """Verify a module in a process that simulates a device.
 
-    Raises LoadError where the module has no file, and VerificationError where that process ends.
-    """
+    Raises LoadError if the module has no file, VerificationError if that process crashes."""
     path = getattr(module, "__file__", None)
     if path is None:
         raise LoadError(f"{module.__name__}: a module without a file cannot be verified")
     options = {"sizes": dict(sizes), "seed": seed, "thorough": thorough}
     argument = {"path": os.fspath(path), "options": options}
     with Workers(1, ENVIRONMENT) as workers:
-        (answer,) = workers.map(VERIFIED, [argument], lambda at_work, done: None)
+        call = "derivatrix.runtime.verify:verify_in_simulator"
+        (answer,) = workers.map(call, [argument], lambda running, count: None)
     return reported(module.__name__, answer)

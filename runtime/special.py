@@ -1,6 +1,6 @@
-"""Points that random ones never are: sizes of 1, zeros, ones, round numbers, equal rows, small,
-large and negative entries, both sides of thresholds, as far as the inputs' structures and domains
-have them."""
+"""Special points, which random draws never give: sizes of 1, zeros, ones, round numbers, equal
+rows, small, large and negative entries, both sides of thresholds, where the inputs' structures and
+domains allow them."""
 
 from __future__ import annotations
 
@@ -16,56 +16,56 @@ from derivatrix.runtime.domains import Random, contains
 from derivatrix.runtime.interface import ModuleInterface, Point, Sizes
 from derivatrix.runtime.reference import OutOfDomain
 
-DRAWN = 20
-"""The most points drawn until the declaration has a value at one: enough to try every place."""
+MAX_DRAWN_POINTS = 20
+"""Most points drawn until the declaration has a value at one: enough to try each domain."""
 
 
-def points(interface: ModuleInterface, given: Mapping[str, int], seed: int) -> Iterator[Point]:
-    """Special points with small sizes; `given` fixes some. The same seed gives the same points."""
+def points(interface: ModuleInterface, fixed: Mapping[str, int], seed: int) -> Iterator[Point]:
+    """Yield special points with small sizes, some of them `fixed`."""
     random = np.random.default_rng([seed, 7])
-    for sizes in sampling.ones(interface, given):
-        point = usual(interface, sizes, random)
+    for sizes in sampling.ones(interface, fixed):
+        point = random_point(interface, sizes, random)
         yield replace(point, label=f"random, {point.label}")
-        yield from _filled(interface, point, "zeros")
-    for sizes in sampling.assignments(interface, given)[:1]:
-        point = usual(interface, sizes, random)
+        yield from _filled_points(interface, point, "zeros")
+    for sizes in sampling.assignments(interface, fixed)[:1]:
+        point = random_point(interface, sizes, random)
         for name in FILLS:
-            yield from _filled(interface, point, name)
+            yield from _filled_points(interface, point, name)
         for name in JOINT_FILLS:
-            yield from itertools.islice(_filled(interface, point, name), 1)
+            yield from itertools.islice(_filled_points(interface, point, name), 1)
 
 
 def beside_thresholds(
-    interface: ModuleInterface, given: Mapping[str, int], seed: int
+    interface: ModuleInterface, fixed: Mapping[str, int], seed: int
 ) -> Iterator[Point]:
-    """Points with small sizes on both sides of what the declaration compares with something, too
-    far from it for small differences to come to the other side."""
+    """Yield points with small sizes on both sides of the declaration's thresholds, too far from
+    them for the steps of finite differences to cross."""
     random = np.random.default_rng([seed, 9])
-    point = usual(interface, sampling.assignments(interface, given)[0], random)
+    point = random_point(interface, sampling.assignments(interface, fixed)[0], random)
     yield from thresholds.points(interface, point, random)
 
 
-def usual(interface: ModuleInterface, sizes: Sizes, random: Random) -> Point:
-    """The first point drawn where the declaration has a value; the first of all if there is none
-    soon."""
-    found = list(itertools.islice(sampling.draws(interface, sizes, random), DRAWN))
-    for point in found:
+def random_point(interface: ModuleInterface, sizes: Sizes, random: Random) -> Point:
+    """Draw a point where the declaration has a value; any point if MAX_DRAWN_POINTS have none."""
+    candidates = list(itertools.islice(sampling.draws(interface, sizes, random), MAX_DRAWN_POINTS))
+    for point in candidates:
         with suppress(OutOfDomain):
             interface.declared_value(point)
             return point
-    return found[0]
+    return candidates[0]
 
 
-def _filled(interface: ModuleInterface, point: Point, name: str) -> Iterator[Point]:
-    """Points where one input is special, and one where all are that can be."""
-    special = {}
+def _filled_points(interface: ModuleInterface, point: Point, name: str) -> Iterator[Point]:
+    """Yield points where the fill `name` replaces all inputs that it can, then each one alone."""
+    fill = FILLS.get(name) or JOINT_FILLS[name]
+    filled = {}
     for entry in interface.inputs:
-        fill = FILLS.get(name) or JOINT_FILLS[name]
         array = sampling.project(entry.structure, fill(point.values[entry.name]))
         if contains(entry.structure, array) and contains(entry.domain, array):
-            special[entry.name] = array
-    choices = [{key: array} for key, array in special.items()]
-    for values in (choices if len(choices) == 1 else [special, *choices]) if special else []:
+            filled[entry.name] = array
+    choices = [filled] if filled else []
+    choices += [{key: array} for key, array in filled.items() if len(filled) > 1]
+    for values in choices:
         where = "" if len(interface.inputs) == 1 else f" in {', '.join(values)}"
         label = f"{name}{where}, {point.label}"
         yield replace(point, label=label, values={**point.values, **values})
@@ -75,8 +75,8 @@ def _constant(number: float) -> Callable[[np.ndarray], np.ndarray]:
     return lambda array: np.full(array.shape, number)
 
 
-def _one(number: float) -> Callable[[np.ndarray], np.ndarray]:
-    """One entry of that size, in the diagonal of matrices."""
+def _one_entry(number: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Replace the first entry, which is on the diagonal of a matrix, by `number`."""
 
     def fill(array: np.ndarray) -> np.ndarray:
         filled = array.copy()
@@ -88,20 +88,20 @@ def _one(number: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _round(array: np.ndarray) -> np.ndarray:
-    """Numbers that a program could treat apart, with the signs of the entries."""
+    """Fill with numbers that programs may treat as special cases, keeping the signs."""
     return np.copysign(np.resize(ROUND_NUMBERS, array.shape), array)
 
 
-def _equal(array: np.ndarray) -> np.ndarray:
-    """Equal rows, or equal entries of a vector."""
+def _equal_rows(array: np.ndarray) -> np.ndarray:
+    """Repeat the first row of a matrix, or the first entry of a vector."""
     axis = max(array.ndim - 2, 0)
     if array.ndim == 0 or array.shape[axis] == 0:
         return array
     return np.broadcast_to(array.take([0], axis), array.shape).copy()
 
 
-def _unit(array: np.ndarray) -> np.ndarray:
-    """The identity, or ones."""
+def _identity(array: np.ndarray) -> np.ndarray:
+    """Fill square matrices with the identity, other arrays with ones."""
     if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
         return np.ones(array.shape)
     return np.broadcast_to(np.eye(array.shape[-1]), array.shape).copy()
@@ -113,18 +113,17 @@ LARGE_ENTRIES = (2e3, -2e3, 3e6, -3e6, 30, -30)
 FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "zeros": _constant(0.0),
     "ones": _constant(1.0),
-    "identity": _unit,
-    "equal rows": _equal,
+    "identity": _identity,
+    "equal rows": _equal_rows,
     "negative": lambda array: -np.abs(array),
-    **{f"an entry {number:g}": _one(number) for number in LARGE_ENTRIES},
+    **{f"an entry {number:g}": _one_entry(number) for number in LARGE_ENTRIES},
 }
-"""By name how one input, and all of them together, become special."""
+"""Replacements of all inputs together, and of each one alone, by name."""
 JOINT_FILLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round numbers": _round,
     "twos": _constant(2.0),
-    "twice the identity": lambda array: 2 * _unit(array),
+    "twice the identity": lambda array: 2 * _identity(array),
     "small entries": lambda array: 1e-2 * array,
     "tiny entries": lambda array: 1e-9 * array,
 }
-"""How all inputs together become special: a point for each takes less time than one for each
-input."""
+"""Replacements of all inputs together alone, which takes less time."""

@@ -1,6 +1,6 @@
 """Points beside the thresholds of a declaration, where two numbers that it compares nearly agree.
 
-A branch that is taken from a wrong number on shows there and hardly at random points.
+They reveal a branch that is taken from a wrong number on; random points hardly ever do.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from derivatrix.runtime.interface import Input, ModuleInterface, Point
 from derivatrix.runtime.reference import OutOfDomain, Text
 
 DISTANCE = 2e-5
-"""How far apart the compared numbers are: differences with steps of 1e-6 stay on one side."""
+"""Difference of the compared numbers: finite differences with steps of 1e-6 stay on one side."""
 MAX_THRESHOLDS = 6
-"""The most thresholds of one declaration beside which there are points."""
+"""The most thresholds of one declaration that points are made for."""
 MAX_NEWTON_STEPS = 8
 SLOPE_STEP = 1e-6
 MIN_SLOPE = 1e-3
-"""Numbers that change more slowly do not depend on the input, but for rounding."""
+"""Smaller slopes along an input are rounding: the number does not depend on that input."""
 
-PAIRS = ("maximum", "minimum", "greater", "greater_equal", "less", "less_equal")
-SIGNS = ("abs", "sign", "heaviside")
+COMPARE_TWO = ("maximum", "minimum", "greater", "greater_equal", "less", "less_equal")
+COMPARE_WITH_ZERO = ("abs", "sign", "heaviside")
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "less",
     ast.LtE: "less_equal",
@@ -41,32 +41,33 @@ class ComparedNumbers:
 
     def __init__(self, text: str) -> None:
         tree = ast.parse(f"(\n{text}\n)", mode="eval")
-        self._text = Text(ast.unparse(_Recorded().visit(tree)))
+        self._text = Text(ast.unparse(_RecordCalls().visit(tree)))
 
     def __call__(self, interface: ModuleInterface, point: Point) -> list[np.ndarray]:
-        """The differences at a point, in the order in which they are computed. Raises OutOfDomain
-        where the text has no value."""
+        """List the differences at a point, in the order of evaluation. Raises OutOfDomain where
+        the text has no value."""
         differences: list[np.ndarray] = []
 
-        def recorded(function: Callable[..., Any], *arguments: Any) -> Any:
-            other = arguments[1] if function.__name__ in PAIRS else 0.0
-            difference = np.asarray(np.subtract(arguments[0], other))
+        def record(function: Callable[..., Any], *arguments: Any) -> Any:
+            right = arguments[1] if function.__name__ in COMPARE_TWO else 0.0
+            difference = np.asarray(np.subtract(arguments[0], right))
             if difference.dtype.kind == "f" and difference.size:
                 differences.append(difference)
             return function(*arguments)
 
-        values: dict[str, Any] = {**point.sizes, **point.values, "_recorded": recorded}
+        values: dict[str, Any] = {**point.sizes, **point.values, "_record": record}
         self._text(values, interface.shape("value", "", point.sizes))
         return differences
 
 
-class _Recorded(ast.NodeTransformer):
-    """Calls of `_recorded` in the places of comparisons."""
+class _RecordCalls(ast.NodeTransformer):
+    """Replaces comparisons by calls of `_record` with NumPy's function and its arguments."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if ast.unparse(node.func).removeprefix("np.") in (*PAIRS, *SIGNS) and not node.keywords:
-            node = ast.Call(ast.Name("_recorded", ast.Load()), [node.func, *node.args], [])
+        name = ast.unparse(node.func).removeprefix("np.")
+        if name in (*COMPARE_TWO, *COMPARE_WITH_ZERO) and not node.keywords:
+            node = ast.Call(ast.Name("_record", ast.Load()), [node.func, *node.args], [])
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
@@ -76,38 +77,33 @@ class _Recorded(ast.NodeTransformer):
             return node
         function = ast.Attribute(ast.Name("np", ast.Load()), name, ast.Load())
         arguments = [function, node.left, *node.comparators]
-        return ast.Call(ast.Name("_recorded", ast.Load()), arguments, [])
+        return ast.Call(ast.Name("_record", ast.Load()), arguments, [])
 
 
 def points(interface: ModuleInterface, point: Point, random: Random) -> Iterator[Point]:
-    """Points on both sides of each threshold, from this one along a random direction of an input.
-    None where the declaration compares nothing that the inputs change."""
+    """Yield points on both sides of each threshold, reached from `point` along a random direction
+    of one input; none where the declaration compares nothing that depends on the inputs."""
     compared = ComparedNumbers(interface.module.DECLARATION)
     try:
         count = min(len(compared(interface, point)), MAX_THRESHOLDS)
     except OutOfDomain:
         return
-    directions = [
-        (
-            entry,
-            sampling.project(entry.structure, sampling.weights(entry.full(point.sizes), random)),
-        )
-        for entry in interface.inputs
-        if entry.structure != "orthogonal"
-    ]
+    straight = [entry for entry in interface.inputs if entry.structure != "orthogonal"]
+    weights = [sampling.random_weights(entry.full(point.sizes), random) for entry in straight]
     for number in range(count):
-        for side, name in ((1, "above"), (-1, "below")):
-            for entry, direction in directions:
+        for sign, side in ((1, "above"), (-1, "below")):
+            for entry, weight in zip(straight, weights, strict=True):
+                direction = sampling.project(entry.structure, weight)
                 line = _Line(interface, compared, point, number, entry, direction)
-                beside = line.solve(side * DISTANCE)
-                if beside is not None:
-                    label = f"{name} threshold {number + 1}, {point.label}"
-                    yield replace(beside, label=label)
+                neighbour = line.solve(sign * DISTANCE)
+                if neighbour is not None:
+                    yield replace(neighbour, label=f"{side} threshold {number + 1}, {point.label}")
                     break
 
 
 class _Line:
-    """One of the compared differences along a direction of an input."""
+    """Difference `number` of `compared`, as a function of the distance from `point` along a
+    direction of one input."""
 
     def __init__(
         self,
@@ -121,37 +117,37 @@ class _Line:
         self.interface, self.compared, self.number = interface, compared, number
         self.point, self.entry, self.direction = point, entry, direction
 
-    def moved(self, distance: float) -> Point:
+    def point_at(self, distance: float) -> Point:
         name = self.entry.name
         value = np.asarray(self.point.values[name] + distance * self.direction)
         return replace(self.point, values={**self.point.values, name: value})
 
     def difference(self, distance: float) -> np.ndarray:
-        return self.compared(self.interface, self.moved(distance))[self.number]
+        return self.compared(self.interface, self.point_at(distance))[self.number]
 
     def solve(self, target: float) -> Point | None:
-        """The point where an entry of the difference has a value, by Newton's method from the
-        entry that is nearest; None where the method does not come to one in the domain."""
-        place: tuple[np.intp, ...] | None = None
+        """Find the point where one entry of the difference equals `target`, by Newton's method for
+        the entry whose first step is shortest; None if it finds no point of the domain."""
+        index: tuple[np.intp, ...] | None = None
         distance = 0.0
         try:
             for _ in range(MAX_NEWTON_STEPS):
                 difference = self.difference(distance)
                 slope = (self.difference(distance + SLOPE_STEP) - difference) / SLOPE_STEP
-                if place is None:
+                if index is None:
                     with np.errstate(divide="ignore", invalid="ignore"):
-                        far = np.abs((target - difference) / slope)
-                    far = np.where(np.abs(slope) > MIN_SLOPE, far, np.inf)
-                    place = tuple(np.unravel_index(np.argmin(far), far.shape))
-                    if not np.isfinite(far[place]):
+                        steps = np.abs((target - difference) / slope)
+                    steps = np.where(np.abs(slope) > MIN_SLOPE, steps, np.inf)
+                    index = tuple(np.unravel_index(np.argmin(steps), steps.shape))
+                    if not np.isfinite(steps[index]):
                         return None
-                missing = float(target - difference[place])
-                if abs(missing) <= DISTANCE / 4:
-                    moved = self.moved(distance)
-                    value = moved.values[self.entry.name]
-                    inside = contains(self.entry.structure, value)
-                    return moved if inside and contains(self.entry.domain, value) else None
-                distance += missing / float(slope[place])
+                residual = float(target - difference[index])
+                if abs(residual) <= DISTANCE / 4:
+                    point = self.point_at(distance)
+                    value = point.values[self.entry.name]
+                    domains = (self.entry.structure, self.entry.domain)
+                    return point if all(contains(domain, value) for domain in domains) else None
+                distance += residual / float(slope[index])
         except (OutOfDomain, IndexError, ZeroDivisionError):
             return None
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,12 +12,12 @@ import numpy as np
 from derivatrix.runtime import checks, measure, operators, reach, sampling, special
 from derivatrix.runtime.checks import Trial
 from derivatrix.runtime.curves import curves
-from derivatrix.runtime.interface import BATCH, CallError, ModuleInterface, Point
+from derivatrix.runtime.interface import BATCH, Arrays, CallError, ModuleInterface, Point
 from derivatrix.runtime.reach import Run
 from derivatrix.runtime.reference import OutOfDomain
 from derivatrix.runtime.report import MODULE, Curve, Row
 
-EVERYWHERE = (
+CHECKS = (
     checks.check_value,
     checks.check_adjoint,
     checks.check_products,
@@ -25,24 +26,21 @@ EVERYWHERE = (
     checks.check_repeat,
     checks.check_out,
 )
-SMALL = (checks.check_formulas,)
-"""Left out where sizes are larger: a formula's text need not be a fast way to compute it."""
-ONCE = (checks.check_float32, checks.check_layout, checks.check_linearity)
-ON_CPU = (checks.check_kernels, operators.check_operators)
-"""What modules for the CPU have besides: kernels to be called directly, and operators."""
-WIDE = (*EVERYWHERE, checks.check_slopes, checks.check_float32)
-DENSE = (checks.check_products, checks.check_repeat)
-"""For results with so many entries that little more than one of them is to be in memory."""
-UNSTEADY = (checks.check_value, checks.check_repeat, checks.check_out)
-"""For special points where the function jumps, so that rounding decides which derivative it has."""
-
-HUGE = (*UNSTEADY, checks.check_slopes)
-"""For special points with entries of at least HUGE_ENTRY: derivatives that cancel are all rounding
-there, each in another way, so that they are compared with trusted differences alone."""
+"""The checks made at every point with small sizes."""
+FIRST_POINT_CHECKS = (checks.check_float32, checks.check_layout, checks.check_linearity)
+CPU_CHECKS = (checks.check_kernels, operators.check_operators)
+"""Checks of the kernels and operators, which modules for devices lack."""
+LARGE_CHECKS = (*CHECKS, checks.check_slopes, checks.check_float32)
+DENSE_CHECKS = (checks.check_products, checks.check_repeat)
+"""Checks of results so large that only one or two of them fit into memory."""
+UNSTEADY_CHECKS = (checks.check_value, checks.check_repeat, checks.check_out)
+"""Checks at special points where the function jumps, so that rounding decides its derivative."""
+HUGE_CHECKS = (*UNSTEADY_CHECKS, checks.check_slopes)
+"""Checks at special points with an entry of at least HUGE_ENTRY. Derivatives that cancel are all
+rounding there, and each kind has another: they are compared with trusted differences alone."""
 HUGE_ENTRY = 1e5
 
-MANY = 20
-"""Points of a thorough verification."""
+THOROUGH_POINTS = 20
 
 SMALL_ONLY = "modules for devices are verified at small sizes alone"
 SPECIAL = "special points"
@@ -51,8 +49,8 @@ SPECIAL = "special points"
 Check = Callable[[Trial], None]
 
 
-class Rows(NamedTuple):
-    """What was found at a point: its rows, its label, and how differences go with their step."""
+class PointResult(NamedTuple):
+    """The rows of a point, its label, and the errors of differences by their step."""
 
     rows: list[Row]
     label: str
@@ -61,33 +59,38 @@ class Rows(NamedTuple):
 
 def small(
     interface: ModuleInterface, sizes: Mapping[str, int], seed: int, slow: bool
-) -> Iterator[Rows]:
-    """The rows of every point with small sizes, random and special, and its label.
+) -> Iterator[PointResult]:
+    """Check the module at points with small sizes, random and special; `slow`: at no larger ones.
 
-    Raises OutOfDomain when no small point has a value, BrokenText where the declaration cannot be
-    evaluated."""
-    found = measure.small(interface, sizes, seed)
-    larger = [] if sizes or slow else measure.large(interface, seed)
-    for number, measurement in enumerate([*found, *larger]):
-        extra = SMALL if number < len(found) else ()
-        once = () if number else ONCE + (ON_CPU if interface.target == "cpu" else ())
+    Raises OutOfDomain when the declaration has a value at no small point, BrokenText when it
+    cannot be evaluated."""
+    measurements = measure.small(interface, sizes, seed)
+    larger = [] if sizes or slow else measure.larger(interface, seed)
+    for number, measurement in enumerate([*measurements, *larger]):
+        wanted: list[Check] = [*CHECKS, checks.check_differences]
+        if number < len(measurements):  # a formula's NumPy text may be slow at larger sizes
+            wanted.append(checks.check_formulas)
+        if number == 0:
+            wanted += FIRST_POINT_CHECKS
+            wanted += CPU_CHECKS if interface.target == "cpu" else ()
         trial = Trial(interface, measurement)
-        rows = _rows(trial, (*EVERYWHERE, checks.check_differences, *extra, *once))
-        yield rows._replace(curves=tuple(curves(trial)))
+        yield _run(trial, wanted)._replace(curves=tuple(curves(trial)))
     if interface.target == "cpu":
-        yield _specials(interface, sizes, seed)
+        yield _check_special_points(interface, sizes, seed)
         if BATCH in interface.size_names and BATCH not in sizes:
-            yield _empty_batch(interface, sizes, seed)
+            yield _check_empty_batch(interface, sizes, seed)
 
 
-def thorough(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> Iterator[Rows]:
-    """The rows of many points with small sizes, where results are compared with the declaration and
-    its differences in 50 digits; of none where these are not known, and then why."""
+def thorough(
+    interface: ModuleInterface, sizes: Mapping[str, int], seed: int
+) -> Iterator[PointResult]:
+    """Compare results at many points with small sizes with the declaration and its differences in
+    50 digits; stop with a row that says so where a function has no implementation in these."""
     from derivatrix.runtime import exact, precise  # mpmath is loaded for these alone
 
     choices = sampling.assignments(interface, sizes)
-    for number in range(MANY):
-        random = np.random.default_rng([seed, number, MANY])
+    for number in range(THOROUGH_POINTS):
+        random = np.random.default_rng([seed, number, THOROUGH_POINTS])
         label = f"50 digits, point {number + 1}"
         try:
             point, _ = next(measure.defined(interface, choices[number % len(choices)], random))
@@ -96,131 +99,132 @@ def thorough(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) ->
             continue
         except precise.Imprecise as error:
             note = f"{error} is not known in 50 digits"
-            yield Rows([Row("digits", MODULE, "", "", 0.0, 0.0, True, note)], label)
+            yield PointResult([Row("digits", MODULE, "", "", 0.0, 0.0, True, note)], label)
             return
-        second = measurement.second_along
-        kinds = [kind for kind in interface.kinds if second or kind not in ("hessian", "hvp")]
-        yield _rows(Trial(interface, measurement, kinds), (*EVERYWHERE, checks.check_digits))
+        has_second = bool(measurement.second_along)
+        kinds = [kind for kind in interface.kinds if has_second or kind not in checks.SECOND]
+        yield _run(Trial(interface, measurement, kinds), (*CHECKS, checks.check_digits))
 
 
-def _rows(trial: Trial, wanted: Iterable[Check]) -> Rows:
+def _run(trial: Trial, wanted: Iterable[Check]) -> PointResult:
     for check in wanted:
         check(trial)
-    return Rows(trial.rows, trial.point.label)
+    return PointResult(trial.rows, trial.point.label)
 
 
-def large(interface: ModuleInterface, run: Run, seed: int) -> Iterator[Rows]:
-    """The rows at sizes that a search has chosen; none where the declaration has no value."""
+def large(interface: ModuleInterface, run: Run, seed: int) -> Iterator[PointResult]:
+    """Check the module at the sizes of a run; not at all where the declaration has no value."""
     kinds = [kind for kind in run.kinds if kind != interface.operator]
-    most = {kind: reach.entries(interface, kind, run.sizes) for kind in kinds}
-    usual = [kind for kind in kinds if most[kind] <= reach.ENTRIES]
+    entries = {kind: reach.entries(interface, kind, run.sizes) for kind in kinds}
+    usual = [kind for kind in kinds if entries[kind] <= reach.MAX_ENTRIES]
     try:
-        measurement = measure.wide(interface, run.sizes, seed, usual)
+        measurement = measure.large(interface, run.sizes, seed, usual)
     except OutOfDomain:
         return
     products = (operators.check_products,) * (interface.operator in run.kinds)
-    yield _rows(Trial(interface, measurement, usual), (*WIDE, *products))
+    yield _run(Trial(interface, measurement, usual), (*LARGE_CHECKS, *products))
+    references = [kind for kind in usual if kind in ("jvp", "vjp", "hvp", "gradient")]
     for kind in kinds:
         if kind not in usual:
-            others = [other for other in usual if other in ("jvp", "vjp", "hvp", "gradient")]
-            yield _rows(Trial(interface, measurement, [kind, *others]), DENSE)
+            yield _run(Trial(interface, measurement, [kind, *references]), DENSE_CHECKS)
 
 
-def _specials(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> Rows:
-    """The rows at special points: of those passed, the one that is nearest to failure."""
+def _check_special_points(
+    interface: ModuleInterface, sizes: Mapping[str, int], seed: int
+) -> PointResult:
+    """Check the module at special points; of the rows that passed, return only that nearest to
+    failure for each check, function and input."""
     worst: dict[tuple[str, str, str], Row] = {}
     failed: list[Row] = []
     points = [(point, False) for point in special.points(interface, sizes, seed)]
     points += [(point, True) for point in special.beside_thresholds(interface, sizes, seed)]
     for point, is_smooth in points:
-        for row in _special(interface, point, seed, is_smooth):
+        for row in _check_special_point(interface, point, seed, is_smooth):
             key = (row.check, row.function, row.input)
             if not row.passed:
                 failed.append(row)
             elif key not in worst or _nearness(row) > _nearness(worst[key]):
                 worst[key] = row
     passed = [replace(row, point=SPECIAL) for row in worst.values()]
-    return Rows([*passed, *failed], SPECIAL)
+    return PointResult([*passed, *failed], SPECIAL)
 
 
 def _nearness(row: Row) -> tuple[bool, float]:
-    return row.decides, row.part
+    return row.decides, row.error_ratio
 
 
-def _special(interface: ModuleInterface, point: Point, seed: int, is_smooth: bool) -> list[Row]:
-    """The rows at a special point; is_smooth: whether a kink of the function is known to be far."""
+def _check_special_point(
+    interface: ModuleInterface, point: Point, seed: int, is_smooth: bool
+) -> list[Row]:
+    """Check the module at a special point; is_smooth: the function is known to have no kink near.
+
+    Where the declaration has no value, a function may return anything or raise an error of the
+    mathematics, and no other error."""
     try:
         measurement = measure.special(interface, point, seed, with_second=is_smooth)
     except OutOfDomain:
-        return _undefined(interface, point)
+        return [
+            Row.failure("call", kind, str(error), point=point.label)
+            for kind in interface.kinds
+            if (error := _call_error(interface, kind, point)) and not checks.is_undefined(error)
+        ]
     kind = next((k for k in ("jvp", "gradient", "vjp") if k in interface.kinds), "value")
-    first, sensitive = measure.roundoff(interface, point, kind)
-    unsteady = not measurement.steady or sensitive
+    first, is_sensitive = measure.roundoff(interface, point, kind)
+    is_unsteady = not measurement.is_steady or is_sensitive
+    is_huge = max(map(measure.largest, point.values.values()), default=0.0) >= HUGE_ENTRY
     kinds: tuple[str, ...] = interface.kinds
     second = 0.0
     if "hvp" in kinds:
-        second, sensitive = measure.roundoff(interface, point, "hvp")
-        if unsteady or sensitive:
-            kinds = tuple(kind for kind in kinds if kind not in checks.SECOND)
-    is_huge = max(map(measure.largest, point.values.values()), default=0.0) >= HUGE_ENTRY
-    if is_huge:
+        second, is_sensitive = measure.roundoff(interface, point, "hvp")
+    if is_huge or ("hvp" in kinds and (is_unsteady or is_sensitive)):
         kinds = tuple(kind for kind in kinds if kind not in checks.SECOND)
-    trial = Trial(interface, measurement, kinds, special=True, noise=(first, second))
-    usual = HUGE if is_huge else (*EVERYWHERE, checks.check_slopes)
-    return _rows(trial, UNSTEADY if unsteady else usual).rows
+    trial = Trial(interface, measurement, kinds, special=True, roundoff=(first, second))
+    steady = HUGE_CHECKS if is_huge else (*CHECKS, checks.check_slopes)
+    return _run(trial, UNSTEADY_CHECKS if is_unsteady else steady).rows
 
 
-def _empty_batch(interface: ModuleInterface, sizes: Mapping[str, int], seed: int) -> Rows:
-    """The rows of a batch of no samples: all that is left of the results, sums over it, is zero.
-    `out=` and the arrays of kernels are full of nan before."""
+def _call_error(interface: ModuleInterface, kind: str, point: Point) -> CallError | None:
+    try:
+        interface.results(kind, point)
+    except CallError as error:
+        return error
+    return None
+
+
+def _check_empty_batch(
+    interface: ModuleInterface, sizes: Mapping[str, int], seed: int
+) -> PointResult:
+    """Check the results for a batch of no samples, by call, `out=` and kernel: sums over the batch
+    are zero. The arrays to be filled hold nan before."""
     random = np.random.default_rng([seed, 8])
-    point = special.usual(interface, sampling.assignments(interface, sizes)[0], random)
-    values = {
-        entry.name: point.values[entry.name][:0] if entry.batched else point.values[entry.name]
-        for entry in interface.inputs
-    }
-    tangents = {
-        entry.name: point.tangents[entry.name][:0] if entry.batched else point.tangents[entry.name]
-        for entry in interface.wrt
-    }
+    point = special.random_point(interface, sampling.assignments(interface, sizes)[0], random)
+    batched = {entry.name for entry in interface.inputs if entry.batched}
+
+    def emptied(arrays: Arrays) -> Arrays:
+        return {name: a[:0] if name in batched else a for name, a in arrays.items()}
+
     cotangent = point.cotangent[:0] if interface.batched else point.cotangent
     empty = {**point.sizes, BATCH: 0}
     label = ", ".join(f"{name}={size}" for name, size in empty.items())
-    point = Point(empty, label, values, tangents, cotangent)
+    point = Point(empty, label, emptied(point.values), emptied(point.tangents), cotangent)
     rows: list[Row] = []
     for kind in interface.kinds if sampling.meets(empty, interface.requirements) else ():
         shapes = {key: interface.shape(kind, key, empty) for key in interface.keys(kind)}
         target = {key: np.full(shape, np.nan) for key, shape in shapes.items()}
+        out = interface.packed(kind, target)
         calls = (
-            lambda kind=kind: interface.results(kind, point),
-            lambda kind=kind, target=target: interface.results(
-                kind, point, interface.packed(kind, target)
-            ),
-            lambda kind=kind: interface.filled(kind, point),
+            partial(interface.results, kind, point),
+            partial(interface.results, kind, point, out),
+            partial(interface.filled, kind, point),
         )
         for call in calls:
             try:
                 results = call()
             except CallError as error:
-                rows.append(Row("call", kind, "", label, np.inf, 0.0, False, str(error)))
+                rows.append(Row.failure("call", kind, str(error), point=label))
                 continue
             for key, array in results.items():
                 size = measure.largest(array)
                 note = "" if size == 0 else f"{size:.10g} where 0 is expected"
                 rows.append(Row("empty batch", kind, key, label, size, 0.0, size == 0, note))
-    return Rows(rows, label)
-
-
-def _undefined(interface: ModuleInterface, point: Point) -> list[Row]:
-    """Where the declaration has no value a function may return what it likes or raise an error of
-    the mathematics, and may do nothing else."""
-    rows = []
-    for kind in interface.kinds:
-        try:
-            interface.results(kind, point)
-        except CallError as error:
-            if not checks.undefined(error):
-                rows.append(
-                    Row("call", kind, "", point.label, float("inf"), 0.0, False, str(error))
-                )
-    return rows
+    return PointResult(rows, label)

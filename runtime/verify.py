@@ -1,19 +1,17 @@
 """Verification of a generated module by its own public functions, without the compiler.
 
-What the module returns is compared with an independent NumPy evaluation of the declaration, at
-points inside every input's domain and along directions that keep its structure; five-point
-central differences are the judge of every derivative.
+Values are compared with an independent NumPy evaluation of the declaration, derivatives with
+five-point central differences of it, at points inside every input's domain and along directions
+that keep its structure.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 from derivatrix.runtime import reach, simulated, trials
 from derivatrix.runtime.interface import ModuleInterface
@@ -38,20 +36,20 @@ def verify(
     """Check every public function of a generated module, and report.
 
     The checks: the value against the declaration; each derivative against differences, and that
-    one off by 1e-4 would be noticed (`control`); the adjoint identity; Jacobian and Hessian
+    an error of 1e-4 would be noticed (`control`); the adjoint identity; Jacobian and Hessian
     against their products; the Hessian's symmetry; projection on the inputs' structures; a
     second run, `out=`, unusual arguments, kernels called directly and float32; the Jacobian or
     Hessian as operators; and the formulas' NumPy texts.
 
-    sizes: sizes of dimensions by name, where the small ones chosen otherwise do not suit.
-    seed: of the random points; the same seed gives the same points.
-    thorough: whether to compare at many more points with the declaration and its differences in 50
-    digits, where all that it calls is known in them; the report says where it is not.
+    sizes: sizes of dimensions by name, in place of the small ones chosen by default.
+    seed: seed of the random points.
+    thorough: compare at many more points with the declaration and its differences in 50 digits;
+    the report names a function that has no implementation with so many digits.
     progress: called with a line of text for each point.
-    A module for CUDA devices is verified on the device, and where there is none in Numba's
-    simulator, at small sizes; the report says so (`place`).
-    Raises LoadError when the module is not a generated one, ShapeError for sizes that it lacks,
-    MissingPackageError where it is for CUDA devices and what it needs is not installed.
+    A module for CUDA devices is verified on the device, or without one in Numba's simulator, at
+    small sizes; the report says so (`place`).
+    Raises LoadError if the module is not a generated one, ShapeError for sizes that it does not
+    have, MissingPackageError if it is for CUDA devices and numba-cuda or CuPy is not installed.
     """
     interface = ModuleInterface(module)
     if interface.target == "cuda":
@@ -59,55 +57,51 @@ def verify(
     if simulated.needs_simulation(module):
         return simulated.verify_simulated(module, sizes or {}, seed, thorough)
     place = simulated.PLACE if interface.target == "cuda" and simulated.simulating() else ""
-    rows = [_functions(interface)]
+    rows = [_check_function_list(interface)]
     curves: list[Curve] = []
     reached = Reach(note=trials.SMALL_ONLY if interface.target == "cuda" else "")
 
-    def add(found: trials.Rows) -> None:
-        if progress is not None:
-            progress(f"{interface.name}: {found.label}")
-        rows.extend(found.rows)
-        curves.extend(found.curves)
+    def add(results: Iterable[trials.PointResult]) -> None:
+        for result in results:
+            if progress is not None:
+                progress(f"{interface.name}: {result.label}")
+            rows.extend(result.rows)
+            curves.extend(result.curves)
 
     with warnings.catch_warnings(), simulated.as_on_device(module):
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            for found in trials.small(interface, sizes or {}, seed, bool(place)):
-                add(found)
-            for found in trials.thorough(interface, sizes or {}, seed) if thorough else ():
-                add(found)
+            add(trials.small(interface, sizes or {}, seed, bool(place)))
+            if thorough:
+                add(trials.thorough(interface, sizes or {}, seed))
             if not sizes and interface.target == "cpu":
                 if all(row.passed for row in rows):
-                    runs, reached = reach.survey(interface)
+                    runs, reached = reach.choose_runs(interface)
                     for run in runs:
-                        for found in trials.large(interface, run, seed):
-                            add(found)
+                        add(trials.large(interface, run, seed))
                 else:
                     reached = Reach(note="small sizes fail: larger ones were not tried")
         except BrokenText as error:
-            rows.append(_failure("declaration", str(error)))
+            rows.append(Row.failure("declaration", MODULE, str(error)))
         except OutOfDomain as error:
             note = f"no point was found where the declaration has a value ({error}); {ADVICE}"
-            rows.append(_failure("point", note))
+            rows.append(Row.failure("point", MODULE, note))
     return Report(interface.name, module.DIGEST, tuple(rows), place, reached, tuple(curves))
 
 
-def _functions(interface: ModuleInterface) -> Row:
-    """The row that says whether the module has and lists the functions it should."""
+def _check_function_list(interface: ModuleInterface) -> Row:
+    """Check that the module has the functions it should have, and that FUNCTIONS lists these."""
     module, listed = interface.module, tuple(interface.module.FUNCTIONS)
-    there = [k for k in interface.possible_kinds if callable(getattr(module, k, None))]
-    absent = [kind for kind in ("value", *interface.kinds) if kind not in there]
-    note = f"it has no {', '.join(dict.fromkeys(absent))}" if absent else ""
-    if not absent and set(listed) != set(there):
-        note = f"FUNCTIONS is {listed}, expected {tuple(there)}"
+    present = [k for k in interface.possible_kinds if callable(getattr(module, k, None))]
+    missing = [kind for kind in ("value", *interface.kinds) if kind not in present]
+    note = f"it has no {', '.join(dict.fromkeys(missing))}" if missing else ""
+    if not missing and set(listed) != set(present):
+        note = f"FUNCTIONS is {listed}, expected {tuple(present)}"
     return Row("functions", MODULE, "", "", 0.0, 0.0, not note, note)
 
 
-def _failure(check: str, note: str) -> Row:
-    return Row(check, MODULE, "", "", np.inf, 0.0, False, note)
-
-
-def verified(argument: Mapping[str, Any]) -> dict[str, Any]:
-    """The report of a module for devices as plain data; a process that simulates one runs this."""
+def verify_in_simulator(argument: Mapping[str, Any]) -> dict[str, Any]:
+    """Verify the module at `path`, and return the report as plain data: the task of the process in
+    which CUDA is simulated."""
     module = load(Path(argument["path"]))
     return verify(module, **argument["options"]).to_dict()

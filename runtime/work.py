@@ -1,5 +1,6 @@
-"""How many operations a declaration takes at any sizes, from counts at small ones: a bound on the
-work of verification that is the same on every machine."""
+"""The operations of a declaration at any sizes, extrapolated from counts at small ones.
+
+Verification bounds its work by them and not by time, so that it is the same on every machine."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from derivatrix.runtime.interface import ModuleInterface, Sizes
 from derivatrix.runtime.reference import OutOfDomain, Text
 
 ENTRY_OPS = 30
-"""Multiplications of a matrix product that take as long as computing an entry of an array."""
-FACTORISATION_OPS = 10
-"""The factor by which a factorisation takes longer than a product of such matrices."""
-MATRIX_FUNCTION_OPS = 200
-"""The same of SciPy's functions and equations of matrices."""
-MIN_SIZE = 4
-"""The least size at which operations are counted: there, and at twice each size."""
+"""Cost of one entry of an array, in multiplications of a matrix product."""
+FACTORISATION_RATIO = 10
+"""Cost of a factorisation, relative to a product of matrices of that size."""
+MATRIX_FUNCTION_RATIO = 200
+"""Cost of SciPy's functions and equations of matrices, relative to such a product."""
+COUNTED_SIZE = 4
+"""Smallest of the sizes at which operations are counted; then at twice each of them in turn."""
 
 
 class Work:
@@ -30,7 +31,7 @@ class Work:
 
     def __init__(self, interface: ModuleInterface) -> None:
         count = _Counter(interface)
-        self._sizes = sampling.enlarged(interface, MIN_SIZE)[0]
+        self._sizes = sampling.enlarged(interface, COUNTED_SIZE)[0]
         self._operations = count(self._sizes)
         self._powers = {
             name: math.log2(max(1.0, count({**self._sizes, name: 2 * size}) / self._operations))
@@ -38,7 +39,7 @@ class Work:
         }
 
     def operations(self, sizes: Sizes) -> float:
-        """The operations at some sizes."""
+        """Extrapolate the number of operations to `sizes`."""
         growth = ((sizes[name] / size) ** self._powers[name] for name, size in self._sizes.items())
         return self._operations * math.prod(growth)
 
@@ -49,13 +50,13 @@ class _Counter:
     def __init__(self, interface: ModuleInterface) -> None:
         self._interface = interface
         tree = ast.parse(f"(\n{interface.module.DECLARATION}\n)", mode="eval")
-        self._text = Text(ast.unparse(ast.fix_missing_locations(_Counted().visit(tree))))
+        self._text = Text(ast.unparse(ast.fix_missing_locations(_CountCalls().visit(tree))))
         self._count = 1.0
 
     def __call__(self, sizes: Mapping[str, int]) -> float:
-        """The operations at some sizes; those before it fails where the text has no value."""
+        """Count the operations at `sizes`; where the text has no value, those before it fails."""
         self._count = 1.0
-        point = special.usual(self._interface, sizes, np.random.default_rng(0))
+        point = special.random_point(self._interface, sizes, np.random.default_rng(0))
         scope: dict[str, Any] = {**point.sizes, **point.values}
         scope |= {"_entries": self._entries, "_product": self._product}
         with suppress(OutOfDomain):
@@ -69,18 +70,18 @@ class _Counter:
     def _product(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
         longest = max((size for array in arrays for size in array.shape), default=1)
-        factor = FACTORISATION_OPS
+        ratio = FACTORISATION_RATIO
         if function in (np.matmul, np.einsum):
-            factor = 1
+            ratio = 1
         elif function.__module__.startswith("scipy."):
-            factor = MATRIX_FUNCTION_OPS
-        self._count += factor * longest * max((array.size for array in arrays), default=1)
+            ratio = MATRIX_FUNCTION_RATIO
+        self._count += ratio * longest * max((array.size for array in arrays), default=1)
         return function(*arguments, **options)
 
 
-class _Counted(ast.NodeTransformer):
-    """Calls of `_product` around matrix products and factorisations, of `_entries` around all
-    other calls and operations."""
+class _CountCalls(ast.NodeTransformer):
+    """Wraps matrix products and factorisations in calls of `_product`, and all other calls and
+    operations in calls of `_entries`."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)

@@ -1,8 +1,8 @@
-"""A process that does pieces of work for another one; `runtime.workers` starts it.
+"""A worker process; `runtime.workers` starts it.
 
-Each line on its standard input is a piece in JSON: the "module:function" to call, and an
-argument. What the function returns, or which error it raises, goes back as a line. The process
-ends with its standard input, thus with the process that started it, however that ends.
+Each line on its standard input is a request in JSON: the "module:function" to call, and an
+argument. The result of the function, or the error it raises, is written as a line of JSON. The
+process ends with its standard input, thus with the process that started it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from derivatrix.runtime.errors import DerivatrixError
 
 
 def main() -> None:
-    """Work until the standard input ends. What is printed meanwhile goes to the standard error."""
+    """Answer requests until the standard input ends. The functions' own output goes to the standard
+    error, as the standard output is for answers."""
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     requests: SimpleQueue[bytes] = SimpleQueue()
@@ -34,7 +35,7 @@ def main() -> None:
 def _receive(requests: SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         requests.put(line)
-    os._exit(0)  # whatever the main thread is at: nobody waits for it any more
+    os._exit(0)  # in the midst of a request, too: nobody waits for the answer
 
 
 def _answer(call: str, argument: object) -> dict[str, Any]:
@@ -43,6 +44,6 @@ def _answer(call: str, argument: object) -> dict[str, Any]:
         return {"value": getattr(importlib.import_module(module), name)(argument)}
     except DerivatrixError as error:
         return {"error": type(error).__name__, "text": str(error)}
-    except Exception as error:  # the one who asked is told of whatever it is
+    except Exception as error:  # the process that asked decides what to do about it
         lines = traceback.format_exception_only(error)
         return {"error": "", "text": "".join(lines).strip(), "trace": traceback.format_exc()}

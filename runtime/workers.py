@@ -1,7 +1,7 @@
-"""Processes that work beside this one, as many as there are cores.
+"""Worker processes, by default as many as there are cores.
 
-They are new interpreters, not forks (threads may be running here) and not those of
-`multiprocessing` (which run the user's script again).
+They are new interpreters: not forks, as threads may be running here, and not those of
+`multiprocessing`, which run the user's script again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from derivatrix.runtime import errors
 from derivatrix.runtime.errors import DerivatrixError
 
 Changed = Callable[[list[int], int], None]
-"""Called with the positions of the pieces at work and how many pieces are done."""
+"""Called with the positions of the running requests and the number of finished ones."""
 
 _START = """
 import json, sys
@@ -34,30 +34,32 @@ main()
 _ONE_THREAD = dict.fromkeys(
     ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
-"""Threads of BLAS in several processes wait for each other, far longer than they work."""
+"""BLAS threads of several processes wait for each other, far longer than they work."""
 
-_living: set[subprocess.Popen[bytes]] = set()
+_processes: set[subprocess.Popen[bytes]] = set()
+"""All running workers of this process."""
 
 
 @dataclass(frozen=True)
 class Crash:
-    """A process ended in the midst of its work, or the function called raised what is no error of
-    derivatrix. `reason` says it; `trace` is the traceback, if there is one."""
+    """The end of a process during a request, or an error that is not one of derivatrix.
+
+    reason: a sentence about it. trace: the traceback, if there is one."""
 
     reason: str
     trace: str = ""
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Count the cores that this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class Workers:
-    """At most `jobs` processes (as many as there are cores, if it is None), started when they are
-    needed and ended with the `with` block. environment: variables that they have besides."""
+    """At most `jobs` processes (None: as many as cores), started on demand and ended with the
+    `with` block. environment: their additional environment variables."""
 
     def __init__(
         self, jobs: int | None = None, environment: Mapping[str, str] | None = None
@@ -77,27 +79,27 @@ class Workers:
         self.end()
 
     def map(self, call: str, arguments: Sequence[object], changed: Changed) -> list[Any]:
-        """What the function called "module:function" returns for each argument, or else the
-        DerivatrixError that it raised, or a Crash. Arguments and results are plain data of JSON.
-        """
-        found: list[Any] = [None] * len(arguments)
-        waiting = list(range(len(arguments)))
+        """Call the function `call`, "module:function", with each argument. Return for each the
+        result, the DerivatrixError that was raised, or a Crash. Arguments and results are JSON."""
+        answers: list[Any] = [None] * len(arguments)
+        pending = list(range(len(arguments)))
         width = min(self.jobs, len(arguments))
         with ThreadPoolExecutor(max(1, width)) as threads:
             try:
-                pieces = {threads.submit(self._ask, call, arguments[i]): i for i in waiting}
-                changed(waiting[:width], 0)
-                for piece in as_completed(pieces):
-                    found[pieces[piece]] = piece.result()
-                    waiting.remove(pieces[piece])
-                    changed(waiting[:width], len(found) - len(waiting))
+                positions = {threads.submit(self._ask, call, arguments[i]): i for i in pending}
+                changed(pending[:width], 0)
+                for future in as_completed(positions):
+                    position = positions[future]
+                    answers[position] = future.result()
+                    pending.remove(position)
+                    changed(pending[:width], len(answers) - len(pending))
             except BaseException:
-                self.end()  # the threads wait for what the processes would say
+                self.end()  # else the threads would wait for answers
                 raise
-        return found
+        return answers
 
     def end(self) -> None:
-        """End the processes, whatever they are at."""
+        """Kill the processes."""
         self._ended = True
         _end(self._started)
         for process in [*self._started]:
@@ -113,7 +115,7 @@ class Workers:
             return Crash(f"no process could be started for it: {error.strerror}")
         if process is None or process.stdin is None or process.stdout is None:
             return Crash("its process was ended")
-        with suppress(OSError):  # it has ended already
+        with suppress(OSError):  # the process has ended already
             process.stdin.write(json.dumps([call, argument]).encode() + b"\n")
             process.stdin.flush()
         line = process.stdout.readline()
@@ -129,7 +131,7 @@ class Workers:
         return Crash(answer["text"], answer.get("trace", ""))
 
     def _process(self) -> subprocess.Popen[bytes] | None:
-        """A process that has nothing to do; None where all are to end."""
+        """Take an idle process, or start one; None after `end`."""
         with suppress(Empty):
             return self._idle.get_nowait()
         if self._ended:
@@ -146,15 +148,15 @@ class Workers:
             **options,
         )
         self._started.add(process)
-        _living.add(process)
+        _processes.add(process)
         if self._ended:
             self.end()
         return process
 
 
 def end_workers() -> None:
-    """End every process of this one, which is about to end itself."""
-    _end({*_living})
+    """Kill all workers of this process, which is about to end itself."""
+    _end({*_processes})
 
 
 def _end(processes: set[subprocess.Popen[bytes]]) -> None:
@@ -164,11 +166,11 @@ def _end(processes: set[subprocess.Popen[bytes]]) -> None:
     for process in [*processes]:
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)
-        _living.discard(process)
+        _processes.discard(process)
 
 
 def _ending(status: int) -> str:
-    """How a process ended, in words."""
+    """Say how a process ended."""
     if status >= 0:
         return f"ended with status {status}"
     try:

@@ -207,7 +207,7 @@ def _second(declared: Declared, one: Values, other: Values) -> np.ndarray | None
     """The change of the derivative along `one`, where `other` leads."""
     if _first(declared, one) is None:
         return None
-    changes = [declared.change(one, other, length) for length in (1e-12, -1e-12, 1e-10)]
+    changes = [declared.second(one, other, length) for length in (1e-12, -1e-12, 1e-10)]
     alike = all(same(change, changes[0]) for change in changes)
     return changes[0] if alike else None
 

@@ -299,7 +299,7 @@ def test_what_other_processes_answer():
 
     assert answers("math:sqrt", 4, 9, 16) == [2, 3, 4]
     assert seen[0] == ([0, 1], 0) and seen[-1] == ([], 3)
-    (error,) = answers("derivatrix.runtime.parallel:verified_file", ("nowhere.py", False, ""))
+    (error,) = answers("derivatrix.runtime.parallel:verify_file", ("nowhere.py", False, ""))
     assert type(error) is dx.LoadError and "nowhere.py: cannot be read" in str(error)
     (crash,) = answers("math:sqrt", -1)
     assert crash.reason == "ValueError: math domain error" and "Traceback" in crash.trace

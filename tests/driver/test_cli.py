@@ -488,9 +488,9 @@ from derivatrix.runtime import workers
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def tell():
-    while len(workers._living) < 2:
+    while len(workers._processes) < 2:
         time.sleep(0.01)
-    print(*(process.pid for process in workers._living), flush=True)
+    print(*(process.pid for process in workers._processes), flush=True)
 
 threading.Thread(target=tell, daemon=True).start()
 from derivatrix.compiler.cli import main

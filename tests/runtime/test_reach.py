@@ -65,13 +65,24 @@ def test_thresholds_that_no_size_is_beyond_are_listed(square, tmp_path):
     """Numbers of kernels, however they are compared; what takes too much work is not called."""
     line = f"    if not 700 < len(X) or len(X) < {LARGE_SQUARE}:\n        out[0, 0] += 0.0\n"
     module = spoilt(square, tmp_path, GEMM, f"{GEMM}{line}")
-    assert set(reach._numbers([module.vjp])) == {700, LARGE_SQUARE}
-    runs, found = reach.survey(ModuleInterface(module))
+    assert set(reach.threshold_numbers([module.vjp])) == {700, LARGE_SQUARE}
+    runs, found = reach.choose_runs(ModuleInterface(module))
     assert {min(run.sizes.values()) for run in runs} >= {65, 701}
     assert found.missed == (f"vjp_kernel: some size is {LARGE_SQUARE} at most",)
     assert found.reached == found.total - 1
 
 
+def test_thresholds_are_read_from_a_function_with_a_closure_that_is_empty_yet():
+    def compares(n):
+        return n > 700 or n < COMPARED_LENGTH or later()
+
+    numbers = reach.threshold_numbers([compares])
+    later = len  # the closure's cell is empty when the constants are read
+    assert set(numbers) == {700, COMPARED_LENGTH}
+    assert later is len
+
+
+COMPARED_LENGTH = 48
 LARGE_SQUARE = 1090
 """A threshold beyond which X @ X has too many entries for a call."""
 
@@ -79,7 +90,7 @@ LARGE_SQUARE = 1090
 def test_every_condition_of_a_function_is_false_at_some_size(square):
     conditions = square.generated.conditions
     assert all(conditions[kind] for kind in square.FUNCTIONS)
-    runs, found = reach.survey(ModuleInterface(square))
+    runs, found = reach.choose_runs(ModuleInterface(square))
     for kind in square.FUNCTIONS:
         for text in conditions[kind]:
             assert not all(eval(text, {}, run.sizes) for run in runs if kind in run.kinds), text
@@ -124,7 +135,7 @@ def missed_branches(case):
             if work.operations(sizes) <= 1e8:
                 point = next(sampling.draws(interface, sizes, np.random.default_rng(0)))
                 for kind in interface.kinds:
-                    if reach.entries(interface, kind, sizes) <= reach.ENTRIES:
+                    if reach.entries(interface, kind, sizes) <= reach.MAX_ENTRIES:
                         with suppress(CallError):
                             interface.results(kind, point)
     return [copy.places[number] for number in sorted(set(copy.taken()) - reached)]
@@ -146,10 +157,10 @@ def test_a_copy_has_a_mark_for_every_branch_of_a_compiled_function(square):
 
 
 def test_points_do_not_depend_on_the_speed_of_the_machine(square, monkeypatch):
-    usual = reach.survey(ModuleInterface(square))
+    usual = reach.choose_runs(ModuleInterface(square))
     monkeypatch.setattr(time, "process_time", itertools.count(0, 100).__next__)
     monkeypatch.setattr(time, "perf_counter", itertools.count(0, 100).__next__)
-    assert reach.survey(ModuleInterface(square)) == usual
+    assert reach.choose_runs(ModuleInterface(square)) == usual
 
 
 def test_work_grows_as_the_declaration_says():
@@ -236,7 +247,7 @@ def test_kinks_and_poles_are_no_faults():
     }.items():
         module = dx.compile(dx.function(name, [x, y], expression))
         interface = ModuleInterface(module)
-        rows = trials._specials(interface, {}, 0).rows
+        rows = trials._check_special_points(interface, {}, 0).rows
         assert rows and all(row.passed for row in rows), [row for row in rows if not row.passed]
 
 

@@ -68,7 +68,7 @@ def test_50_digits_judge_values(wrong: str) -> None:
         measurement = replace(measurement, value=measurement.value * (1 + 1e-6))
     trial = checks.Trial(interface, measurement, ["value"])
     if wrong == "the module":
-        trial.kept["value"][""] *= 1 + 1e-6
+        trial.copies["value"][""] *= 1 + 1e-6
     checks.check_value(trial)
     assert trial.rows[-1].passed == (wrong == "SciPy")
 
@@ -81,7 +81,7 @@ def test_no_digit_in_float32() -> None:
     """Then results may be infinite; with digits left they may not."""
     x, y = dx.scalar("x"), dx.vector("y", n)
     interface = ModuleInterface(dx.compile(dx.function("f", [y, x], dx.sum(y) / (x - 1))))
-    interface.single_kinds = ("value",)
+    interface.float32_kinds = ("value",)
     measurement, _ = measure.small(interface, {}, 0)
     for near, passes in ((1 + 1e-9, True), (2.0, False)):
         point = replace(measurement.point, values={**measurement.point.values, "x": np.array(near)})

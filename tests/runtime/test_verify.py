@@ -954,4 +954,4 @@ def test_kernels_wrong_in_float32_alone_fail(tmp_path, kind, fault):
 
 def test_functions_that_do_what_others_do_are_called_in_float64_alone():
     square = compiled_square()
-    assert len(ModuleInterface(square).single_kinds) < len(square.FUNCTIONS)
+    assert len(ModuleInterface(square).float32_kinds) < len(square.FUNCTIONS)

@@ -20,7 +20,7 @@ from tests.checked import reached
 from tests.identities import IDENTITIES, Identity
 from tests.packages import write_files
 
-VERIFIED = "derivatrix.runtime.verify:verified"
+VERIFIED = "derivatrix.runtime.verify:verify_in_simulator"
 NO_NUMBERS = ("check_", "give_back")
 """The starts of the names of calls that are not for numbers."""
 SHARING = f"{FOLDER}/cpu/shared_work.py"
