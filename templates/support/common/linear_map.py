@@ -1,11 +1,4 @@
-"""A Jacobian or Hessian as a linear map, in a generated module.
-
-It is a sum of terms (coefficient, sizes, outputs, inputs, factors): the arrays of `factors`, pairs
-of a number in `parts` and labels, are multiplied and summed over every label that is on no axis.
-`sizes` are the labels'. `outputs` and `inputs` hold one or several patterns, which give for
-each axis the label whose index is that on the axis, or (offset, ((label, step), ...)) for
-arithmetic of several, or (table, label) for a table's entry.
-"""
+"""A Jacobian or Hessian as a linear map: the sum of its `_Term`s."""
 
 # mypy: allow-untyped-defs
 
@@ -19,30 +12,40 @@ from typing import Any
 import numpy as np
 
 from .arguments import _number_array, _shape_text
-from .linear_map_products import _COLUMN, _reader, _steps, _strides, _Walk, _whole, _work, _writer
+from .linear_map_products import (
+    _COLUMN,
+    _axis_order,
+    _IndexMap,
+    _reader,
+    _steps,
+    _strides,
+    _Term,
+    _work,
+    _writer,
+)
 from .linear_map_solving import _solution
 
 _tri = np.tri
 _packed = np.tril_indices
 _nonzero = np.count_nonzero
-_PRODUCTS = 4
-"""How many products an operator is taken to be made for, once there is a first."""
-_MOST_ROUTES = 8
-"""Products with matrices of so many numbers of columns are prepared at a time."""
+_EXPECTED_PRODUCTS = 4
+"""Number of products over which the preparation of an operator is assumed to spread."""
+_MAX_ROUTES = 8
+"""Number of prepared products, one for each number of columns and dtype, that are kept."""
 
 
-def _ratio(above, below):
-    """A quotient of sizes, inf or nan where the divisor is 0."""
+def _ratio(numerator, denominator):
+    """The quotient of two sizes; inf or nan if the denominator is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.float64(above) / below)
+        return float(np.float64(numerator) / denominator)
 
 
 class _Operator:
     """A linear map from arrays of `input_shape` to arrays of `output_shape`.
 
     `operator @ V` takes an array of the input's shape, a vector of its size, or a matrix of as
-    many rows, and gives the same of the output's. As a matrix its shape is `shape`; it is one of
-    `scipy.sparse.linalg.LinearOperator`. `structure` says in words what it is made of.
+    many rows, and gives the same of the output's. As a matrix its shape is `shape`; it is a
+    `scipy.sparse.linalg.LinearOperator`. `structure` describes its terms in words.
     """
 
     def __new__(cls, *arguments):
@@ -57,15 +60,15 @@ class _Operator:
         super().__init__(self.dtype, self.shape)  # type: ignore[call-arg]  # LinearOperator's
         self._batched = batched
         self._projected = projected
-        self._terms = terms if all(self.shape) else ()
+        self._terms = tuple(map(_Term._make, terms if all(self.shape) else ()))
         self._parts = parts + masks
-        self._masks = len(parts)
+        self._first_mask = len(parts)
         self._transposed = None
         self._routes: dict = {}
 
     def __reduce__(self):
         state: Any = super().__getstate__()
-        # routes are functions, made anew for the next product
+        # routes are closures, which cannot be pickled; the next product makes new ones
         return _Operator.__new__, (_Operator,), {**state, "_routes": {}}
 
     def __repr__(self):
@@ -79,14 +82,16 @@ class _Operator:
     def T(self):
         """The transpose, a map from the output's arrays to the input's."""
         if self._transposed is None:
-            other = copy.copy(self)
-            other.name = f"{self.name}, transposed"
-            other.output_shape, other.input_shape = self.input_shape, self.output_shape
-            other.shape = self.shape[::-1]
-            other._terms = tuple((c, s, ins, outs, f) for c, s, outs, ins, f in self._terms)
-            other._routes = {}
-            other._transposed = self
-            self._transposed = other
+            transpose = copy.copy(self)
+            transpose.name = f"{self.name}, transposed"
+            transpose.output_shape, transpose.input_shape = self.input_shape, self.output_shape
+            transpose.shape = self.shape[::-1]
+            transpose._terms = tuple(
+                term._replace(outputs=term.inputs, inputs=term.outputs) for term in self._terms
+            )
+            transpose._routes = {}
+            transpose._transposed = self
+            self._transposed = transpose
         return self._transposed
 
     def _transpose(self):
@@ -94,26 +99,26 @@ class _Operator:
 
     _adjoint = _transpose
 
-    def __matmul__(self, other):
-        if type(other) is not np.ndarray and hasattr(other, "matvec"):
-            return self.dot(other)
-        return self._through(other, self.input_shape, self.output_shape, self._product)
+    def __matmul__(self, operand):
+        if type(operand) is not np.ndarray and hasattr(operand, "matvec"):
+            return self.dot(operand)
+        return self._apply(self._product, operand, self.input_shape, self.output_shape)
 
-    def dot(self, other):
+    def dot(self, operand):
         """The product with a number, an array or an operator."""
-        if np.isscalar(other) or hasattr(other, "matvec"):
-            return super().dot(other)  # type: ignore[misc]  # that of LinearOperator
-        return self @ other
+        if np.isscalar(operand) or hasattr(operand, "matvec"):
+            return super().dot(operand)  # type: ignore[misc]  # that of LinearOperator
+        return self @ operand
 
-    def __rmatmul__(self, other):
-        array = np.asarray(other)
+    def __rmatmul__(self, operand):
+        array = np.asarray(operand)
         if array.ndim == 2 and array.shape != self.output_shape:
             return (self.T @ array.T).T
         return self.T @ array
 
     def matvec(self, vector):
-        """The product with a vector of as many entries as the matrix has columns, flat or a column
-        as the vector is."""
+        """The product with a vector of as many entries as the matrix has columns, of shape (n,) or
+        (n, 1) as the vector."""
         array = _dense(self.name, vector, self.dtype)
         if array.size != self.shape[1]:
             raise ValueError(
@@ -139,30 +144,29 @@ class _Operator:
     _matvec, _rmatvec, _matmat, _rmatmat = matvec, rmatvec, matmat, rmatmat
 
     def todense(self):
-        """The array of shape (*output, *input): of one sample after the other, where both have
-        the batch as their first axis."""
+        """The array of shape (*output, *input); for a batch (samples, *output, *input) of each
+        sample by itself."""
         return self._blocks(((0, 0),) if self._batched else ())
 
     def tosparse(self):
-        """The matrix as a SciPy sparse array (CSR), of the entries that are not zero by
-        construction."""
+        """The matrix as a SciPy sparse array (CSR) without the entries that are structurally
+        zero."""
         from scipy.sparse import coo_array
 
-        found = [self._entries(*sides) for sides in self._patterns()]
+        entries = [self._entries(*pattern) for pattern in self._patterns()]
         rows, columns, values = (
-            np.concatenate([np.empty(0, kind), *(entry[which] for entry in found)])
-            for which, kind in enumerate((np.int64, np.int64, self.dtype))
+            np.concatenate([np.empty(0, dtype), *(entry[position] for entry in entries)])
+            for position, dtype in enumerate((np.int64, np.int64, self.dtype))
         )
         return coo_array((values, (rows, columns)), shape=self.shape).tocsr()
 
-    def solve(self, other):
-        """What the operator makes `other` of, for a square one.
+    def solve(self, right):
+        """The array V with operator @ V = right, for a square operator.
 
-        Diagonals are divided by, blocks, Kronecker products, A ⊗ I + I ⊗ B and diagonals with a
-        few rows and columns more are solved with as such; anything else as a dense matrix.
-        Raises ValueError where it is not square or projected on a structure, and LinAlgError
-        where it is singular.
-        """
+        Diagonal, block diagonal and Kronecker operators, A ⊗ I + I ⊗ B, and diagonals plus a matrix
+        of low rank are solved by their structure, others as a dense matrix. Raises ValueError for
+        an operator that is not square or is projected on a structure, LinAlgError for a singular
+        one."""
         if self.shape[0] != self.shape[1]:
             raise ValueError(f"{self.name}: solve needs a square operator; it is {self.shape}")
         if self._projected:
@@ -170,25 +174,25 @@ class _Operator:
                 f"{self.name}: it is projected on {self._projected} matrices, so that as a matrix "
                 "of all entries it is singular; solve with its coordinates instead"
             )
-        return self._through(other, self.output_shape, self.input_shape, self._solved)
+        return self._apply(self._solve, right, self.output_shape, self.input_shape)
 
-    def _through(self, other, given, asked, function):
-        """Apply a function of a vector, or of a matrix and its columns, to an array of any shape
-        that an operator takes."""
-        array = _dense(self.name, other, self.dtype)
-        size = math.prod(given)
-        if array.shape == given:
-            return function(array.reshape(-1), 0).reshape(asked)
+    def _apply(self, function, operand, shape, result_shape):
+        """Call function(vector, 0) or function(matrix, columns) with an operand of `shape`, flat,
+        or with further columns, and give its result the corresponding shape."""
+        array = _dense(self.name, operand, self.dtype)
+        size = math.prod(shape)
+        if array.shape == shape:
+            return function(array.reshape(-1), 0).reshape(result_shape)
         if array.shape == (size,):
             return function(array, 0)
         if array.ndim == 2 and array.shape[0] == size:
             return function(array, array.shape[1])
         raise ValueError(
             f"{self.name}: the argument has shape {_shape_text(array.shape)}; expected "
-            f"{_shape_text(given)}, ({size},) or ({size}, k)"
+            f"{_shape_text(shape)}, ({size},) or ({size}, k)"
         )
 
-    def _solved(self, array, columns):
+    def _solve(self, array, columns):
         return _solution(self, array, columns) if all(self.shape) else array.copy()
 
     # Products
@@ -197,7 +201,7 @@ class _Operator:
         """The product with a contiguous vector, or with a matrix of `columns` columns."""
         key = columns, array.dtype
         if key not in self._routes:
-            if len(self._routes) >= _MOST_ROUTES:
+            if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
             self._routes[key] = [self._route(term, *key) for term in self._terms]
         out = None
@@ -208,20 +212,22 @@ class _Operator:
         return out
 
     def _route(self, term, columns, dtype):
-        """A function that adds the product of one term with an array to another array."""
-        coefficient, sizes, outputs, inputs, _ = term
-        lengths = {**dict(enumerate(sizes)), _COLUMN: columns}
-        more = [_COLUMN] if columns else []
-        written = [_Walk(pattern, _strides(self.output_shape, columns)) for pattern in outputs]
-        read = [_Walk(pattern, _strides(self.input_shape, columns)) for pattern in inputs]
-        have = [*read[0].labels, *more]
-        readers = [_reader(walk, have, lengths, dtype) for walk in read]
-        target = {*written[0].labels, *more}
-        arrays = self._arrays(term, have, target)
-        steps, have = _steps(have, target, arrays, coefficient, lengths, dtype)
+        """Prepare the product of one term: a function (array, out) that adds it to `out` and
+        returns `out`; a new array if `out` is None."""
+        lengths = {**dict(enumerate(term.sizes)), _COLUMN: columns}
+        column = [_COLUMN] if columns else []
+        output_strides = _strides(self.output_shape, columns)
+        input_strides = _strides(self.input_shape, columns)
+        output_maps = [_IndexMap(pattern, output_strides) for pattern in term.outputs]
+        input_maps = [_IndexMap(pattern, input_strides) for pattern in term.inputs]
+        labels = [*input_maps[0].labels, *column]
+        readers = [_reader(index_map, labels, lengths, dtype) for index_map in input_maps]
+        target = {*output_maps[0].labels, *column}
+        arrays = self._arrays(term, labels, target)
+        steps, labels = _steps(labels, target, arrays, term.coefficient, lengths, dtype)
         size = self.shape[:1] + (columns,) * (columns > 0)
-        writers = [_writer(walk, have, lengths) for walk in written]
-        order = _whole(outputs, have, more)
+        writers = [_writer(index_map, labels, lengths) for index_map in output_maps]
+        order = _axis_order(term.outputs, labels, column)
 
         def apply(array, out):
             value = readers[0](array)
@@ -232,8 +238,9 @@ class _Operator:
             if out is None:
                 if order is not None:
                     value = value.transpose(order)
-                    owned = steps and value.flags.c_contiguous
-                    return (value if owned else value.copy("C")).reshape(size)
+                    # without steps, the value is a view of the caller's array
+                    is_new = steps and value.flags.c_contiguous
+                    return (value if is_new else value.copy("C")).reshape(size)
                 out = np.zeros(size, array.dtype)
             for writer in writers:
                 writer(out, value)
@@ -241,101 +248,109 @@ class _Operator:
 
         return apply
 
-    def _arrays(self, term, have, target):
-        """The arrays of a term with their labels: as one, where what they are summed over is so
-        long that few products with vectors pay for it."""
-        _, sizes, outputs, inputs, factors = term
+    def _arrays(self, term, input_labels, target):
+        """The (array, labels) pairs that a product with a term multiplies by.
+
+        They are contracted to one array beforehand if that costs at most as much as
+        _EXPECTED_PRODUCTS products with a vector, and the result is no larger than its factors."""
+        sizes, factors = term.sizes, term.factors
         arrays = [(self._parts[number], labels) for number, labels in factors]
-        axes = target.union(have) - {_COLUMN}
-        every = {label for _, labels in factors for label in labels}
-        if not every <= axes:
+        axes = target.union(input_labels) - {_COLUMN}
+        labels = term.labels
+        if not labels <= axes:
             lengths = dict(enumerate(sizes))
-            vector = [label for label in have if label != _COLUMN]
+            vector = [label for label in input_labels if label != _COLUMN]
             product = _work(vector, axes, [labels for _, labels in factors], lengths)
-            size = math.prod(sizes[label] for label in every & axes)
+            size = math.prod(sizes[label] for label in labels & axes)
             largest = max(array.size for array, _ in arrays)
-            if size <= largest and math.prod(sizes[x] for x in every) <= _PRODUCTS * product:
-                labels = sorted(every & axes)
-                arrays = [(self._values((1.0, sizes, outputs, inputs, factors), labels), labels)]
+            contraction = math.prod(sizes[label] for label in labels)
+            if size <= largest and contraction <= _EXPECTED_PRODUCTS * product:
+                remaining = sorted(labels & axes)
+                arrays = [(self._values(term._replace(coefficient=1.0), remaining), remaining)]
         return arrays
 
     # Entries
 
     def _patterns(self):
-        """Each term with each of its patterns: (term, output's, input's)."""
+        """Each term with each of its pairs of patterns: (term, output pattern, input pattern)."""
         return [
-            (term, output, given)
+            (term, output, input_)
             for term in self._terms
-            for output, given in itertools.product(term[2], term[3])
+            for output, input_ in itertools.product(term.outputs, term.inputs)
         ]
 
     def _values(self, term, labels):
-        """The products of a term's arrays, with an axis (maybe of length 1) for each label."""
-        coefficient, sizes, _, _, factors = term
-        present = sorted({label for _, own in factors for label in own} & set(labels))
-        operands = [part for number, own in factors for part in (self._parts[number], list(own))]
-        value = self.dtype.type(coefficient)
+        """The product of a term's arrays with an axis for each label, of length 1 where no array
+        depends on the label."""
+        present = sorted(term.labels & set(labels))
+        operands = []
+        for number, factor_labels in term.factors:
+            operands += [self._parts[number], list(factor_labels)]
+        value = self.dtype.type(term.coefficient)
         if operands:
-            summed = {label for _, own in factors for label in own}.difference(present)
-            value = value * np.einsum(*operands, present, optimize=bool(summed))
+            is_contraction = not term.labels <= set(present)
+            value = value * np.einsum(*operands, present, optimize=is_contraction)
             order = [label for label in labels if label in present]
             value = value.transpose([present.index(label) for label in order])
-        return value.reshape([sizes[label] if label in present else 1 for label in labels])
+        return value.reshape([term.sizes[label] if label in present else 1 for label in labels])
 
-    def _entries(self, term, output, given):
-        """Rows, columns and values of a term's entries."""
-        _, sizes, _, _, factors = term
-        rows = _Walk(output, _strides(self.output_shape, 0))
-        columns = _Walk(given, _strides(self.input_shape, 0))
+    def _entries(self, term, output, input_):
+        """Rows, columns and values of the entries of a term within its masks."""
+        sizes = term.sizes
+        rows = _IndexMap(output, _strides(self.output_shape, 0))
+        columns = _IndexMap(input_, _strides(self.input_shape, 0))
         labels = list(dict.fromkeys((*rows.labels, *columns.labels)))
         shape = [sizes[label] for label in labels]
-        inside = np.ones([1] * len(labels), bool)
-        for number, own in factors:
-            if number >= self._masks and set(own) <= set(labels):
-                mask = (1.0, sizes, (), (), ((number, own),))
-                inside = inside & (self._values(mask, labels) != 0)
+        mask = np.ones([1] * len(labels), bool)
+        for factor in term.factors:
+            number, factor_labels = factor
+            if number >= self._first_mask and set(factor_labels) <= set(labels):
+                mask = mask & (self._values(_Term(1.0, sizes, (), (), (factor,)), labels) != 0)
         values = self._values(term, labels)
-        arrays = (rows.index(labels, sizes), columns.index(labels, sizes), values, inside)
-        *found, inside = (np.broadcast_to(array, shape) for array in arrays)
-        return [array[inside] for array in found]
+        arrays = (rows.index(labels, sizes), columns.index(labels, sizes), values, mask)
+        *entries, mask = (np.broadcast_to(array, shape) for array in arrays)
+        return [array[mask] for array in entries]
 
-    def _blocks(self, common):
-        """The entries with the axes that `common` pairs (output's with input's) first, then the
-        other axes of the output, then those of the input."""
-        outer, inner = self.output_shape, self.input_shape
-        rows, columns = self._others(common)
-        axes = [("out", axis) for axis, _ in common] + [("out", axis) for axis in rows]
-        axes += [("in", axis) for axis in columns]
-        shape = [outer[axis] if side == "out" else inner[axis] for side, axis in axes]
+    def _blocks(self, shared_axes):
+        """The entries as an array: first the axes that `shared_axes` pairs (output's with input's),
+        then the other axes of the output, then those of the input."""
+        rows, columns = self._unshared_axes(shared_axes)
+        output_axes = [*(axis for axis, _ in shared_axes), *rows]
+        axes = [("out", axis) for axis in output_axes] + [("in", axis) for axis in columns]
+        shapes = {"out": self.output_shape, "in": self.input_shape}
+        shape = [shapes[side][axis] for side, axis in axes]
         dense = np.zeros(shape, self.dtype)
-        steps = dict(zip(axes, _strides(shape, 0), strict=True))
-        for term, output, given in self._patterns():
-            walk = _Walk(output, [steps["out", axis] for axis in range(len(outer))])
-            walk.follow(given, [steps.get(("in", axis), 0) for axis in range(len(inner))])
-            write = _writer(walk, walk.labels, dict(enumerate(term[1])))
-            write(dense.reshape(-1), self._values(term, walk.labels))
+        strides = dict(zip(axes, _strides(shape, 0), strict=True))
+        output_strides = [strides["out", axis] for axis in range(len(self.output_shape))]
+        # a shared axis of the input adds nothing: the index is that of the output's
+        input_strides = [strides.get(("in", axis), 0) for axis in range(len(self.input_shape))]
+        for term, output, input_ in self._patterns():
+            index_map = _IndexMap(output, output_strides)
+            index_map.add(input_, input_strides)
+            write = _writer(index_map, index_map.labels, dict(enumerate(term.sizes)))
+            write(dense.reshape(-1), self._values(term, index_map.labels))
         return dense
 
-    def _others(self, common):
-        """The axes of the output and of the input that are in no pair."""
-        paired = [set(), set()] if not common else [set(side) for side in zip(*common, strict=True)]
-        shapes = (self.output_shape, self.input_shape)
-        return [
-            [axis for axis in range(len(shape)) if axis not in done]
-            for shape, done in zip(shapes, paired, strict=True)
-        ]
+    def _unshared_axes(self, shared_axes):
+        """The axes of the output, and of the input, that are in no pair of `shared_axes`."""
+        outputs, inputs = {axis for axis, _ in shared_axes}, {axis for _, axis in shared_axes}
+        return (
+            [axis for axis in range(len(self.output_shape)) if axis not in outputs],
+            [axis for axis in range(len(self.input_shape)) if axis not in inputs],
+        )
 
 
 @cache
 def _operator_class():
-    """The class of operators, made for the first one: importing what it is of SciPy takes time."""
+    """The class of operators. SciPy's base class is imported for the first one: that takes time."""
     from scipy.sparse.linalg import LinearOperator
 
     return type(_Operator.__name__, (_Operator, LinearOperator), {"__doc__": _Operator.__doc__})
 
 
 def _dense(name, value, dtype):
-    """An argument as a contiguous array of a type that products have."""
+    """Convert an operand to a contiguous array of the operator's dtype, or of a wider float
+    type."""
     if type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous:
         return value
     array = _number_array(name, "of the operator", value)

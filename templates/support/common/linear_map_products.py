@@ -1,45 +1,66 @@
-"""Products with the terms of an operator (see `linear_map`): where entries lie in memory, and the
-array operations that one product with a vector or a matrix takes."""
+"""Products with the terms of an operator (see `linear_map`): the position of entries in memory, and
+the array operations of one product with a vector or a matrix."""
 
 # mypy: allow-untyped-defs
 
 import itertools
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 _COLUMN = -1
 """The label of the columns of a matrix that an operator is applied to."""
-_MOST_ORDERS = 4
-"""Every order of so many arrays is tried."""
+_MAX_PERMUTED_FACTORS = 4
+"""Up to this number of factors, every order of multiplication is tried."""
 
 
-class _Walk:
-    """Where entries lie in memory: at `offset`, plus a stride times each label, plus a stride
-    times a table's entry at a label."""
+class _Term(NamedTuple):
+    """A summand of an operator: coefficient · Σ of the product of `factors`, over all labels that
+    are on no axis.
+
+    sizes: the length of each label. factors: pairs of an array's number in the operator's parts and
+    the labels of its axes. outputs, inputs: patterns, of which each places the term in the matrix
+    once; a pattern has an entry for each axis: a label, (offset, ((label, step), ...)) for the
+    index offset + Σ step · label, or (table, label) for table[label]."""
+
+    coefficient: Any
+    sizes: tuple
+    outputs: tuple
+    inputs: tuple
+    factors: tuple
+
+    @property
+    def labels(self):
+        """The labels of all factors."""
+        return {label for _, labels in self.factors for label in labels}
+
+
+class _IndexMap:
+    """The position of entries in memory: offset + Σ stride · label + Σ stride · table[label]."""
 
     def __init__(self, pattern, strides):
         self.offset = 0
         self.strides: dict = {}
         self.tables: list = []
-        self.follow(pattern, strides)
+        self.add(pattern, strides)
 
-    def follow(self, pattern, strides):
-        """Add what the labels on further axes do."""
+    def add(self, pattern, strides):
+        """Add the contribution of further axes."""
         for place, stride in zip(pattern, strides, strict=True):
             if isinstance(place, int):
-                self._step(place, stride)
+                self._add_stride(place, stride)
             elif isinstance(place[1], int):
                 table, label = place
-                self._step(label, 0)
+                self._add_stride(label, 0)
                 self.tables.append((label, stride * np.asarray(table)))
             else:
                 offset, steps = place
                 self.offset += stride * offset
                 for label, step in steps:
-                    self._step(label, stride * step)
+                    self._add_stride(label, stride * step)
 
-    def _step(self, label, stride):
+    def _add_stride(self, label, stride):
         self.strides[label] = self.strides.get(label, 0) + stride
 
     @property
@@ -50,180 +71,189 @@ class _Walk:
         return 1 if label == _COLUMN else self.strides[label]
 
     def index(self, labels, lengths):
-        """The places as an array with an axis for each label."""
-        found = np.full([1] * len(labels), self.offset)
+        """The positions as an array with an axis for each label."""
+        positions = np.full([1] * len(labels), self.offset)
         for axis, label in enumerate(labels):
             shape = [1] * len(labels)
             shape[axis] = lengths[label]
             if label == _COLUMN or label in self.strides:
-                found = found + self.stride(label) * np.arange(lengths[label]).reshape(shape)
-            for other, table in self.tables:
-                if other == label:
-                    found = found + table.reshape(shape)
-        return found
+                steps = self.stride(label) * np.arange(lengths[label])
+                positions = positions + steps.reshape(shape)
+            for table_label, table in self.tables:
+                if table_label == label:
+                    positions = positions + table.reshape(shape)
+        return positions
 
 
 def _strides(shape, columns):
-    """The distances of neighbours along each axis, in entries, where each entry is a row of
-    `columns` numbers (0: a number)."""
-    found = []
-    step = max(columns, 1)
+    """The strides of a C-contiguous array, in numbers, whose entries are rows of `columns` numbers;
+    for 0 columns, numbers."""
+    strides = []
+    stride = max(columns, 1)
     for size in reversed(shape):
-        found.append(step)
-        step *= size
-    return found[::-1]
+        strides.append(stride)
+        stride *= size
+    return strides[::-1]
 
 
-def _reader(walk, labels, lengths, dtype):
-    """A function that gives the entries of a flat array, with an axis for each label."""
-    if walk.tables:
-        index = walk.index(labels, lengths)
+def _reader(index_map, labels, lengths, dtype):
+    """A function that views the entries of a flat array with an axis for each label."""
+    if index_map.tables:
+        index = index_map.index(labels, lengths)
         return lambda array: array.reshape(-1)[index]
     shape = tuple(lengths[label] for label in labels)
-    strides = tuple(walk.stride(label) * dtype.itemsize for label in labels)
-    offset = walk.offset * dtype.itemsize
+    strides = tuple(index_map.stride(label) * dtype.itemsize for label in labels)
+    offset = index_map.offset * dtype.itemsize
     return lambda array: _view(shape, dtype, array, offset, strides)
 
 
 def _view(shape, dtype, array, offset, strides):
-    """Entries of a flat array; of none NumPy would ask where they lie."""
+    """A strided view of a flat array; NumPy would check the bounds of an empty one, too."""
     return (
         np.ndarray(shape, dtype, array, offset, strides) if all(shape) else np.empty(shape, dtype)
     )
 
 
-def _writer(walk, labels, lengths):
-    """A function that adds an array with an axis for each label to the entries of a flat one."""
-    missing = [label for label in walk.labels if label not in labels]
-    axes = [*missing, *labels]
+def _writer(index_map, labels, lengths):
+    """A function (out, value) that adds an array with an axis for each label to a flat array."""
+    broadcast = [label for label in index_map.labels if label not in labels]
+    axes = [*broadcast, *labels]
     shape = tuple(lengths[label] for label in axes)
-    if walk.tables:
-        index = walk.index(axes, lengths)
+    if index_map.tables:
+        index = index_map.index(axes, lengths)
         return lambda out, value: np.add.at(out.reshape(-1), index, value)
-    steps = tuple(walk.stride(label) for label in axes)
+    step_sizes = tuple(index_map.stride(label) for label in axes)
 
     def write(out, value):
-        strides = tuple(step * out.itemsize for step in steps)
-        view = _view(shape, out.dtype, out, walk.offset * out.itemsize, strides)
+        strides = tuple(step * out.itemsize for step in step_sizes)
+        view = _view(shape, out.dtype, out, index_map.offset * out.itemsize, strides)
         view += value
 
     return write
 
 
-def _whole(outputs, have, more):
-    """How the axes of a result are to be ordered where it is the whole output, else None."""
+def _axis_order(outputs, labels, column):
+    """The transposition that turns a value with axes `labels` into the whole output; None if the
+    output is not the value's transpose."""
     if len(outputs) != 1 or not all(isinstance(place, int) for place in outputs[0]):
         return None
-    wanted = [*outputs[0], *more]
-    if len(set(wanted)) < len(wanted) or set(wanted) != set(have):
+    output_labels = [*outputs[0], *column]
+    if len(set(output_labels)) < len(output_labels) or set(output_labels) != set(labels):
         return None
-    return [have.index(label) for label in wanted]
+    return [labels.index(label) for label in output_labels]
 
 
-def _steps(have, target, arrays, coefficient, lengths, dtype):
-    """The functions that turn an array with the labels `have` into one with those of `target`
-    (as far as they have an array), and the labels that the last one's axes have."""
+def _steps(value_labels, target, arrays, coefficient, lengths, dtype):
+    """The functions that, one after the other, turn a value with axes `value_labels` into the
+    product with the arrays, summed over all labels but `target`; and the labels of the result's
+    axes.
+
+    A label of `target` that neither the value nor an array has is on no axis of the result."""
     scale = float(coefficient)
     factors = []
     for array, labels in arrays:
-        others = {label for other, own in arrays if own is not labels for label in own}
-        kept = [label for label in labels if label in others | target | set(have)]
-        alone = tuple(axis for axis, label in enumerate(labels) if label not in kept)
-        array = array.sum(axis=alone) if alone else array
-        if kept:
-            factors.append((array, tuple(kept)))
+        required = target.union(
+            value_labels, *(names for _, names in arrays if names is not labels)
+        )
+        remaining = tuple(label for label in labels if label in required)
+        summed = tuple(axis for axis, label in enumerate(labels) if label not in required)
+        array = array.sum(axis=summed) if summed else array
+        if remaining:
+            factors.append((array, remaining))
         else:
             scale *= float(array)
-    needed = target.union(*(labels for _, labels in factors))
+    required = target.union(*(labels for _, labels in factors))
     steps = []
-    alone = tuple(axis for axis, label in enumerate(have) if label not in needed)
-    if alone:
-        steps.append(lambda value: value.sum(axis=alone))
-        have = [label for label in have if label in needed]
-    order = _order(have, target, factors, lengths)
+    summed = tuple(axis for axis, label in enumerate(value_labels) if label not in required)
+    if summed:
+        steps.append(lambda value: value.sum(axis=summed))
+        value_labels = [label for label in value_labels if label in required]
+    order = _order(value_labels, target, factors, lengths)
     smallest = min(range(len(order)), key=lambda number: order[number][0].size, default=None)
     for number, (array, labels) in enumerate(order):
         array = array * dtype.type(scale) if number == smallest and scale != 1 else array
-        keep = target.union(*(own for _, own in order[number + 1 :]))
-        step, have = _step(have, array, labels, keep, lengths)
+        remaining = target.union(*(labels for _, labels in order[number + 1 :]))
+        step, value_labels = _step(value_labels, array, labels, remaining, lengths)
         steps.append(step)
     if not order and scale != 1:
         number = dtype.type(scale)
         steps.append(lambda value: number * value)
-    return steps, have
+    return steps, value_labels
 
 
-def _order(have, target, factors, lengths):
-    """The factors in the order that takes the fewest multiplications."""
+def _order(value_labels, target, factors, lengths):
+    """The factors in the order that takes the fewest multiplications; for many factors, the best
+    first factor, then the best of those left, and so on."""
 
     def cost(order):
-        return _work(have, target, [labels for _, labels in order], lengths)
+        return _work(value_labels, target, [labels for _, labels in order], lengths)
 
-    if len(factors) <= _MOST_ORDERS:
+    if len(factors) <= _MAX_PERMUTED_FACTORS:
         return min(itertools.permutations(factors), key=cost)
     order: list = []
-    rest = list(factors)
-    while rest:
-        orders = ([*order, rest[n], *rest[:n], *rest[n + 1 :]] for n in range(len(rest)))
+    queue = list(factors)
+    while queue:
+        orders = ([*order, queue[n], *queue[:n], *queue[n + 1 :]] for n in range(len(queue)))
         order.append(min(orders, key=cost)[len(order)])
-        rest = [factor for factor in rest if factor is not order[-1]]
+        queue = [factor for factor in queue if factor is not order[-1]]
     return order
 
 
-def _work(have, target, order, lengths):
-    """The multiplications that a product with arrays of these labels takes, one by one."""
-    current, total = set(have), 0
+def _work(value_labels, target, order, lengths):
+    """The number of multiplications of a value by arrays with these labels, one after the other."""
+    current, total = set(value_labels), 0
     for number, labels in enumerate(order):
         total += math.prod(lengths[label] for label in current.union(labels))
         current = current.union(labels) & target.union(*order[number + 1 :])
     return total
 
 
-def _step(have, array, labels, keep, lengths):
-    """A function that multiplies with an array and sums over what is not kept, and the labels
-    of its result."""
-    summed = [label for label in have if label in labels and label not in keep]
-    stacked = [label for label in have if label in labels and label in keep]
-    own = [label for label in have if label not in labels]
-    new = [label for label in labels if label not in have]
+def _step(value_labels, array, labels, remaining, lengths):
+    """A function that multiplies a value by an array and sums over all labels but `remaining`, and
+    the labels of its result: a product of stacks of matrices where there is something to sum."""
+    summed = [label for label in value_labels if label in labels and label not in remaining]
+    stack = [label for label in value_labels if label in labels and label in remaining]
+    value_only = [label for label in value_labels if label not in labels]
+    array_only = [label for label in labels if label not in value_labels]
     if not summed:
-        return _scaling(have, array, labels, new, lengths)
-    if stacked and not own and not new:
-        axes = [[have.index(label) for label in each] for each in (have, labels, stacked)]
-        return lambda value: np.einsum(value, axes[0], array, axes[1], axes[2]), stacked
-    right = have[-len(summed) :] == summed
-    sides = [*stacked, *summed, *new] if right else [*stacked, *new, *summed]
-    ready = _matrices(
-        array, labels, sides, len(stacked), len(summed) if right else len(new), lengths
-    )
-    order = [*stacked, *own, *summed] if right else [*stacked, *summed, *own]
-    axes = [have.index(label) for label in order]
-    lead = tuple(lengths[label] for label in stacked)
-    inner, outer = (math.prod(lengths[label] for label in each) for each in (summed, own))
-    shape = (*lead, outer, inner) if right else (*lead, inner, outer)
-    result = [*stacked, *own, *new] if right else [*stacked, *new, *own]
-    sizes = tuple(lengths[label] for label in result)
+        return _scaling(value_labels, array, labels, array_only, lengths)
+    if stack and not value_only and not array_only:
+        axes = [[value_labels.index(x) for x in names] for names in (value_labels, labels, stack)]
+        return lambda value: np.einsum(value, axes[0], array, axes[1], axes[2]), stack
+
+    def size(names):
+        return math.prod(lengths[label] for label in names)
+
+    # the array on the side where the value's summed axes are: the value is not copied
+    is_right = value_labels[-len(summed) :] == summed
+    value_order = [*value_only, *summed] if is_right else [*summed, *value_only]
+    array_order = [*summed, *array_only] if is_right else [*array_only, *summed]
+    value_shape = (size(value_only), size(summed))[:: 1 if is_right else -1]
+    array_shape = (size(summed), size(array_only))[:: 1 if is_right else -1]
+    stack_shape = tuple(lengths[label] for label in stack)
+    matrices = array.transpose([labels.index(label) for label in (*stack, *array_order)])
+    matrices = matrices.reshape((*stack_shape, *array_shape))
+    axes = [value_labels.index(label) for label in (*stack, *value_order)]
+    shape = (*stack_shape, *value_shape)
+    free = [*value_only, *array_only] if is_right else [*array_only, *value_only]
+    result_labels = [*stack, *free]
+    result_shape = tuple(lengths[label] for label in result_labels)
 
     def multiply(value):
         value = value.transpose(axes).reshape(shape)
-        return (value @ ready if right else ready @ value).reshape(sizes)
+        return (value @ matrices if is_right else matrices @ value).reshape(result_shape)
 
-    return multiply, result
-
-
-def _scaling(have, array, labels, new, lengths):
-    order = [label for label in have if label in labels] + new
-    ready = array.transpose([labels.index(label) for label in order])
-    ready = ready.reshape([lengths[x] if x in labels else 1 for x in (*have, *new)])
-    if not new:
-        return lambda value: value * ready, have
-    more = (1,) * len(new)
-    return lambda value: value.reshape(value.shape + more) * ready, [*have, *new]
+    return multiply, result_labels
 
 
-def _matrices(array, labels, order, stacked, rows, lengths):
-    """An array as matrices: axes ordered, the first `stacked` kept, `rows` of them rows."""
-    sizes = [lengths[label] for label in order]
-    end = stacked + rows
-    shape = (*sizes[:stacked], math.prod(sizes[stacked:end]), math.prod(sizes[end:]))
-    return array.transpose([labels.index(label) for label in order]).reshape(shape)
+def _scaling(value_labels, array, labels, array_only, lengths):
+    """A function that multiplies a value by an array without a sum, and the labels of its
+    result."""
+    order = [label for label in value_labels if label in labels] + array_only
+    result_labels = [*value_labels, *array_only]
+    weights = array.transpose([labels.index(label) for label in order])
+    weights = weights.reshape([lengths[x] if x in labels else 1 for x in result_labels])
+    if not array_only:
+        return lambda value: value * weights, value_labels
+    new_axes = (1,) * len(array_only)
+    return lambda value: value.reshape(value.shape + new_axes) * weights, result_labels
