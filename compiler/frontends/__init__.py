@@ -1,6 +1,7 @@
-"""How functions are declared: NumPy's and SymPy's names, text, equations; all make nodes.
+"""Declarations of functions, by NumPy's and SymPy's names, text, and equations.
 
-Arrays take from here what they need of the rooms above them (`ir.hooks`).
+Printing arrays and applying NumPy's functions to them is written with arrays, which `ir` must not
+import: `ir.hooks` is filled here.
 """
 
 from functools import partial

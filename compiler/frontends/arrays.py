@@ -1,8 +1,5 @@
-"""What users write: symbolic inputs and NumPy's, SciPy's names for functions of them.
-
-The functions are in the modules listed here, where every function whose name does not begin with
-an underscore is public; here they are one namespace.
-"""
+"""The public functions of symbolic arrays in one namespace: all functions of the modules below
+whose names have no leading underscore."""
 
 from __future__ import annotations
 
@@ -54,9 +51,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"where": where} | {
     and value.__module__ == module.__name__
     and not name.startswith("_")
 }
-"""Every public function by its name, for NumPy's dispatch and for the text notation."""
+"""Name -> public function, for NumPy's dispatch and the text notation."""
 
 globals().update(FUNCTIONS)
 
 NAMES = ("Array", "asarray", "dims", *FUNCTIONS)
-"""What is public in `derivatrix`."""
+"""The names that `derivatrix` exports from here."""

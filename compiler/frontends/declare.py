@@ -16,8 +16,8 @@ from derivatrix.runtime.errors import DeclarationError, ShapeError
 
 SQUARE = ("symmetric", "spd", "lower", "upper", "diagonal", "orthogonal", "invertible")
 """Structures that only square matrices have."""
-MOST_AXES = 32
-"""How many axes NumPy's arrays may have, of any version."""
+MAX_AXES = 32
+"""The limit of NumPy 1 for the axes of an array; that of NumPy 2 is higher."""
 
 
 def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
@@ -35,8 +35,8 @@ def tensor(name: str, *shape: Any, structure: str = "general") -> Array:
             f"{name}: unknown structure {shown(structure)}; choose from {', '.join(ir.STRUCTURES)}"
         )
     axes = dimensions.as_shape(shape, f"{name}: shape")
-    if len(axes) > MOST_AXES:
-        raise DeclarationError(f"{name}: {len(axes)} axes, an array has at most {MOST_AXES}")
+    if len(axes) > MAX_AXES:
+        raise DeclarationError(f"{name}: {len(axes)} axes, an array has at most {MAX_AXES}")
     if sympy.S.Zero in axes:
         raise DeclarationError(
             f"{name}: shape {shape_text(axes)} is empty; literal sizes are at least 1"

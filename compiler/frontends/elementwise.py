@@ -1,4 +1,4 @@
-"""NumPy's and SciPy's functions of single entries."""
+"""Elementwise functions under NumPy's and SciPy's names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from derivatrix.compiler.ir.arrays import Array, asarray, elementwise
 from derivatrix.runtime.errors import DeclarationError
 
 
-def _named(name: str, about: str = "", count: int = 1) -> Callable[..., Array]:
-    """The elementwise function of `count` arrays that NumPy or SciPy calls `name`, or what
-    `about` says."""
+def _elementwise(name: str, about: str = "", count: int = 1) -> Callable[..., Array]:
+    """Make the public function of `count` arrays for the scalar function `name`; `about` is its
+    docstring."""
     build = scalar_functions.FUNCTIONS[name]
 
     def function(*arguments: Any) -> Array:
@@ -31,73 +31,77 @@ def _named(name: str, about: str = "", count: int = 1) -> Callable[..., Array]:
     return function
 
 
-exp = _named("exp")
-exp2 = _named("exp2")
-expm1 = _named("expm1")
-log = _named("log")
-log2 = _named("log2")
-log10 = _named("log10")
-log1p = _named("log1p")
-sqrt = _named("sqrt")
-cbrt = _named("cbrt")
-sin = _named("sin")
-cos = _named("cos")
-tan = _named("tan")
-arcsin = _named("arcsin")
-arccos = _named("arccos")
-arctan = _named("arctan")
-arctan2 = _named("arctan2", count=2)
-hypot = _named("hypot", count=2)
-sinh = _named("sinh")
-cosh = _named("cosh")
-tanh = _named("tanh")
-arcsinh = _named("arcsinh")
-arccosh = _named("arccosh")
-arctanh = _named("arctanh")
-erf = _named("erf")
-erfc = _named("erfc")
-normcdf = _named("normcdf")
-sigmoid = _named("sigmoid")
-expit = _named("expit")
-softplus = _named("softplus")
-logaddexp = _named("logaddexp", count=2)
-relu = _named("relu")
-abs = _named("abs")
-sign = _named("sign")
-floor = _named("floor")
-ceil = _named("ceil")
-maximum = _named("maximum", count=2)
-minimum = _named("minimum", count=2)
-gamma = _named("gamma")
-gammaln = _named("gammaln")
-loggamma = _named("loggamma", "log(gamma(x)), entry by entry; nan for x < 0, where SciPy's is.")
-digamma = _named("digamma")
-polygamma = _named(
+exp = _elementwise("exp")
+exp2 = _elementwise("exp2")
+expm1 = _elementwise("expm1")
+log = _elementwise("log")
+log2 = _elementwise("log2")
+log10 = _elementwise("log10")
+log1p = _elementwise("log1p")
+sqrt = _elementwise("sqrt")
+cbrt = _elementwise("cbrt")
+sin = _elementwise("sin")
+cos = _elementwise("cos")
+tan = _elementwise("tan")
+arcsin = _elementwise("arcsin")
+arccos = _elementwise("arccos")
+arctan = _elementwise("arctan")
+arctan2 = _elementwise("arctan2", count=2)
+hypot = _elementwise("hypot", count=2)
+sinh = _elementwise("sinh")
+cosh = _elementwise("cosh")
+tanh = _elementwise("tanh")
+arcsinh = _elementwise("arcsinh")
+arccosh = _elementwise("arccosh")
+arctanh = _elementwise("arctanh")
+erf = _elementwise("erf")
+erfc = _elementwise("erfc")
+normcdf = _elementwise("normcdf")
+sigmoid = _elementwise("sigmoid")
+expit = _elementwise("expit")
+softplus = _elementwise("softplus")
+logaddexp = _elementwise("logaddexp", count=2)
+relu = _elementwise("relu")
+abs = _elementwise("abs")
+sign = _elementwise("sign")
+floor = _elementwise("floor")
+ceil = _elementwise("ceil")
+maximum = _elementwise("maximum", count=2)
+minimum = _elementwise("minimum", count=2)
+gamma = _elementwise("gamma")
+gammaln = _elementwise("gammaln")
+loggamma = _elementwise(
+    "loggamma", "log(gamma(x)), entry by entry; nan for x < 0, where SciPy's is."
+)
+digamma = _elementwise("digamma")
+polygamma = _elementwise(
     "polygamma", "polygamma(n, x), entry by entry: digamma's derivative number n.", count=2
 )
-zeta = _named("zeta", "zeta(s, q), entry by entry: Hurwitz's function of a number s > 1.", count=2)
-besselj = _named(
+zeta = _elementwise(
+    "zeta", "zeta(s, q), entry by entry: Hurwitz's function of a number s > 1.", count=2
+)
+besselj = _elementwise(
     "besselj", "besselj(order, x), entry by entry; SciPy's jv of a numeric order.", count=2
 )
-bessely = _named(
+bessely = _elementwise(
     "bessely", "bessely(order, x), entry by entry; SciPy's yv of a numeric order.", count=2
 )
-besseli = _named(
+besseli = _elementwise(
     "besseli", "besseli(order, x), entry by entry; SciPy's iv of a numeric order.", count=2
 )
-besselk = _named(
+besselk = _elementwise(
     "besselk", "besselk(order, x), entry by entry; SciPy's kv of a numeric order.", count=2
 )
-erfinv = _named("erfinv")
-xlogy = _named("xlogy", "x * log(y), entry by entry, and 0 where x is.", count=2)
-xlog1py = _named("xlog1py", "x * log(1 + y), entry by entry, and 0 where x is.", count=2)
-entr = _named("entr", "-x * log(x), entry by entry; 0 at 0, and -inf for x < 0.")
-rel_entr = _named(
+erfinv = _elementwise("erfinv")
+xlogy = _elementwise("xlogy", "x * log(y), entry by entry, and 0 where x is.", count=2)
+xlog1py = _elementwise("xlog1py", "x * log(1 + y), entry by entry, and 0 where x is.", count=2)
+entr = _elementwise("entr", "-x * log(x), entry by entry; 0 at 0, and -inf for x < 0.")
+rel_entr = _elementwise(
     "rel_entr",
     "rel_entr(x, y), entry by entry: x * log(x / y); 0 at x = 0, and inf where x or y is negative.",
     count=2,
 )
-huber = _named(
+huber = _elementwise(
     "huber",
     "huber(delta, x), entry by entry: x**2 / 2 where |x| <= delta, else delta * (|x| - delta / 2); "
     "inf for delta < 0.",
@@ -108,7 +112,7 @@ huber = _named(
 def _operator(
     name: str, function: Callable[[Array, Array], Array], about: str
 ) -> Callable[[Any, Any], Array]:
-    """The public function of what may become arrays that is an operator of arrays."""
+    """Make the public function of an operator: it converts its operands to arrays first."""
 
     def operation(left: Any, right: Any) -> Array:
         return function(asarray(left), asarray(right))

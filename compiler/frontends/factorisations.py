@@ -1,4 +1,4 @@
-"""Factorisations with NumPy's and SciPy's options, and what is made of them."""
+"""Factorisations with NumPy's and SciPy's options; pseudoinverses and least squares."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def eigvalsh(array: Any, other: Any = None) -> Array:
 
 
 def _reduced(name: str, matrix: Array, other: Array) -> tuple[Array, Array]:
-    """B's lower Cholesky factor L, and L⁻¹ A L⁻ᵀ, which has the eigenvalues of A x = λ B x."""
+    """Reduce A x = λ B x to the standard problem of L⁻¹ A L⁻ᵀ, with the Cholesky factor L of B;
+    return L and this matrix."""
     if min(matrix.ndim, other.ndim) < 2 or matrix.node.shape[-2:] != other.node.shape[-2:]:
         raise disagreement(f"{name}({{}}, {{}})", [matrix.node, other.node], "expected equal sizes")
     factor = cholesky(other)
@@ -142,15 +143,17 @@ def pinv(array: Any, rank: Any = None) -> Array:
     if rank is None:
         return apply(PINV, operand)
     u, s, v = calling(SVD)(operand)
-    whole = isinstance(rank, (int, np.integer)) and not isinstance(rank, bool)
-    count = sympy.Integer(int(rank)) if whole else rank
-    size = isinstance(count, sympy.Expr) and count.is_integer is not False
-    if not size or (count - 1).is_negative or any((count - n).is_positive for n in s.node.shape):
+    is_integer = isinstance(rank, (int, np.integer)) and not isinstance(rank, bool)
+    count = sympy.Integer(int(rank)) if is_integer else rank
+    is_size = isinstance(count, sympy.Expr) and count.is_integer is not False
+    too_large = is_size and any((count - n).is_positive for n in s.node.shape)
+    if not is_size or (count - 1).is_negative or too_large:
         raise DeclarationError(
             f"pinv: the rank of {operand} is an integer or a size from 1 to {s.node.shape[-1]}, "
             f"not {shown(rank)}"
         )
-    # the others are no factors 0, as the reciprocals of their singular values need not be finite
+    # a selection, not a product with 0: the reciprocals of the other singular values may be
+    # infinite
     largest = Array(einsum([(Slice(count, s.node.shape[-1], sympy.S.Zero, 1), "ji")], "i"))
     level = apply(ROUNDING_LEVEL, s)[..., None]
     weight = selected(slot(0), reciprocal(slot(1), sympy.S.Zero, slot(2)))
@@ -160,11 +163,11 @@ def pinv(array: Any, rank: Any = None) -> Array:
 def lstsq(matrix: Any, right: Any) -> Array:
     """The x of least length with the least |A x - b|: pinv(A) @ b, for A of full rank, and b a
     vector or a matrix. LinAlgError where A is not of full rank; see `pinv`."""
-    one, two = asarray(matrix), asarray(right)
-    if one.ndim < 2 or not two.ndim or one.node.shape[-2] != two.node.shape[max(two.ndim - 2, 0)]:
+    a, b = asarray(matrix), asarray(right)
+    if a.ndim < 2 or not b.ndim or a.node.shape[-2] != b.node.shape[max(b.ndim - 2, 0)]:
         problem = "expected a matrix, and as many rows in the second"
-        raise disagreement("lstsq({}, {})", [one.node, two.node], problem)
-    return apply(PINV, one) @ two
+        raise disagreement("lstsq({}, {})", [a.node, b.node], problem)
+    return apply(PINV, a) @ b
 
 
 pinv.__doc__ = f"""{PINV.description}

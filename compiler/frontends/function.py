@@ -34,18 +34,18 @@ NEEDED_KINDS = {
     "hvp": ("gradient",),
     "hessian_operator": ("gradient", "hvp"),
 }
-"""Kind -> the others that verification compares it with."""
-
+"""Kind -> the other kinds that verification compares it with."""
 RESERVED = ("out", "cotangent", "tangent", "numba", "math", "batch")
+"""Names that generated modules use themselves."""
 
 
 @dataclass(eq=False, repr=False)
 class Function(Declaration):
     """A declared function, with its derivatives and their formulas.
 
-    derived: for a derivative, the function that was declared, and the inputs by which it was
-    differentiated. source: the function file that it was loaded from; "" for none. selection: the
-    kinds that modules of it have, with what these need; None for all.
+    derived: for a derivative, the declared function and the inputs by which it was differentiated.
+    source: the function file that it was loaded from, or "". selection: the kinds that its modules
+    have, with those that they need; None for all.
     """
 
     derived: tuple[Function, tuple[str, ...]] | None = None
@@ -72,8 +72,8 @@ class Function(Declaration):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What a generated module offers: value, vjp, jvp, jacobian, and for a scalar function
-        gradient, value_and_gradient, hessian, hvp; of these the selected ones."""
+        """The selected kinds of functions in a generated module, of value, vjp, jvp, jacobian and,
+        for a scalar function, gradient, value_and_gradient, hessian, hvp."""
         return tuple(kind for kind in self.derivatives.kinds if self._selects(kind))
 
     @property
@@ -87,8 +87,8 @@ class Function(Declaration):
         return self.selection is None or kind in self.selection
 
     def with_kinds(self, kinds: Any) -> Function:
-        """The function with those of `kinds` that it has selected; itself where they are None or it
-        has a selection. Raises DeclarationError for what is no kind of any function."""
+        """The function with `kinds` as its selection, unless that is None or there is a selection
+        already. Raises DeclarationError for a kind that no function has."""
         if kinds is None or self.selection is not None:
             return self
         names = _kinds(self.name, kinds, (*KINDS, *SCALAR_KINDS, *OPERATOR_KINDS))
@@ -97,21 +97,20 @@ class Function(Declaration):
     def formula(self, kind: str, wrt: Any = None, style: str = "unicode") -> str:
         """The formula of a derivative.
 
-        kind: one of `kinds`; wrt: an input (or its name), a pair of them for a Hessian; may be
-        left out where there is one choice; style: "unicode", "latex", "numpy" or "index"; or "vec",
+        kind: one of `kinds`. wrt: an input or its name, a pair of them for a Hessian; optional
+        where there is only one. style: "unicode", "latex", "numpy" or "index"; or "vec",
         "vec-latex" or "vec-numpy", in which Jacobians and Hessians with more than two axes are
-        matrices ∂vec Y/∂(vec X)ᵀ. Raises DeclarationError for what does not exist, and
-        UnsupportedError for what has no vec form or no text in NumPy.
-        """
+        matrices ∂vec Y/∂(vec X)ᵀ. Raises DeclarationError for a derivative that does not exist,
+        UnsupportedError for one without vec form or NumPy text."""
         with stated_depth(self.name):
             return self.derivatives.formula(kind, wrt, style)
 
     def steps(self, wrt: Any = None, style: str = "unicode") -> Steps:
-        """How the gradient of a scalar function, or the VJP, by an input comes about: its lines,
-        each a `text` and the `reason` for it, which print as a table.
+        """The derivation of the gradient of a scalar function, or of the VJP, by an input: lines
+        with a `text` and the `reason` for it, which print as a table.
 
-        wrt: an input (or its name); may be left out where there is one choice; style: "unicode",
-        "latex" or "index". Raises DeclarationError for what does not exist.
+        wrt: an input or its name; optional where there is only one. style: "unicode", "latex" or
+        "index". Raises DeclarationError for an input that does not exist.
         """
         if wrt is not None:
             (wrt,) = _names(self.name, "steps", [wrt], self.wrt)
@@ -128,13 +127,16 @@ class Function(Declaration):
         """The derivative by one input, then by the next, and so on, as a function of its own.
 
         `f.derivative("X", "X", "X")` is the third derivative, of shape (*out.shape, *X.shape,
-        *X.shape, *X.shape), called f_X_X_X. It takes what this function takes, inputs that it
-        does not depend on included, and is projected on the structures of the inputs like every
-        derivative. Raises DeclarationError for what is not among `wrt` of this function.
+        *X.shape, *X.shape), called f_X_X_X. It takes all inputs of this function, also those that
+        it does not depend on, and is projected on the structures of the inputs like every
+        derivative. Raises DeclarationError for an input that is not among `wrt` of this function.
         """
         if not wrt:
             raise DeclarationError(f"{self.name}: derivative by what? Name one or more inputs")
-        names = [part for each in wrt for part in _names(self.name, "derivative", [each], self.wrt)]
+        # one by one: an input may occur several times
+        names = [
+            name for entry in wrt for name in _names(self.name, "derivative", [entry], self.wrt)
+        ]
         with stated_depth(self.name):
             node = self.derivatives.repeated(names)
         title = require_name("_".join([self.name, *names]), "a derivative")
@@ -142,16 +144,17 @@ class Function(Declaration):
 
     @property
     def origin(self) -> tuple[Function | None, str]:
-        """For a derivative, the function that it is the derivative of and by which input."""
+        """The function that this one is the derivative of, and the input by which; None and "" if
+        it is none."""
         if self.derived is None:
             return None, ""
-        first, (*names, last) = self.derived
-        return (first.derivative(*names) if names else first), last
+        declared, (*names, last_name) = self.derived
+        return (declared.derivative(*names) if names else declared), last_name
 
     @cached_property
     def requirements(self) -> tuple[str, ...]:
-        """Conditions on the dimensions that slices, indices, divisors and operations ask for, as
-        Python texts: "n >= 2", "n >= k", "n % 2 == 0"."""
+        """Conditions on the sizes that slices, indices, divisors and operations impose, as Python
+        texts: "n >= 2", "n >= k", "n % 2 == 0"."""
         return requirements(self.expression)
 
     @property
@@ -161,15 +164,16 @@ class Function(Declaration):
 
     @property
     def domains(self) -> dict[str, str]:
-        """For inputs that an operation takes directly, the structure its points need."""
-        found: dict[str, str] = {}
+        """Input -> the structure that sample points need for an operation that takes it
+        directly."""
+        domains: dict[str, str] = {}
         for node in topological([self.expression]):
             if isinstance(node, Apply):
                 needs = node.operation.domain or ("",) * len(node.arguments)
                 for (argument, _), need in zip(node.arguments, needs, strict=True):
                     if need and isinstance(argument, Leaf) and argument.structure == "general":
-                        found.setdefault(argument.name, need)
-        return found
+                        domains.setdefault(argument.name, need)
+        return domains
 
 
 def function(
@@ -190,17 +194,16 @@ def function(
     hessian_operator instead of jacobian_operator. The value is always there, with hessian and hvp
     the gradient, with jacobian_operator the jvp, with hessian_operator the hvp.
 
-    Raises DeclarationError for names or symbols that make no sense, ShapeError for dimensions
-    that disagree.
+    Raises DeclarationError for invalid names or symbols, ShapeError for dimensions that disagree.
     """
     require_name(name, "a function")
     try:
-        given = asarray(expr).node
-        leaves = tuple(_input(name, value, given) for value in _sequence(name, "inputs", inputs))
+        declared = asarray(expr).node
+        leaves = tuple(_input(name, value, declared) for value in _sequence(name, "inputs", inputs))
         _check_inputs(name, leaves)
-        for size in sorted(_used(leaves, given), key=str):
+        for size in sorted(_size_symbols(leaves, declared), key=str):
             require_variable(str(size), "a size")
-        expression = _resolve(name, given, leaves)
+        expression = _resolve(name, declared, leaves)
         _check_scalar_functions(expression)
     except DerivatrixError as error:
         if str(error).startswith(f"{name}:"):
@@ -208,23 +211,25 @@ def function(
         raise type(error)(f"{name}: {error}") from error
     names = [leaf.name for leaf in leaves]
     require_modest(name, expression)
-    _check_used(name, leaves, expression)
+    _require_used(name, leaves, expression)
     chosen = names if wrt is None else _names(name, "wrt", wrt, names)
     if not chosen:
         raise DeclarationError(f"{name}: wrt is empty; name at least one input")
     stacked = _names(name, "batch", batch, names)
     _check_dimensions(name, leaves, expression, bool(stacked))
     ordered = tuple(chosen)
-    made = Function(name, leaves, expression, ordered, tuple(n for n in names if n in stacked))
+    declaration = Function(
+        name, leaves, expression, ordered, tuple(n for n in names if n in stacked)
+    )
     if kinds is not None:
         operators = OPERATOR_KINDS[not expression.shape]
-        selected = _kinds(name, kinds, (*made.kinds, operators))
-        made = replace(made, selection=_with_needs(selected))
+        selected = _kinds(name, kinds, (*declaration.kinds, operators))
+        declaration = replace(declaration, selection=_with_needs(selected))
     try:
-        _ = made.requirements
+        _ = declaration.requirements
     except DeclarationError as error:
         raise DeclarationError(f"{name}: {error}") from error
-    return made
+    return declaration
 
 
 def derive(function: Function) -> Derivatives:
@@ -245,20 +250,20 @@ def require_function(value: object, place: str) -> Function:
     return value
 
 
-def _sequence(name: str, what: str, values: Any) -> list[Any]:
+def _sequence(name: str, argument: str, values: Any) -> list[Any]:
     if isinstance(values, (Array, sympy.Basic, str)):
         return [values]
     try:
         return list(values)
     except TypeError as error:
         raise DeclarationError(
-            f"{name}: {what} is a list of inputs, not {shown(values)}"
+            f"{name}: {argument} is a list of inputs, not {shown(values)}"
         ) from error
 
 
 def _input(name: str, value: Any, expression: Node) -> Leaf:
     if isinstance(value, str):
-        value = _called(name, value, expression)
+        value = _symbol_called(name, value, expression)
     if isinstance(value, (Array, sympy.Symbol, sympy.MatrixSymbol)):
         if isinstance(value, sympy.Symbol) and value == dimensions.symbol(value.name):
             raise DeclarationError(f"{name}: {value} is a dimension, not an input")
@@ -270,68 +275,69 @@ def _input(name: str, value: Any, expression: Node) -> Leaf:
     )
 
 
-def _called(name: str, known: str, expression: Node) -> Array:
-    """The symbol of the expression that is called `known`, one declared with a structure first."""
-    found = [leaf for leaf in leaves_below([expression]) if leaf.name == known]
-    if not found:
+def _symbol_called(name: str, symbol: str, expression: Node) -> Array:
+    """The leaf of the expression called `symbol`. One with a declared structure takes precedence
+    over SymPy's symbol."""
+    candidates = [leaf for leaf in leaves_below([expression]) if leaf.name == symbol]
+    if not candidates:
         raise DeclarationError(
-            f"{name}: inputs names {shown(known)}, which the expression does not use"
+            f"{name}: inputs names {shown(symbol)}, which the expression does not use"
         )
-    return Array(min(found, key=lambda leaf: leaf.role == "symbol"))
+    return Array(min(candidates, key=lambda leaf: leaf.role == "symbol"))
 
 
 def _check_inputs(name: str, leaves: Sequence[Leaf]) -> None:
     if not leaves:
         raise DeclarationError(f"{name}: a function needs at least one input")
-    seen: set[str] = set()
+    names: set[str] = set()
     symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
     for leaf in leaves:
         require_variable(leaf.name, "an input")
         if leaf.name in RESERVED or leaf.name.startswith(("tangent_", "out_")):
             raise DeclarationError(f"{name}: the input name {leaf.name!r} is taken; choose another")
-        if leaf.name in seen:
+        if leaf.name in names:
             raise DeclarationError(f"{name}: two inputs are called {leaf.name!r}")
         if leaf.name in symbols:
             raise DeclarationError(
                 f"{name}: {leaf.name!r} names both an input and a dimension; rename one"
             )
-        seen.add(leaf.name)
+        names.add(leaf.name)
 
 
 def _resolve(name: str, expression: Node, leaves: Sequence[Leaf]) -> Node:
-    """The expression with every leaf one of the declared inputs, and dimensions as numbers.
-    SymPy's symbols say nothing of structure, and take what is declared."""
+    """Replace the leaves of an expression by the declared inputs, and symbols of dimensions by
+    their values as numbers. SymPy's symbols have no structure and take the declared one."""
     declared = {leaf.name: leaf for leaf in leaves}
     symbols = {str(s) for leaf in leaves for size in leaf.shape for s in size.free_symbols}
     replacements: dict[Node, Node] = {}
     for node in topological([expression]):
         if not isinstance(node, Leaf):
             continue
-        known = declared.get(node.name)
+        leaf = declared.get(node.name)
         symbolic = node.role == "symbol"
-        if known is None and symbolic and not node.shape and node.name in symbols:
+        if leaf is None and symbolic and not node.shape and node.name in symbols:
             replacements[node] = full(dimensions.symbol(node.name))
-        elif known is None:
+        elif leaf is None:
             raise DeclarationError(
                 f"{name}: the expression uses {node.name!r}, which is not among the inputs "
                 f"({', '.join(declared)}); add it to inputs"
             )
-        elif known.shape != node.shape:
+        elif leaf.shape != node.shape:
             raise ShapeError(
-                f"{name}: {node.name} is declared with shape {shape_text(known.shape)} and used "
+                f"{name}: {node.name} is declared with shape {shape_text(leaf.shape)} and used "
                 f"with shape {shape_text(node.shape)}"
             )
-        elif known.structure != node.structure and not symbolic:
+        elif leaf.structure != node.structure and not symbolic:
             raise DeclarationError(
-                f"{name}: {node.name} is {known.structure} in inputs and {node.structure} in the "
+                f"{name}: {node.name} is {leaf.structure} in inputs and {node.structure} in the "
                 "expression; declare it once, with one structure"
             )
-        elif known is not node:
-            replacements[node] = known
+        elif leaf is not node:
+            replacements[node] = leaf
     return substitute([expression], replacements)[0] if replacements else expression
 
 
-def _check_used(name: str, leaves: Sequence[Leaf], expression: Node) -> None:
+def _require_used(name: str, leaves: Sequence[Leaf], expression: Node) -> None:
     below = set(topological([expression]))
     for leaf in leaves:
         if leaf not in below:
@@ -341,29 +347,29 @@ def _check_used(name: str, leaves: Sequence[Leaf], expression: Node) -> None:
 
 
 def _check_scalar_functions(expression: Node) -> None:
-    """Raise UnsupportedError for an elementwise function that no kernel computes."""
+    """Raise UnsupportedError for an elementwise function without a kernel."""
     for node in topological([expression]):
         if isinstance(node, Map):
             require_kernel(node.expression)
 
 
-def _names(name: str, what: str, values: Sequence[Any], names: Sequence[str]) -> list[str]:
-    chosen: list[str] = []
-    for value in _sequence(name, what, values):
-        known = value if isinstance(value, str) else getattr(value, "name", shown(value))
-        if known not in names:
+def _names(name: str, argument: str, values: Sequence[Any], names: Sequence[str]) -> list[str]:
+    selected: list[str] = []
+    for value in _sequence(name, argument, values):
+        name_given = value if isinstance(value, str) else getattr(value, "name", shown(value))
+        if name_given not in names:
             raise DeclarationError(
-                f"{name}: {what} names {shown(known)}, which is not among the inputs "
+                f"{name}: {argument} names {shown(name_given)}, which is not among the inputs "
                 f"({', '.join(names)})"
             )
-        if known in chosen:
-            raise DeclarationError(f"{name}: {what} names {shown(known)} twice")
-        chosen.append(known)
-    return chosen
+        if name_given in selected:
+            raise DeclarationError(f"{name}: {argument} names {shown(name_given)} twice")
+        selected.append(name_given)
+    return selected
 
 
 def _kinds(name: str, kinds: Any, valid: Sequence[str]) -> list[str]:
-    """The names in `kinds`. Raises DeclarationError for no list of `valid` ones."""
+    """The names in `kinds`. Raises DeclarationError unless it is a list of `valid` names."""
     choices = f"choose from {', '.join(valid)}"
     names = [kinds] if isinstance(kinds, str) else kinds
     if not isinstance(names, Sequence) or not names:
@@ -375,35 +381,39 @@ def _kinds(name: str, kinds: Any, valid: Sequence[str]) -> list[str]:
 
 
 def _with_needs(kinds: Sequence[str]) -> tuple[str, ...]:
-    """Kinds with those that they need, in order."""
-    needed = {"value", *kinds, *(other for kind in kinds for other in NEEDED_KINDS.get(kind, ()))}
-    return tuple(k for k in (*KINDS, *SCALAR_KINDS, *OPERATOR_KINDS) if k in needed)
+    """Add the kinds that `kinds` need, in the usual order."""
+    required = {
+        "value",
+        *kinds,
+        *(kind_needed for kind in kinds for kind_needed in NEEDED_KINDS.get(kind, ())),
+    }
+    return tuple(k for k in (*KINDS, *SCALAR_KINDS, *OPERATOR_KINDS) if k in required)
 
 
 def _check_dimensions(name: str, leaves: Sequence[Leaf], expression: Node, stacked: bool) -> None:
-    """Every dimension must be readable off an input's shape."""
+    """Raise DeclarationError for a size that no input's shape gives."""
     readable = set(dimensions.readings([leaf.shape for leaf in leaves]))
-    used = _used((), expression)
-    for symbol in sorted(used - readable, key=str):
+    symbols = _size_symbols((), expression)
+    for symbol in sorted(symbols - readable, key=str):
         raise DeclarationError(
             f"{name}: the dimension {symbol} cannot be read off the shape of any input"
         )
-    if stacked and BATCH in used:
+    if stacked and BATCH in symbols:
         raise DeclarationError(f"{name}: with batch=, no dimension may be called 'batch'")
 
 
-def _used(leaves: Sequence[Leaf], expression: Node) -> set[sympy.Basic]:
-    """The sizes in the shapes of inputs, and wherever an expression has some."""
-    used = {symbol for leaf in leaves for symbol in _symbols(leaf.shape)}
+def _size_symbols(leaves: Sequence[Leaf], expression: Node) -> set[sympy.Basic]:
+    """The sizes that occur in the shapes of inputs, and anywhere in an expression."""
+    symbols = {symbol for leaf in leaves for symbol in _symbols(leaf.shape)}
     for node in topological([expression]):
-        used |= _symbols(node.shape)
+        symbols |= _symbols(node.shape)
         if isinstance(node, Einsum):
-            used |= _symbols((node.coefficient, *node.sizes))
+            symbols |= _symbols((node.coefficient, *node.sizes))
         if isinstance(node, Apply):
-            used |= _symbols(node.stack)
+            symbols |= _symbols(node.stack)
         if isinstance(node, Slice):
-            used |= _symbols((node.start,))
-    return used
+            symbols |= _symbols((node.start,))
+    return symbols
 
 
 def _symbols(expressions: Shape) -> set[sympy.Basic]:

@@ -16,25 +16,24 @@ from derivatrix.compiler.ir.content import content
 from derivatrix.runtime.errors import DeclarationError, DerivatrixError
 
 PACKAGE = "derivatrix_functions"
-"""The package that a function file is in while it runs: the outermost of the folders with an
-`__init__.py` that hold it, or its own. None of these `__init__.py` is run."""
+"""The name, while a function file runs, of the outermost package around it; without packages, that
+of its folder. No `__init__.py` is run."""
 
-_beside: dict[str, Path] = {}
-"""The modules that function files have imported from beside them, and the folders of these."""
+_sibling_modules: dict[str, Path] = {}
+"""Module that a function file imported from its own folder or package -> that folder."""
 
 
 def load_functions(source: str | os.PathLike[str]) -> list[Function]:
-    """The functions at the top level of a Python file, in the order of their definition; those in
-    lists, tuples and values of dicts there, too.
+    """Load the functions at the top level of a Python file, in the order of their definition, also
+    those in lists, tuples and values of dicts.
 
-    `source` is a path, or a path and the name of one function as in "functions.py:square". The
-    file is run as a module: what stands under `if __name__ == "__main__"` is not, and it can
-    import what lies beside it, by relative imports, too. Raises DeclarationError when there is no
-    such file or function, two functions share a name, or the file raises; an error of derivatrix
-    keeps its type.
+    source: a path, or a path and the name of one function as in "functions.py:square". The file is
+    run as a module, without code under `if __name__ == "__main__"`; it can import modules of its
+    folder, also by relative imports. Raises DeclarationError when there is no such file or
+    function, two functions share a name, or the file raises; an error of derivatrix keeps its type.
     """
-    path, name = _split(os.fspath(source))
-    functions = [_loaded(function, path) for function in _functions(path, _execute(path))]
+    path, name = _split_source(os.fspath(source))
+    functions = [_with_source(function, path) for function in _functions(path, _execute(path))]
     if name is None:
         return functions
     for function in functions:
@@ -44,37 +43,38 @@ def load_functions(source: str | os.PathLike[str]) -> list[Function]:
 
 
 def load_files(sources: Iterable[str | os.PathLike[str]]) -> list[Function]:
-    """The functions of several files, each once. Raises what `load_functions` raises, and
-    DeclarationError where two that differ have one name."""
+    """Load the functions of several files, each once. Raises as `load_functions`, and
+    DeclarationError for two different functions of one name."""
     places = [os.fspath(source) for source in sources]
     functions = [function for place in places for function in load_functions(place)]
     return require_unique(functions, ", ".join(places))
 
 
 def require_unique(functions: Iterable[Function], place: str) -> list[Function]:
-    """The functions, each once. Raises DeclarationError where two that differ have one name."""
-    found: dict[str, Function] = {}
+    """Remove duplicates. Raises DeclarationError for two different functions of one name."""
+    by_name: dict[str, Function] = {}
     for function in functions:
-        other = found.setdefault(function.name, function)
-        if other is not function and _declared(other) != _declared(function):
+        earlier = by_name.setdefault(function.name, function)
+        if earlier is not function and _fingerprint(earlier) != _fingerprint(function):
             raise DeclarationError(
                 f"{place}: two functions are called {function.name!r}; give one another name"
             )
-    return list(found.values())
+    return list(by_name.values())
 
 
-def _declared(function: Function) -> str:
+def _fingerprint(function: Function) -> str:
     return content((function.inputs, function.expression, function.wrt, function.batch))
 
 
-def _loaded(function: Function, path: Path) -> Function:
-    """The function as one of this file: another file may have imported it as well."""
+def _with_source(function: Function, path: Path) -> Function:
+    """A copy of the function with this file as its source: other files may have imported it,
+    too."""
     function = copy.copy(function)
     function.source = str(path.resolve())
     return function
 
 
-def _split(source: str) -> tuple[Path, str | None]:
+def _split_source(source: str) -> tuple[Path, str | None]:
     path, separator, name = source.rpartition(":")
     if not separator or os.path.exists(source):
         return Path(source), None
@@ -93,23 +93,23 @@ def _refusal(name: str, names: list[str]) -> str:
 
 
 def _functions(path: Path, module: ModuleType) -> list[Function]:
-    found = [each for value in vars(module).values() for each in _within(value)]
-    if not found:
+    functions = [function for value in vars(module).values() for function in _functions_in(value)]
+    if not functions:
         raise DeclarationError(
             f"{path}: there is no function; declare one at the top level, as in "
             '`square = dx.function("square", [X], X @ X)`'
         )
-    return require_unique(found, str(path))
+    return require_unique(functions, str(path))
 
 
-def _within(value: object) -> Iterator[Function]:
-    """The functions that a value of a file is or holds."""
+def _functions_in(value: object) -> Iterator[Function]:
+    """Yield a value if it is a function, or the functions in a list, tuple or dict."""
     if isinstance(value, Function):
         yield value
     elif type(value) in (list, tuple, dict):
-        for each in value.values() if isinstance(value, dict) else value:  # type: ignore[attr-defined]
-            if isinstance(each, Function):
-                yield each
+        for item in value.values() if isinstance(value, dict) else value:  # type: ignore[attr-defined]
+            if isinstance(item, Function):
+                yield item
 
 
 def _execute(path: Path) -> ModuleType:
@@ -117,7 +117,7 @@ def _execute(path: Path) -> ModuleType:
     folder = path.resolve().parent
     outermost, package = _package(folder)
     _forget(folder, outermost)
-    before, known = [*sys.path], {*sys.modules}
+    path_before, modules_before = [*sys.path], {*sys.modules}
     module = ModuleType(f"{package}.{path.stem}")
     module.__file__, module.__package__ = str(path), package
     sys.modules[module.__name__] = module
@@ -133,48 +133,50 @@ def _execute(path: Path) -> ModuleType:
         text = _text(error).removeprefix(f"{module.__name__}.")
         raise DeclarationError(f"{_place(path, error)}: {text}") from error
     finally:
-        sys.path[:] = before
+        sys.path[:] = path_before
         sys.modules.pop(module.__name__, None)
         sys.modules.pop(PACKAGE, None)
-        for name in {*sys.modules} - known:
+        for name in {*sys.modules} - modules_before:
             _remember(name, folder, outermost)
     return module
 
 
 def _package(folder: Path) -> tuple[Path, str]:
-    """The outermost folder that a file's relative imports may reach, and the name of its own
-    package; both are made, and the folders between them."""
+    """Create the packages from the outermost folder that relative imports may reach down to
+    `folder`; return that outermost folder and the name of the innermost package."""
     folders = [folder]
     if (folder / "__init__.py").is_file():
         while (folders[0].parent / "__init__.py").is_file():
             folders.insert(0, folders[0].parent)
     name = ""
-    for each in folders:
-        name = f"{name}.{each.name}" if name else PACKAGE
+    for directory in folders:
+        name = f"{name}.{directory.name}" if name else PACKAGE
         package = ModuleType(name)
-        package.__path__ = [str(each)]
+        package.__path__ = [str(directory)]
         sys.modules[name] = package
     return folders[0], name
 
 
 def _forget(folder: Path, outermost: Path) -> None:
-    """Let names mean what lies beside this file: what lies beside others may have the same."""
-    for name, place in [*_beside.items()]:
+    """Remove modules of other function files' folders from `sys.modules`: this file's own may have
+    the same names."""
+    for name, place in [*_sibling_modules.items()]:
         if place != (outermost if name.startswith(f"{PACKAGE}.") else folder):
             sys.modules.pop(name, None)
-            del _beside[name]
+            del _sibling_modules[name]
 
 
 def _remember(name: str, folder: Path, outermost: Path) -> None:
-    """Note a module that was imported from beside a file; the packages made for it go."""
+    """Note a module that was imported from a file's own folder, and remove the packages created for
+    it."""
     file = getattr(sys.modules[name], "__file__", None)
     top = name.partition(".")[0]
     if top == PACKAGE and file is None:
         del sys.modules[name]
     elif top == PACKAGE:
-        _beside[name] = outermost
+        _sibling_modules[name] = outermost
     elif file and (Path(file) == folder / f"{top}.py" or folder / top in Path(file).parents):
-        _beside[name] = folder
+        _sibling_modules[name] = folder
 
 
 def _code(path: Path) -> CodeType:
@@ -192,14 +194,14 @@ def _code(path: Path) -> CodeType:
 
 
 def _text(error: BaseException) -> str:
-    """The error's type and text, as Python prints them at the end of a traceback."""
+    """The last line of the error's traceback: its type and message."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}"  # its text names the file and line
     return traceback.format_exception_only(error)[0].strip()
 
 
 def _place(path: Path, error: BaseException) -> str:
-    """The file, and its line that was running when the error was raised."""
+    """The file, with the line that raised the error where it is known."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     return f"{path}:{lines[-1]}" if lines else str(path)

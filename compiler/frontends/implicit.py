@@ -1,4 +1,4 @@
-"""Functions given by equations: root, fixed_point, argmin, least_squares."""
+"""Functions defined by equations: root, fixed_point, argmin, least_squares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sympy
 
 from derivatrix.compiler.differentiate.jvp import differential
 from derivatrix.compiler.differentiate.vjp import transpose
-from derivatrix.compiler.frontends.equation import entries, packed, root_operation, unpacked
+from derivatrix.compiler.frontends.equation import entry_count, packed, root_operation, unpacked
 from derivatrix.compiler.ir.arrays import Array, apply, asarray, subtract
 from derivatrix.compiler.ir.dimensions import readings, shape_text
 from derivatrix.compiler.ir.identifiers import require_variable
@@ -22,26 +22,25 @@ from derivatrix.runtime.errors import DeclarationError, ShapeError
 def root(residual: Any, unknown: Any, start: Any, on_failure: str = "error") -> Any:
     """The value of `unknown` at which `residual` is zero, found by Newton's method from `start`.
 
-    residual: an expression of `unknown` (an input made for the purpose, of any rank) with as
-    many entries; start: an expression of its shape, on which the result must not depend except
-    for which root is found. on_failure: "error" raises numpy.linalg.LinAlgError where the
-    iteration does not converge or meets a singular Jacobian, "nan" returns nan.
+    residual: an expression of `unknown` (an input declared for the purpose, of any rank) with as
+    many entries. start: an expression of its shape; it decides only which root is found.
+    on_failure: "error" raises numpy.linalg.LinAlgError where the iteration does not converge or
+    meets a singular Jacobian, "nan" returns nan.
 
     Several unknowns are a list, with a list of starts, and the result is a tuple: with
-    `x, y = root([first, second], [x, y], [x0, y0])` all equations hold at once. They may have
-    any shapes, as long as they have as many entries as the unknowns together.
-    The derivative is the implicit function theorem's: one solve with the Jacobian at the root,
-    which for several unknowns is that of all equations by all of them.
-    Raises DeclarationError, ShapeError.
+    `x, y = root([first, second], [x, y], [x0, y0])` all equations hold at once. The equations may
+    have any shapes with as many entries in total as the unknowns. The derivative is that of the
+    implicit function theorem: one solve with the Jacobian of all equations by all unknowns at the
+    root. Raises DeclarationError, ShapeError.
     """
-    problem = _Problem("root", _listed(residual), unknown, start)
-    return problem.solved(problem.expressions, on_failure)
+    problem = _Problem("root", _as_list(residual), unknown, start)
+    return problem.root(problem.expressions, on_failure)
 
 
 def fixed_point(image: Any, unknown: Any, start: Any, on_failure: str = "error") -> Any:
-    """The value of `unknown` that `image`, an expression of it, leaves as it is; of several
-    unknowns each has its own image, and all hold at once. See `root`."""
-    problem = _Problem("fixed_point", _listed(image), unknown, start)
+    """The value of `unknown` that equals `image`, an expression of it. Several unknowns have an
+    image each, and all equations hold at once. See `root`."""
+    problem = _Problem("fixed_point", _as_list(image), unknown, start)
     if len(problem.expressions) != len(problem.unknowns):
         raise DeclarationError(
             f"fixed_point: there are {len(problem.expressions)} images of "
@@ -49,13 +48,13 @@ def fixed_point(image: Any, unknown: Any, start: Any, on_failure: str = "error")
         )
     pairs = zip(problem.unknowns, problem.expressions, strict=True)
     residuals = [subtract(Array(leaf), expression) for leaf, expression in pairs]
-    return problem.solved(residuals, on_failure)
+    return problem.root(residuals, on_failure)
 
 
 def argmin(objective: Any, unknown: Any, start: Any, on_failure: str = "error") -> Any:
     """The value of `unknown` at which the gradient of the scalar `objective` is zero, found by
-    Newton's method from `start`: a minimum where the objective is convex; of several unknowns
-    the gradients by all of them. See `root`."""
+    Newton's method from `start`: a minimum where the objective is convex. For several unknowns, the
+    gradients by all of them are zero. See `root`."""
     problem = _Problem("argmin", [objective], unknown, start)
     (scalar,) = problem.expressions
     if scalar.ndim:
@@ -66,82 +65,88 @@ def argmin(objective: Any, unknown: Any, start: Any, on_failure: str = "error") 
 
 
 def least_squares(residual: Any, unknown: Any, start: Any, on_failure: str = "error") -> Any:
-    """The value of `unknown` at which half the sum of the squares of `residual`, |r|²/2, is least:
-    equations of which there are more than unknowns, and which need not hold at the solution.
+    """The value of `unknown` that minimises half the sum of the squares of `residual`, |r|²/2, for
+    at least as many equations as unknowns, which need not hold at the solution.
 
-    residual: an expression, or a list of them, of any shapes. Newton's method finds, from
-    `start`, where the gradient Jᵀ r is zero, J the Jacobian of r: the start has to be near
-    enough to the minimum that the method does not end at another such point. The derivative is
-    the implicit function theorem's of that equation, with the whole Hessian
-    Jᵀ J + Σ rᵢ ∇²rᵢ: that of Gauss and Newton, Jᵀ J, is right only where residuals are zero.
-    Nocedal and Wright, Numerical Optimization, chapter 10. See `root`.
-    """
-    problem = _Problem("least_squares", _listed(residual), unknown, start)
-    count = entries([each.node for each in problem.expressions])
-    if (entries(problem.unknowns) - count).is_positive:
+    residual: an expression, or a list of them, of any shapes. Newton's method finds, from `start`,
+    a zero of the gradient Jᵀ r, with the Jacobian J of r: the start must be close enough to the
+    minimum that the method does not end at another stationary point. The derivative is that of the
+    implicit function theorem with the whole Hessian Jᵀ J + Σ rᵢ ∇²rᵢ: Gauss and Newton's Jᵀ J is
+    right only where residuals are zero. Nocedal and Wright, Numerical Optimization, chapter 10. See
+    `root`."""
+    problem = _Problem("least_squares", _as_list(residual), unknown, start)
+    count = entry_count([expression.node for expression in problem.expressions])
+    if (entry_count(problem.unknowns) - count).is_positive:
         raise ShapeError(
             f"least_squares: there are fewer residuals, {count}, than entries of the unknown, "
-            f"{entries(problem.unknowns)}; no point is better than all others"
+            f"{entry_count(problem.unknowns)}; no point is better than all others"
         )
-    squares = [(each**2).sum() for each in problem.expressions]
+    squares = [(expression**2).sum() for expression in problem.expressions]
     return problem.stationary(sum(squares[1:], squares[0]) / 2, on_failure)
 
 
-def _listed(given: Any) -> list[Any]:
-    """What is given for one unknown or, as a list or tuple, for several."""
-    return list(given) if isinstance(given, list | tuple) else [given]
+def _as_list(value: Any) -> list[Any]:
+    """A list of the values for several unknowns, or of the one value for a single one."""
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 class _Problem:
-    """What one of these functions is given: expressions of unknowns, and their starts, checked.
-    Raises DeclarationError, ShapeError, in the name of the function."""
+    """The checked arguments of one of these functions: expressions of unknowns, and starts. Raises
+    DeclarationError, ShapeError with the function's name."""
 
     def __init__(self, name: str, expressions: Sequence[Any], unknown: Any, start: Any) -> None:
         self.name, self.several = name, isinstance(unknown, list | tuple)
-        self.expressions = [asarray(each) for each in expressions]
-        self.unknowns = [self._leaf(each) for each in _listed(unknown)]
-        self.starts = [asarray(each) for each in (_listed(start) if self.several else [start])]
+        self.expressions = [asarray(expression) for expression in expressions]
+        self.unknowns = [self._leaf(expression) for expression in _as_list(unknown)]
+        self.starts = [
+            asarray(expression) for expression in (_as_list(start) if self.several else [start])
+        ]
         self._refuse_lists()
         self._name_symbols()
         self._refuse_starts()
 
-    def solved(self, residuals: Sequence[Array], on_failure: str) -> Any:
+    def root(self, residuals: Sequence[Array], on_failure: str) -> Any:
         """The root of the residuals: an array, or a tuple of them for several unknowns."""
-        equations = [each.node for each in residuals]
+        equations = [residual.node for residual in residuals]
         self._refuse_equations(equations)
-        if entries(equations) != entries(self.unknowns):
-            shapes = ", ".join(shape_text(each.shape) for each in equations)
-            wanted = ", ".join(f"{leaf.name} {shape_text(leaf.shape)}" for leaf in self.unknowns)
+        if entry_count(equations) != entry_count(self.unknowns):
+            shapes = ", ".join(shape_text(residual.shape) for residual in equations)
+            unknowns_text = ", ".join(
+                f"{leaf.name} {shape_text(leaf.shape)}" for leaf in self.unknowns
+            )
             raise ShapeError(
-                f"{self.name}: the equations have shape {shapes}, and the unknown is {wanted}; "
-                "there must be an equation for each entry"
+                f"{self.name}: the equations have shape {shapes}, and the unknown is "
+                f"{unknowns_text}; there must be an equation for each entry"
             )
         if on_failure not in ("error", "nan"):
             problem = f'on_failure is "error" or "nan", not {shown(on_failure)}'
             raise DeclarationError(f"{self.name}: {problem}")
         free = tuple(Leaf(leaf.name, leaf.shape) for leaf in self.unknowns)
-        places: dict[Node, Node] = dict(zip(self.unknowns, free, strict=True))
+        free_leaves: dict[Node, Node] = dict(zip(self.unknowns, free, strict=True))
         nodes, declared = (
-            tuple(substitute(each, places))
-            for each in (equations, [expression.node for expression in self.expressions])
+            tuple(substitute(residual, free_leaves))
+            for residual in (equations, [expression.node for expression in self.expressions])
         )
         operation = root_operation(nodes, free, on_failure == "error", self.name, declared)
-        given = [packed(self.starts), *(Array(leaf) for leaf in leaves(nodes) if leaf not in free)]
-        self._refuse_sizes(given)
-        found = unpacked(apply(operation, *given), free)
-        return tuple(found) if self.several else found[0]
+        operands = [
+            packed(self.starts),
+            *(Array(leaf) for leaf in leaves(nodes) if leaf not in free),
+        ]
+        self._refuse_sizes(operands)
+        roots = unpacked(apply(operation, *operands), free)
+        return tuple(roots) if self.several else roots[0]
 
     def stationary(self, scalar: Array, on_failure: str) -> Any:
-        """Where the gradient of a scalar by all unknowns is zero."""
+        """The point at which the gradients of a scalar by all unknowns are zero."""
         gradients: list[Array] = []
         for leaf in self.unknowns:
             tangent = Leaf(f"_d_{leaf.name}", leaf.shape, role="tangent")
             (slope,) = differential([scalar.node], {leaf: tangent})
             gradients += map(Array, transpose(slope, [tangent], full(1)))
-        return self.solved(gradients, on_failure)
+        return self.root(gradients, on_failure)
 
     def _leaf(self, unknown: Any) -> Leaf:
-        """The leaf that is the unknown, also where SymPy's symbol of its name stands for it."""
+        """The leaf of an unknown, which may be given as SymPy's symbol."""
         if isinstance(unknown, sympy.Symbol | sympy.MatrixSymbol):
             unknown = asarray(unknown)
         leaf = getattr(unknown, "node", None)
@@ -167,37 +172,38 @@ class _Problem:
             )
 
     def _name_symbols(self) -> None:
-        """Put the unknowns in place of SymPy's symbols of their names."""
-        nodes = [each.node for each in self.expressions]
-        named = {(leaf.name, leaf.shape): leaf for leaf in self.unknowns}
+        """Replace SymPy's symbols that have an unknown's name by the unknown."""
+        nodes = [expression.node for expression in self.expressions]
+        unknowns = {(leaf.name, leaf.shape): leaf for leaf in self.unknowns}
         symbols: dict[Node, Node] = {
-            other: named[other.name, other.shape]
-            for other in leaves(nodes)
-            if other.role == "symbol" and (other.name, other.shape) in named
+            leaf: unknowns[leaf.name, leaf.shape]
+            for leaf in leaves(nodes)
+            if leaf.role == "symbol" and (leaf.name, leaf.shape) in unknowns
         }
         self.expressions = [Array(node) for node in substitute(nodes, symbols)]
 
     def _refuse_equations(self, equations: Sequence[Node]) -> None:
-        read = [leaves([each]) for each in equations]
+        leaf_sets = [leaves([equation]) for equation in equations]
         for leaf in self.unknowns:
-            if not any(leaf in each for each in read):
+            if not any(leaf in leaf_set for leaf_set in leaf_sets):
                 raise DeclarationError(f"{self.name}: no equation depends on {leaf.name}")
-        for position, each in enumerate(read):
-            if not any(leaf in each for leaf in self.unknowns):
+        for position, leaf_set in enumerate(leaf_sets):
+            if not any(leaf in leaf_set for leaf in self.unknowns):
                 raise DeclarationError(
                     f"{self.name}: equation {position + 1} depends on no unknown"
                 )
 
-    def _refuse_sizes(self, given: Sequence[Array]) -> None:
-        """The sizes of all unknowns follow from the shapes of what the equations depend on: those
-        of the starts do not say how long each of several is, as they become one vector."""
-        known = readings([each.node.shape for each in given])
+    def _refuse_sizes(self, operands: Sequence[Array]) -> None:
+        """Raise ShapeError for a size of an unknown that no operand's shape gives: several starts
+        become one vector, which does not give the size of each."""
+        readable = readings([operand.node.shape for operand in operands])
         for leaf in self.unknowns:
             for symbol in sympy.Tuple(*leaf.shape).free_symbols:
-                if symbol not in known:
+                if symbol not in readable:
                     raise ShapeError(
-                        f"{self.name}: no input of the equations says how large {symbol}, a size "
-                        f"of {leaf.name}, is; one with an axis of that length has to be in them"
+                        f"{self.name}: the size {symbol} of {leaf.name} cannot be read off the "
+                        "shape of any input of the equations; use an input with an axis of that "
+                        "length"
                     )
 
     def _refuse_starts(self) -> None:
@@ -207,8 +213,8 @@ class _Problem:
                     f"{self.name}: the start has shape {shape_text(start.node.shape)}; "
                     f"{leaf.name} has {shape_text(leaf.shape)}"
                 )
-            for other in self.unknowns:
-                if other in leaves([start.node]):
+            for unknown in self.unknowns:
+                if unknown in leaves([start.node]):
                     raise DeclarationError(
-                        f"{self.name}: the start must not depend on {other.name} itself"
+                        f"{self.name}: the start must not depend on {unknown.name} itself"
                     )

@@ -1,4 +1,4 @@
-"""Linear algebra: traces, determinants, inverses, equations, powers."""
+"""Traces, determinants, inverses, linear systems, powers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from derivatrix.compiler.operations.inverse import INVERSE
 from derivatrix.compiler.operations.sylvester import SYLVESTER
 from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
-LARGEST_POWER = 1000
-"""Powers of matrices are products of as many factors, up to this one."""
+MAX_POWER = 1000
+"""Largest integer power that is written as a product of matrices."""
 
-LARGEST_LOGARITHM = 1e30
-"""Beyond the logarithm of any determinant but zero, in either precision."""
+MAX_LOGDET = 1e30
+"""Larger than |log(det)| of any regular matrix, in single and double precision."""
 
 
 def trace(array: Any, offset: int = 0) -> Array:
@@ -49,24 +49,24 @@ def inv(array: Any) -> Array:
 
 def solve(matrix: Any, right: Any) -> Array:
     """inv(matrix) @ right, by factorisation."""
-    one, two = asarray(matrix), asarray(right)
-    form, operands = "solve({}, {})", [one.node, two.node]
-    if one.ndim < 2 or one.node.shape[-1] != one.node.shape[-2]:
+    a, b = asarray(matrix), asarray(right)
+    form, operands = "solve({}, {})", [a.node, b.node]
+    if a.ndim < 2 or a.node.shape[-1] != a.node.shape[-2]:
         raise disagreement(form, operands, "expected a square matrix first")
-    size = two.node.shape[max(two.ndim - 2, 0)] if two.ndim else None
-    if one.node.shape[-1] != size:
-        raise disagreement(form, operands, f"expected {one.node.shape[-1]} rows in the second")
-    return inv(one) @ two
+    size = b.node.shape[max(b.ndim - 2, 0)] if b.ndim else None
+    if a.node.shape[-1] != size:
+        raise disagreement(form, operands, f"expected {a.node.shape[-1]} rows in the second")
+    return inv(a) @ b
 
 
 def assume(matrix: Any, structure: str) -> Array:
-    """`matrix`, stated to be "symmetric", "spd", "lower", "upper", "diagonal" or "orthogonal",
-    which its construction does not show: kernels then use Cholesky's factorisation instead of LU
-    and read one triangle, and formulas leave out transposes.
+    """`matrix` with the assertion that it is "symmetric", "spd", "lower", "upper", "diagonal" or
+    "orthogonal", which its construction does not show: kernels then use Cholesky's factorisation
+    instead of LU and read one triangle, and formulas leave out transposes.
 
-    The statement is for values of the matrix at all inputs, and is used, not checked, where a
-    function is called; verification compares with the matrix as it is. Raises DeclarationError for
-    another structure, ShapeError where the matrix is not square.
+    The assertion must hold for all inputs. Calls use it without a check; verification compares with
+    the matrix as it is. Raises DeclarationError for another structure, ShapeError for a matrix that
+    is not square.
     """
     operand = asarray(matrix)
     if structure not in IMPLIED:
@@ -77,16 +77,16 @@ def assume(matrix: Any, structure: str) -> Array:
 
 
 def det(array: Any) -> Array:
-    """The determinant; of a matrix that is orthogonal by its construction its sign, so that it is
-    1 or -1 without rounding, and does not vary.
+    """The determinant. For a matrix that is orthogonal by construction it is the constant 1 or -1,
+    without rounding.
 
     Its derivatives are written with the inverse, as in d det(A) = det(A) tr(A⁻¹ dA): they raise
-    LinAlgError where the matrix is singular, though derivatives exist there too.
+    LinAlgError at a singular matrix, though the derivatives exist there, too.
     """
     operand = asarray(array)
     result = apply(DETERMINANT, operand)
-    constant = not isinstance(operand.node, Leaf) and is_orthogonal(operand.node)
-    return sign(result) if constant else result
+    is_constant = not isinstance(operand.node, Leaf) and is_orthogonal(operand.node)
+    return sign(result) if is_constant else result
 
 
 def logdet(array: Any) -> Array:
@@ -108,11 +108,11 @@ class SlogdetResult(NamedTuple):
 
 def slogdet(array: Any) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its absolute value, right also where the
-    determinant itself is beyond the floating-point numbers."""
+    determinant itself overflows or underflows."""
     absolute, signed = logabsdet(array), logdet(array)  # nan where the determinant is negative
-    regular = absolute > -LARGEST_LOGARITHM
-    choice = arrays.where(signed >= absolute, 1, arrays.where(regular, -1, absolute))
-    return SlogdetResult(sign(arrays.where(absolute < -LARGEST_LOGARITHM, 0, choice)), absolute)
+    is_regular = absolute > -MAX_LOGDET
+    choice = arrays.where(signed >= absolute, 1, arrays.where(is_regular, -1, absolute))
+    return SlogdetResult(sign(arrays.where(absolute < -MAX_LOGDET, 0, choice)), absolute)
 
 
 def matrix_power(array: Any, exponent: int) -> Array:
@@ -120,9 +120,9 @@ def matrix_power(array: Any, exponent: int) -> Array:
     base = asarray(array)
     if isinstance(exponent, bool) or not isinstance(exponent, (int, np.integer, sympy.Integer)):
         raise UnsupportedError(f"matrix_power needs an integer exponent, not {shown(exponent)}")
-    if abs(exponent) > LARGEST_POWER:
+    if abs(exponent) > MAX_POWER:
         raise UnsupportedError(
-            f"matrix_power: the exponent {shown(exponent)} is beyond {LARGEST_POWER}; other powers "
+            f"matrix_power: the exponent {shown(exponent)} is beyond {MAX_POWER}; other powers "
             "are fractional_matrix_power(A, exponent)"
         )
     require_square("matrix_power", base.node)

@@ -1,4 +1,4 @@
-"""Functions of a matrix that are made of others: real powers, elementary functions."""
+"""Real powers and elementary functions of a matrix, composed of operations."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ VARIABLE = sympy.Symbol("x", real=True)
 def fractional_matrix_power(array: Any, exponent: Any) -> Array:
     """A square matrix to a real power, its principal value.
 
-    exponent: a number, or a scalar expression. Whole powers are `matrix_power`; those of a half
-    are made of the square root, and others are expm(exponent * logm(array)): LinAlgError where an
-    eigenvalue lies on the closed negative real axis.
-    """
+    exponent: a number, or a scalar expression. Integer powers are `matrix_power`, multiples of 1/2
+    use the square root, and others are expm(exponent * logm(array)): LinAlgError where an
+    eigenvalue lies on the closed negative real axis."""
     base, power = asarray(array), asarray(exponent)
     require_square("fractional_matrix_power", base.node)
     if power.ndim:
@@ -39,28 +38,26 @@ def fractional_matrix_power(array: Any, exponent: Any) -> Array:
     number = literal(power.node)
     if number is None or not number.is_number or int(2 * number) != 2 * number:
         return apply(EXPM, multiply(power, apply(LOGM, base)))
-    whole, halves = divmod(int(2 * number), 2)
+    integer, halves = divmod(int(2 * number), 2)
     if not halves:
-        return matrix_power(base, whole)
-    if whole == -1:
+        return matrix_power(base, integer)
+    if integer == -1:
         return inv(apply(SQRTM, base))
     root = apply(SQRTM, base)
-    return matrix_power(base, whole) @ root if whole else root
+    return matrix_power(base, integer) @ root if integer else root
 
 
 def funm(matrix: Any, function: Any) -> Array:
-    """The function of a square matrix that an elementary function of a number defines, as
-    `scipy.linalg.funm`; its arguments may be given in either order.
+    """A scalar function of a square matrix, as `scipy.linalg.funm`; the arguments may be given in
+    either order.
 
-    function: a SymPy expression of one symbol, or what makes one of a SymPy symbol, such as
-    `sympy.exp` or `lambda x: x / (1 + dx.exp(-x))`. It is made of the functions that there are:
-    sums, products, powers, exp, log, sin, cos, tan, tanh, abs, sign and what SymPy writes with
-    these (sinh, atanh, ...). So eigenvalues may be repeated in every derivative. LinAlgError
-    where one of the parts is not defined. Another function, of a matrix that is symmetric by
-    construction, is made of the eigenvalues and eigenvectors, and its derivatives of divided
-    differences, right where eigenvalues are repeated. Raises UnsupportedError, which names it,
-    for other matrices.
-    """
+    function: a SymPy expression of one symbol, or a callable that makes one of a SymPy symbol, such
+    as `sympy.exp` or `lambda x: x / (1 + dx.exp(-x))`. It is composed of sums, products, powers,
+    exp, log, sin, cos, tan, tanh, abs, sign and functions that SymPy rewrites by these (sinh,
+    atanh, ...), so that eigenvalues may be repeated in every derivative. LinAlgError where one of
+    the parts is not defined. Other functions require a matrix that is symmetric by construction:
+    they apply to its eigenvalues, and derivatives use divided differences, right also for repeated
+    eigenvalues. Raises UnsupportedError for other matrices."""
     if _is_function(matrix) and not _is_function(function):
         matrix, function = function, matrix
     expression, variable = _expression(function)
@@ -77,14 +74,14 @@ def funm(matrix: Any, function: Any) -> Array:
 
 
 def _is_function(argument: Any) -> bool:
-    """Whether it is what `funm` takes as a function, not as a matrix."""
+    """Decide whether an argument of `funm` is the function, not the matrix."""
     if isinstance(argument, sympy.Basic):
         return isinstance(argument, sympy.Expr) and not isinstance(argument, sympy.MatrixExpr)
     return callable(argument) and not isinstance(argument, Array)
 
 
 def _expression(function: Any) -> tuple[sympy.Expr, sympy.Symbol]:
-    """The expression and the symbol that the matrix takes the place of."""
+    """The expression of a function, and its variable."""
     if callable(function) and not isinstance(function, sympy.Expr):
         function = function(VARIABLE)
     if isinstance(function, Array):
@@ -103,7 +100,8 @@ def _expression(function: Any) -> tuple[sympy.Expr, sympy.Symbol]:
 
 
 def _scalar(node: Node) -> sympy.Expr | None:
-    """A rank-0 node as an expression of the one symbol in it."""
+    """A rank-0 node as an expression of VARIABLE, which stands for its leaf; None if it has no such
+    form."""
     parts = [_scalar(child) for child in node.children]
     if node.ndim or any(part is None for part in parts):
         return None
@@ -132,7 +130,7 @@ ELEMENTARY: dict[type, Callable[[Array], Array]] = {
 
 
 def _of_matrix(expression: sympy.Expr, variable: sympy.Symbol, matrix: Array) -> Array:
-    """The expression with a matrix in the place of its variable."""
+    """Substitute a matrix for the variable of an expression."""
     if expression == variable:
         return matrix
     if not expression.has(variable):
@@ -143,8 +141,8 @@ def _of_matrix(expression: sympy.Expr, variable: sympy.Symbol, matrix: Array) ->
         terms = [_of_matrix(term, variable, matrix) for term in expression.args]
         return sum(terms[1:], start=terms[0])
     if isinstance(expression, sympy.Mul):
-        number, rest = expression.as_independent(variable, as_Add=False)
-        factors = [_of_matrix(part, variable, matrix) for part in sympy.Mul.make_args(rest)]
+        number, dependent = expression.as_independent(variable, as_Add=False)
+        factors = [_of_matrix(part, variable, matrix) for part in sympy.Mul.make_args(dependent)]
         product = multi_dot(factors) if len(factors) > 1 else factors[0]
         return product if number == 1 else multiply(asarray(number), product)
     if isinstance(expression, sympy.Pow) and not expression.exp.has(variable):
@@ -156,12 +154,12 @@ def _of_matrix(expression: sympy.Expr, variable: sympy.Symbol, matrix: Array) ->
 
 
 def _rewritten(expression: sympy.Expr) -> sympy.Expr:
-    """The expression by functions that there are, as SymPy knows it."""
-    for other in (sympy.exp, sympy.log):
-        new = expression.rewrite(other)
-        if not new.has(expression.func, sympy.I):
-            return new
+    """Rewrite a function by exp or log."""
+    for target in (sympy.exp, sympy.log):
+        rewritten = expression.rewrite(target)
+        if not rewritten.has(expression.func, sympy.I):
+            return rewritten
     raise UnsupportedError(
         f"funm: there is no {expression.func.__name__} of a matrix; "
-        f"known are {', '.join(sorted(known.__name__ for known in ELEMENTARY))} and powers"
+        f"known are {', '.join(sorted(function.__name__ for function in ELEMENTARY))} and powers"
     )

@@ -34,13 +34,13 @@ def norm(array: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False)
     axes = normalise_axes(axis, operand.ndim)
     number = _number(ord)
     if number is None and not (ord is None or isinstance(ord, str)):
-        raise _refused("norm", ord, len(axes))
+        raise _no_rule("norm", ord, len(axes))
     if ord is None or (ord == "fro" and len(axes) == 2):
         return _entries_norm(operand, sympy.Integer(2), axes, keepdims)
     if number is not None and len(axes) == 1:
         return _entries_norm(operand, number, axes, keepdims)
     if len(axes) != 2:
-        raise _refused("norm", ord, len(axes))
+        raise _no_rule("norm", ord, len(axes))
     result = _matrix_norm(moveaxis(operand, axes, (-2, -1)), ord)
     for position in sorted(axes) if keepdims else ():
         result = expand_dims(result, position)
@@ -53,12 +53,12 @@ def vector_norm(array: Any, ord: Any = 2, axis: Axis = None, keepdims: bool = Fa
     axes = normalise_axes(axis, operand.ndim)
     number = _number(ord)
     if number is None:
-        raise _refused("vector_norm", ord, len(axes))
+        raise _no_rule("vector_norm", ord, len(axes))
     return _entries_norm(operand, number, axes, keepdims)
 
 
 def _number(ord: Any) -> sympy.Expr | None:
-    """An order as a number, if it is one other than zero."""
+    """The order of a norm as a number other than zero; None for other orders."""
     if isinstance(ord, (bool, sympy.Lambda)) or not isinstance(ord, (Real, sympy.Expr)):
         return None
     number = sympy.sympify(ord)
@@ -70,7 +70,7 @@ def _number(ord: Any) -> sympy.Expr | None:
     return number if number != 0 else None
 
 
-def _refused(name: str, ord: Any, count: int) -> UnsupportedError:
+def _no_rule(name: str, ord: Any, count: int) -> UnsupportedError:
     return UnsupportedError(f"{name}: ord={shown(ord)} over {count} axes has no rule")
 
 
@@ -98,7 +98,7 @@ def _matrix_norm(operand: Array, ord: Any) -> Array:
     if number in (1, -1, sympy.oo, -sympy.oo):
         sums = sum(abs(operand), -2 if number in (1, -1) else -1)
         return max(sums, -1) if number > 0 else min(sums, -1)
-    raise _refused("norm", ord, 2)
+    raise _no_rule("norm", ord, 2)
 
 
 def schatten_norm(array: Any, p: Any) -> Array:
@@ -131,8 +131,8 @@ def cond(array: Any, p: Any = None) -> Array:
     operand = asarray(array)
     if p in (None, 2, -2):
         values = apply(SVDVALS, operand)
-        largest, least = values[..., 0], values[..., -1]
-        return least / largest if p == -2 else largest / least
+        largest, smallest = values[..., 0], values[..., -1]
+        return smallest / largest if p == -2 else largest / smallest
     if p not in ("fro", "nuc") and _number(p) not in (1, -1, sympy.oo, -sympy.oo):
         raise UnsupportedError(f"cond: p={shown(p)} has no rule")
     return norm(operand, p, (-2, -1)) * norm(inv(operand), p, (-2, -1))

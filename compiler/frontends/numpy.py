@@ -1,4 +1,4 @@
-"""NumPy's functions called on symbolic arrays: ufuncs and array functions, by their names."""
+"""Dispatch of NumPy's ufuncs and array functions on symbolic arrays, by name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import numpy as np
 
 from derivatrix.compiler.frontends import implicit, operations
 from derivatrix.compiler.frontends.arrays import FUNCTIONS
-from derivatrix.compiler.frontends.numpy_names import OTHERWISE, RENAMED, at_all_pairs
+from derivatrix.compiler.frontends.numpy_names import BY_QUALIFIED_NAME, RENAMED, at_all_pairs
 from derivatrix.compiler.ir.methods import hint
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import UnsupportedError
 
 REDUCTIONS = {np.add: "sum", np.multiply: "prod"}
-"""Ufuncs -> the function that is their `reduce`."""
-
+"""Ufunc -> the function that computes its `reduce`."""
 
 UFUNC_DEFAULTS = {
     "out": None,
@@ -30,29 +29,29 @@ UFUNC_DEFAULTS = {
     "axis": -1,
     "keepdims": False,
 }
-"""The arguments of ufuncs, which have no signature that Python can read."""
+"""The default arguments of ufuncs: `inspect` finds no signature of them."""
 REDUCE_DEFAULTS = {"axis": 0, "dtype": None, "out": None, "keepdims": False, "where": True}
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]) -> Any:
-    """A NumPy or SciPy ufunc on operands of which at least one is symbolic. Raises
+    """Apply a NumPy or SciPy ufunc to operands of which at least one is symbolic. Raises
     UnsupportedError."""
     name = _qualified(ufunc)
     if method == "reduce" and ufunc in REDUCTIONS:
-        given = {"axis": 0, **_meaningful(f"{name}.reduce", options, REDUCE_DEFAULTS)}
-        return _call(f"{name}.reduce", FUNCTIONS[REDUCTIONS[ufunc]], inputs, given)
-    given = _meaningful(name, options, UFUNC_DEFAULTS)
+        explicit = {"axis": 0, **_without_defaults(f"{name}.reduce", options, REDUCE_DEFAULTS)}
+        return _call(f"{name}.reduce", FUNCTIONS[REDUCTIONS[ufunc]], inputs, explicit)
+    explicit = _without_defaults(name, options, UFUNC_DEFAULTS)
     if method == "outer":
-        return _call(f"{name}.outer", at_all_pairs(_find(name)), inputs, given)
+        return _call(f"{name}.outer", at_all_pairs(_find(name)), inputs, explicit)
     if method != "__call__":
         raise UnsupportedError(f"{name}.{method} has no rule for symbolic arrays")
-    return _call(name, _find(name), inputs, given)
+    return _call(name, _find(name), inputs, explicit)
 
 
 def call_function(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A NumPy function with a symbolic argument. Raises UnsupportedError."""
+    """Call derivatrix's counterpart of a NumPy function. Raises UnsupportedError."""
     name = _qualified(function)
-    required, optional = _split(name, function, arguments, options)
+    required, optional = _split_arguments(name, function, arguments, options)
     return _call(name, _find(name), required, optional)
 
 
@@ -60,11 +59,11 @@ OPTIONS = {"a_min": "low", "a_max": "high", "min": "low", "max": "high", "correc
 """NumPy's names of options that differ from derivatrix's."""
 
 
-def _split(
+def _split_arguments(
     name: str, function: Any, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that have no default, and by name, however they were passed, the others that
-    differ from NumPy's defaults."""
+    """Split a call into the arguments without default, and those whose value differs from NumPy's
+    default, by name however they were passed."""
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -83,42 +82,42 @@ def _split(
         else:
             optional[key] = value
     defaults = {key: parameter.default for key, parameter in signature.parameters.items()}
-    given = _meaningful(name, optional, UFUNC_DEFAULTS | defaults)
-    return tuple(required), {OPTIONS.get(key, key): value for key, value in given.items()}
+    explicit = _without_defaults(name, optional, UFUNC_DEFAULTS | defaults)
+    return tuple(required), {OPTIONS.get(key, key): value for key, value in explicit.items()}
 
 
-def _meaningful(
+def _without_defaults(
     name: str, options: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The options that differ from NumPy's defaults. Raises UnsupportedError for a dtype that is
     not float64."""
-    given = {}
+    explicit = {}
     for key, value in options.items():
         default = defaults.get(key, np._NoValue)
         plain = isinstance(value, (bool, int, float, str)) and type(value) is type(default)
         if value is default or value is np._NoValue or (plain and value == default):
             continue
         if key != "dtype":
-            given[key] = value
+            explicit[key] = value
         elif np.dtype(value) != np.float64:
             raise UnsupportedError(
                 f"{name}: dtype {np.dtype(value)} has no meaning for symbolic arrays; kernels "
                 "compute in the floating-point type of their inputs"
             )
-    return given
+    return explicit
 
 
 def _call(
     name: str, target: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """The call, or UnsupportedError that names NumPy's function and the argument that has no
-    rule."""
+    """Call `target`. Raises UnsupportedError with NumPy's name of the function and of an argument
+    that `target` does not have."""
     signature = inspect.signature(target)
     for key, value in options.items():
         if key not in signature.parameters:
-            numpys = {new: old for old, new in OPTIONS.items()}.get(key, key)
+            numpy_key = {new: old for old, new in OPTIONS.items()}.get(key, key)
             raise UnsupportedError(
-                f"{name}: the argument {numpys}={shown(value)} has no rule for symbolic arrays; "
+                f"{name}: the argument {numpy_key}={shown(value)} has no rule for symbolic arrays; "
                 "leave it out"
             )
     try:
@@ -145,23 +144,23 @@ MODULES = ("numpy", "numpy.linalg", "scipy.special")
 EQUATIONS = {
     name for name, function in FUNCTIONS.items() if function.__module__ == implicit.__name__
 }
-"""derivatrix's functions of equations, as `argmin`, that have nothing but the name of NumPy's."""
+"""Functions such as `argmin`, which share nothing but the name with NumPy's."""
 
 
 def _find(name: str) -> Callable[..., Any]:
     module, _, short = name.rpartition(".")
     function = None
     if module in MODULES and short not in EQUATIONS:
-        function = OTHERWISE.get(name) or RENAMED.get(short) or find_public(short)
+        function = BY_QUALIFIED_NAME.get(name) or RENAMED.get(short) or find_public(short)
     if function is None:
         raise UnsupportedError(f"{name} has no rule for symbolic arrays{hint(short)}")
     return function
 
 
 def refuse_conversion() -> UnsupportedError:
-    """The error for code that asks for a symbolic array's numbers, naming the function of NumPy
-    or SciPy that did."""
-    name = _asking()
+    """The error for a conversion of a symbolic array to numbers, with the NumPy or SciPy function
+    that asked for it."""
+    name = _outermost_caller()
     if not name:
         return UnsupportedError(
             "a symbolic array holds no numbers, so it cannot become a NumPy array; "
@@ -173,10 +172,11 @@ def refuse_conversion() -> UnsupportedError:
     return UnsupportedError(f"{name} cannot take symbolic arrays; {instead}")
 
 
-def _asking() -> str:
-    """The outermost public function of SciPy or NumPy among the callers nearest."""
+def _outermost_caller() -> str:
+    """The name of the outermost public SciPy or NumPy function in the innermost run of their frames
+    on the call stack; "" if there is none."""
     frame = sys._getframe(1)
-    found = ""
+    caller = ""
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] in ("scipy", "numpy"):
@@ -186,8 +186,8 @@ def _asking() -> str:
                 name = wrapped[0].__name__ if len(wrapped) == 1 else "_"
                 module = wrapped[0].__module__ if wrapped else module
             if not name.startswith(("_", "<")):
-                found = f"{'.'.join(module.split('.')[:2])}.{name}"
+                caller = f"{'.'.join(module.split('.')[:2])}.{name}"
         elif module.partition(".")[0] != "derivatrix":
             break
         frame = frame.f_back  # type: ignore[assignment]
-    return found
+    return caller

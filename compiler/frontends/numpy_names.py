@@ -1,6 +1,6 @@
-"""NumPy's and SciPy's functions whose name, arguments or meaning differ from derivatrix's.
+"""NumPy's and SciPy's functions whose names, arguments or meaning differ from derivatrix's.
 
-The parameters of each are a selection of NumPy's, under NumPy's names and with its defaults.
+They have some of NumPy's parameters, under NumPy's names and with its defaults.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from derivatrix.runtime.errors import DeclarationError, UnsupportedError
 
 
 def at_all_pairs(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A ufunc's `outer`: `function` of all pairs of entries."""
+    """A ufunc's `outer`: apply `function` to all pairs of entries."""
 
     def pairs(left: Any, right: Any) -> Array:
-        one, two = asarray(left), asarray(right)
-        return function(one[(..., *(None,) * two.ndim)], two)
+        x, y = asarray(left), asarray(right)
+        return function(x[(..., *(None,) * y.ndim)], y)
 
     return pairs
 
 
 def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
-    """The choice of the first condition that holds. Raises DeclarationError."""
+    """numpy.select: the choice of the first condition that holds. Raises DeclarationError."""
     if len(condlist) != len(choicelist):
         raise DeclarationError(
             f"numpy.select: {len(condlist)} conditions in condlist, and {len(choicelist)} choices "
@@ -55,8 +55,8 @@ class LstsqResult(NamedTuple):
 
 
 def _lstsq(a: Any, b: Any) -> LstsqResult:
-    """The solution, the sums of squared residuals of the columns (none, unless the matrix may have
-    more rows than columns), the rank, which is full, and the singular values."""
+    """numpy.linalg.lstsq for a matrix of full rank. As NumPy's, it has no residuals for a matrix
+    with at most as many rows as columns."""
     matrix, right = asarray(a), asarray(b)
     solution = FUNCTIONS["lstsq"](matrix, right)
     values = operations.calling(SVDVALS)(matrix)
@@ -69,8 +69,8 @@ def _lstsq(a: Any, b: Any) -> LstsqResult:
 
 
 def _of_triangle(name: str, array: Any, triangle: Any) -> Array:
-    """The symmetric matrix whose "L"ower or "U"pper triangle NumPy reads from `array`; the array
-    itself where it is symmetric by construction. Raises UnsupportedError, ShapeError."""
+    """Mirror the "L"ower or "U"pper triangle, as NumPy reads only one. A matrix that is symmetric
+    by construction is returned as it is. Raises UnsupportedError, ShapeError."""
     if triangle not in ("L", "U", "l", "u"):
         raise UnsupportedError(f"{name}: UPLO={shown(triangle)} is neither 'L' nor 'U'")
     matrix = asarray(array)
@@ -99,7 +99,7 @@ def _pinv(a: Any, hermitian: bool = False) -> Array:
 
 
 def _first_two_axes(function: Callable[..., Array], name: str) -> Callable[..., Array]:
-    """`function` of the matrices that two axes hold: the only two, or those that are named."""
+    """NumPy's version of `function`, which takes the matrices in axes 0 and 1, or in given axes."""
 
     def along(a: Any, offset: int = 0, axis1: Any = None, axis2: Any = None) -> Array:
         operand = asarray(a)
@@ -112,9 +112,9 @@ def _first_two_axes(function: Callable[..., Array], name: str) -> Callable[..., 
     return along
 
 
-def _require_axes(name: str, operand: Array, most: int, advice: str) -> None:
+def _require_axes(name: str, operand: Array, max_axes: int, advice: str) -> None:
     """Raise UnsupportedError where NumPy's meaning for more axes differs from derivatrix's."""
-    if operand.ndim > most:
+    if operand.ndim > max_axes:
         raise UnsupportedError(
             f"numpy.{name} of an array with {operand.ndim} axes has no rule; "
             f"give {advice}, or use derivatrix.{name} or einsum"
@@ -139,10 +139,10 @@ def _outer(a: Any, b: Any) -> Array:
 
 
 def _vecdot(left: Any, right: Any) -> Array:
-    one, two = asarray(left), asarray(right)
-    if not one.ndim or not two.ndim:
-        raise disagreement("vecdot({}, {})", [one.node, two.node], "expected vectors")
-    return (one[..., None, :] @ two[..., None])[..., 0, 0]
+    x, y = asarray(left), asarray(right)
+    if not x.ndim or not y.ndim:
+        raise disagreement("vecdot({}, {})", [x.node, y.node], "expected vectors")
+    return (x[..., None, :] @ y[..., None])[..., 0, 0]
 
 
 def _at_least(rank: int) -> Callable[..., Any]:
@@ -216,9 +216,9 @@ RENAMED: dict[str, Callable[..., Any]] = {
     "ndtr": FUNCTIONS["normcdf"],
     "psi": FUNCTIONS["digamma"],
 }
-"""NumPy's and SciPy's names that differ from derivatrix's."""
+"""NumPy's or SciPy's name -> function, where derivatrix's name is another."""
 
-OTHERWISE: dict[str, Callable[..., Any]] = {
+BY_QUALIFIED_NAME: dict[str, Callable[..., Any]] = {
     "numpy.cumsum": _cumsum,
     "numpy.diag": _diag,
     "numpy.diagonal": _first_two_axes(FUNCTIONS["diagonal"], "diagonal"),
@@ -235,4 +235,5 @@ OTHERWISE: dict[str, Callable[..., Any]] = {
     "numpy.linalg.pinv": _pinv,
     "numpy.linalg.svd": _svd,
 }
-"""NumPy's functions that mean something else than derivatrix's of the name."""
+"""NumPy's qualified name -> function, where derivatrix's function of that name means something
+else."""

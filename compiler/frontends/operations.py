@@ -1,4 +1,4 @@
-"""A public function for every operation of the registry, made from its record."""
+"""Public functions of the registered operations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from derivatrix.runtime.errors import DeclarationError
 
 @cache
 def calling(operation: Operation) -> Callable[..., Any]:
-    """The function of as many arrays as the operation takes; several outputs come back as a
-    named tuple."""
+    """Make the public function of an operation. Several outputs come back as a named tuple."""
     count = len(operation.ranks)
     title = "".join(part.title() for part in operation.name.split("_"))
     bundle: Any = namedtuple(title, operation.outputs)  # type: ignore[misc]

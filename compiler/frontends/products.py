@@ -1,4 +1,4 @@
-"""Products of arrays: matrix, inner, outer, and any by their indices."""
+"""Matrix, inner and outer products, and contractions in index notation."""
 
 from __future__ import annotations
 
@@ -25,76 +25,75 @@ def matmul(left: Any, right: Any) -> Array:
 
 
 def dot(left: Any, right: Any) -> Array:
-    """The matrix product of vectors and matrices; scalars multiply. Raises UnsupportedError where
-    NumPy's means something else than `@`: for a right operand of more than two axes."""
-    one, two = asarray(left), asarray(right)
-    if not one.ndim or not two.ndim:
-        return one * two
-    if two.ndim > 2:
+    """The matrix product of vectors and matrices; scalars multiply. Raises UnsupportedError for a
+    right operand of more than two axes, where NumPy's `dot` is not `@`."""
+    x, y = asarray(left), asarray(right)
+    if not x.ndim or not y.ndim:
+        return x * y
+    if y.ndim > 2:
         raise UnsupportedError(
-            f"dot by an array with {two.ndim} axes has no rule; use matmul, tensordot or einsum"
+            f"dot by an array with {y.ndim} axes has no rule; use matmul, tensordot or einsum"
         )
-    return matmul(one, two)
+    return matmul(x, y)
 
 
 def vdot(left: Any, right: Any) -> Array:
     """The sum of the products of all entries of two arrays of one shape."""
-    one, two = asarray(left), asarray(right)
-    if one.node.shape != two.node.shape:
-        raise disagreement("vdot({}, {})", [one.node, two.node], "expected equal shapes")
-    return sum(one * two)
+    x, y = asarray(left), asarray(right)
+    if x.node.shape != y.node.shape:
+        raise disagreement("vdot({}, {})", [x.node, y.node], "expected equal shapes")
+    return sum(x * y)
 
 
 def inner(left: Any, right: Any) -> Array:
     """The sum of products over the last axes; scalars multiply."""
-    one, two = asarray(left), asarray(right)
-    if not one.ndim or not two.ndim:
-        return one * two
-    if one.node.shape[-1] != two.node.shape[-1]:
-        problem = f"expected {one.node.shape[-1]} = {two.node.shape[-1]}"
-        raise disagreement("inner({}, {})", [one.node, two.node], problem)
-    return tensordot(one, two, (-1, -1))
+    x, y = asarray(left), asarray(right)
+    if not x.ndim or not y.ndim:
+        return x * y
+    if x.node.shape[-1] != y.node.shape[-1]:
+        problem = f"expected {x.node.shape[-1]} = {y.node.shape[-1]}"
+        raise disagreement("inner({}, {})", [x.node, y.node], problem)
+    return tensordot(x, y, (-1, -1))
 
 
 def outer(left: Any, right: Any) -> Array:
     """The outer product of two vectors."""
-    one, two = asarray(left), asarray(right)
-    if one.ndim != 1 or two.ndim != 1:
+    x, y = asarray(left), asarray(right)
+    if x.ndim != 1 or y.ndim != 1:
         problem = "expected two vectors; einsum and tensordot multiply arrays of more axes"
-        raise disagreement("outer({}, {})", [one.node, two.node], problem)
-    return tensordot(one, two, 0)
+        raise disagreement("outer({}, {})", [x.node, y.node], problem)
+    return tensordot(x, y, 0)
 
 
 def tensordot(left: Any, right: Any, axes: Any = 2) -> Array:
     """The contraction of pairs of axes, as numpy.tensordot."""
-    one, two = asarray(left), asarray(right)
+    x, y = asarray(left), asarray(right)
     form = "tensordot({}, {})"
     if isinstance(axes, (int, np.integer)):
-        first = list(range(one.ndim - axes, one.ndim))
-        second = list(range(axes))
+        left_axes = list(range(x.ndim - axes, x.ndim))
+        right_axes = list(range(axes))
     else:
-        first = list(normalise_axes(axes[0], one.ndim))
-        second = list(normalise_axes(axes[1], two.ndim))
-    if len(first) != len(second) or len(first) > min(one.ndim, two.ndim):
-        raise disagreement(form, [one.node, two.node], f"axes {shown(axes)} do not pair")
-    left_labels: list[Any] = [("left", i) for i in range(one.ndim)]
-    right_labels: list[Any] = [("right", i) for i in range(two.ndim)]
-    for i, j in zip(first, second, strict=True):
-        if one.node.shape[i] != two.node.shape[j]:
+        left_axes = list(normalise_axes(axes[0], x.ndim))
+        right_axes = list(normalise_axes(axes[1], y.ndim))
+    if len(left_axes) != len(right_axes) or len(left_axes) > min(x.ndim, y.ndim):
+        raise disagreement(form, [x.node, y.node], f"axes {shown(axes)} do not pair")
+    left_labels: list[Any] = [("left", i) for i in range(x.ndim)]
+    right_labels: list[Any] = [("right", i) for i in range(y.ndim)]
+    for i, j in zip(left_axes, right_axes, strict=True):
+        if x.node.shape[i] != y.node.shape[j]:
             problem = f"axis {i} of the first is contracted with axis {j} of the second"
-            raise disagreement(form, [one.node, two.node], problem)
+            raise disagreement(form, [x.node, y.node], problem)
         right_labels[j] = left_labels[i]
-    output = [label for i, label in enumerate(left_labels) if i not in first]
-    output += [label for j, label in enumerate(right_labels) if j not in second]
-    return Array(ir.einsum([(one.node, left_labels), (two.node, right_labels)], output))
+    output = [label for i, label in enumerate(left_labels) if i not in left_axes]
+    output += [label for j, label in enumerate(right_labels) if j not in right_axes]
+    return Array(ir.einsum([(x.node, left_labels), (y.node, right_labels)], output))
 
 
 def einsum(subscripts: str, *operands: Any, optimize: object = None) -> Array:
     """Products in index notation, as numpy.einsum: einsum("ijk,j,k->i", T, x, y).
 
-    `...` stands for leading axes, which have to agree. `optimize` is taken as NumPy's and has no
-    effect: the plan chooses the order. Raises ShapeError, UnsupportedError.
-    """
+    `...` stands for leading axes, which have to agree. `optimize` has no effect: the plan chooses
+    the contraction order. Raises ShapeError, UnsupportedError."""
     if not isinstance(subscripts, str):
         raise UnsupportedError(
             'einsum reads its indices from a text, as in einsum("ij,j->i", A, x)'
@@ -114,21 +113,24 @@ def einsum(subscripts: str, *operands: Any, optimize: object = None) -> Array:
         output = f"...{output}" if "..." in inputs else output
     labelled = [_labels(subscripts, term, part) for term, part in zip(terms, parts, strict=True)]
     leading = max((labels for labels, _ in labelled), key=len)
-    _check_sizes(subscripts, [own for _, own in labelled], parts)
+    _check_sizes(subscripts, [part_labels for _, part_labels in labelled], parts)
     before, dots, after = output.partition("...")
-    chosen = [*before, *(leading if dots else ()), *after.replace("...", "")]
-    if set(chosen) - {label for _, own in labelled for label in own} or len(set(chosen)) != len(
-        chosen
-    ):
+    output_labels = [*before, *(leading if dots else ()), *after.replace("...", "")]
+    if set(output_labels) - {label for _, part_labels in labelled for label in part_labels} or len(
+        set(output_labels)
+    ) != len(output_labels):
         raise ShapeError(
             f"einsum {shown(subscripts)}: the output {shown(output)} is not a choice of inputs"
         )
-    factors = [(part.node, own) for part, (_, own) in zip(parts, labelled, strict=True)]
-    return Array(ir.einsum(factors, chosen))
+    factors = [
+        (part.node, part_labels) for part, (_, part_labels) in zip(parts, labelled, strict=True)
+    ]
+    return Array(ir.einsum(factors, output_labels))
 
 
 def _labels(subscripts: str, term: str, part: Array) -> tuple[list[Any], list[Any]]:
-    """The labels of the axes that `...` stands for, counted from the last, and of all axes."""
+    """The labels of the axes that `...` stands for, numbered from the last, and the labels of all
+    axes."""
     before, dots, after = term.partition("...")
     count = part.ndim - len(before) - len(after)
     if count < 0 or (count and not dots) or "..." in after:
@@ -141,15 +143,17 @@ def _labels(subscripts: str, term: str, part: Array) -> tuple[list[Any], list[An
 
 
 def _check_sizes(subscripts: str, labels: Sequence[Sequence[Any]], parts: Sequence[Array]) -> None:
-    """Each label has one size."""
-    known: dict[Any, tuple[Dimension, str]] = {}
-    for own, part in zip(labels, parts, strict=True):
-        for axis, (label, size) in enumerate(zip(own, part.node.shape, strict=True)):
+    """Raise ShapeError for a label with two sizes."""
+    sizes: dict[Any, tuple[Dimension, str]] = {}
+    for part_labels, part in zip(labels, parts, strict=True):
+        for axis, (label, size) in enumerate(zip(part_labels, part.node.shape, strict=True)):
             place = f"{size} (axis {axis} of {operand_text(part.node, 'an operand')})"
-            other, text = known.setdefault(label, (size, place))
-            if other != size:
+            first_size, first_place = sizes.setdefault(label, (size, place))
+            if first_size != size:
                 name = f"index {label}" if isinstance(label, str) else "an axis of ..."
-                raise ShapeError(f"einsum {shown(subscripts)}: {name} is both {text} and {place}")
+                raise ShapeError(
+                    f"einsum {shown(subscripts)}: {name} is both {first_place} and {place}"
+                )
 
 
 def multi_dot(parts: Sequence[Any]) -> Array:

@@ -1,4 +1,4 @@
-"""The same entries in another arrangement: diagonals, triangles, axes, joined arrays."""
+"""Rearrangements of entries: diagonals, triangles, permuted axes, joined arrays."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import ShapeError, UnsupportedError
 
 ARRAYS = "a list of arrays"
+"""The expected argument, for error messages."""
 
 
 def diag(array: Any, k: int = 0) -> Array:
@@ -109,8 +110,11 @@ def swapaxes(array: Any, first: int, second: int) -> Array:
     """Two axes exchanged."""
     operand = asarray(array)
     order = list(range(operand.ndim))
-    one, two = normalise_axis(first, operand.ndim), normalise_axis(second, operand.ndim)
-    order[one], order[two] = order[two], order[one]
+    first_axis, second_axis = (
+        normalise_axis(first, operand.ndim),
+        normalise_axis(second, operand.ndim),
+    )
+    order[first_axis], order[second_axis] = order[second_axis], order[first_axis]
     return arrays.transpose(operand, order)
 
 
@@ -138,14 +142,14 @@ def squeeze(array: Any, axis: Axis = None) -> Array:
     """Axes of literal length 1 removed (all of them by default)."""
     operand = asarray(array)
     if axis is None:
-        chosen = tuple(i for i, size in enumerate(operand.node.shape) if size == 1)
+        axes = tuple(i for i, size in enumerate(operand.node.shape) if size == 1)
     else:
-        chosen = normalise_axes(axis, operand.ndim)
-    for position in chosen:
+        axes = normalise_axes(axis, operand.ndim)
+    for position in axes:
         if operand.node.shape[position] != 1:
             problem = f"axis {position} is not of length 1"
             raise disagreement("squeeze({})", [operand.node], problem)
-    return operand[tuple(0 if i in chosen else slice(None) for i in range(operand.ndim))]
+    return operand[tuple(0 if i in axes else slice(None) for i in range(operand.ndim))]
 
 
 def broadcast_to(array: Any, shape: Sequence[Any]) -> Array:
@@ -177,15 +181,15 @@ def concatenate(parts: Sequence[Any], axis: int | None = 0) -> Array:
             pair = [operands[0].node, part.node]
             raise disagreement("concatenating {} and {}", pair, problem)
     total = sympy.expand(sympy.Add(*(part.node.shape[position] for part in operands)))
-    placed, start = [], sympy.S.Zero
+    terms, start = [], sympy.S.Zero
     for part in operands:
         count = part.node.shape[position]
         labels: list[Any] = list(range(rank))
         labels[position] = "part"
-        place = (ir.Slice(count, total, start, 1), ("part", position))
-        placed.append(ir.einsum([(part.node, labels), place], range(rank)))
+        position_map = (ir.Slice(count, total, start, 1), ("part", position))
+        terms.append(ir.einsum([(part.node, labels), position_map], range(rank)))
         start = sympy.expand(start + count)
-    return Array(ir.Sum(tuple(placed), placed[0].shape))
+    return Array(ir.Sum(tuple(terms), terms[0].shape))
 
 
 def _without(array: Array, axis: int) -> Shape:
@@ -198,15 +202,15 @@ concat = concatenate
 def block(rows: Any) -> Array:
     """An array of blocks, from nested lists as numpy.block: the innermost are joined along the
     last axis. Numbers are blocks of one entry, and vectors rows."""
-    depth = _depth(rows)
-    return _joined(rows, depth, max(depth, _most_axes(rows)))
+    depth = _nesting(rows)
+    return _join_blocks(rows, depth, max(depth, _max_ndim(rows)))
 
 
-def _depth(rows: Any) -> int:
-    """How many lists stand inside each other. Raises ShapeError unless all entries agree."""
+def _nesting(rows: Any) -> int:
+    """The nesting depth of lists. Raises ShapeError unless it is the same for all entries."""
     if not isinstance(rows, (list, tuple)):
         return 0
-    depths = {_depth(row) for row in rows}
+    depths = {_nesting(row) for row in rows}
     if len(depths) != 1:
         raise ShapeError(
             f"block: {shown(rows)} is empty, or has lists beside entries that are no lists"
@@ -214,14 +218,14 @@ def _depth(rows: Any) -> int:
     return depths.pop() + 1
 
 
-def _most_axes(rows: Any) -> int:
-    return max(map(_most_axes, rows)) if isinstance(rows, (list, tuple)) else asarray(rows).ndim
+def _max_ndim(rows: Any) -> int:
+    return max(map(_max_ndim, rows)) if isinstance(rows, (list, tuple)) else asarray(rows).ndim
 
 
-def _joined(rows: Any, depth: int, rank: int) -> Array:
+def _join_blocks(rows: Any, depth: int, rank: int) -> Array:
     if not depth:
         return arrays.at_least(asarray(rows), rank)
-    return concatenate([_joined(row, depth - 1, rank) for row in rows], axis=-depth)
+    return concatenate([_join_blocks(row, depth - 1, rank) for row in rows], axis=-depth)
 
 
 def vstack(parts: Sequence[Any]) -> Array:
@@ -245,8 +249,8 @@ def column_stack(parts: Sequence[Any]) -> Array:
 def flip(array: Any, axis: Axis = None) -> Array:
     """The entries in the opposite order along `axis` (all axes by default)."""
     operand = asarray(array)
-    chosen = normalise_axes(axis, operand.ndim)
-    return operand[tuple(slice(None, None, -1 if i in chosen else 1) for i in range(operand.ndim))]
+    axes = normalise_axes(axis, operand.ndim)
+    return operand[tuple(slice(None, None, -1 if i in axes else 1) for i in range(operand.ndim))]
 
 
 def roll(array: Any, shift: int, axis: int | None = None) -> Array:
@@ -261,11 +265,12 @@ def roll(array: Any, shift: int, axis: int | None = None) -> Array:
     size = operand.node.shape[position]
     if not shift:
         return operand
-    places = Wrapped(sympy.Abs(shift), size)  # of both signs in terms of one, so that they cancel
+    # for both signs the remainder of |shift|, so that opposite rolls cancel
+    places = Wrapped(sympy.Abs(shift), size)
     start = size - places if shift > 0 else places
     leading = (slice(None),) * position
-    moved = operand[(*leading, slice(start, None))], operand[(*leading, slice(None, start))]
-    return concatenate(moved, position)
+    parts = operand[(*leading, slice(start, None))], operand[(*leading, slice(None, start))]
+    return concatenate(parts, position)
 
 
 def diff(array: Any, n: int = 1, axis: int = -1) -> Array:

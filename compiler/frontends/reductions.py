@@ -1,4 +1,4 @@
-"""Sums, means, extrema and the like over axes."""
+"""Reductions over axes: sums, means, extrema, products; softmax."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def std(array: Any, axis: Axis = None, *, ddof: int = 0, keepdims: bool = False)
 
 
 def _averaged(operand: Array, axis: Axis, ddof: int, keepdims: bool) -> Array:
-    """The sum over `axis`, divided by the count less `ddof`."""
+    """The sum over `axis` divided by the number of entries minus `ddof`."""
     if isinstance(ddof, bool) or not isinstance(ddof, (int, np.integer)):
         raise UnsupportedError(f"ddof is an integer, not {shown(ddof)}")
     sizes = [operand.node.shape[i] for i in normalise_axes(axis, operand.ndim)]
@@ -74,7 +74,7 @@ def prod(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 def _axis_by_axis(operation: Operation, array: Any, axis: Axis, keepdims: bool) -> Array:
-    """An operation that reduces vectors to numbers, along one axis after the other."""
+    """Apply an operation that reduces vectors to numbers along one axis after the other."""
     result = asarray(array)
     axes = sorted(normalise_axes(axis, result.ndim))
     for position in reversed(axes):
@@ -97,9 +97,7 @@ def min(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 def softmax(array: Any, axis: int = -1) -> Array:
     """exp(x) / sum(exp(x)) over `axis`, without overflow."""
-    operand = asarray(array)
-    moved = apply(SOFTMAX, moveaxis(operand, axis, -1))
-    return moveaxis(moved, -1, axis)
+    return moveaxis(apply(SOFTMAX, moveaxis(array, axis, -1)), -1, axis)
 
 
 def logsumexp(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
@@ -109,6 +107,4 @@ def logsumexp(array: Any, axis: Axis = None, *, keepdims: bool = False) -> Array
 
 def log_softmax(array: Any, axis: int = -1) -> Array:
     """log(softmax(x)), without overflow."""
-    operand = asarray(array)
-    moved = apply(LOG_SOFTMAX, moveaxis(operand, axis, -1))
-    return moveaxis(moved, -1, axis)
+    return moveaxis(apply(LOG_SOFTMAX, moveaxis(array, axis, -1)), -1, axis)

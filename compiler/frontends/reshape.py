@@ -1,4 +1,4 @@
-"""Axes merged, split and gathered: reshape, vec, vech, kron, take."""
+"""Merged, split and gathered axes: reshape, vec, vech, kron, take."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Label = tuple[str, int]
 
 
 def reshape(array: Any, shape: Any, order: str = "C") -> Array:
-    """The same entries in another shape; one length may be -1.
+    """An array of another shape with the entries of `array`; one length may be -1.
 
     order: "C", in which the last index runs fastest, or "F", in which the first one does. Raises
-    ShapeError where the sizes do not agree, as polynomials in the dimensions; UnsupportedError
-    for "A" and "K", the order of an array in memory, which symbolic arrays do not have.
+    ShapeError unless the sizes agree as polynomials in the dimensions, UnsupportedError for "A" and
+    "K", orders in memory, which symbolic arrays do not have.
     """
     operand = asarray(array)
     parts = list(shape) if isinstance(shape, (tuple, list)) else [shape]
@@ -35,79 +35,79 @@ def reshape(array: Any, shape: Any, order: str = "C") -> Array:
         )
     if order == "F":
         return reshape(operand.T, parts[::-1]).T
-    parts = [part if _is_rest(part) else dimensions.dimension(part, "shape") for part in parts]
+    parts = [part if _is_remaining(part) else dimensions.dimension(part, "shape") for part in parts]
     target = _target(operand.node.shape, parts)
     factors: list[Any] = []
     old: list[Label] = [("old", axis) for axis in range(operand.ndim)]
     new: list[Label] = [("new", axis) for axis in range(len(target))]
     groups = _groups(operand.node.shape, target)
-    for number, (given, wanted) in enumerate(groups):
+    for number, (old_axes, new_axes) in enumerate(groups):
         flat: Label = ("flat", number)
-        if len(given) == len(wanted) == 1:
-            old[given[0]] = new[wanted[0]]
+        if len(old_axes) == len(new_axes) == 1:
+            old[old_axes[0]] = new[new_axes[0]]
             continue
-        if len(given) == 1:
-            flat = old[given[0]]
-        elif len(wanted) == 1:
-            flat = new[wanted[0]]
-        factors += _merged([(old[a], operand.node.shape[a]) for a in given], flat, ("o", number))
-        factors += _merged([(new[a], target[a]) for a in wanted], flat, ("n", number))
+        if len(old_axes) == 1:
+            flat = old[old_axes[0]]
+        elif len(new_axes) == 1:
+            flat = new[new_axes[0]]
+        factors += _merged([(old[a], operand.node.shape[a]) for a in old_axes], flat, ("o", number))
+        factors += _merged([(new[a], target[a]) for a in new_axes], flat, ("n", number))
     sizes = dict(zip(new, target, strict=True))
     return Array(einsum([(operand.node, old), *factors], new, sizes=sizes))
 
 
-def _is_rest(part: object) -> bool:
-    """Whether a length is -1, for what the others leave."""
+def _is_remaining(part: object) -> bool:
+    """Check whether a length is -1, which stands for the one that the other lengths leave."""
     return isinstance(part, (int, np.integer, sympy.Integer)) and part == -1
 
 
 def _target(shape: Shape, parts: Sequence[Any]) -> Shape:
     total = sympy.expand(sympy.Mul(*shape))
-    unknown = [position for position, part in enumerate(parts) if _is_rest(part)]
-    sizes = [sympy.S.One if _is_rest(part) else part for part in parts]
+    unknown = [position for position, part in enumerate(parts) if _is_remaining(part)]
+    sizes = [sympy.S.One if _is_remaining(part) else part for part in parts]
     text = shape_text(tuple(sympy.sympify(part) for part in parts))
     if len(unknown) == 1:
         sizes[unknown[0]] = sympy.expand(sympy.cancel(total / sympy.Mul(*sizes)))
-    whole = all(size.is_integer is not False for size in sizes)
-    if len(unknown) > 1 or not whole or sympy.expand(sympy.Mul(*sizes) - total) != 0:
+    are_integers = all(size.is_integer is not False for size in sizes)
+    if len(unknown) > 1 or not are_integers or sympy.expand(sympy.Mul(*sizes) - total) != 0:
         raise ShapeError(f"cannot reshape {shape_text(shape)} into {text}")
     return tuple(sizes)
 
 
-def _groups(given: Shape, wanted: Shape) -> list[tuple[list[int], list[int]]]:
-    """Runs of axes of equal sizes, as short as can be; both shapes hold as many entries."""
+def _groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
+    """Pair the shortest runs of axes with equal products of lengths, in two shapes of equal
+    size."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
-    while i < len(given) or j < len(wanted):
-        match = _shortest(given[i:], wanted[j:])
-        left, right = match
-        groups.append((list(range(i, i + left)), list(range(j, j + right))))
-        i, j = i + left, j + right
+    while i < len(old) or j < len(new):
+        old_count, new_count = _shortest(old[i:], new[j:])
+        groups.append((list(range(i, i + old_count)), list(range(j, j + new_count))))
+        i, j = i + old_count, j + new_count
     return groups
 
 
-def _shortest(given: Shape, wanted: Shape) -> tuple[int, int]:
-    """How many leading axes of each make the first common size."""
-    pairs = [(a, b) for a in range(len(given) + 1) for b in range(len(wanted) + 1) if a + b]
+def _shortest(old: Shape, new: Shape) -> tuple[int, int]:
+    """The numbers of leading axes of both shapes in the shortest run of equal size."""
+    pairs = [(a, b) for a in range(len(old) + 1) for b in range(len(new) + 1) if a + b]
     for a, b in sorted(pairs, key=lambda pair: (sum(pair), pair)):
-        rest = sympy.Mul(*given[a:]) - sympy.Mul(*wanted[b:])
-        same = sympy.expand(sympy.Mul(*given[:a]) - sympy.Mul(*wanted[:b])) == 0
-        if same and sympy.expand(rest) == 0:
+        remaining = sympy.Mul(*old[a:]) - sympy.Mul(*new[b:])
+        is_equal = sympy.expand(sympy.Mul(*old[:a]) - sympy.Mul(*new[:b])) == 0
+        if is_equal and sympy.expand(remaining) == 0:
             return a, b
-    return len(given), len(wanted)
+    return len(old), len(new)
 
 
 def _merged(axes: Sequence[tuple[Any, Dimension]], flat: Any, name: tuple[str, int]) -> list[Any]:
-    """Factors that merge `axes` (label, size), the first outermost, into the label `flat`."""
+    """Factors that merge `axes` (label, size), outermost first, into the label `flat`."""
     if not axes:
         return []
     factors: list[Any] = []
     label = flat
     for position, (axis, size) in enumerate(axes[:-1]):
-        rest = sympy.expand(sympy.Mul(*(other for _, other in axes[position + 1 :])))
-        last = position == len(axes) - 2
-        inner = axes[-1][0] if last else (*name, position)
-        factors.append((Reshape(size, rest), (label, axis, inner)))
+        inner_size = sympy.expand(sympy.Mul(*(length for _, length in axes[position + 1 :])))
+        is_last = position == len(axes) - 2
+        inner = axes[-1][0] if is_last else (*name, position)
+        factors.append((Reshape(size, inner_size), (label, axis, inner)))
         label = inner
     return factors
 
@@ -174,11 +174,11 @@ def kron(left: Any, right: Any) -> Array:
     output: list[Label] = [("k", axis) for axis in range(rank)]
     labels: dict[str, list[Label]] = {"a": [], "b": []}
     for axis in range(rank):
-        own = {"a": axis - (rank - first.ndim), "b": axis - (rank - second.ndim)}
-        if own["a"] < 0 or own["b"] < 0:
-            labels["b" if own["a"] < 0 else "a"].append(output[axis])
+        axes = {"a": axis - (rank - first.ndim), "b": axis - (rank - second.ndim)}
+        if axes["a"] < 0 or axes["b"] < 0:
+            labels["b" if axes["a"] < 0 else "a"].append(output[axis])
             continue
-        merge = Reshape(first.node.shape[own["a"]], second.node.shape[own["b"]])
+        merge = Reshape(first.node.shape[axes["a"]], second.node.shape[axes["b"]])
         factors.append((merge, (output[axis], ("a", axis), ("b", axis))))
         labels["a"].append(("a", axis))
         labels["b"].append(("b", axis))
@@ -199,9 +199,9 @@ def take(array: Any, indices: Any, axis: int | None = None) -> Array:
     labels[place] = "taken"
     output = [*range(place), "gathered", *range(place + 1, operand.ndim)]
     gather = (Gather(tuple(flat), size), ("gathered", "taken"))
-    taken = Array(einsum([(operand.node, labels), gather], output))
-    shape = taken.node.shape
-    return reshape(taken, (*shape[:place], *table.shape, *shape[place + 1 :]))
+    gathered = Array(einsum([(operand.node, labels), gather], output))
+    shape = gathered.node.shape
+    return reshape(gathered, (*shape[:place], *table.shape, *shape[place + 1 :]))
 
 
 def _position(index: int, size: Dimension) -> int:

@@ -1,10 +1,9 @@
-"""SymPy matrix and scalar expressions, lowered to the intermediate representation.
+"""Lowering of SymPy's matrix and scalar expressions to nodes.
 
-Literal axes of length 1 are dropped: a column `MatrixSymbol("x", n, 1)` has rank 1 and a
-1x1 product rank 0. Symbols become inputs of their names; which of them are dimensions, and
-what structure they have, is settled by `function` when the inputs are declared. SymPy lets
-wrong symbolic shapes pass; lowering checks them.
-"""
+Axes of literal length 1 are dropped: a column `MatrixSymbol("x", n, 1)` has rank 1 and a 1x1
+product rank 0. Symbols become inputs of their names; `function` decides, when the inputs are
+declared, which of them are dimensions, and which structures they have. SymPy accepts wrong symbolic
+shapes; lowering checks them."""
 
 from __future__ import annotations
 
@@ -136,13 +135,14 @@ def _number(number: sympy.Expr) -> Array:
     return Array(ir.full(number))
 
 
-def _entrywise(what: str, function: Callable[[Any, Any], Any], expression: Any) -> Array:
-    """Matrices of one shape, combined entry by entry. Raises ShapeError, which says `what`."""
+def _entrywise(problem: str, function: Callable[[Any, Any], Any], expression: Any) -> Array:
+    """Combine matrices of one shape entry by entry. Raises ShapeError, which begins with
+    `problem`."""
     parts = [_lower(part) for part in expression.args]
     shapes = {part.node.shape for part in parts}
     if len(shapes) > 1:
         texts = " and ".join(sorted(shape_text(shape) for shape in shapes))
-        raise ShapeError(f"{what} of shapes {texts} in {expression}")
+        raise ShapeError(f"{problem} of shapes {texts} in {expression}")
     return reduce(function, parts)
 
 
@@ -163,14 +163,14 @@ def _power(expression: sympy.Pow | matrices.MatPow) -> Array:
 
 
 def _full_rank(expression: Any) -> Array:
-    """The lowered matrix with both axes, even those of length 1."""
+    """Lower a matrix to an array with both axes, also those of length 1."""
     lowered = _lower(expression)
     index = tuple(None if size == 1 else slice(None) for size in _shape(expression))
     return lowered[index] if None in index else lowered
 
 
 def _squeezed(array: Array) -> Array:
-    """The array without its axes of literal length 1."""
+    """Drop the axes of literal length 1."""
     return array[tuple(0 if size == 1 else slice(None) for size in array.node.shape)]
 
 
@@ -208,7 +208,7 @@ def _apply_function(expression: ElementwiseApplyFunction) -> Array:
 
 
 def _scalar_function(expression: sympy.Expr) -> Array:
-    """A scalar function whose arguments are any scalar expressions."""
+    """Lower a scalar function whose arguments are arbitrary scalar expressions."""
     atoms: dict[sympy.Basic, Array] = {}
     for kinds, target in REWRITTEN.items():
         expression = expression.rewrite(list(kinds), target)
@@ -228,13 +228,13 @@ REWRITTEN = {
     (sympy.Mod, sympy.frac): sympy.floor,
     (sympy.acot,): sympy.atan,
 }
-"""SymPy's functions that are written with others."""
+"""SymPy's functions without a kernel -> the function that replaces them."""
 
 
 def _map_arguments(
     expression: sympy.Basic, change: Callable[[sympy.Basic], sympy.Basic]
 ) -> sympy.Basic:
-    """The expression with the scalar arguments of its functions and conditions changed."""
+    """Apply `change` to the scalar arguments of the functions and conditions in an expression."""
     logical = (
         sympy.logic.boolalg.BooleanFunction | sympy.functions.elementary.piecewise.ExprCondPair
     )
@@ -260,14 +260,14 @@ def _scalar(expression: Any) -> Array:
 
 
 def _scalar_expression(body: sympy.Basic, values: dict[sympy.Basic, Array]) -> Array:
-    """A SymPy scalar expression with arrays for some symbols; the other symbols are inputs."""
+    """Lower a scalar expression with arrays for some symbols; the other symbols are inputs."""
     operands = dict(values)
     for symbol in sorted(body.free_symbols - set(operands), key=str):
         operands[symbol] = _lower(symbol)
-    known = list(operands)
-    renamed = body.xreplace({symbol: ir.slot(i) for i, symbol in enumerate(known)})
-    renamed = renamed.replace(sympy.loggamma, FUNCTIONS["loggamma"])  # complex for x < 0
-    return elementwise(renamed.doit(), *(operands[symbol] for symbol in known))
+    symbols = list(operands)
+    slotted = body.xreplace({symbol: ir.slot(i) for i, symbol in enumerate(symbols)})
+    slotted = slotted.replace(sympy.loggamma, FUNCTIONS["loggamma"])  # complex for x < 0
+    return elementwise(slotted.doit(), *(operands[symbol] for symbol in symbols))
 
 
 def _diagonal(expression: Any) -> Array:
@@ -275,7 +275,7 @@ def _diagonal(expression: Any) -> Array:
 
 
 def _diagonal_part(matrix: Any) -> Array:
-    """A matrix of the same shape with the entries of the diagonal."""
+    """Set all entries of a matrix to zero but those of the diagonal."""
     full = _full_rank(matrix)
     if full.shape[0] == full.shape[1]:
         return _squeezed(functions.diag(functions.diagonal(full)))
@@ -304,11 +304,13 @@ def _element(expression: MatrixElement) -> Array:
 
 
 def _sum(expression: sympy.Sum) -> Array:
-    """Σ over indices of entries of matrices, as SymPy writes an entry of a product."""
-    limits = {index: (first, last) for index, first, last in expression.limits}
+    """Lower a sum over indices of matrices, which is SymPy's form of an entry of a product."""
+    limits = {
+        index: (lower_bound, upper_bound) for index, lower_bound, upper_bound in expression.limits
+    }
     sizes = {
-        index: dimensions.dimension(last - first + 1, "sum")
-        for index, (first, last) in limits.items()
+        index: dimensions.dimension(upper_bound - lower_bound + 1, "sum")
+        for index, (lower_bound, upper_bound) in limits.items()
     }
     values: dict[sympy.Basic, Array] = {}
     for element in sorted(expression.function.atoms(MatrixElement), key=str):
@@ -325,7 +327,8 @@ def _sum(expression: sympy.Sum) -> Array:
 def _indexed(
     element: MatrixElement, limits: Mapping[Any, tuple[Any, Any]], sizes: Mapping[Any, Dimension]
 ) -> Array:
-    """An entry X[i, j + 1] at all values of the indices: an array with an axis for each index."""
+    """Lower an entry such as X[i, j + 1] for all values of the indices, with an axis for each
+    index."""
     parent, *places = element.args
     array = _full_rank(parent)
     labels: list[Any] = []
@@ -364,7 +367,7 @@ def _dense(expression: sympy.MatrixBase) -> Array:
 
 
 def _factor(factor: Callable[[Array], Array]) -> Callable[[Any], Array]:
-    """The rule for a factor of a square matrix; SymPy gives all factors the matrix's shape."""
+    """The rule for a factor of a square matrix. For other matrices, SymPy states a wrong shape."""
 
     def rule(expression: Any) -> Array:
         if expression.shape[0] != expression.shape[1]:
@@ -421,4 +424,4 @@ RULES: dict[type, Callable[[Any], Array]] = {
     sympy.Mul: _multiply,
     sympy.Pow: _power,
 }
-"""SymPy's class -> its lowering; the first that fits counts."""
+"""SymPy's class -> its lowering; the first class that an expression is an instance of counts."""

@@ -12,7 +12,7 @@ import sympy
 
 import derivatrix as dx
 from derivatrix.compiler.driver.pipeline import generate, output_names
-from derivatrix.compiler.frontends.limits import DEEPEST, MOST, stated_depth
+from derivatrix.compiler.frontends.limits import MAX_DEPTH, MAX_OPERATIONS, stated_depth
 from derivatrix.compiler.ir.interpret import evaluate
 
 n, k = dx.dims("n k")
@@ -25,10 +25,10 @@ def repeated(step: Callable[[Any, int], Any], times: int) -> Any:
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: dx.function("f", [x], repeated(lambda v, i: dx.tanh(v), 500)), f"at most {DEEPEST}"),
+    (lambda: dx.function("f", [x], repeated(lambda v, i: dx.tanh(v), 500)), f"at most {MAX_DEPTH}"),
     (
-        lambda: dx.function("f", [x], repeated(lambda v, i: v + dx.exp(i * x), MOST)),
-        f"at most {MOST} are compiled",
+        lambda: dx.function("f", [x], repeated(lambda v, i: v + dx.exp(i * x), MAX_OPERATIONS)),
+        f"at most {MAX_OPERATIONS} are compiled",
     ),
     (lambda: dx.matrix_power(X, 10**9), "beyond 1000"),
     (lambda: dx.matrix_power(X, HUGE), "thousands of digits"),

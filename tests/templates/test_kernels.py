@@ -374,7 +374,13 @@ def test_lu(precision: tuple[type, float], flip: bool, n: int, sides: int) -> No
         np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=tolerance)
 
 
-LIMITS = [lu.LOOPS, panels.FEW, panels.SEVERAL_HUNDRED, lu.ALONE, lu.MOST_PANELS]
+LIMITS = [
+    lu.MAX_LU_LOOP_ROWS,
+    panels.MAX_NARROW_PANEL_ROWS,
+    panels.MAX_MIDDLE_PANEL_ROWS,
+    lu.MAX_SERIAL_ROWS,
+    lu.MAX_LU_PANEL_ROWS,
+]
 FACTORED = [1, 2, 5, *LIMITS, *(limit + 1 for limit in LIMITS)]
 
 
@@ -410,7 +416,7 @@ def test_factors_of_numbers_without_reciprocals(precision: tuple[type, float]) -
 
 
 @BOTH
-@pytest.mark.parametrize("n", [4, lu.LOOPS, lu.LOOPS + 1])
+@pytest.mark.parametrize("n", [4, lu.MAX_LU_LOOP_ROWS, lu.MAX_LU_LOOP_ROWS + 1])
 def test_inverses_and_determinants(precision: tuple[type, float], n: int) -> None:
     real, tolerance = precision
     a = matrices(real, 3, n, n)
@@ -446,7 +452,12 @@ def test_cholesky_systems(precision: tuple[type, float], n: int, sides: int) -> 
     np.testing.assert_allclose(by_rows.swapaxes(1, 2), columns, atol=10 * tolerance)
 
 
-LIMITS = [cholesky.SMALL, cholesky.CHOLESKY_LEAST - 1, panels.FEW, cholesky.CHOLESKY_MOST]
+LIMITS = [
+    cholesky.MAX_CHOLESKY_LOOP_ROWS,
+    cholesky.MIN_CHOLESKY_PANEL_ROWS - 1,
+    panels.MAX_NARROW_PANEL_ROWS,
+    cholesky.MAX_CHOLESKY_PANEL_ROWS,
+]
 
 
 @pytest.mark.parametrize("n", [1, *LIMITS, *(limit + 1 for limit in LIMITS)])

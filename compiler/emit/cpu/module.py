@@ -46,7 +46,7 @@ SHORT = 90
 """How long a formula may be to be shown beside the kernel that computes it."""
 NEWTON = (
     *(f"cpu.lu.{name}" for name in ("lu_factor", "lu_invertible", "lu_solve_each_row")),
-    *("cpu.newton.largest", "cpu.newton.close"),
+    *("cpu.newton.max_magnitude", "cpu.newton.step_tolerance"),
     *("internals.memory.work_arrays", "internals.memory.give_back"),
 )
 """What solves an equation."""

@@ -17,16 +17,16 @@ from derivatrix.compiler.ir.arrays import Array
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import NotationError
 
-READINGS = 200
-"""How many readings of the `ones` in a text are tried."""
+MAX_READINGS = 200
+"""Most combinations of shapes of `ones` in a text that are tried."""
 
 
 def parse(text: str, /, **dims: str) -> Array:
-    """The symbolic array that a text stands for, as in parse("x'*A*x", x="n", A="n n").
+    """Read a text as a symbolic array, as in parse("x'*A*x", x="n", A="n n").
 
-    dims: for each input its sizes, and a structure if it has one: "n n spd", "n+p", "3 3
-    invertible", "positive"; "" for a scalar. The inputs are the array's leaves, and `function`
-    takes them by name: function("f", ["x", "A"], parse(...)). A row is an array of one axis.
+    dims: for each input its sizes and optionally a structure: "n n spd", "n+p", "3 3 invertible",
+    "positive"; "" for a scalar. The inputs are the array's leaves, and `function` takes them by
+    name: function("f", ["x", "A"], parse(...)). A row is an array of one axis.
 
     Raises NotationError, which shows the place in the text.
     """
@@ -40,10 +40,10 @@ def parse(text: str, /, **dims: str) -> Array:
 def _interpret(
     source: Source, tree: Tree, inputs: Mapping[str, Array], numbers: Mapping[str, sympy.Expr]
 ) -> Array:
-    """The array, with each `ones` the first that fits of a column, a matrix and a row."""
+    """Build the array; each `ones` is a column, a matrix or a row, whichever fits first."""
     choice: list[str] = []
     errors: list[tuple[int, NotationError]] = []
-    while not errors or (choice and len(errors) < READINGS):
+    while not errors or (choice and len(errors) < MAX_READINGS):
         meaning = Meaning(source, inputs, numbers, choice)
         try:
             array = meaning.build(meaning.read(tree))
@@ -57,11 +57,12 @@ def _interpret(
                     f"the input {name!r} is declared and never used in {shown(source.text)}"
                 )
         return array
-    raise max(errors, key=lambda reading: reading[0])[1]  # of the reading that came furthest
+    # the reading that came furthest is most likely the intended one
+    raise max(errors, key=lambda reading: reading[0])[1]
 
 
 def _next(choice: list[str]) -> list[str]:
-    """The choice to try after one that failed; none when all have been tried."""
+    """The choice after one that failed, in lexicographic order; empty after the last."""
     while choice and choice[-1] == KINDS[-1]:
         choice.pop()
     return [*choice[:-1], KINDS[KINDS.index(choice[-1]) + 1]] if choice else []

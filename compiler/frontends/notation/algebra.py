@@ -1,8 +1,7 @@
-"""Operators and blocks, on parts of a text.
+"""Operators and blocks in a text.
 
-Vectors are columns, and a transposed one is a row. A loose vector, as X[0, :] is, becomes the other
-of these where it does not fit as it is.
-"""
+A vector is a column, a transposed one a row. A loose vector, such as X[0, :], is transposed where
+it does not fit."""
 
 from __future__ import annotations
 
@@ -31,36 +30,36 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "^": operator.pow,
     ".^": operator.pow,
 }
-LARGEST_POWER = 1000
-"""Powers of numbers are computed exactly, up to this one."""
-WORDS = {
+MAX_POWER = 1000
+"""Largest power of a number that is computed exactly."""
+COMPLAINTS = {
     "+": "cannot add {1} to {0}",
     "-": "cannot subtract {1} from {0}",
     ".*": "cannot multiply {0} and {1} entry by entry",
     "./": "cannot divide {0} by {1} entry by entry",
     ".^": "cannot raise {0} to {1} entry by entry",
 }
-_INNER = "; x'*y is the inner product, x*y' the outer one, x.*y goes by entries"
-_NO_PRODUCT = {
-    ("column", "column"): _INNER,
-    ("row", "row"): _INNER,
+_VECTOR_PRODUCTS = "; x'*y is the inner product, x*y' the outer one, x.*y goes by entries"
+_PRODUCT_HINTS = {
+    ("column", "column"): _VECTOR_PRODUCTS,
+    ("row", "row"): _VECTOR_PRODUCTS,
     ("column", "matrix"): "; a row times a matrix is a row: x'*A",
     ("matrix", "row"): "; a matrix times a column is a column: A*x",
 }
 
 
 class Algebra(Steps):
-    """Steps for the operators."""
+    """The steps of operators and blocks."""
 
-    def combined(self, sign: Token, left: Value, right: Value) -> Value:
+    def combine(self, sign: Token, left: Value, right: Value) -> Value:
         if left.literal is not None and right.literal is not None:
             span = Span(left.span.start, right.span.stop)
             if sign.kind in ("/", "./") and right.literal == 0:
                 raise self.error("division by 0", sign.span)
             power = right.literal if sign.kind in ("^", ".^") else sympy.S.One
-            if not power.is_number or abs(power) > LARGEST_POWER:
+            if not power.is_number or abs(power) > MAX_POWER:
                 raise self.error(
-                    f"a power of a number or size is from -{LARGEST_POWER} to {LARGEST_POWER}",
+                    f"a power of a number or size is from -{MAX_POWER} to {MAX_POWER}",
                     right.span,
                 )
             return self.number(span, ARITHMETIC[sign.kind](left.literal, right.literal))
@@ -68,8 +67,8 @@ class Algebra(Steps):
         return rules.get(sign.kind, self.entrywise)(sign, left, right)
 
     def entrywise(self, sign: Token, left: Value, right: Value) -> Value:
-        """Entry by entry; a scalar goes with every entry."""
-        left, right = self.agreeing(left, right, sign.span, WORDS[sign.kind])
+        """Combine two values entry by entry; a scalar is broadcast."""
+        left, right = self.conformed(left, right, sign.span, COMPLAINTS[sign.kind])
         return self.broadcast(sign, ARITHMETIC[sign.kind], left, right)
 
     def broadcast(
@@ -77,16 +76,17 @@ class Algebra(Steps):
     ) -> Value:
         larger = left if left.rank else right
         span = Span(left.span.start, right.span.stop)
-        with self.explained(place.span):
-            step = self.note(place.span, function, left, right)
+        with self.errors_at(place.span):
+            step = self.add_step(place.span, function, left, right)
         loose = all(value.loose for value in (left, right) if value.rank)
         return Value(span, step, larger.shape, larger.row, loose)
 
-    def agreeing(self, left: Value, right: Value, place: Span, words: str) -> tuple[Value, Value]:
-        """Two values for one function of their entries: shapes equated where both have axes."""
+    def conformed(self, left: Value, right: Value, place: Span, words: str) -> tuple[Value, Value]:
+        """Equate the shapes of two operands of an entrywise function, unless one is a scalar; a
+        loose vector is transposed to fit."""
 
         def complaint(hint: str = "") -> NotationError:
-            message = words.format(self.described(left), self.described(right))
+            message = words.format(self.describe(left), self.describe(right))
             return self.error(message + hint, place)
 
         if not (left.rank and right.rank):
@@ -99,28 +99,30 @@ class Algebra(Steps):
             if not (left.loose or right.loose):
                 raise complaint("; transpose one of them")
             left, right = (left.transposed, right) if left.loose else (left, right.transposed)
-        for one, other in zip(left.shape, right.shape, strict=True):
-            self.sizes.equate(one, other, complaint)
+        for left_size, right_size in zip(left.shape, right.shape, strict=True):
+            self.sizes.equate(left_size, right_size, complaint)
         return left, right
 
     def product(self, sign: Token, left: Value, right: Value) -> Value:
-        """The matrix product, where a column is n by 1 and a row 1 by n."""
+        """The matrix product; a column is n by 1, a row 1 by n."""
         if not (left.rank and right.rank):
             return self.broadcast(sign, operator.mul, left, right)
-        if (left.kind, right.kind) in _NO_PRODUCT and (left.loose or right.loose):
+        if (left.kind, right.kind) in _PRODUCT_HINTS and (left.loose or right.loose):
             left, right = (left.transposed, right) if left.loose else (left, right.transposed)
         kinds = left.kind, right.kind
         span = Span(left.span.start, right.span.stop)
         if kinds == ("column", "row"):
-            step = self.note(sign.span, library.outer, left, right)
+            step = self.add_step(sign.span, library.outer, left, right)
             return Value(span, step, left.shape + right.shape)
 
         def complaint(hint: str) -> NotationError:
-            words = f"cannot multiply {self.described(left)} by {self.described(right)}"
+            words = f"cannot multiply {self.describe(left)} by {self.describe(right)}"
             return self.error(words + hint, sign.span)
 
-        if kinds in _NO_PRODUCT or "tensor" in kinds:
-            raise complaint(_NO_PRODUCT.get(kinds, "; products of tensors are written with einsum"))
+        if kinds in _PRODUCT_HINTS or "tensor" in kinds:
+            raise complaint(
+                _PRODUCT_HINTS.get(kinds, "; products of tensors are written with einsum")
+            )
         inner = left.shape[-1], right.shape[0]
         self.sizes.equate(
             *inner,
@@ -129,7 +131,7 @@ class Algebra(Steps):
                 f"{self.sizes.shown(inner[1])} differ"
             ),
         )
-        step = self.note(sign.span, operator.matmul, left, right)
+        step = self.add_step(sign.span, operator.matmul, left, right)
         shape = left.shape[:-1] + right.shape[1:]
         return Value(span, step, shape, row=left.row and len(shape) == 1)
 
@@ -139,7 +141,7 @@ class Algebra(Steps):
             if right.rank != 2:
                 hint = "write ./ to divide entry by entry"
             raise self.error(
-                f"/ divides by a scalar, not by {self.described(right)}; {hint}", sign.span
+                f"/ divides by a scalar, not by {self.describe(right)}; {hint}", sign.span
             )
         if right.literal == 0:
             raise self.error("division by 0", sign.span)
@@ -148,7 +150,7 @@ class Algebra(Steps):
     def power(self, sign: Token, base: Value, exponent: Value) -> Value:
         if exponent.rank:
             raise self.error(
-                f"^ takes a scalar as exponent, not {self.described(exponent)}; "
+                f"^ takes a scalar as exponent, not {self.describe(exponent)}; "
                 "entry by entry the power is .^",
                 sign.span,
             )
@@ -156,7 +158,7 @@ class Algebra(Steps):
             return self.broadcast(sign, operator.pow, base, exponent)
         if base.rank != 2:
             raise self.error(
-                f"^ is a power of a scalar or a square matrix, not of {self.described(base)}; "
+                f"^ is a power of a scalar or a square matrix, not of {self.describe(base)}; "
                 "entry by entry the power is .^",
                 sign.span,
             )
@@ -164,36 +166,36 @@ class Algebra(Steps):
             base.shape[0],
             base.shape[1],
             lambda: self.error(
-                f"a matrix power needs a square matrix, not {self.described(base)}", sign.span
+                f"a matrix power needs a square matrix, not {self.describe(base)}", sign.span
             ),
         )
         span = Span(base.span.start, exponent.span.stop)
-        step = self.note(sign.span, library.fractional_matrix_power, base, exponent)
+        step = self.add_step(sign.span, library.fractional_matrix_power, base, exponent)
         return Value(span, step, base.shape)
 
-    def negative(self, span: Span, operand: Value) -> Value:
+    def negate(self, span: Span, operand: Value) -> Value:
         if operand.literal is not None:
             return self.number(span, -operand.literal)
-        value = self.mapped(span, operator.neg, operand)
+        value = self.apply(span, operator.neg, operand)
         return replace(value, row=operand.row, loose=operand.loose)
 
-    def transposed(self, span: Span, operand: Value) -> Value:
+    def transpose(self, span: Span, operand: Value) -> Value:
         if operand.rank > 2:
             raise self.error(
-                f"cannot transpose {self.described(operand)}; use einsum to order its axes", span
+                f"cannot transpose {self.describe(operand)}; use einsum to order its axes", span
             )
         if operand.rank == 2:
-            step = self.note(span, operator.attrgetter("mT"), operand)
+            step = self.add_step(span, operator.attrgetter("mT"), operand)
             return Value(span, step, operand.shape[::-1])
         return replace(operand.transposed, span=span)
 
-    def joined(self, values: Sequence[Value], axis: int) -> Value:
-        """Blocks in one, below each other (axis 0) or side by side (axis 1)."""
+    def join_blocks(self, values: Sequence[Value], axis: int) -> Value:
+        """Join blocks below each other (axis 0) or side by side (axis 1)."""
         if len(values) == 1:
             return values[0]
         across = 1 - axis
-        first = next((value for value in values if not value.loose), values[0])
-        width = self.sides(first)[across]
+        reference = next((value for value in values if not value.loose), values[0])
+        width = self.sides(reference)[across]
         values = [
             value.transposed
             if value.loose and self.sizes.differ(width, self.sides(value)[across])
@@ -202,26 +204,28 @@ class Algebra(Steps):
         ]
         sides = [self.sides(value) for value in values]
         for value, side in zip(values, sides, strict=True):
-            self.sizes.equate(width, side[across], partial(self.unfit, first, value, axis))
-        flat = {value.kind for value in values} <= {"scalar", "row" if axis else "column"}
+            self.sizes.equate(
+                width, side[across], partial(self.block_error, reference, value, axis)
+            )
+        are_flat = {value.kind for value in values} <= {"scalar", "row" if axis else "column"}
         span = Span(values[0].span.start, values[-1].span.stop)
         rows = tuple(value.row for value in values)
-        function = _end_to_end if flat else partial(_joined, axis, rows)
-        step = self.note(span, function, *values)
+        function = _join_vectors if are_flat else partial(_join, axis, rows)
+        step = self.add_step(span, function, *values)
         total = sympy.expand(sympy.Add(*(side[axis] for side in sides)))
-        if flat:
+        if are_flat:
             return Value(span, step, (total,), row=axis == 1)
         return Value(span, step, (sides[0][0], total) if axis else (total, sides[0][1]))
 
-    def unfit(self, first: Value, value: Value, axis: int) -> NotationError:
+    def block_error(self, reference: Value, value: Value, axis: int) -> NotationError:
         place = "beside" if axis else "below"
-        message = f"{self.described(value)} does not fit {place} {self.described(first)}"
+        message = f"{self.describe(value)} does not fit {place} {self.describe(reference)}"
         return self.error(message, value.span)
 
     def sides(self, value: Value) -> tuple[Dimension, Dimension]:
-        """How many rows and columns a block has."""
+        """The numbers of rows and columns of a block."""
         if value.rank > 2:
-            raise self.error(f"{self.described(value)} is no block", value.span)
+            raise self.error(f"{self.describe(value)} is no block", value.span)
         if value.rank == 2:
             return value.shape[0], value.shape[1]
         if not value.rank:
@@ -229,13 +233,14 @@ class Algebra(Steps):
         return (sympy.S.One, value.shape[0]) if value.row else (value.shape[0], sympy.S.One)
 
 
-def _end_to_end(*parts: Array) -> Array:
-    """Vectors and scalars as one vector."""
+def _join_vectors(*parts: Array) -> Array:
+    """Concatenate vectors and scalars to one vector."""
     return library.concatenate([part if part.ndim else part[None] for part in parts])
 
 
-def _joined(axis: int, rows: Sequence[bool], *parts: Array) -> Array:
-    """Blocks below each other (axis 0) or side by side; `rows` says which vectors are rows."""
+def _join(axis: int, rows: Sequence[bool], *parts: Array) -> Array:
+    """Join blocks below each other (axis 0) or side by side. rows: for each vector whether it is
+    one."""
     matrices = [_as_matrix(part, row) for part, row in zip(parts, rows, strict=True)]
     return library.concatenate(matrices, axis)
 

@@ -1,4 +1,4 @@
-"""A function declared by texts alone, as the command line and notebooks take it."""
+"""Functions declared by texts alone, for the command line and notebooks."""
 
 from __future__ import annotations
 
@@ -14,23 +14,20 @@ from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import NotationError
 
 NAME = "expression"
-"""What such a function is called where nobody says."""
+"""The default name of such a function."""
 
 
 def text_function(text: str, dims: str, wrt: Sequence[str] = (), name: str = NAME) -> Function:
-    """The function of a text, its inputs as in "A: p m, X: m n", by the inputs named in `wrt`
-    (all if there are none).
-
-    Raises NotationError, and DeclarationError for names that make no sense.
-    """
+    """Declare the function of a text. dims: its inputs, as in "A: p m, X: m n"; wrt: the inputs to
+    differentiate by, all if empty. Raises NotationError, and DeclarationError for invalid names."""
     inputs = split_dims(dims)
-    made = function(name, list(inputs), parse(text, **inputs), wrt=wrt or None)
-    made.source = f"the text of {name}"
-    return made
+    declared = function(name, list(inputs), parse(text, **inputs), wrt=wrt or None)
+    declared.source = f"the text of {name}"
+    return declared
 
 
 def input_names(text: str) -> list[str]:
-    """The names of the inputs of a text, in their order; none where it cannot be read."""
+    """The names of the inputs of a text, in order; empty for a text with an error."""
     source = Source(text)
     try:
         parse_tree(source)
@@ -41,7 +38,7 @@ def input_names(text: str) -> list[str]:
 
 
 def split_dims(dims: str) -> dict[str, str]:
-    """ "A: p m, s:" as {"A": "p m", "s": ""}. Raises NotationError."""
+    """Split "A: p m, s:" to {"A": "p m", "s": ""}. Raises NotationError."""
     inputs: dict[str, str] = {}
     for entry in re.split(r"[,;](?=[^,;:]*:)", dims):
         name, colon, sizes = (part.strip() for part in entry.partition(":"))

@@ -1,8 +1,8 @@
-"""The functions of the notation: which arrays each takes, and what computes it.
+"""The functions of the notation: the shapes of their arguments, and the functions that compute
+them.
 
-Operations are found by the `notation` of their records when they are asked for, so a new record
-needs nothing here; a row says more about the shapes, for messages and for `eye` and `ones`.
-"""
+Operations are looked up by the `notation` of their records, so that a new record needs no entry
+here; a row adds shapes, for error messages and for the sizes of `eye` and `ones`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ Function = Callable[..., Array]
 Shapes = tuple[tuple[str, ...], ...]
 """The shape of each argument, a letter for each axis; equal letters are equal sizes."""
 
-ANY = "any"
+ANY_SHAPE = "any"
 
 
 class Row(NamedTuple):
     """One function of the notation.
 
-    signature: the shapes of its arguments, "n n, n m" for a square matrix and one that fits to
-    it, choices between bars; or ANY for one array of any shape. function: what computes it, or
-    its name where it has another there. kind: a vector that results is a "column", a loose "row",
-    or lies as the argument does ("same").
-    """
+    signature: the shapes of its arguments, as in "n n, n m" for a square matrix and one with as
+    many rows, alternatives separated by "|"; or ANY_SHAPE for one array. function: the function
+    that computes it, or its name if that differs. kind: whether a resulting vector is a "column", a
+    loose "row", or as the argument ("same")."""
 
     signature: str
     function: Function | str = ""
@@ -39,7 +38,7 @@ class Row(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A row, looked up. choices: what the signature stands for; none for ANY."""
+    """A row with its function. choices: the alternatives of the signature; none for ANY_SHAPE."""
 
     function: Function
     choices: tuple[Shapes, ...]
@@ -47,7 +46,7 @@ class Rule(NamedTuple):
 
     @property
     def arity(self) -> int:
-        """How many arguments the function takes."""
+        """The number of arguments."""
         return len(self.choices[0]) if self.choices else 1
 
 
@@ -61,16 +60,16 @@ def _singular_value(position: int, matrix: Array) -> Array:
 
 ROWS = {
     **{
-        name: Row(ANY, kind="same")
+        name: Row(ANY_SHAPE, kind="same")
         for name in (
             *("exp", "expm1", "log", "log1p", "sqrt", "abs", "sign", "erf", "erfc", "normcdf"),
             *("sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "relu", "softplus"),
         )
     },
-    "asin": Row(ANY, "arcsin", "same"),
-    "acos": Row(ANY, "arccos", "same"),
-    "atan": Row(ANY, "arctan", "same"),
-    **{name: Row(ANY) for name in ("sum", "prod", "mean", "var")},
+    "asin": Row(ANY_SHAPE, "arcsin", "same"),
+    "acos": Row(ANY_SHAPE, "arccos", "same"),
+    "atan": Row(ANY_SHAPE, "arctan", "same"),
+    **{name: Row(ANY_SHAPE) for name in ("sum", "prod", "mean", "var")},
     **{
         name: Row("n n")
         for name in (
@@ -96,9 +95,9 @@ ROWS = {
     "kron": Row("m n, p q | m, p"),
     "skew": Row("3"),
     "axial": Row("3 3"),
-    "norm1": Row(ANY, lambda array: library.sum(abs(array))),
+    "norm1": Row(ANY_SHAPE, lambda array: library.sum(abs(array))),
     "norm2": Row("n", _frobenius),
-    "normF": Row(ANY, _frobenius),
+    "normF": Row(ANY_SHAPE, _frobenius),
     "normnuc": Row("p k", partial(library.norm, ord="nuc")),
     "normspec": Row("p k", partial(library.norm, ord=2)),
     "softmax": Row("n | m n", kind="same"),
@@ -109,14 +108,14 @@ ROWS = {
 }
 
 SPECIAL = ("max", "min", "solve", "pinv", "besseli", "einsum")
-"""Functions whose arguments are read in a way of their own."""
+"""Functions whose arguments `Meaning` reads by methods `call_...`."""
 
 UNSIZED = ("eye", "ones")
-"""Names of arrays whose sizes follow from what stands around them."""
+"""Names of arrays whose sizes follow from the expression around them."""
 
 
 def shapes(signature: str) -> tuple[Shapes, ...]:
-    """The choices that a text such as "m n, p q | m, p" stands for."""
+    """Parse a signature such as "m n, p q | m, p"."""
     return tuple(
         tuple(tuple(argument.split()) for argument in choice.split(","))
         for choice in signature.split("|")
@@ -124,17 +123,18 @@ def shapes(signature: str) -> tuple[Shapes, ...]:
 
 
 def names() -> list[str]:
-    """Every name that has a meaning of its own, which inputs and sizes cannot have."""
+    """All predefined names, which inputs and sizes cannot have."""
     return sorted({*ROWS, *SPECIAL, *UNSIZED, *_recorded()})
 
 
 def is_name(name: str) -> bool:
-    """Whether a name has a meaning of its own: one of `names`, or sigma_1, sigma_2, ..."""
+    """Check whether a name is predefined: one of `names`, or sigma_1, sigma_2, ..."""
     return name in names() or _numbered(name) is not None
 
 
 def _numbered(name: str) -> Row | None:
-    """The row of a singular value by its number, the largest being sigma_1."""
+    """The row of a singular value sigma_k, of which sigma_1 is the largest; None for another
+    name."""
     stem, _, number = name.rpartition("_")
     if stem != "sigma" or not number.isdecimal() or not number.isascii() or int(number) == 0:
         return None
@@ -152,15 +152,15 @@ def rule(name: str) -> Rule:
     elif name in recorded:
         function = recorded[name].function
     else:
-        called = row.function or name
-        function = library.FUNCTIONS.get(called) or find(called)
+        library_name = row.function or name
+        function = library.FUNCTIONS.get(library_name) or find(library_name)
     assert function is not None, f"nothing computes {name}"
-    return Rule(function, () if row.signature == ANY else shapes(row.signature), row.kind)
+    return Rule(function, () if row.signature == ANY_SHAPE else shapes(row.signature), row.kind)
 
 
 def _recorded() -> dict[str, Rule]:
-    """The rules of operations whose records say how the notation calls them."""
-    found = {}
+    """The rules of operations with names of the notation in their records."""
+    rules = {}
     for operation in OPERATIONS.values():
         choice = tuple(
             tuple(f"{position}.{axis}" for axis in range(rank))
@@ -170,8 +170,8 @@ def _recorded() -> dict[str, Rule]:
         for output, name in enumerate(operation.notation):
             if name:
                 function = partial(_output, call, output) if operation.outputs else call
-                found[name] = Rule(function, (choice,))
-    return found
+                rules[name] = Rule(function, (choice,))
+    return rules
 
 
 def _output(call: Callable[..., Any], output: int, *arrays: Array) -> Array:

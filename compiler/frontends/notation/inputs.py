@@ -1,4 +1,4 @@
-"""What is declared beside a text: for each input its sizes, then a structure if it has one."""
+"""Declarations of a text's inputs: sizes, then optionally a structure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from derivatrix.compiler.ir.identifiers import require_identifier
 from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import DerivatrixError, NotationError
 
-POINTS = 1000
-"""At so many values of the sizes in it, at most, a fraction is seen to be whole."""
+MAX_POINTS = 1000
+"""Most values of the sizes at which a polynomial is checked for being an integer."""
 
 
 def declare(dims: Mapping[str, str]) -> tuple[dict[str, Array], dict[str, sympy.Expr]]:
-    """The inputs by name, and the sizes that occur in their shapes by name.
-
-    Raises NotationError for a name that has another meaning, and for sizes that make no sense.
-    """
+    """The inputs by name, and the sizes in their shapes by name. Raises NotationError for a name
+    that is predefined, and for invalid sizes."""
     inputs = {name: declare_input(name, text) for name, text in dims.items()}
     sizes: dict[str, sympy.Expr] = {}
     for name, array in inputs.items():
@@ -43,7 +41,7 @@ def declare(dims: Mapping[str, str]) -> tuple[dict[str, Array], dict[str, sympy.
 
 
 def declare_input(name: str, text: str) -> Array:
-    """One input, from a text such as "n n spd" or "n+p"; "" is a scalar."""
+    """Declare an input by a text such as "n n spd" or "n+p"; "" is a scalar."""
     try:
         require_identifier(name, "an input")
     except DerivatrixError as error:
@@ -70,34 +68,37 @@ def declare_input(name: str, text: str) -> Array:
 
 
 def _size(source: Source, tree: Tree) -> Dimension:
-    named = {name: dimensions.symbol(name) for name in _names(source, tree)}
-    value = Meaning(source, {}, named).read(tree).literal
-    if value is None or not (value.is_polynomial() and _whole(sympy.expand(value))):
+    symbols = {name: dimensions.symbol(name) for name in _names(source, tree)}
+    value = Meaning(source, {}, symbols).read(tree).literal
+    if value is None or not (value.is_polynomial() and _is_integer(sympy.expand(value))):
         raise source.error("a size is a whole number, for all of the sizes in it", tree.span)
     return dimensions.dimension(value, "a size")
 
 
-def _whole(size: sympy.Expr) -> bool:
-    """Whether a polynomial is an integer everywhere, and not a negative number. What has fractions
-    is if it is at as many values of each symbol, one after another, as its degree and one."""
+def _is_integer(size: sympy.Expr) -> bool:
+    """Check that a polynomial in sizes is an integer for all sizes, and no negative number.
+
+    A polynomial with fractions as coefficients is an integer everywhere if it is one at degree + 1
+    consecutive values of each symbol."""
     if size.is_number:
         return bool(size.is_Integer and size >= 0)
     terms = sympy.Add.make_args(size)
-    broken = sympy.Add(*(term for term in terms if not term.as_coeff_Mul()[0].is_Integer))
-    symbols = sorted(broken.free_symbols, key=str)
-    ranges = [range(1, sympy.degree(broken, symbol) + 2) for symbol in symbols]
-    if math.prod(map(len, ranges)) > POINTS:
+    fractional = sympy.Add(*(term for term in terms if not term.as_coeff_Mul()[0].is_Integer))
+    symbols = sorted(fractional.free_symbols, key=str)
+    ranges = [range(1, sympy.degree(fractional, symbol) + 2) for symbol in symbols]
+    if math.prod(map(len, ranges)) > MAX_POINTS:
         return False
     points = itertools.product(*ranges)
     values = (
-        broken.xreplace(dict(zip(symbols, map(sympy.Integer, p), strict=True))) for p in points
+        fractional.xreplace(dict(zip(symbols, map(sympy.Integer, p), strict=True))) for p in points
     )
     return all(value.is_Integer for value in values)
 
 
 def _names(source: Source, tree: Tree) -> list[str]:
-    """The names in a size, each usable as one."""
-    found = []
+    """The names in the expression of a size. Raises NotationError for one that cannot name a
+    size."""
+    names = []
     for token in Parser(source).tokens:
         if token.kind == "name" and tree.span.start <= token.span.start < tree.span.stop:
             if token.text in ir.STRUCTURES:
@@ -110,5 +111,5 @@ def _names(source: Source, tree: Tree) -> list[str]:
                 dimensions.dims(token.text)
             except DerivatrixError as error:
                 raise source.error(f"{token.shown} cannot name a size", token.span) from error
-            found.append(token.text)
-    return found
+            names.append(token.text)
+    return names

@@ -1,6 +1,7 @@
-"""What a tree means: names, functions and indices.
+"""Interpretation of a tree: names, functions and indices.
 
-`eye` is a square matrix of unknown size, and `ones` a column, else a matrix, else a row.
+`eye` is a square matrix of unknown size; `ones` is a column, or if that does not fit a matrix, or a
+row.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from derivatrix.compiler.ir.shown import shown
 from derivatrix.runtime.errors import NotationError
 
 KINDS = ("column", "matrix", "row")
-"""What `ones` may be, in the order of preference."""
+"""The possible shapes of `ones`, in the order of preference."""
 
 
 class Meaning(Algebra):
     """One reading of a text.
 
-    inputs: the arrays that names stand for; numbers: sizes (and other numbers) by name; choice:
-    what the `ones` are, in the order they are met; further ones are columns.
+    inputs, numbers: the arrays, and the sizes and other numbers, by name; choice: the kinds of the
+    `ones` in their order, further ones are columns.
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class Meaning(Algebra):
             case syntax.Name():
                 return self.name(tree)
             case syntax.Negative():
-                return self.negative(tree.span, self.read(tree.operand))
+                return self.negate(tree.span, self.read(tree.operand))
             case syntax.Chain():
                 return self.chain(tree)
             case syntax.Transposed():
-                return self.transposed(tree.span, self.read(tree.operand))
+                return self.transpose(tree.span, self.read(tree.operand))
             case syntax.Indexed():
                 return self.indexed(tree)
             case syntax.Call():
@@ -77,7 +78,7 @@ class Meaning(Algebra):
         if name in self.inputs:
             self.used.add(name)
             array = self.inputs[name]
-            step = self.note(tree.span, lambda: array)
+            step = self.add_step(tree.span, lambda: array)
             return Value(tree.span, step, array.node.shape)
         if name in self.numbers:
             return self.number(tree.span, self.numbers[name])
@@ -85,30 +86,30 @@ class Meaning(Algebra):
             return self.unsized_array(tree)
         if functions.is_name(name):
             raise self.error(f"{name} is a function; write {name}(...)", tree.span)
-        raise self.unknown(tree, [*self.inputs, *self.numbers, *functions.UNSIZED])
+        raise self.unknown_name_error(tree, [*self.inputs, *self.numbers, *functions.UNSIZED])
 
     def unsized_array(self, tree: syntax.Name) -> Value:
-        """`eye` or `ones`, of sizes to be found."""
+        """`eye` or `ones` with unknown sizes."""
         size = self.sizes.unknown()
         shape: Shape = (size, size)
         kind = "matrix"
         if tree.name == "ones":
-            met = sum(each.name == "ones" for each in self.unsized)
-            self.choice[met:] = self.choice[met:] or KINDS[:1]
-            kind = self.choice[met]
+            number = sum(array.name == "ones" for array in self.unsized)
+            self.choice[number:] = self.choice[number:] or KINDS[:1]
+            kind = self.choice[number]
             shape = (size, self.sizes.unknown()) if kind == "matrix" else (size,)
         self.unsized.append(Unsized(tree.span, tree.name, shape))
-        step = self.note(tree.span, partial(self.make, tree.name, shape))
+        step = self.add_step(tree.span, partial(self.make, tree.name, shape))
         return Value(tree.span, step, shape, row=kind == "row")
 
     def make(self, name: str, shape: Shape) -> Array:
-        known = self.sizes.known(shape)
-        return library.eye(known[0]) if name == "eye" else library.ones(*known)
+        sizes = self.sizes.known(shape)
+        return library.eye(sizes[0]) if name == "eye" else library.ones(*sizes)
 
     def chain(self, tree: syntax.Chain) -> Value:
-        value = self.read(tree.first)
-        for sign, operand in tree.rest:
-            value = self.combined(sign, value, self.read(operand))
+        value = self.read(tree.operand)
+        for sign, operand in tree.operations:
+            value = self.combine(sign, value, self.read(operand))
         return replace(value, span=tree.span)
 
     def indexed(self, tree: syntax.Indexed) -> Value:
@@ -116,11 +117,11 @@ class Meaning(Algebra):
         if len(tree.indices) > operand.rank:
             count = len(tree.indices)
             raise self.error(
-                f"{count} {'index' if count == 1 else 'indices'} for {self.described(operand)}",
+                f"{count} {'index' if count == 1 else 'indices'} for {self.describe(operand)}",
                 tree.indices[operand.rank].span,
             )
         index = tuple(self.index(part) for part in tree.indices)
-        value = self.mapped(tree.span, lambda array: array[index], operand)
+        value = self.apply(tree.span, lambda array: array[index], operand)
         vector = value.rank == 1
         return replace(value, row=operand.row and vector, loose=operand.rank > 1 and vector)
 
@@ -136,8 +137,8 @@ class Meaning(Algebra):
         return int(position) if position.is_Integer else position
 
     def block(self, tree: syntax.Block) -> Value:
-        rows = [self.joined([self.read(part) for part in row], axis=1) for row in tree.rows]
-        return replace(self.joined(rows, axis=0), span=tree.span)
+        rows = [self.join_blocks([self.read(part) for part in row], axis=1) for row in tree.rows]
+        return replace(self.join_blocks(rows, axis=0), span=tree.span)
 
     def call(self, tree: syntax.Call) -> Value:
         name = tree.function.name
@@ -153,12 +154,12 @@ class Meaning(Algebra):
         if name in functions.SPECIAL:
             return getattr(self, f"call_{name}")(tree)
         if not functions.is_name(name):
-            raise self.unknown(tree.function, functions.names())
+            raise self.unknown_name_error(tree.function, functions.names())
         rule = functions.rule(name)
         values = self.arguments(tree, rule.arity)
         if rule.choices:
-            self.fitted(tree, values, rule.choices)
-        value = self.mapped(tree.span, rule.function, *values)
+            self.match_shapes(tree, values, rule.choices)
+        value = self.apply(tree.span, rule.function, *values)
         literal = values[0].literal
         if name == "sqrt" and literal is not None:
             return self.number(tree.span, sympy.sqrt(literal))
@@ -178,46 +179,48 @@ class Meaning(Algebra):
                 tree.function.span,
             )
 
-    def fitted(
+    def match_shapes(
         self, tree: syntax.Call, values: Sequence[Value], choices: Sequence[functions.Shapes]
     ) -> None:
-        """Equate the arguments' shapes with those that a function takes."""
+        """Equate the arguments' shapes with those of the matching signature."""
         name = tree.function.name
         ranks = [value.rank for value in values]
         fits = [choice for choice in choices if [len(shape) for shape in choice] == ranks]
         if not fits:
-            self.refuse(name, values, choices)
-        found: dict[str, tuple[Dimension, Value]] = {}
+            self.raise_rank_error(name, values, choices)
+        letters: dict[str, tuple[Dimension, Value]] = {}
         for value, shape in zip(values, fits[0], strict=True):
             for size, letter in zip(value.shape, shape, strict=True):
                 if letter.isdigit():
-                    found.setdefault(letter, (sympy.Integer(letter), value))
-                known, before = found.setdefault(letter, (size, value))
+                    letters.setdefault(letter, (sympy.Integer(letter), value))
+                letter_size, earlier = letters.setdefault(letter, (size, value))
                 self.sizes.equate(
-                    known, size, partial(self.misfit, name, letter, before, value, shape)
+                    letter_size,
+                    size,
+                    partial(self.argument_error, name, letter, earlier, value, shape),
                 )
 
-    def refuse(
+    def raise_rank_error(
         self, name: str, values: Sequence[Value], choices: Sequence[functions.Shapes]
     ) -> None:
-        """Raise the error for an argument of a rank that no choice has."""
+        """Raise NotationError for an argument whose rank no signature has."""
         for position, value in enumerate(values):
             expected = dict.fromkeys(_expected(choice[position]) for choice in choices)
             ranks = {len(choice[position]) for choice in choices}
             if value.rank not in ranks or position == len(values) - 1:
                 raise self.error(
-                    f"{name} takes {' or '.join(expected)} here, not {self.described(value)}",
+                    f"{name} takes {' or '.join(expected)} here, not {self.describe(value)}",
                     value.span,
                 )
 
-    def misfit(
-        self, name: str, letter: str, before: Value, value: Value, shape: tuple[str, ...]
+    def argument_error(
+        self, name: str, letter: str, earlier: Value, value: Value, shape: tuple[str, ...]
     ) -> NotationError:
-        if before is value:
+        if earlier is value:
             expected = f"a vector of {letter}" if letter.isdigit() else _expected(shape)
-            message = f"{name} takes {expected}, not {self.described(value)}"
+            message = f"{name} takes {expected}, not {self.describe(value)}"
         else:
-            message = f"{name}: {self.described(value)} does not fit {self.described(before)}"
+            message = f"{name}: {self.describe(value)} does not fit {self.describe(earlier)}"
         return self.error(message, value.span)
 
     def call_max(self, tree: syntax.Call) -> Value:
@@ -226,73 +229,73 @@ class Meaning(Algebra):
         left, right = self.arguments(tree, 2)
         place = Token(tree.function.name, tree.function.name, tree.function.span)
         words = f"{place.kind} of {{0}} and {{1}}: shapes differ"
-        left, right = self.agreeing(left, right, place.span, words)
+        left, right = self.conformed(left, right, place.span, words)
         return replace(self.broadcast(place, function, left, right), span=tree.span)
 
     call_min = call_max
 
     def call_solve(self, tree: syntax.Call) -> Value:
         matrix, right = self.arguments(tree, 2)
-        self.fitted(tree, [matrix], functions.shapes("n n"))
-        inverse = self.mapped(tree.span, library.inv, matrix)
+        self.match_shapes(tree, [matrix], functions.shapes("n n"))
+        inverse = self.apply(tree.span, library.inv, matrix)
         place = Token("*", "solve", tree.function.span)
         if right.row and right.loose:
             right = right.transposed
         if not right.rank or right.row:
             raise self.error(
-                f"solve takes a column or a matrix here, not {self.described(right)}", right.span
+                f"solve takes a column or a matrix here, not {self.describe(right)}", right.span
             )
         return replace(self.product(place, inverse, right), span=tree.span)
 
     def call_pinv(self, tree: syntax.Call) -> Value:
-        """The pseudoinverse of a matrix of full rank, or of the rank that comes second."""
+        """The pseudoinverse of a matrix of full rank, or of the rank in the second argument."""
         matrix, *ranks = self.arguments(tree, max(1, min(2, len(tree.arguments))))
-        self.fitted(tree, [matrix], functions.shapes("p k"))
+        self.match_shapes(tree, [matrix], functions.shapes("p k"))
         if not ranks:
-            return self.mapped(tree.span, library.pinv, matrix)
+            return self.apply(tree.span, library.pinv, matrix)
         if ranks[0].literal is None or not ranks[0].literal.is_integer:
             raise self.error("the rank of pinv is an integer or a size", ranks[0].span)
-        return self.mapped(tree.span, partial(library.pinv, rank=ranks[0].literal), matrix)
+        return self.apply(tree.span, partial(library.pinv, rank=ranks[0].literal), matrix)
 
     def call_besseli(self, tree: syntax.Call) -> Value:
         order, array = self.arguments(tree, 2)
         if order.literal is None or not order.literal.is_Integer or order.literal < 0:
             raise self.error("the order of besseli is an integer from 0 up", order.span)
-        value = self.mapped(tree.span, partial(library.besseli, int(order.literal)), array)
+        value = self.apply(tree.span, partial(library.besseli, int(order.literal)), array)
         return replace(value, row=array.row, loose=array.loose)
 
     def call_einsum(self, tree: syntax.Call) -> Value:
-        first = tree.arguments[0] if tree.arguments else tree
-        if not isinstance(first, syntax.Text):
+        subscripts = tree.arguments[0] if tree.arguments else tree
+        if not isinstance(subscripts, syntax.Text):
             raise self.error(
                 'einsum begins with its indices in quotation marks: einsum("ij,j->i", A, x)',
-                first.span,
+                subscripts.span,
             )
-        terms = first.text.replace(" ", "").partition("->")[0].split(",")
+        terms = subscripts.text.replace(" ", "").partition("->")[0].split(",")
         self.require_count(tree, len(terms) + 1)
         values = [self.read(argument) for argument in tree.arguments[1:]]
         for term, value in zip(terms, values, strict=True):
             if len(term) != value.rank:
                 raise self.error(
                     f"einsum: the indices {shown(term)} are for {len(term)} axes, this is "
-                    f"{self.described(value)}",
+                    f"{self.describe(value)}",
                     value.span,
                 )
-        self.fitted(tree, values, (tuple(tuple(term) for term in terms),))
-        value = self.mapped(first.span, partial(library.einsum, first.text), *values)
+        self.match_shapes(tree, values, (tuple(tuple(term) for term in terms),))
+        value = self.apply(subscripts.span, partial(library.einsum, subscripts.text), *values)
         return replace(value, span=tree.span)
 
-    def unknown(self, tree: syntax.Name, known: Sequence[str]) -> NotationError:
-        close = difflib.get_close_matches(tree.name, known, n=1, cutoff=0.5)
+    def unknown_name_error(self, tree: syntax.Name, names: Sequence[str]) -> NotationError:
+        close = difflib.get_close_matches(tree.name, names, n=1, cutoff=0.5)
         if not close:
-            lowered = {name.lower(): name for name in known}
+            lowered = {name.lower(): name for name in names}
             close = [lowered[tree.name.lower()]] if tree.name.lower() in lowered else []
         hint = f"; did you mean {close[0]}?" if close else ""
         return self.error(f"{shown(tree.name)} is not known here{hint}", tree.span)
 
 
 def _expected(shape: tuple[str, ...]) -> str:
-    """What a signature's argument is, in words."""
+    """Describe the shape of an argument in a signature."""
     if len(shape) == 2:
         return "a square matrix" if shape[0] == shape[1] else "a matrix"
     return {0: "a scalar", 1: "a vector"}.get(len(shape), f"{len(shape)} axes")

@@ -1,4 +1,4 @@
-"""The grammar: tokens to a tree, without regard to what names mean.
+"""The grammar: a parser from tokens to a tree, which does not interpret names.
 
     expression = product (("+" | "-") product)*
     product    = signed (("*" | ".*" | "/" | "./") signed)*
@@ -26,13 +26,14 @@ from derivatrix.compiler.frontends.notation.tokens import Source, Span, Token, t
 from derivatrix.compiler.ir import scalar_functions
 from derivatrix.runtime.errors import NotationError
 
-DEEPEST = 30
-"""How many brackets may stand inside each other, and transposes and powers behind one value."""
+MAX_DEPTH = 30
+"""Deepest nesting of brackets, and longest sequence of transposes, powers and indices of a
+value."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A part of the text; `span` is where it stands."""
+    """A part of the text at `span`."""
 
     span: Span
 
@@ -59,10 +60,10 @@ class Negative(Tree):
 
 @dataclass(frozen=True)
 class Chain(Tree):
-    """`first`, then operators and their right operands, applied from left to right."""
+    """An operand, then operators with their right operands, applied from left to right."""
 
-    first: Tree
-    rest: tuple[tuple[Token, Tree], ...]
+    operand: Tree
+    operations: tuple[tuple[Token, Tree], ...]
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ Part = TypeVar("Part")
 
 
 class Parser:
-    """Reads tokens from left to right, one method for each rule of the grammar."""
+    """A recursive descent parser, with a method for each rule of the grammar."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -122,8 +123,8 @@ class Parser:
     def accept(self, *kinds: str) -> Token | None:
         return self.advance() if self.token.kind in kinds else None
 
-    def whole(self) -> Tree:
-        """The expression that is all of the text."""
+    def parse(self) -> Tree:
+        """Read all of the text as an expression."""
         if self.token.kind == "end":
             raise self.source.error("the text is empty; expected an expression", self.token.span)
         tree = self.expression()
@@ -132,7 +133,7 @@ class Parser:
         return tree
 
     def trailing(self) -> NotationError:
-        """What is wrong with a token after a complete expression."""
+        """The error for a token after a complete expression."""
         kind = self.token.kind
         if kind in (")", "]"):
             message = f"{self.token.shown} closes nothing"
@@ -149,11 +150,13 @@ class Parser:
         return self.chain(self.signed, "*", ".*", "/", "./")
 
     def chain(self, operand: Callable[[], Tree], *operators: str) -> Tree:
-        first = operand()
-        rest = []
+        left = operand()
+        operations = []
         while operator := self.accept(*operators):
-            rest.append((operator, operand()))
-        return Chain(_joined(first, rest[-1][1]), first, tuple(rest)) if rest else first
+            operations.append((operator, operand()))
+        if not operations:
+            return left
+        return Chain(_span(left, operations[-1][1]), left, tuple(operations))
 
     def signed(self) -> Tree:
         return self.with_sign(self.power)
@@ -168,18 +171,20 @@ class Parser:
 
     def power(self) -> Tree:
         tree = self.indexed()
-        behind = 0
+        count = 0
         while token := self.accept("'", "^", ".^", "["):
-            behind += 1
-            if behind > DEEPEST:
-                raise self.source.error(f"more than {DEEPEST} of these behind a value", token.span)
+            count += 1
+            if count > MAX_DEPTH:
+                raise self.source.error(
+                    f"more than {MAX_DEPTH} of these behind a value", token.span
+                )
             if token.kind == "'":
                 tree = Transposed(Span(tree.span.start, token.span.stop), tree)
             elif token.kind == "[":
                 tree = self.index(tree, token)
             else:
                 exponent = self.with_sign(self.indexed)
-                tree = Chain(_joined(tree, exponent), tree, ((token, exponent),))
+                tree = Chain(_span(tree, exponent), tree, ((token, exponent),))
         return tree
 
     def indexed(self) -> Tree:
@@ -200,10 +205,10 @@ class Parser:
             opening = self.accept("(")
             return self.call(name, opening) if opening else name
         if token.kind == "(":
-            inner, closing = self.closed(token, ")", self.expression)
-            return _moved(inner, Span(token.span.start, closing.span.stop))
+            inner, closing = self.bracketed(token, ")", self.expression)
+            return _with_span(inner, Span(token.span.start, closing.span.stop))
         if token.kind == "[":
-            rows, closing = self.closed(token, "]", lambda: self.separated(";", self.row))
+            rows, closing = self.bracketed(token, "]", lambda: self.separated(";", self.row))
             return Block(Span(token.span.start, closing.span.stop), rows)
         self.position -= 1
         message = f"expected a value, came {token.shown}"
@@ -218,18 +223,18 @@ class Parser:
             arguments: tuple[Tree, ...] = ()
             closing = self.advance()
         else:
-            arguments, closing = self.closed(opening, ")", self.row)
+            arguments, closing = self.bracketed(opening, ")", self.row)
         return Call(Span(name.span.start, closing.span.stop), name, arguments)
 
     def row(self) -> tuple[Tree, ...]:
         return self.separated(",", self.expression)
 
     def index(self, operand: Tree, opening: Token) -> Indexed:
-        indices, closing = self.closed(opening, "]", lambda: self.separated(",", self.bounds))
+        indices, closing = self.bracketed(opening, "]", lambda: self.separated(",", self.bounds))
         return Indexed(Span(operand.span.start, closing.span.stop), operand, indices)
 
     def bounds(self) -> Tree:
-        """One index: a number, or a slice."""
+        """Read one index: an expression, or a slice."""
         start = self.token.span.start
         parts: list[Tree | None] = [None]
         if self.token.kind != ":":
@@ -248,13 +253,13 @@ class Parser:
             parts.append(part())
         return tuple(parts)
 
-    def closed(
+    def bracketed(
         self, opening: Token, closing: str, content: Callable[[], Part]
     ) -> tuple[Part, Token]:
-        """What stands between brackets, and the closing one."""
+        """Read the content of brackets and the closing bracket, after the opening one."""
         self.depth += 1
-        if self.depth > DEEPEST:
-            raise self.source.error(f"more than {DEEPEST} brackets deep", opening.span)
+        if self.depth > MAX_DEPTH:
+            raise self.source.error(f"more than {MAX_DEPTH} brackets deep", opening.span)
         inner = content()
         self.depth -= 1
         if token := self.accept(closing):
@@ -267,20 +272,20 @@ class Parser:
         raise self.trailing()
 
 
-def _joined(first: Tree, last: Tree) -> Span:
-    return Span(first.span.start, last.span.stop)
+def _span(begin: Tree, end: Tree) -> Span:
+    return Span(begin.span.start, end.span.stop)
 
 
-def _moved(tree: Tree, span: Span) -> Tree:
-    """The tree with its brackets in the span."""
+def _with_span(tree: Tree, span: Span) -> Tree:
+    """The tree with another span, such as one that includes its brackets."""
     return type(tree)(**{**vars(tree), "span": span})
 
 
 def _number(text: str) -> sympy.Expr:
-    """The number as given: integers exactly, decimals as the nearest float64."""
+    """Convert the text of a number: an integer exactly, a decimal to the nearest float64."""
     return sympy.Integer(text) if text.isdigit() else scalar_functions.number(float(text))
 
 
 def parse_tree(source: Source) -> Tree:
     """The tree of a text. Raises NotationError."""
-    return Parser(source).whole()
+    return Parser(source).parse()

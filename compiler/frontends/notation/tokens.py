@@ -1,4 +1,4 @@
-"""A text cut into tokens, and errors that point at a place in it."""
+"""Tokens of a text, and errors that point at a place in it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from derivatrix.runtime.errors import NotationError
 
 
 class Span(NamedTuple):
-    """A stretch of the text: from `start` up to, not including, `stop`."""
+    """The range text[start:stop]."""
 
     start: int
     stop: int
 
 
-LONGEST = 100_000
-"""How many letters a text may have."""
-NEAR = 100
-"""So many letters before and after the begin of a place are shown."""
+MAX_CHARACTERS = 100_000
+"""Longest text that is read."""
+CONTEXT_CHARACTERS = 100
+"""Number of characters of a long line that errors show on either side of a place."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The text being read. `title` says what it is where it is not the expression itself."""
+    """The text to read. title: the beginning of error messages."""
 
     text: str
     title: str = ""
 
     def error(self, message: str, span: Span) -> NotationError:
-        """The message, the line of the text it is about (what is near, of a long one), and carets
-        under the place."""
-        begin = max(self.text.rfind("\n", 0, span.start) + 1, span.start - NEAR)
-        line = self.text[begin:].partition("\n")[0][: 2 * NEAR]
+        """An error with the message, the line of the place (part of a long one), and carets under
+        it."""
+        begin = max(self.text.rfind("\n", 0, span.start) + 1, span.start - CONTEXT_CHARACTERS)
+        line = self.text[begin:].partition("\n")[0][: 2 * CONTEXT_CHARACTERS]
         count = max(1, min(span.stop, begin + len(line)) - span.start)
-        shown = line.replace("\t", " ")
+        visible_line = line.replace("\t", " ")
         carets = " " * (span.start - begin) + "^" * count
-        return NotationError(f"{self.title}{message}\n    {shown}\n    {carets}")
+        return NotationError(f"{self.title}{message}\n    {visible_line}\n    {carets}")
 
 
 class Token(NamedTuple):
@@ -50,7 +50,7 @@ class Token(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The token as messages name it."""
+        """The token in an error message."""
         return "the end of the text" if self.kind == "end" else shown(self.text)
 
 
@@ -64,7 +64,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_INSTEAD = {
+_ADVICE = {
     "**": "a power is written ^, entry by entry .^",
     "//": "division is written /, entry by entry ./",
     "@": "the matrix product is written *",
@@ -79,17 +79,17 @@ _INSTEAD = {
 
 
 def tokenize(source: Source) -> list[Token]:
-    """The tokens of a text, an "end" last. Raises NotationError for what no token begins with, and
-    for a text that is too long."""
-    if len(source.text) > LONGEST:
-        message = f"the text has {len(source.text)} letters; at most {LONGEST} are read"
-        raise source.error(message, Span(LONGEST, LONGEST + 1))
+    """Split a text into tokens, and append an "end". Raises NotationError for a character that
+    begins no token, and for a text that is too long."""
+    if len(source.text) > MAX_CHARACTERS:
+        message = f"the text has {len(source.text)} letters; at most {MAX_CHARACTERS} are read"
+        raise source.error(message, Span(MAX_CHARACTERS, MAX_CHARACTERS + 1))
     tokens = []
     position = 0
     while position < len(source.text):
         for unusual in ("**", "//"):
             if source.text.startswith(unusual, position):
-                raise source.error(_INSTEAD[unusual], Span(position, position + 2))
+                raise source.error(_ADVICE[unusual], Span(position, position + 2))
         match = _TOKEN.match(source.text, position)
         if match is None:
             raise _unexpected(source, position)
@@ -104,6 +104,6 @@ def tokenize(source: Source) -> list[Token]:
 
 def _unexpected(source: Source, position: int) -> NotationError:
     character = source.text[position]
-    hint = _INSTEAD.get(character)
+    hint = _ADVICE.get(character)
     message = f"unexpected {character!r}" + (f": {hint}" if hint else "")
     return source.error(message, Span(position, position + 1))

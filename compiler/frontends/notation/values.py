@@ -1,8 +1,7 @@
-"""Parts of a text with their shapes, and the steps that build them.
+"""Values in a text with their shapes, and the steps that build their arrays.
 
-While a text is read its parts have shapes only, sizes are equated, and every step is noted down;
-when all sizes are known the steps are done. Nothing here recurses along a long sum or product.
-"""
+Reading a text determines shapes only: it equates sizes and records steps. The steps build arrays
+once all sizes are known. A list of steps needs no recursion along a long sum or product."""
 
 from __future__ import annotations
 
@@ -24,12 +23,11 @@ from derivatrix.runtime.errors import DerivatrixError, NotationError
 
 @dataclass(frozen=True)
 class Value:
-    """A part of the text with its shape.
+    """The value of a part of the text.
 
-    step: which step builds it; row: whether a vector is a row, else it is a column; loose: whether
-    a vector may be taken as the other of these where it does not fit; literal: the number it is,
-    where it depends on no input.
-    """
+    step: the number of the step that builds it; row: whether a vector is a row, not a column;
+    loose: whether a vector may be transposed where it does not fit; literal: the number, for a
+    value that depends on no input."""
 
     span: Span
     step: int
@@ -44,12 +42,12 @@ class Value:
 
     @property
     def transposed(self) -> Value:
-        """A row as a column and the other way round; others as they are."""
+        """A row as a column, and a column as a row; other values unchanged."""
         return replace(self, row=self.rank == 1 and not self.row)
 
     @property
     def kind(self) -> str:
-        """One of scalar, column, row, matrix and tensor."""
+        """The kind: "scalar", "column", "row", "matrix" or "tensor"."""
         if self.rank == 1:
             return "row" if self.row else "column"
         return {0: "scalar", 2: "matrix"}.get(self.rank, "tensor")
@@ -66,7 +64,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Unsized:
-    """An `eye` or `ones` in the text, whose sizes are to be found."""
+    """An `eye` or `ones` in the text, with unknown sizes in its shape."""
 
     span: Span
     name: str
@@ -74,7 +72,7 @@ class Unsized:
 
 
 class Steps:
-    """The steps of one text, and what is known of its sizes."""
+    """The steps of one text, and its sizes."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -82,42 +80,43 @@ class Steps:
         self.steps: list[Step] = []
         self.unsized: list[Unsized] = []
 
-    def note(self, span: Span, function: Callable[..., Array], *operands: Value) -> int:
-        """Add a step, to be done when all sizes are known."""
+    def add_step(self, span: Span, function: Callable[..., Array], *operands: Value) -> int:
+        """Record a step and return its number."""
         self.steps.append(Step(span, function, tuple(operand.step for operand in operands)))
         return len(self.steps) - 1
 
-    def mapped(self, span: Span, function: Callable[..., Array], *operands: Value) -> Value:
-        """A step whose shape is what `function` makes of arrays of the operands' shapes."""
+    def apply(self, span: Span, function: Callable[..., Array], *operands: Value) -> Value:
+        """Record a step. The shape of its value is found by applying `function` to placeholders."""
         stand_ins = []
         for operand in operands:
             text = self.source.text[slice(*operand.span)]
             leaf = Array(Leaf(text, self.sizes.known(operand.shape)))
             stand_ins.append(leaf if operand.literal is None else constant(operand.literal))
-        with self.explained(span):
+        with self.errors_at(span):
             shape = function(*stand_ins).node.shape
-        return Value(span, self.note(span, function, *operands), shape)
+        return Value(span, self.add_step(span, function, *operands), shape)
 
     def number(self, span: Span, value: sympy.Expr) -> Value:
-        """A number, or arithmetic of numbers and sizes."""
+        """The value of a number, or of an expression of numbers and sizes."""
         if not (value.is_finite and value.is_real):
             raise self.error(f"this is {value}, which is no real number", span)
         if value.is_number and abs(value) > LARGEST:
             raise self.error("this is no finite number of float64", span)
         if value.free_symbols and not dimensions.has_few_terms(value):
             raise self.error("this has too many terms, or too high powers, of sizes", span)
-        return Value(span, self.note(span, lambda: constant(value)), (), literal=value)
+        return Value(span, self.add_step(span, lambda: constant(value)), (), literal=value)
 
     def build(self, value: Value) -> Array:
-        """Do the steps. Raises NotationError where a size has not come out."""
+        """Perform the steps. Raises NotationError for a size that is still unknown."""
         for unsized in self.unsized:
             if self.sizes.missing(unsized.shape):
                 raise self.error(
-                    f"what stands around {unsized.name} does not tell its size", unsized.span
+                    f"the size of {unsized.name} does not follow from the expression around it",
+                    unsized.span,
                 )
         arrays: list[Array] = []
         for step in self.steps:
-            with self.explained(step.span):
+            with self.errors_at(step.span):
                 arrays.append(step.function(*(arrays[operand] for operand in step.operands)))
         return arrays[value.step]
 
@@ -125,8 +124,8 @@ class Steps:
         return self.source.error(message, span)
 
     @contextmanager
-    def explained(self, span: Span) -> Iterator[None]:
-        """Point at the place that other errors are about."""
+    def errors_at(self, span: Span) -> Iterator[None]:
+        """Replace errors of derivatrix by NotationErrors that point at `span`."""
         try:
             yield
         except NotationError:
@@ -134,8 +133,8 @@ class Steps:
         except DerivatrixError as error:
             raise self.error(str(error), span) from error
 
-    def described(self, value: Value) -> str:
-        """The value as messages name it: a matrix (m, n)."""
+    def describe(self, value: Value) -> str:
+        """Describe a value in error messages, as in "a matrix (m, n)"."""
         if not value.rank:
             return "a scalar"
         sizes = tuple(sympy.Symbol(self.sizes.shown(size)) for size in value.shape)

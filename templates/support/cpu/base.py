@@ -1,4 +1,4 @@
-"""What BLAS and LAPACK take for flags, and what is said of matrices in the same words."""
+"""Flags of BLAS and LAPACK; our own helpers describe triangles and transposes by the same ones."""
 
 import numpy as np
 
@@ -11,5 +11,5 @@ UPPER = np.uint8(ord("U"))
 UNIT = np.uint8(ord("U"))
 VECTORS = np.uint8(ord("V"))
 INFO = 0
-"""Where LAPACK writes whether it succeeded: a number of the call's own, that nothing reads."""
+"""Stands for LAPACK's error code where nothing reads it: the call passes a variable of its own."""
 WHOLE = np.uint8(ord("W"))

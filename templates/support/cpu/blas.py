@@ -1,4 +1,4 @@
-"""BLAS: its routines, each named once, and matrix products through it."""
+"""Matrix products through BLAS."""
 
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
@@ -9,21 +9,21 @@ from ..internals.functions import compiled, routine
 from ..internals.memory import give_back, work_arrays
 from .base import LOWER, NO, TRANSPOSED, UPPER, WHOLE
 
-SPLIT = 192
-"""The least rows of a symmetric product of singles of which one triangle alone is computed; half as
-many of doubles."""
-LEAST, MOST = 24, 16
-"""The least rows of a block of a product with a triangular matrix, and the most blocks."""
-WIDE = 128
-"""About how many rows the blocks of a large symmetric product have."""
-UNPACKED = 1_000_000
-"""The multiplications of a block from which on OpenBLAS copies what it multiplies."""
+MIN_TRIANGLE_ROWS = 192
+"""A symmetric product in float32 with at least this many rows is computed as one triangle and
+mirrored; in float64 with half as many."""
+MIN_BLOCK_ROWS, MAX_BLOCKS = 24, 16
+"""Smallest blocks, and largest number of blocks, of a product with a triangular matrix."""
+WIDE_BLOCK_ROWS = 128
+"""Approximate height of the blocks of a large symmetric product."""
+MAX_UNPACKED_OPS = 1_000_000
+"""OpenBLAS copies the operands of products with more multiplications."""
 TILE = 32
-"""The rows and columns of the tiles by which triangles are mirrored."""
-GRAM = 384
-"""The least rows for which BLAS's product of a matrix and its transpose is faster than blocks."""
-HELD = 256
-"""How many rows of weighted samples are multiplied at a time, so that they stay in the cache."""
+"""Rows and columns of the tiles in which a triangle is mirrored, so that both stay in the cache."""
+MIN_SYRK_ROWS = 384
+"""Fewest rows for which BLAS's syrk is faster than blocks of gemm."""
+WEIGHTED_ROWS = 256
+"""Number of weighted samples multiplied at a time: their scaled copy stays in the cache."""
 
 gemm = matrix_product(parts=False)
 gemm_part = matrix_product(parts=True)
@@ -33,53 +33,60 @@ blas_trsm = routine("blas", "trsm")
 
 @compiled()
 def structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, part):
-    """`gemm` that leaves out zeros, by blocks of rows of c, or of columns where only op(b) is
-    triangular. left, right: op(a) and op(b) are LOWER or UPPER triangular, or WHOLE. part: WHOLE,
-    or LOWER where c is wanted on and below the diagonal only; beta is 0 or 1.
+    """`gemm` without multiplications by structural zeros, by blocks of rows of c, or of columns
+    where only op(b) is triangular.
+
+    left, right: whether op(a) and op(b) are LOWER or UPPER triangular, or WHOLE. part: LOWER to
+    compute only the lower triangle of c, else WHOLE. beta: 0 or 1.
     """
     rows, columns = c.shape
     inner = a.shape[0] if transpose_a else a.shape[1]
     by_rows = left != WHOLE or part == LOWER
     length = rows if by_rows else columns
-    block = max(LEAST, (length + MOST - 1) // MOST)
-    if part == LOWER and left == WHOLE and right == WHOLE and LEAST * rows * inner > UNPACKED:
-        count = max(rows // WIDE, 4 if c.itemsize == 8 else 2)
+    block = max(MIN_BLOCK_ROWS, (length + MAX_BLOCKS - 1) // MAX_BLOCKS)
+    if (
+        part == LOWER
+        and left == WHOLE
+        and right == WHOLE
+        and MIN_BLOCK_ROWS * rows * inner > MAX_UNPACKED_OPS
+    ):
+        count = max(rows // WIDE_BLOCK_ROWS, 4 if c.itemsize == 8 else 2)
         block = (rows // count + 8) // 8 * 8
     for start in range(0, length, block):
         stop = min(start + block, length)
-        top, bottom, begin, end, first, last = 0, rows, 0, columns, 0, inner
+        top, bottom, begin, end, inner_begin, inner_end = 0, rows, 0, columns, 0, inner
         if by_rows:
             top, bottom = start, stop
             if left == UPPER:
-                first = start
+                inner_begin = start
             if left == LOWER:
-                last = stop
+                inner_end = stop
             if part == LOWER:
                 end = stop
         else:
             begin, end = start, stop
         if right == LOWER:
-            end = min(end, last) if by_rows else end
-            first = max(first, begin)
+            end = min(end, inner_end) if by_rows else end
+            inner_begin = max(inner_begin, begin)
         if right == UPPER:
-            begin = max(begin, first) if by_rows else begin
-            last = min(last, end)
+            begin = max(begin, inner_begin) if by_rows else begin
+            inner_end = min(inner_end, end)
         if beta == 0 and by_rows:
-            wanted = stop if part == LOWER else columns
+            row_end = stop if part == LOWER else columns
             for i in range(top, bottom):
                 for j in range(begin):
                     c[i, j] = 0
-                for j in range(end, wanted):
+                for j in range(end, row_end):
                     c[i, j] = 0
-        ranges = (top, bottom, begin, end, first, last)
+        ranges = (top, bottom, begin, end, inner_begin, inner_end)
         gemm_part(alpha, a, transpose_a, b, transpose_b, beta, c, ranges)
 
 
 @compiled()
 def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
-    """`structured_gemm` where c comes out symmetric: its lower triangle, and mirrored."""
-    least = SPLIT if c.itemsize == 4 else SPLIT // 2
-    if c.shape[0] < least and left == WHOLE and right == WHOLE:
+    """`structured_gemm` for a symmetric c: compute its lower triangle and mirror it."""
+    min_rows = MIN_TRIANGLE_ROWS if c.itemsize == 4 else MIN_TRIANGLE_ROWS // 2
+    if c.shape[0] < min_rows and left == WHOLE and right == WHOLE:
         gemm(alpha, a, transpose_a, b, transpose_b, beta, c)
     else:
         structured_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right, LOWER)
@@ -87,17 +94,18 @@ def symmetric_gemm(alpha, a, transpose_a, b, transpose_b, beta, c, left, right):
 
 
 @compiled(linked=True)
-def packs(n, inner):
-    """Whether symmetric products of n rows are so large that OpenBLAS copies what it multiplies."""
-    return n >= GRAM and LEAST * n * inner > UNPACKED
+def uses_syrk(n, inner):
+    """Decide whether BLAS's syrk computes a Gram matrix of n rows: OpenBLAS would copy the operands
+    of the blocks for each of them."""
+    return n >= MIN_SYRK_ROWS and MIN_BLOCK_ROWS * n * inner > MAX_UNPACKED_OPS
 
 
 @compiled()
 def gram(alpha, a, transpose_a, beta, c):
-    """c (n, n) = alpha * op(a) @ op(a)' + beta * c, where c was symmetric."""
+    """c (n, n) = alpha * op(a) @ op(a)' + beta * c, for a symmetric c."""
     n, columns = c.shape[0], a.shape[1]
     inner = a.shape[0] if transpose_a else columns
-    if packs(n, inner):
+    if uses_syrk(n, inner):
         trans = NO if transpose_a else TRANSPOSED
         blas_syrk((UPPER, trans, n, inner, alpha, a, columns, beta, c, n))
         mirror(c)
@@ -107,12 +115,14 @@ def gram(alpha, a, transpose_a, beta, c):
 
 @compiled()
 def weighted_gram(a, weights, add, c):
-    """c (n, n) = a' diag(weights) a, or += where c was symmetric, for a (samples, n). The samples
-    of negative weights come last, and are taken off.
+    """c (n, n) = a' diag(weights) a for a (samples, n); added to a symmetric c if `add`.
+
+    syrk takes square roots of the weights: a block's samples of negative weight are put last, and
+    their product is subtracted.
     """
     samples, n = a.shape
     beta = 1.0 if add else 0.0
-    if not packs(n, samples):
+    if not uses_syrk(n, samples):
         scaled, memory = work_arrays(a, ((samples, n),), ())
         for s in range(samples):
             for j in range(n):
@@ -120,37 +130,39 @@ def weighted_gram(a, weights, add, c):
         symmetric_gemm(1.0, a, True, scaled, False, beta, c, WHOLE, WHOLE)
         give_back(memory)
         return
-    scaled, memory = work_arrays(a, ((HELD, n),), ())
-    for start in range(0, samples, HELD):
-        count = min(HELD, samples - start)
-        first, last = 0, count
+    scaled, memory = work_arrays(a, ((WEIGHTED_ROWS, n),), ())
+    for start in range(0, samples, WEIGHTED_ROWS):
+        count = min(WEIGHTED_ROWS, samples - start)
+        positive_end, negative_begin = 0, count
         for s in range(start, start + count):
             if weights[s] < 0:
-                last -= 1
-            place = last if weights[s] < 0 else first
+                negative_begin -= 1
+            place = negative_begin if weights[s] < 0 else positive_end
             root = np.sqrt(abs(weights[s]))
             for j in range(n):
                 scaled[place, j] = root * a[s, j]
             if not weights[s] < 0:
-                first += 1
-        blas_syrk((UPPER, NO, n, first, 1.0, scaled, n, beta, c, n))
-        blas_syrk((UPPER, NO, n, count - last, -1.0, scaled[last:], n, 1.0, c, n))
+                positive_end += 1
+        blas_syrk((UPPER, NO, n, positive_end, 1.0, scaled, n, beta, c, n))
+        blas_syrk(
+            (UPPER, NO, n, count - negative_begin, -1.0, scaled[negative_begin:], n, 1.0, c, n)
+        )
         beta = 1.0
     mirror(c)
     give_back(memory)
 
 
 @compiled()
-def spread_triangles(packed, whole):
-    """Symmetric matrices `whole` (stack, n, n) from their lower triangles, row by row (stack,
-    n (n + 1) / 2)."""
-    stack, n, _ = whole.shape
+def spread_triangles(packed, symmetric):
+    """Expand lower triangles, packed row by row (stack, n (n + 1) / 2), to symmetric matrices
+    (stack, n, n)."""
+    stack, n, _ = symmetric.shape
     for s in range(stack):
-        place = 0
+        position = 0
         for i in range(n):
             for j in range(i + 1):
-                whole[s, i, j] = whole[s, j, i] = packed[s, place]
-                place += 1
+                symmetric[s, i, j] = symmetric[s, j, i] = packed[s, position]
+                position += 1
 
 
 @compiled()

@@ -1,4 +1,4 @@
-"""Positive definite systems: Cholesky, A = L L', shared by solve, inverse and determinants."""
+"""Cholesky factors A = L L' of positive definite matrices; systems, inverses and determinants."""
 
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
@@ -9,72 +9,74 @@ from ..internals.memory import give_back, work_arrays
 from .base import INFO, LOWER, NO, TRANSPOSED, UPPER
 from .blas import gemm_part, mirror
 from .lapack import lapack_potrf, lapack_potrs
-from .panels import FEW, MIDDLE_PANEL, NARROW_PANEL, solve_panel
-from .substitution import LONG, SEVERAL, substitute_columns, substitute_rows
-from .triangular import BLOCK, triangular_inverse, triangular_logabsdet
+from .panels import MAX_NARROW_PANEL_ROWS, MIDDLE_PANEL, NARROW_PANEL, solve_panel
+from .substitution import MIN_BLOCKED_ROWS, MIN_BLOCKED_SIDES, substitute_columns, substitute_rows
+from .triangular import INVERSE_BLOCK_ROWS, triangular_inverse, triangular_logabsdet
 
-SMALL = 8
-"""The most rows for which loops take less time than a call of LAPACK."""
-CHOLESKY_LEAST, CHOLESKY_MOST = 33, 750
-"""From how many rows on, and up to how many, panels of columns take less time than LAPACK."""
-CHOLESKY_ROWS = 32
-"""How many of the rows below a panel are multiplied at a time."""
+MAX_CHOLESKY_LOOP_ROWS = 8
+"""Up to this size, loops take less time than a call of LAPACK."""
+MIN_CHOLESKY_PANEL_ROWS, MAX_CHOLESKY_PANEL_ROWS = 33, 750
+"""Sizes between which panels of columns take less time than LAPACK."""
+UPDATE_ROWS = 32
+"""Number of rows below a panel that are updated at a time: more would compute too much of the upper
+triangle."""
 
 
 @compiled()
 def cholesky_factor(lower):
-    """Factor each matrix of `lower` (stack, n, n) in place; what is above the diagonal is lost.
+    """Replace each matrix of `lower` (stack, n, n) by its factor L; the upper triangle is
+    overwritten.
 
-    False where one is not positive definite.
+    False where a matrix is not positive definite.
     """
     stack, n, _ = lower.shape
     info = work_arrays(lower, (), ((1,),))[0]  # on the stack
     for s in range(stack):
-        if n <= SMALL:
-            definite = cholesky_block(lower[s], 0, n)
-        elif CHOLESKY_LEAST <= n <= CHOLESKY_MOST:
-            definite = cholesky_by_panels(lower[s])
+        if n <= MAX_CHOLESKY_LOOP_ROWS:
+            is_definite = cholesky_block(lower[s], 0, n)
+        elif MIN_CHOLESKY_PANEL_ROWS <= n <= MAX_CHOLESKY_PANEL_ROWS:
+            is_definite = cholesky_by_panels(lower[s])
         else:
             lapack_potrf((UPPER, n, lower[s], n, info))
-            definite = info[0] == 0
-        if not definite:
+            is_definite = info[0] == 0
+        if not is_definite:
             return False
     return True
 
 
 @compiled()
 def cholesky_by_panels(lower):
-    """`cholesky_factor` for one matrix (n, n), by panels of columns. What is above the diagonal
+    """`cholesky_factor` for one matrix (n, n), by panels of columns. The part above the diagonal
     blocks becomes L'."""
     n = len(lower)
-    width = NARROW_PANEL if n <= FEW else MIDDLE_PANEL
+    width = NARROW_PANEL if n <= MAX_NARROW_PANEL_ROWS else MIDDLE_PANEL
     inverses, solved, memory = work_arrays(lower, ((n, width), (n, width)), ())
-    definite = True
+    is_definite = True
     for start in range(0, n, width):
         stop = min(start + width, n)
         if not cholesky_block(lower, start, stop):
-            definite = False
+            is_definite = False
             break
         if stop < n:
             for i in range(start, stop):
                 for j in range(start, i):
                     lower[j, i] = lower[i, j]
             solve_panel(lower, start, False, inverses, solved)
-            for left in range(0, width, NARROW_PANEL):
+            for first_column in range(0, width, NARROW_PANEL):
                 for i in range(stop, n):
-                    for j in range(left, left + NARROW_PANEL):
+                    for j in range(first_column, first_column + NARROW_PANEL):
                         lower[i, start + j] = lower[start + j, i] = solved[i, j]
-            for top in range(stop, n, CHOLESKY_ROWS):
-                bottom = min(top + CHOLESKY_ROWS, n)
+            for top in range(stop, n, UPDATE_ROWS):
+                bottom = min(top + UPDATE_ROWS, n)
                 part = top, bottom, stop, bottom, start, stop
                 gemm_part(-1.0, lower, False, lower, False, 1.0, lower, part)
     give_back(memory)
-    return definite
+    return is_definite
 
 
 @compiled()
 def cholesky_block(lower, start, stop):
-    """Factor the block of the rows and columns from start to stop."""
+    """Factor the diagonal block from `start` to `stop`."""
     one = lower.dtype.type(1)
     for k in range(start, stop):
         if lower[k, k] <= 0:
@@ -96,20 +98,20 @@ def cholesky_block(lower, start, stop):
 def cholesky_solve_rows(lower, b):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x."""
     _, rows, n = b.shape
-    if rows < SEVERAL and n < LONG:
+    if rows < MIN_BLOCKED_SIDES and n < MIN_BLOCKED_ROWS:
         cholesky_solve_few_rows(lower, b)
         return
     for s in range(len(b)):
-        for which in (NO, TRANSPOSED):
-            substitute_rows(lower[s], b[s], LOWER, which, NO)
+        for transposition in (NO, TRANSPOSED):
+            substitute_rows(lower[s], b[s], LOWER, transposition, NO)
 
 
 @compiled()
 def cholesky_solve_few_rows(lower, b):
-    """`cholesky_solve_rows` for few rows."""
+    """`cholesky_solve_rows` without blocks, for few right-hand sides."""
     stack, rows, n = b.shape
     for s in range(stack):
-        if n > SMALL and rows > 0:
+        if n > MAX_CHOLESKY_LOOP_ROWS and rows > 0:
             lapack_potrs((UPPER, n, rows, lower[s], n, b[s], n, INFO))
             continue
         for row in range(rows):
@@ -129,8 +131,8 @@ def cholesky_solve_few_rows(lower, b):
 def cholesky_solve_columns(lower, b):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x."""
     for s in range(len(b)):
-        for which in (NO, TRANSPOSED):
-            substitute_columns(lower[s], b[s], LOWER, which, NO)
+        for transposition in (NO, TRANSPOSED):
+            substitute_columns(lower[s], b[s], LOWER, transposition, NO)
 
 
 @compiled()
@@ -140,8 +142,8 @@ def cholesky_inverse(lower, out):
     x, memory = work_arrays(out, ((1, n, n),), ())
     for s in range(stack):
         triangular_inverse(lower[s : s + 1], x, True)
-        for start in range(0, n, BLOCK):
-            stop = min(start + BLOCK, n)
+        for start in range(0, n, INVERSE_BLOCK_ROWS):
+            stop = min(start + INVERSE_BLOCK_ROWS, n)
             part = start, stop, 0, stop, start, n
             gemm_part(1.0, x[0], True, x[0], False, 0.0, out[s], part)
         mirror(out[s])

@@ -1,11 +1,12 @@
 """Eigenvalues, ascending, and vectors of unit length with a fixed sign, by LAPACK."""
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 import numpy as np
 
 from ..common.limits import LEADING_RATIO
 from ..internals.functions import compiled
+from ..internals.memory import copy_entries
 from .base import NO, UPPER, VECTORS
 from .lapack import lapack_gecon, lapack_geev, lapack_getrf, lapack_syevd
 
@@ -14,17 +15,17 @@ ONE_NORM = np.uint8(ord("1"))
 
 @compiled(linked=True)
 def all_finite(a):
-    """Whether no entry is infinite or nan: LAPACK may never return from such matrices."""
-    finite = True
+    """Check that no entry is infinite or nan: for such matrices LAPACK may iterate forever."""
+    is_finite = True
     for value in a.flat:
-        finite &= abs(value) < np.inf
-    return finite
+        is_finite &= abs(value) < np.inf
+    return is_finite
 
 
 @compiled(linked=True)
 def leading_sign(rows, column):
-    """The sign of the first of the largest entries in a column of a matrix; entries within
-    rounding of each other count as equally large."""
+    """The sign of the first of the largest entries in a column of a matrix. Entries that differ by
+    rounding count as equally large, so that the sign does not depend on it."""
     largest = rows.dtype.type(0)
     for i in range(rows.shape[0]):
         largest = max(largest, abs(rows[i, column]))
@@ -36,7 +37,8 @@ def leading_sign(rows, column):
 
 @compiled()
 def sign_columns(vectors):
-    """Turn each column of a matrix so that the first of its largest entries is positive."""
+    """Multiply each column of a matrix by 1 or -1 so that the first of its largest entries is
+    positive."""
     for j in range(vectors.shape[1]):
         if leading_sign(vectors, j) < 0:
             for i in range(vectors.shape[0]):
@@ -49,6 +51,19 @@ def transpose_square(a):
     for i in range(a.shape[0]):
         for j in range(i):
             a[i, j], a[j, i] = a[j, i], a[i, j]
+
+
+@compiled()
+def largest_row_sum(a):
+    """The largest sum of absolute values of a row of a matrix: its norm as a map of maximum
+    norms."""
+    largest = a.dtype.type(0)
+    for i in range(a.shape[0]):
+        total = a.dtype.type(0)
+        for j in range(a.shape[1]):
+            total += abs(a[i, j])
+        largest = max(largest, total)
+    return largest
 
 
 @compiled(counted=True)
@@ -64,10 +79,8 @@ def symmetric_eigen(a, values, vectors):
     work = np.empty(size, a.dtype)
     places = 3 + 5 * n
     integers = np.empty(places, np.int32)
+    copy_entries(a, vectors)
     for s in range(stack):
-        for i in range(n):
-            for j in range(n):
-                vectors[s, i, j] = a[s, i, j]
         if n > 0:
             lapack_syevd(
                 (VECTORS, UPPER, n, vectors[s], n, values[s], work, size, integers, places, info)
@@ -104,7 +117,7 @@ def symmetric_eigenvalues(a, values):
 
 @compiled()
 def sort_ascending(values, places):
-    """Sort `values` in place; places[i] is where the one at i was before."""
+    """Sort `values` in place; places[i] is the former position of values[i]."""
     for i in range(len(values)):
         places[i] = i
         for j in range(i, 0, -1):
@@ -116,10 +129,10 @@ def sort_ascending(values, places):
 
 @compiled(counted=True)
 def real_eigen(job, a, values, rows):
-    """The eigenvalues of a matrix, unsorted, and with job VECTORS its eigenvectors as rows. False
-    where one is not real, or LAPACK does not converge.
+    """Compute the eigenvalues of a matrix, unsorted, and with job VECTORS its eigenvectors as rows.
+    False where an eigenvalue is not real, or LAPACK does not converge.
 
-    LAPACK sees the matrix transposed, so that its left eigenvectors are our right ones.
+    LAPACK reads the matrix as its transpose: its left eigenvectors are our right ones.
     """
     n = len(values)
     info = np.zeros(1, np.int32)
@@ -128,13 +141,11 @@ def real_eigen(job, a, values, rows):
     none = np.empty((1, 1), a.dtype)
     size = 64 * n + 64
     work = np.empty(size, a.dtype)
-    for i in range(n):
-        for j in range(n):
-            copy[i, j] = a[i, j]
+    copy_entries(a, copy)
     if n > 0:
         order = len(rows)
-        last = (work, size, info)
-        lapack_geev((job, NO, n, copy, n, values, imaginary, rows, order, none, 1, *last))
+        tail = (work, size, info)
+        lapack_geev((job, NO, n, copy, n, values, imaginary, rows, order, none, 1, *tail))
     for part in imaginary:
         if part != 0:
             return False
@@ -143,8 +154,7 @@ def real_eigen(job, a, values, rows):
 
 @compiled(counted=True)
 def real_eigenvalues(a, values):
-    """values (stack, n), ascending. False where one is not real, or an entry
-    not finite."""
+    """values (stack, n), ascending. False where a value is not real, or an entry not finite."""
     stack, n = values.shape
     if not all_finite(a):
         return False
@@ -159,9 +169,9 @@ def real_eigenvalues(a, values):
 
 @compiled(counted=True)
 def real_eigenvectors(a, values, vectors):
-    """values (stack, n), ascending, vectors (stack, n, n): A V = V diag(values), the columns of V
-    of unit length, of each the first of the largest entries positive. False where a value is not
-    real, V is singular up to rounding, or an entry not finite."""
+    """values (stack, n), ascending, vectors (stack, n, n): A V = V diag(values) with columns of
+    unit length whose first largest entry is positive. False where a value is not real, V is
+    singular up to rounding, or an entry not finite."""
     stack, n = values.shape
     if not all_finite(a):
         return False
@@ -182,20 +192,16 @@ def real_eigenvectors(a, values, vectors):
 
 @compiled(counted=True)
 def independent_columns(a):
-    """Whether the columns of a square matrix are linearly independent beyond rounding."""
+    """Check by an estimate of the condition number that the columns of a square matrix are linearly
+    independent beyond rounding."""
     n = len(a)
     factored = np.empty((n, n), a.dtype)
     info = np.empty(1, np.int32)
     pivots = np.empty(n, np.int32)
     work = np.empty(4 * n, a.dtype)
     condition = np.ones(1, a.dtype)
-    length = a.dtype.type(0)
-    for i in range(n):
-        total = a.dtype.type(0)
-        for j in range(n):
-            factored[i, j] = a[i, j]
-            total += abs(a[i, j])
-        length = max(length, total)
+    length = largest_row_sum(a)
+    copy_entries(a, factored)
     if n > 0:
         lapack_getrf((n, n, factored, n, pivots, info))
         lapack_gecon((ONE_NORM, n, factored, n, length, condition, work, pivots, info))

@@ -1,7 +1,8 @@
-"""Exponentials, logarithms and hyperbolic functions that loops are vectorised with.
+"""Exponentials, logarithms and hyperbolic functions without branches, so that loops over them are
+vectorised.
 
-Errors are below 2 units in the last place, 4 for the hyperbolic functions, for all numbers:
-infinite ones, nan and subnormal ones included.
+Errors are below 2 units in the last place, 4 for the hyperbolic functions, for all numbers,
+including infinite, subnormal ones and nan.
 """
 
 # mypy: allow-untyped-defs
@@ -47,49 +48,55 @@ SINGLE_LOG_SERIES = (0.666667777373068, 0.3997735626443806, 0.2987713527732021)
 
 LOG_TWO = (0.6931471803691238, 1.9082149292705877e-10)
 SINGLE_LOG_TWO = (0.693145751953125, 1.428606765330187e-06)
-"""log(2) in two parts, the first with so few digits that its product with an exponent is exact."""
+"""log(2) in two parts, of which the first has so few digits that its product with an exponent is
+exact (Cody and Waite)."""
 
 ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
 SINGLE_ROOT_HALF_BITS = 0x3F3504F3
-"""The bits of sqrt(1 / 2)."""
+"""The bits of sqrt(1 / 2), where the mantissa's range begins."""
 
 
-def split_exponent(x, more=0.0):
-    """k, r, t where x + more = k log(2) + r and exp(r) = 1 + (r + t), |r| < 0.35. k is whole: the
-    last bits of a number, which hold it plus twice the bias of exponents."""
+def split_exponent(x, addend=0.0):
+    """Reduce to (k, r, t) with x + addend = k log(2) + r, |r| < 0.35 and exp(r) = 1 + (r + t).
+
+    k is a number whose last bits hold the integer plus twice the bias of exponents."""
     high, low = LOG_TWO if x.double else SINGLE_LOG_TWO
     shift = 1.5 * 2.0**x.digits + 2 * x.bias
     k = x * 1.4426950408889634 + shift
-    whole = k - shift
-    above = x - whole * high
-    below = whole * low - more
+    rounded = k - shift
+    above = x - rounded * high
+    below = rounded * low - addend
     r = above - below
-    lost = (above - r) - below
-    return k, r, r * r * polynomial_value(r, EXP_SERIES if x.double else SINGLE_EXP_SERIES) + lost
+    error = (above - r) - below
+    return k, r, r * r * polynomial_value(r, EXP_SERIES if x.double else SINGLE_EXP_SERIES) + error
 
 
 def quarter_exponential(x):
-    """s, r, t where exp(x) = 4 s (1 + (r + t)), for x at least a few units from overflow."""
-    k, r, rest = split_exponent(x)
+    """Reduce to (s, r, t) with exp(x) = 4 s (1 + (r + t)), for x at least a few units from
+    overflow."""
+    k, r, t = split_exponent(x)
     exponent = k.bits().integer("sub", k.bias + 2)
-    return exponent.integer("shl", k.digits).number(), r, rest
+    return exponent.integer("shl", k.digits).number(), r, t
 
 
 def quarter_less_one(x):
     """(exp(x) - 1) / 4."""
-    scale, r, rest = quarter_exponential(x)
-    return (scale * r + (scale - 0.25)) + scale * rest
+    scale, r, t = quarter_exponential(x)
+    return (scale * r + (scale - 0.25)) + scale * t
 
 
-def scaled_exponential(x, factor=1.0, more=0.0):
-    """exp(x + more) * factor, rounded once more where that is subnormal."""
+def scaled_exponential(x, factor=1.0, addend=0.0):
+    """exp(x + addend) * factor. The scale 2**k is applied in two halves, so that the result may be
+    subnormal (then rounded once more) while both scales are normal numbers."""
     lowest, highest = (-746.0, 710.0) if x.double else (-104.0, 89.0)
-    k, r, rest = split_exponent(x.between(lowest, highest), more)
+    k, r, t = split_exponent(x.between(lowest, highest), addend)
     bits = k.bits()
-    half = bits.integer("lshr", 1)
-    other = bits.integer("sub", half)
-    first, second = (part.integer("shl", k.digits).number() for part in (half, other))
-    return factor * (1.0 + (r + rest)) * first * second
+    first_half = bits.integer("lshr", 1)
+    second_half = bits.integer("sub", first_half)
+    first_scale, second_scale = (
+        half.integer("shl", k.digits).number() for half in (first_half, second_half)
+    )
+    return factor * (1.0 + (r + t)) * first_scale * second_scale
 
 
 def write_exp(x):
@@ -117,45 +124,47 @@ def write_sinh(x):
 
 
 def write_cosh(x):
-    scale, r, rest = quarter_exponential(x.absolute().between(0.0, 710.5 if x.double else 89.5))
-    part = scale + scale * (r + rest)
+    scale, r, t = quarter_exponential(x.absolute().between(0.0, 710.5 if x.double else 89.5))
+    part = scale + scale * (r + t)
     return 2.0 * (part + 0.0625 / part)
 
 
-def rounded_logarithm(x, lost=None):
-    """log(x + lost), where x is no subnormal number and x + lost rounds to x."""
+def rounded_logarithm(x, error=None):
+    """log(x + error) for a normal number x, where x + error rounds to x."""
     high, low = LOG_TWO if x.double else SINGLE_LOG_TWO
-    one = x.bias << x.digits
+    bias_bits = x.bias << x.digits
     bits = x.bits()
-    exponent = bits.integer("add", one - (ROOT_HALF_BITS if x.double else SINGLE_ROOT_HALF_BITS))
+    exponent = bits.integer(
+        "add", bias_bits - (ROOT_HALF_BITS if x.double else SINGLE_ROOT_HALF_BITS)
+    )
     exponent = exponent.integer("lshr", x.digits)
-    whole = exponent.integer("or_", x.bias + x.digits << x.digits).number()
-    k = whole - (2.0**x.digits + x.bias)
-    mantissa = bits.integer("add", one).integer("sub", exponent.integer("shl", x.digits))
+    biased = exponent.integer("or_", x.bias + x.digits << x.digits).number()
+    k = biased - (2.0**x.digits + x.bias)
+    mantissa = bits.integer("add", bias_bits).integer("sub", exponent.integer("shl", x.digits))
     f = mantissa.number() - 1.0
     s = f / (f + 2.0)
     z = s * s
     square = 0.5 * f * f
-    rest = s * (square + z * polynomial_value(z, LOG_SERIES if x.double else SINGLE_LOG_SERIES))
-    rest = rest + k * low
-    if lost is not None:
-        rest = rest + lost / x
-    result = k * high - ((square - rest) - f)
+    tail = s * (square + z * polynomial_value(z, LOG_SERIES if x.double else SINGLE_LOG_SERIES))
+    tail = tail + k * low
+    if error is not None:
+        tail = tail + error / x
+    result = k * high - ((square - tail) - f)
     result = choose_where(x, "<", math.inf, result, x)
     return choose_where(x, ">", 0.0, result, choose_where(x, "==", 0.0, -math.inf, math.nan))
 
 
 def write_log(x):
-    least, factor, power = (2.0**-1022, 2.0**54, 54) if x.double else (2.0**-126, 2.0**25, 25)
-    normal = choose_where(x, "<", least, x * factor, x)
-    return rounded_logarithm(normal) - choose_where(x, "<", least, power * 0.6931471805599453, 0.0)
+    tiny, factor, power = (2.0**-1022, 2.0**54, 54) if x.double else (2.0**-126, 2.0**25, 25)
+    normal = choose_where(x, "<", tiny, x * factor, x)
+    return rounded_logarithm(normal) - choose_where(x, "<", tiny, power * 0.6931471805599453, 0.0)
 
 
 def write_log1p(x):
     total = 1.0 + x
-    lost = choose_where(x, ">", 1.0, 1.0 - (total - x), x - (total - 1.0))
+    error = choose_where(x, ">", 1.0, 1.0 - (total - x), x - (total - 1.0))
     return choose_where(
-        x.absolute(), "<", 1e-17 if x.double else 1e-9, x, rounded_logarithm(total, lost)
+        x.absolute(), "<", 1e-17 if x.double else 1e-9, x, rounded_logarithm(total, error)
     )
 
 

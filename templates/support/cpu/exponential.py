@@ -1,5 +1,5 @@
-"""The exponential of Fréchet blocks, by scaling and squaring with a Padé approximant (Higham
-2005)."""
+"""The matrix exponential and its Fréchet derivatives, by scaling and squaring with a Padé
+approximant (Higham 2005)."""
 
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
 
@@ -20,15 +20,14 @@ from .frechet import (
 
 
 @compiled()
-def spared_halvings(terms, halvings, sums, product):
-    """How many of its halvings a matrix can do without, for the approximant of degree 13.
+def superfluous_halvings(terms, halvings, sums, product):
+    """The number of halvings that the approximant of degree 13 does not need (Al-Mohy and Higham
+    2009, algorithm 6.1).
 
-    terms: Fréchet blocks of the powers 0, 2, 4, 6 of the halved matrix, some to write to, and that
-    matrix; sums, product: vectors to write to.
-    What counts is how its powers grow, which is less than its norm says for a matrix far from
-    normal (Al-Mohy and Higham 2009, algorithm 6.1).
-    """
-    bound = spared_at_most(terms[5, 0], sums, product)
+    The powers of a matrix far from normal grow more slowly than those of its norm, which has set
+    the number of halvings. terms: Fréchet blocks of the powers 0, 2, 4, 6 of the halved matrix, a
+    work array, and that matrix; sums, product: work vectors."""
+    bound = max_superfluous_halvings(terms[5, 0], sums, product)
     if bound < 1:
         return 0
     growth = 0.0
@@ -39,23 +38,24 @@ def spared_halvings(terms, halvings, sums, product):
         gemm(1.0, terms[2, 0], False, terms[i, 0], False, 0.0, terms[4, 0])
         later = max(later, largest_column(terms[4, 0]) ** (0.5 / (2 + i)))
     growth = min(growth, later)
-    spared = halvings
+    superfluous = halvings
     if growth * 2.0**halvings > 4.74:
-        spared = int(np.floor(np.log2(4.74 / growth)))
-    return int(min(spared, bound))
+        superfluous = int(np.floor(np.log2(4.74 / growth)))
+    return int(min(superfluous, bound))
 
 
 @compiled()
-def spared_at_most(a, sums, product):
-    """How many halvings may be spared for rounding errors of the approximant to stay small: their
-    bound is 2**-116.45 of what the power 27 of abs(a) is, relative to abs(a).
+def max_superfluous_halvings(a, sums, product):
+    """The largest number of superfluous halvings for which the error of the approximant stays
+    within rounding: it is bounded by 2**-116.45 times the norm of abs(a)**27, relative to that of
+    abs(a).
 
-    Where the sums of a power's columns are between r and R times those of the power before, so
-    they are for all powers to come (Collatz 1942): most often few powers are enough.
+    If the column sums of a power are between r and R times those of the power before, then so are
+    those of all later powers (Collatz 1942): most often a few powers decide.
     """
     n = a.shape[0]
     sums[:] = 1.0
-    left = 116.45 - 53 + np.log2(largest_column(a))
+    log_bound = 116.45 - 53 + np.log2(largest_column(a))
     for power in range(1, 28):
         product[:] = 0.0
         for i in range(n):
@@ -67,28 +67,27 @@ def spared_at_most(a, sums, product):
             largest = max(largest, product[j])
         if largest == 0:
             return np.inf
-        left -= np.log2(largest)
+        log_bound -= np.log2(largest)
         if power % 4 == 3 and power < 27:
             low, high = np.inf, 0.0
             for j in range(n):
                 low, high = min(low, product[j] / sums[j]), max(high, product[j] / sums[j])
             steps = 27 - power
-            least = np.floor((left - steps * np.log2(high)) / 26)
-            if least == np.floor((left - steps * np.log2(low)) / 26):
-                return least
+            halvings = np.floor((log_bound - steps * np.log2(high)) / 26)
+            if halvings == np.floor((log_bound - steps * np.log2(low)) / 26):
+                return halvings
         for j in range(n):
             sums[j] = product[j] / largest
-    return np.floor(left / 26)
+    return np.floor(log_bound / 26)
 
 
 @compiled()
-def expm_blocks(x, out, first):
-    """out = the exponential of Fréchet blocks, from the entry `first` on.
+def expm_blocks(x, out, first_entry):
+    """out = the exponential of Fréchet blocks, from the entry `first_entry` on.
 
-    The degree of the approximant follows from the norm, up to which it has to suffice for
-    derivatives too (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix
-    exponential"): 13 up to 4.74, by halving.
-    """
+    The norm chooses the degree of the approximant, with bounds that hold for derivatives, too
+    (Al-Mohy and Higham 2009, "Computing the Fréchet derivative of the matrix exponential"); a
+    matrix of norm above 4.74 is halved until degree 13 suffices."""
     norm = largest_column(x[0])
     squarings = int(np.ceil(np.log2(norm / 4.74))) if 4.74 < norm < np.inf else 0
     degree = 3 if norm <= 1.08e-2 else 5 if norm <= 0.2 else 7 if norm <= 0.783 else 13
@@ -104,11 +103,11 @@ def expm_blocks(x, out, first):
     for i in range(2, min(degree // 2, 3) + 1):
         multiply_blocks(terms[i - 1], terms[1], terms[i], 0)
     if squarings > 0:
-        spared = spared_halvings(terms, squarings, sums, product)
-        squarings -= spared
-        scale_blocks(2.0**spared, terms[5], terms[5])
+        superfluous = superfluous_halvings(terms, squarings, sums, product)
+        squarings -= superfluous
+        scale_blocks(2.0**superfluous, terms[5], terms[5])
         for i in range(1, 4):
-            scale_blocks(4.0 ** (i * spared), terms[i], terms[i])
+            scale_blocks(4.0 ** (i * superfluous), terms[i], terms[i])
     pade[0] = 1.0
     for j in range(1, degree + 1):
         pade[j] = pade[j - 1] * (degree + 1 - j) / (j * (2 * degree + 1 - j))
@@ -132,11 +131,11 @@ def expm_blocks(x, out, first):
     combine_blocks(weights, terms, terms[7])
     divide_blocks(out, terms[7])
     power, square = out, terms[4]
-    for left in range(squarings, 0, -1):
-        multiply_blocks(power, power, square, 0 if left > 1 else first)
+    for remaining in range(squarings, 0, -1):
+        multiply_blocks(power, power, square, 0 if remaining > 1 else first_entry)
         power, square = square, power
     if squarings % 2 == 1:
-        scale_blocks(1.0, power[first:], out[first:])
+        scale_blocks(1.0, power[first_entry:], out[first_entry:])
     give_back(memory)
 
 

@@ -1,4 +1,4 @@
-"""The largest entry of each row, and where it is."""
+"""The largest entry of each row, and its position."""
 
 # mypy: allow-untyped-defs
 

@@ -1,4 +1,4 @@
-"""Factorisations without exchanges of rows or columns: Cholesky, LU, QR; pseudoinverses by QR."""
+"""Factorisations without pivoting: Cholesky, LU, QR; pseudoinverses by QR."""
 
 # mypy: allow-untyped-defs
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from ..internals.functions import compiled
 from .cholesky import cholesky_factor
+from .eigen import largest_row_sum
 from .lapack import lapack_gelqf, lapack_orglq
 from .triangular import triangular_inverse, triangular_solve_columns
 
@@ -29,7 +30,7 @@ def lower_factor(a, out):
 
 @compiled()
 def half_lower(a, out):
-    """out (stack, n, n) = the lower triangle of A with half of the diagonal, zero above."""
+    """out (stack, n, n) = the lower triangle of A with its diagonal halved, zero above."""
     stack, n, _ = a.shape
     for s in range(stack):
         for i in range(n):
@@ -40,24 +41,24 @@ def half_lower(a, out):
 
 @compiled()
 def unpivoted_lu(a, lower, upper):
-    """lower, upper (stack, n, n): A = L U with ones on the diagonal of L, row by row. False where
-    a pivot is zero, or no more than the rounding error of what it was computed from."""
+    """lower, upper (stack, n, n): A = L U with ones on the diagonal of L. False where a pivot is
+    zero, or no larger than the rounding error of the terms that it is the sum of."""
     stack, n, _ = a.shape
-    small = n * np.finfo(a.dtype).eps
+    rounding = n * np.finfo(a.dtype).eps
     for s in range(stack):
         for i in range(n):
             for j in range(n):
                 lower[s, i, j] = i == j
                 upper[s, i, j] = a[s, i, j]
-            size = abs(a[s, i, i])
+            terms = abs(a[s, i, i])
             for k in range(i):
                 multiplier = upper[s, i, k] / upper[s, k, k]
                 lower[s, i, k] = multiplier
                 upper[s, i, k] = 0
                 for j in range(k + 1, n):
                     upper[s, i, j] -= multiplier * upper[s, k, j]
-                size += abs(multiplier * upper[s, k, i])
-            if not abs(upper[s, i, i]) > small * size:
+                terms += abs(multiplier * upper[s, k, i])
+            if not abs(upper[s, i, i]) > rounding * terms:
                 return False
     return True
 
@@ -67,9 +68,9 @@ def thin_qr(a, q, r):
     """q (stack, p, k), r (stack, k, k): A = Q R with a positive diagonal of R. False where the
     columns of a matrix are linearly dependent up to rounding.
 
-    LAPACK sees A transposed, and factors it as R' Q'. The diagonal of R does not tell whether
-    columns are dependent: its rounding errors grow with the condition of the columns before.
-    """
+    LAPACK reads A as its transpose, and factors that as R' Q'. The diagonal of R does not show
+    whether columns are dependent: its rounding errors grow with the condition of the columns
+    before."""
     stack, p, k = a.shape
     if p < k:
         return False
@@ -99,20 +100,24 @@ def thin_qr(a, q, r):
 
 @compiled(counted=True)
 def has_full_rank(r):
-    """Whether the columns of upper triangular matrices, `r` (stack, k, k), are independent by more
-    than rounding, whatever their lengths are: entry [j, i] of inv(R) is how much of column j is in
-    the vector that has the distance 1 from the columns before i."""
+    """Check that the columns of upper triangular matrices, `r` (stack, k, k), are linearly
+    independent beyond rounding, whatever their lengths.
+
+    Column i of inv(R) combines the columns to a vector at distance 1 from the span of those before
+    i: they are dependent where a coefficient times its column's length reaches the inverse of the
+    precision."""
     stack, k, _ = r.shape
     level = 10 * np.finfo(r.dtype).eps
     for s in range(stack):
-        lengths = np.zeros(k, r.dtype)  # sums of absolute values, which do not overflow
+        lengths = np.zeros(k, r.dtype)  # 1-norms: squares could overflow
         for j in range(k):
             for i in range(j, k):
                 lengths[i] += abs(r[s, j, i])
         volume = r.dtype.type(1)
         for i in range(k):
             volume *= abs(r[s, i, i]) / lengths[i]
-        # of columns of length 1 the smallest singular value is more than volume / sqrt(e)
+        # cheap sufficient condition: the smallest singular value of a matrix with columns of
+        # length 1 is more than its determinant / sqrt(e)
         if volume > level * np.sqrt(np.e * k):
             continue
         inverse = np.empty((1, k, k), r.dtype)
@@ -129,24 +134,24 @@ def has_full_rank(r):
 
 @compiled(counted=True)
 def full_rank_pinv(a, out):
-    """out (stack, q, p) = inv(R) Q' for A = Q R, or the transpose of that for A' = Q R where A has
-    more columns than rows. False where these columns are linearly dependent up to rounding, by the
-    condition number of A: also where lengths differ so much that NumPy takes them as dependent."""
+    """out (stack, q, p) = inv(R) Q' for A = Q R; for A with more columns than rows, the transpose
+    of that for A'. False where the condition number of A exceeds the inverse of the precision: also
+    where columns are dependent to NumPy only since their lengths differ so much."""
     stack, p, q = a.shape
-    long, short = max(p, q), min(p, q)
-    tall = np.empty((stack, long, short), a.dtype)
-    factor = np.empty((stack, long, short), a.dtype)
-    r = np.empty((stack, short, short), a.dtype)
-    inverse = np.empty((stack, short, long), a.dtype)
+    long_side, short_side = max(p, q), min(p, q)
+    tall = np.empty((stack, long_side, short_side), a.dtype)
+    factor = np.empty((stack, long_side, short_side), a.dtype)
+    r = np.empty((stack, short_side, short_side), a.dtype)
+    inverse = np.empty((stack, short_side, long_side), a.dtype)
     for s in range(stack):
-        for i in range(long):
-            for j in range(short):
+        for i in range(long_side):
+            for j in range(short_side):
                 tall[s, i, j] = a[s, i, j] if p >= q else a[s, j, i]
     if not thin_qr(tall, factor, r):
         return False
     for s in range(stack):
-        for i in range(short):
-            for j in range(long):
+        for i in range(short_side):
+            for j in range(long_side):
                 inverse[s, i, j] = factor[s, j, i]
     triangular_solve_columns(r, inverse, False, False)
     for s in range(stack):
@@ -157,15 +162,3 @@ def full_rank_pinv(a, out):
         if not 10 * np.finfo(a.dtype).eps * condition < 1:
             return False
     return True
-
-
-@compiled()
-def largest_row_sum(a):
-    """The largest sum of absolute values of a row of a matrix, its norm as a map of vectors."""
-    largest = a.dtype.type(0)
-    for i in range(a.shape[0]):
-        total = a.dtype.type(0)
-        for j in range(a.shape[1]):
-            total += abs(a[i, j])
-        largest = max(largest, total)
-    return largest

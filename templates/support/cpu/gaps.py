@@ -1,4 +1,4 @@
-"""Reciprocals of differences and sums of the entries of vectors, two by two."""
+"""Reciprocals of the differences and sums of all pairs of entries of a vector."""
 
 # mypy: allow-untyped-defs
 
@@ -9,7 +9,7 @@ from ..internals.functions import compiled
 
 @compiled(linked=True)
 def rounding_level(row):
-    """The size below which a difference or sum of entries may be all rounding."""
+    """The size below which a difference or sum of two entries may consist of rounding errors."""
     largest = row.dtype.type(0)
     for value in row:
         largest = max(largest, abs(value))
@@ -29,11 +29,11 @@ def reciprocal_gaps(x, out):
     of `x` (stack, n) are equal up to rounding."""
     stack, n = x.shape
     for s in range(stack):
-        least = rounding_level(x[s])
+        level = rounding_level(x[s])
         for i in range(n):
             for j in range(n):
                 gap = x[s, j] - x[s, i]
-                out[s, i, j] = 1 / gap if abs(gap) > least else np.nan
+                out[s, i, j] = 1 / gap if abs(gap) > level else np.nan
             out[s, i, i] = 0
 
 
@@ -42,8 +42,8 @@ def reciprocal_sums(x, out):
     """out (stack, n, n) = 1 / (x[i] + x[j]); nan where that is zero up to rounding."""
     stack, n = x.shape
     for s in range(stack):
-        least = rounding_level(x[s])
+        level = rounding_level(x[s])
         for i in range(n):
             for j in range(n):
                 total = x[s, i] + x[s, j]
-                out[s, i, j] = 1 / total if abs(total) > least else np.nan
+                out[s, i, j] = 1 / total if abs(total) > level else np.nan

@@ -1,4 +1,4 @@
-"""LAPACK: its routines, each named once."""
+"""The routines of LAPACK that helper kernels call."""
 
 # mypy: allow-untyped-defs
 

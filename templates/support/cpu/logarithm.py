@@ -1,5 +1,6 @@
-"""The logarithm of Fréchet blocks: square roots until Gauss-Legendre quadrature of an integral
-suffices (inverse scaling and squaring; Higham, Functions of Matrices, 2008, section 11.5)."""
+"""The matrix logarithm and its Fréchet derivatives, by inverse scaling and squaring (Higham,
+Functions of Matrices, 2008, section 11.5): square roots until Gauss-Legendre quadrature
+suffices."""
 
 # mypy: allow-untyped-defs
 
@@ -16,8 +17,8 @@ LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(8)[1] / 2
 
 @compiled()
 def root_of_blocks(x, out):
-    """out = the square root of Fréchet blocks, the first of which is lower quasi-triangular. False
-    where this is singular to working precision."""
+    """out = the square root of Fréchet blocks whose first entry is lower quasi-triangular. False
+    where that is singular to working precision."""
     n = x.shape[1]
     if not lower_root(x[0], out[0]):
         return False
@@ -35,7 +36,7 @@ def root_of_blocks(x, out):
 
 @compiled()
 def far_from_identity(a):
-    """Whether the 1-norm of A - I is more than 1/4."""
+    """Check whether the 1-norm of A - I exceeds 1/4."""
     for j in range(a.shape[1]):
         total = 0.0
         for i in range(a.shape[0]):
@@ -47,11 +48,11 @@ def far_from_identity(a):
 
 @compiled(counted=True)
 def logm_blocks(x, out):
-    """out = the logarithm of Fréchet blocks, the first of which is lower quasi-triangular; x is
-    overwritten. False where this is singular to working precision.
+    """out = the logarithm of Fréchet blocks whose first entry is lower quasi-triangular; x is
+    overwritten. False where that entry is singular to working precision.
 
-    log(I + Z) is the integral of Z inv(I + t Z) over t from 0 to 1; for norms of Z up to 1/4
-    eight nodes make an error below 1e-17.
+    log(I + Z) is the integral of Z inv(I + t Z) over t from 0 to 1. For norms of Z up to 1/4, eight
+    nodes give an error below 1e-17.
     """
     n = x.shape[1]
     roots = 0

@@ -1,7 +1,7 @@
-"""General linear systems: LU with partial pivoting, shared by solve, inverse and determinants.
+"""LU factors with partial pivoting of square matrices; systems, inverses and determinants.
 
-LAPACK reads a row of ours as a column, so what is factored is the transposed matrix. What solves
-and inverts takes factored matrices of which `lu_invertible` is true.
+LAPACK reads our rows as columns, so that the factors are those of the transposed matrix. Functions
+that solve or invert require factors that `lu_invertible` accepts.
 """
 
 # mypy: allow-untyped-defs, disable-error-code="call-arg, var-annotated"
@@ -9,25 +9,32 @@ and inverts takes factored matrices of which `lu_invertible` is true.
 import numpy as np
 
 from ..internals.functions import compiled, short_loop
-from ..internals.memory import give_back, work_arrays
+from ..internals.memory import copy_entries, give_back, work_arrays
 from .base import INFO, LEFT, LOWER, NO, TRANSPOSED, UNIT, UPPER
 from .blas import blas_trsm, gemm_part
 from .lapack import lapack_getrf, lapack_getri, lapack_getrs
-from .panels import FEW, MIDDLE_PANEL, NARROW_PANEL, SEVERAL_HUNDRED, WIDE_PANEL, solve_panel
-from .substitution import LONG, SEVERAL, substitute_columns, substitute_rows
+from .panels import (
+    MAX_MIDDLE_PANEL_ROWS,
+    MAX_NARROW_PANEL_ROWS,
+    MIDDLE_PANEL,
+    NARROW_PANEL,
+    WIDE_PANEL,
+    solve_panel,
+)
+from .substitution import MIN_BLOCKED_ROWS, MIN_BLOCKED_SIDES, substitute_columns, substitute_rows
 from .triangular import triangular_invertible, triangular_logabsdet
 
-MOST_PANELS = 2000
-"""LAPACK takes less time for more rows than panels of columns."""
-ALONE = 450
-"""The most rows of a matrix for which what is below a panel is multiplied by one thread."""
-ALONE_ROWS = 64
-"""How many rows that thread multiplies at a time: for more OpenBLAS calls other threads, which
-would wait for each other."""
-LOOPS = 32
-"""The most rows that loops factor in less time than LAPACK."""
-SUBSTITUTED = 12
-"""The most unknowns that loops, of which the compiler makes no vector code, find in less time than
+MAX_LU_LOOP_ROWS = 32
+"""Up to this size, loops factor a matrix in less time than LAPACK."""
+MAX_LU_PANEL_ROWS = 2000
+"""Up to this size, panels of columns take less time than LAPACK's factorisation."""
+MAX_SERIAL_ROWS = 450
+"""Up to this size, one thread updates the rows below a panel."""
+SERIAL_UPDATE_ROWS = 64
+"""Number of rows that this thread updates at a time: for more, OpenBLAS starts threads, which would
+wait for each other."""
+MAX_SUBSTITUTION_ROWS = 12
+"""Up to this size, substitution by loops, which the compiler cannot vectorise, takes less time than
 LAPACK."""
 
 
@@ -36,9 +43,9 @@ def lu_factor(lu, pivots):
     """Factor each matrix of `lu` (stack, n, n) in place; a zero pivot stays and means det = 0."""
     stack, n = pivots.shape
     for s in range(stack):
-        if n <= LOOPS:
+        if n <= MAX_LU_LOOP_ROWS:
             factor_by_loops(lu[s], pivots[s])
-        elif n <= MOST_PANELS:
+        elif n <= MAX_LU_PANEL_ROWS:
             factor_by_panels(lu[s], pivots[s])
         else:
             lapack_getrf((n, n, lu[s], n, pivots[s], INFO))
@@ -49,9 +56,9 @@ def factor_by_panels(lu, pivots):
     """`lu_factor` for one matrix (n, n), by panels of columns."""
     n = len(lu)
     width = WIDE_PANEL
-    if n <= SEVERAL_HUNDRED:
-        width = NARROW_PANEL if n <= FEW else MIDDLE_PANEL
-    rows = ALONE_ROWS if n <= ALONE else n
+    if n <= MAX_MIDDLE_PANEL_ROWS:
+        width = NARROW_PANEL if n <= MAX_NARROW_PANEL_ROWS else MIDDLE_PANEL
+    rows = SERIAL_UPDATE_ROWS if n <= MAX_SERIAL_ROWS else n
     inverses, solved, memory = work_arrays(lu, ((n, width), (n, width)), ())
     for start in range(0, n, width):
         stop = min(start + width, n)
@@ -62,14 +69,15 @@ def factor_by_panels(lu, pivots):
         for i in range(n):
             if i < start or i >= stop:
                 for step in range(stop - start):
-                    column = np.uint64(start + step)  # what is signed might be negative
-                    other = np.uint64(pivots[column] - 1)
-                    lu[i, column], lu[i, other] = lu[i, other], lu[i, column]
+                    # unsigned: a signed index could be negative, and Numba would check for that
+                    column = np.uint64(start + step)
+                    pivot = np.uint64(pivots[column] - 1)
+                    lu[i, column], lu[i, pivot] = lu[i, pivot], lu[i, column]
         if stop < n:
             solve_panel(lu, start, True, inverses, solved)
-            for left in range(0, width, NARROW_PANEL):
+            for first_column in range(0, width, NARROW_PANEL):
                 for i in range(stop, n):
-                    for j in range(left, left + NARROW_PANEL):
+                    for j in range(first_column, first_column + NARROW_PANEL):
                         lu[i, start + j] = solved[i, j]
             for top in range(stop, n, rows):
                 part = top, min(top + rows, n), stop, n, start, stop
@@ -81,40 +89,40 @@ def factor_by_panels(lu, pivots):
 def factor_by_loops(lu, pivots):
     """`lu_factor` for one small matrix (n, n)."""
     n = len(lu)
-    one, least = lu.dtype.type(1), np.finfo(lu.dtype).tiny
+    one, smallest_normal = lu.dtype.type(1), np.finfo(lu.dtype).tiny
     for k in range(n):
-        best, size = k, abs(lu[k, k])
+        pivot_column, pivot_size = k, abs(lu[k, k])
         for i in range(k + 1, n):
-            if abs(lu[k, i]) > size:
-                best, size = i, abs(lu[k, i])
-        pivots[k] = best + 1
-        if best != k:
+            if abs(lu[k, i]) > pivot_size:
+                pivot_column, pivot_size = i, abs(lu[k, i])
+        pivots[k] = pivot_column + 1
+        if pivot_column != k:
             for j in range(n):
                 short_loop(j)
-                lu[j, k], lu[j, best] = lu[j, best], lu[j, k]
-        first, pivot = lu[k, k + 1 :], lu[k, k]
-        if 0 < size < least:  # its reciprocal may be infinite
-            for i in range(len(first)):
+                lu[j, k], lu[j, pivot_column] = lu[j, pivot_column], lu[j, k]
+        pivot_row, pivot = lu[k, k + 1 :], lu[k, k]
+        if 0 < pivot_size < smallest_normal:  # the reciprocal may overflow
+            for i in range(len(pivot_row)):
                 short_loop(i)
-                first[i] /= pivot
-        reciprocal = one / pivot if size >= least else one
-        for i in range(len(first)):
-            first[i] *= reciprocal
+                pivot_row[i] /= pivot
+        reciprocal = one / pivot if pivot_size >= smallest_normal else one
+        for i in range(len(pivot_row)):
+            pivot_row[i] *= reciprocal
         for j in range(k + 1, n):
             row, factor = lu[j, k + 1 :], lu[j, k]
             for i in range(len(row)):
-                row[i] -= factor * first[i]
+                row[i] -= factor * pivot_row[i]
 
 
 lu_invertible = triangular_invertible
-"""Whether no factored matrix of `lu` (stack, n, n) is singular."""
+"""Check that no factored matrix of `lu` (stack, n, n) is singular."""
 
 
 @compiled()
 def lu_solve_rows(lu, pivots, b, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
     _, rows, n = b.shape
-    if rows < SEVERAL and n < LONG:
+    if rows < MIN_BLOCKED_SIDES and n < MIN_BLOCKED_ROWS:
         lu_solve_few_rows(lu, pivots, b, transposed)
         return
     for s in range(len(b)):
@@ -130,13 +138,13 @@ def lu_solve_rows(lu, pivots, b, transposed):
 
 @compiled()
 def lu_solve_each_row(lu, pivots, b, transposed):
-    """`lu_solve_rows` for one row, or two or three."""
+    """`lu_solve_rows` for one to three rows, one after the other."""
     stack, rows, n = b.shape
-    which = NO if transposed else TRANSPOSED
+    transposition = NO if transposed else TRANSPOSED
     for s in range(stack):
-        if n > SUBSTITUTED:
+        if n > MAX_SUBSTITUTION_ROWS:
             for row in range(rows):
-                lapack_getrs((which, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
+                lapack_getrs((transposition, n, 1, lu[s], n, pivots[s], b[s, row], n, INFO))
             continue
         if transposed:
             swap_columns(pivots[s], b[s], False)
@@ -155,26 +163,26 @@ def lu_solve_each_row(lu, pivots, b, transposed):
                         b[s, row, i] -= factor * lu[s, k, i]
             else:
                 for k in range(n):
-                    rest = b[s, row, k]
+                    total = b[s, row, k]
                     for i in range(k):
                         short_loop(i)
-                        rest -= lu[s, k, i] * b[s, row, i]
-                    b[s, row, k] = rest / lu[s, k, k]
+                        total -= lu[s, k, i] * b[s, row, i]
+                    b[s, row, k] = total / lu[s, k, k]
                 for k in range(n - 1, -1, -1):
-                    rest = b[s, row, k]
+                    total = b[s, row, k]
                     for i in range(k + 1, n):
                         short_loop(i)
-                        rest -= lu[s, k, i] * b[s, row, i]
-                    b[s, row, k] = rest
+                        total -= lu[s, k, i] * b[s, row, i]
+                    b[s, row, k] = total
         if not transposed:
             swap_columns(pivots[s], b[s], True)
 
 
 @compiled()
 def lu_solve_few_rows(lu, pivots, b, transposed):
-    """`lu_solve_rows` for few rows.
+    """`lu_solve_rows` without blocks, for few right-hand sides.
 
-    LAPACK's solver is for one row only: for several it waits for threads, however small n is.
+    LAPACK's solver takes one row only: for several it waits for threads, however small n is.
     """
     stack, rows, n = b.shape
     one = b.dtype.type(1)
@@ -201,8 +209,8 @@ def swap_columns(pivots, b, backwards):
     for i in range(b.shape[0]):
         for step in range(n):
             column = n - 1 - step if backwards else step
-            other = pivots[column] - 1
-            b[i, column], b[i, other] = b[i, other], b[i, column]
+            pivot = pivots[column] - 1
+            b[i, column], b[i, pivot] = b[i, pivot], b[i, column]
 
 
 @compiled()
@@ -211,10 +219,10 @@ def swap_rows(pivots, b, backwards):
     n = pivots.shape[0]
     for step in range(n):
         row = n - 1 - step if backwards else step
-        other = pivots[row] - 1
-        if other != row:
+        pivot = pivots[row] - 1
+        if pivot != row:
             for j in range(b.shape[1]):
-                b[row, j], b[other, j] = b[other, j], b[row, j]
+                b[row, j], b[pivot, j] = b[pivot, j], b[row, j]
 
 
 @compiled()
@@ -236,10 +244,8 @@ def lu_inverse(lu, pivots, out):
     """out (stack, n, n) = the inverse of each factored matrix."""
     stack, n = pivots.shape
     work, memory = work_arrays(out, ((64 * n,),), ())
+    copy_entries(lu, out)
     for s in range(stack):
-        for i in range(n):
-            for j in range(n):
-                out[s, i, j] = lu[s, i, j]
         if n > 0:
             lapack_getri((n, out[s], n, pivots[s], work, 64 * n, INFO))
     give_back(memory)
@@ -268,8 +274,8 @@ def lu_logdet(lu, pivots, out):
     lu_logabsdet(lu, pivots, out)
     stack, n = pivots.shape
     for s in range(stack):
-        negative = False
+        is_negative = False
         for i in range(n):
-            negative ^= (lu[s, i, i] < 0) != (pivots[s, i] != i + 1)
-        if negative and out[s] > -np.inf:
+            is_negative ^= (lu[s, i, i] < 0) != (pivots[s, i] != i + 1)
+        if is_negative and out[s] > -np.inf:
             out[s] = np.nan

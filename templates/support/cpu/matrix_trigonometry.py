@@ -1,4 +1,5 @@
-"""The sine, cosine and hyperbolic tangent of Fréchet blocks, through the exponential."""
+"""The sine, cosine and hyperbolic tangent of a matrix and their Fréchet derivatives, by the
+exponential."""
 
 # mypy: allow-untyped-defs
 
@@ -18,8 +19,8 @@ from .frechet import (
 
 @compiled(counted=True)
 def rotations(x):
-    """The last of the Fréchet blocks of the exponential of [[0, -A], [A, 0]]: of [[cos A, -sin A],
-    [sin A, cos A]]."""
+    """Fréchet blocks of exp([[0, -A], [A, 0]]) = [[cos A, -sin A], [sin A, cos A]], of which only
+    the last entry is computed."""
     stack, count, n, _ = x.shape
     wide = np.zeros((stack, count, 2 * n, 2 * n))
     result = np.empty_like(wide)
@@ -49,7 +50,7 @@ def sinm(*arrays):
 
 @compiled(counted=True)
 def ratio_of_blocks(factor, x, out):
-    """out = (exp(2 y) - I) inv(exp(2 y) + I) for y = factor * x. False where it has a pole."""
+    """out = tanh(y) = (exp(2 y) - I) inv(exp(2 y) + I) for y = factor * x. False at a pole."""
     power = np.empty_like(x)
     scale_blocks(2 * factor, x, out)
     expm_blocks(out, power, 0)
@@ -62,12 +63,12 @@ def ratio_of_blocks(factor, x, out):
 
 @compiled(counted=True)
 def tanhm_blocks(x, out):
-    """out = the hyperbolic tangent of Fréchet blocks. False where it has a pole.
+    """out = the hyperbolic tangent of Fréchet blocks. False at a pole.
 
-    From a fraction of the argument on by tanh(2 y) = 2 tanh(y) / (1 + tanh(y)**2), which loses
-    nothing where exponentials are large and small at once; close to a pole of tanh(y), which
-    need not be one of tanh(2 y), by exponentials again.
-    """
+    The argument is halved until its norm is at most 1, then tanh(2 y) = 2 tanh(y) / (1 +
+    tanh(y)**2) doubles it: exponentials of the whole argument would lose digits where some are
+    large and others small. Close to a pole of tanh(y), which need not be one of tanh(2 y),
+    exponentials start anew."""
     norm = largest_column(x[0])
     doublings = int(np.ceil(np.log2(norm))) if 1 < norm < np.inf else 0
     if not ratio_of_blocks(0.5**doublings, x, out):

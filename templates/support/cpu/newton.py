@@ -1,4 +1,4 @@
-"""What Newton's iteration for an equation measures, and what it tells where it finds no root."""
+"""Norms, tolerances and the error of Newton's iteration for an equation."""
 
 # mypy: allow-untyped-defs
 
@@ -11,37 +11,39 @@ from ..internals.functions import callback, compiled
 
 
 def _note(*history):
-    # in the thread itself, since the code that calls this may be another package's
-    current_thread()._derivatrix_told = _convergence(*history)  # type: ignore[attr-defined]
+    # an attribute of the thread: machine code is shared, so that the package of the caller, and
+    # with it this module, may be another one
+    current_thread()._derivatrix_convergence = _convergence(*history)  # type: ignore[attr-defined]
 
 
 note = callback(_note, 6)
-"""Compiled code calls it before NotConverged is raised, with what `_convergence` takes: an
-exception that compiled code raises has a message that was known when it was compiled."""
+"""Store a message with the arguments of `_convergence` for NotConverged: the exceptions of compiled
+code have messages that are constant at compile time."""
 
 
 class NotConverged(np.linalg.LinAlgError):
-    """No root was found; the message says what `note` was told in this thread."""
+    """No root was found. The message ends with the one that this thread stored by `note`."""
 
     def __init__(self, problem):
-        super().__init__(problem + current_thread()._derivatrix_told)  # type: ignore[attr-defined]
+        thread = current_thread()
+        super().__init__(problem + thread._derivatrix_convergence)  # type: ignore[attr-defined]
 
     def __reduce__(self):
         return np.linalg.LinAlgError, self.args
 
 
 @compiled(linked=True)
-def largest(vector):
-    """The largest magnitude; nan if there is one."""
-    found = vector.dtype.type(0)
+def max_magnitude(vector):
+    """The largest absolute value in a vector; nan if an entry is nan."""
+    magnitude = vector.dtype.type(0)
     for value in vector:
-        if abs(value) > found or value != value:
-            found = abs(value)
-    return found
+        if abs(value) > magnitude or value != value:
+            magnitude = abs(value)
+    return magnitude
 
 
 @compiled(linked=True)
-def close(out):
-    """How long, relative to the unknown, a step may be that rounding alone prevents from
-    improving the residual: the square root of the precision."""
+def step_tolerance(out):
+    """The length of a step, relative to the unknown, below which rounding alone may keep it from
+    reducing the residual: the square root of the precision."""
     return out.dtype.type(np.sqrt(np.finfo(out.dtype).eps))

@@ -1,5 +1,5 @@
-"""The error function and its complement, that loops are vectorised with; errors are below 4 units
-in the last place."""
+"""The error function and its complement without branches, so that loops over them are vectorised.
+Errors are below 4 units in the last place."""
 
 # mypy: allow-untyped-defs
 
@@ -99,22 +99,26 @@ SINGLE_SCALED_ERFC = (
     -0.0008252081500689957,
     -0.00039572041635990127,
 )
-"""The same with 2 for 4."""
+"""`SCALED_ERFC` for single precision, with t = (x - 2) / (x + 2)."""
 
 
 def write_erf(x):
     """x + x P(x^2) below 1, 1 - exp(-Q(|x|)) above."""
-    near, far = (
+    near_table, far_table = (
         (ERF_SERIES, MINUS_LOG_ERFC) if x.double else (SINGLE_ERF_SERIES, SINGLE_MINUS_LOG_ERFC)
     )
     size = x.absolute().between(0.0, 6.0 if x.double else 4.0)
-    scale, r, rest = quarter_exponential(0.0 - polynomial_value(size, far))
-    above = 1.0 - 4.0 * (scale + scale * (r + rest))
-    return choose_where(size, "<", 1.0, x + x * polynomial_value(x * x, near), above.of_sign(x))
+    scale, r, t = quarter_exponential(0.0 - polynomial_value(size, far_table))
+    far_value = 1.0 - 4.0 * (scale + scale * (r + t))
+    return choose_where(
+        size, "<", 1.0, x + x * polynomial_value(x * x, near_table), far_value.of_sign(x)
+    )
 
 
 def write_erfc(x):
-    """The function of which the table is one, times exp(-x^2); for negative x 2 less that."""
+    """exp(-x^2) times the scaled function of the table; for negative x, 2 minus the value at -x.
+
+    x^2 is h^2 - (h - x)(h + x), where h is x cut to half its digits, so that h^2 is exact."""
     centre, table = (4.0, SCALED_ERFC) if x.double else (2.0, SINGLE_SCALED_ERFC)
     size = x.absolute().between(0.0, 28.0 if x.double else 10.6)
     head = size.bits().integer("and_", -1 << (27 if x.double else 12)).number()

@@ -1,6 +1,6 @@
-"""Factorisations by panels of columns, as LU and Cholesky have them.
+"""Panels of columns in LU and Cholesky factorisations.
 
-BLAS's substitution for as few rows as a panel has would take most of the time, and wait for threads
+BLAS's trsm with as few columns as a panel has would take most of the time, and waits for threads
 however small the matrix is: a product with the inverse of the panel's triangle takes a fifth of it.
 """
 
@@ -10,17 +10,18 @@ from ..internals.functions import compiled
 from .blas import gemm_part
 
 NARROW_PANEL, MIDDLE_PANEL, WIDE_PANEL = 8, 16, 32
-"""How many columns a panel has."""
-FEW, SEVERAL_HUNDRED = 128, 256
-"""The most rows of a matrix that is factored by narrow panels, and by those of middle width."""
+"""Number of columns of a panel."""
+MAX_NARROW_PANEL_ROWS, MAX_MIDDLE_PANEL_ROWS = 128, 256
+"""Largest matrices that are factored by narrow panels, and by panels of middle width."""
 
 
 @compiled()
 def solve_panel(a, start, unit, inverses, solved):
-    """B inv(T), in the rows of `solved` (n, width) that those of B have in `a`, (n, n).
+    """solved[start + width:] = B inv(T), for a panel of `a` (n, n) that begins at row and column
+    `start`: T is the upper triangle of its diagonal block, with ones on the diagonal if `unit`, B
+    its rows below that block.
 
-    T: the upper triangle of a panel's rows and columns, from start on, with ones on the diagonal if
-    `unit`; B: all rows below it. inv(T) is put into the same rows of `inverses`, (n, width).
+    inverses (n, width): its rows of the diagonal block become inv(T).
     """
     n, width = inverses.shape
     stop, one = start + width, a.dtype.type(1)

@@ -1,4 +1,4 @@
-"""Numbers that have to be positive, or not zero."""
+"""Checks that numbers are positive, or not zero."""
 
 # mypy: allow-untyped-defs
 

@@ -18,7 +18,8 @@ def row_products(x, out):
 
 @compiled()
 def products_of_others(x, out):
-    """out[s, i] = the product of x[s, :] without x[s, i]: of what is before it and after it."""
+    """out[s, i] = the product of x[s, :] without x[s, i]: that of the entries before it times that
+    of the entries after it, since division fails for zeros."""
     stack, n = x.shape
     for s in range(stack):
         before = out.dtype.type(1)

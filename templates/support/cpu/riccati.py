@@ -1,8 +1,6 @@
-"""Stabilising solutions of algebraic Riccati equations.
-
-From the stable deflating subspace of a pencil (Laub 1979, van Dooren 1981), found by the QZ
-algorithm; then steps of Newton's method (Kleinman 1968, Hewer 1971).
-"""
+"""Stabilising solutions of algebraic Riccati equations, from the stable deflating subspace of a
+pencil (Laub 1979, van Dooren 1981), found by the QZ algorithm; then two steps of Newton's method
+(Kleinman 1968, Hewer 1971)."""
 
 # mypy: allow-untyped-defs
 
@@ -20,9 +18,10 @@ from .sylvester import schur, schur_sylvester
 
 @compiled(counted=True)
 def stable_subspace(left, right, discrete, vectors):
-    """Generalised Schur vectors of the pencil of which `left` and `right` are the transposes, as
-    rows; first those of eigenvalues within the unit circle, or with negative real part if not
-    `discrete`. How many these are comes back, or -1 where the iteration does not converge.
+    """Put generalised Schur vectors of the pencil, given as transposed `left` and `right`, into the
+    rows of `vectors`: first those of stable eigenvalues, which are within the unit circle if
+    `discrete`, else of negative real part. Return the number of stable eigenvalues, or -1 where the
+    iteration does not converge.
     """
     n = left.shape[0]
     if n == 0:
@@ -34,8 +33,8 @@ def stable_subspace(left, right, discrete, vectors):
     nothing = np.empty(2)
     size = 64 * n + 64
     pencil, work = (n, left, n, right, n), (np.empty(size), size, unused)
-    found = (real_part, imaginary_part, divisor, nothing, 1, vectors, n)
-    lapack_gges((NO, VECTORS, NO, unused, *pencil, count, *found, *work, info))
+    results = (real_part, imaginary_part, divisor, nothing, 1, vectors, n)
+    lapack_gges((NO, VECTORS, NO, unused, *pencil, count, *results, *work, info))
     if info[0] != 0:
         return -1
     selected = np.zeros(n, np.int32)
@@ -45,13 +44,13 @@ def stable_subspace(left, right, discrete, vectors):
         else:
             selected[i] = real_part[i] < 0
     estimates = (nothing, nothing, nothing)
-    lapack_tgsen((0, 0, 1, selected, *pencil, *found, count, *estimates, *work, n, info))
+    lapack_tgsen((0, 0, 1, selected, *pencil, *results, count, *estimates, *work, n, info))
     return count[0] if info[0] == 0 else -1
 
 
 @compiled()
 def symmetric_part(matrices, out):
-    """out = the symmetric parts."""
+    """out = the symmetric part of each matrix."""
     for s in range(matrices.shape[0]):
         for i in range(matrices.shape[1]):
             for j in range(i + 1):
@@ -59,8 +58,8 @@ def symmetric_part(matrices, out):
 
 
 @compiled(counted=True)
-def divided_rows(matrix, rows):
-    """Replace each row x of `rows` (1, n, m) by inv(matrix) x, and the matrix (1, m, m) by its
+def solve_rows(matrix, rows):
+    """Replace each row x of `rows` (1, n, m) by inv(matrix) x, and the matrix (1, m, m) by its LU
     factors. False where it is singular to working precision."""
     n = matrix.shape[1]
     pivots = np.empty((1, n), np.int32)
@@ -75,8 +74,8 @@ def divided_rows(matrix, rows):
 
 @compiled(counted=True)
 def riccati_start(a, b, q, r, discrete, x):
-    """x (1, n, n) = the stabilising solution, up to rounding errors that the subspace makes.
-    False where there is none.
+    """x (1, n, n) = the stabilising solution, with the rounding errors of the subspace. False where
+    there is none.
 
     With p = X x, and left z' = right z for z = (x, p, u): in discrete time x' = A x + B u,
     p = Q x + A' p' and 0 = R u + B' p'; in continuous time dx/dt = A x - G p and
@@ -100,7 +99,7 @@ def riccati_start(a, b, q, r, discrete, x):
             if discrete:
                 left[2 * n + j, i] = b[i, j]
                 right[n + i, 2 * n + j] = -b[i, j]
-    if not discrete and not divided_rows(weight, gain):
+    if not discrete and not solve_rows(weight, gain):
         return False
     for i in range(n):
         for j in range(n):
@@ -124,13 +123,13 @@ def riccati_start(a, b, q, r, discrete, x):
         for j in range(n):
             upper[0, i, j] = vectors[i, j]
             x[0, j, i] = vectors[i, n + j]
-    return divided_rows(upper, x)
+    return solve_rows(upper, x)
 
 
 @compiled()
 def is_stable(form, discrete):
-    """Whether all eigenvalues of a matrix lie in the open left half plane, or within the unit
-    circle if `discrete`, by its real Schur form."""
+    """Check by its real Schur form that all eigenvalues of a matrix are stable: within the unit
+    circle if `discrete`, else in the open left half plane."""
     n = form.shape[0]
     for i in range(n):
         size = form[i, i]
@@ -147,10 +146,9 @@ def is_stable(form, discrete):
 
 @compiled(counted=True)
 def closed_loop(a, b, q, r, discrete, x, closed, residual):
-    """closed = A - B K, where u = -K x is the best control for the costs that x (1, n, n) says
-    are to come; residual = what is left of the equation, without differences of large terms:
-    C' X C + Q + K' R K - X for the closed loop C, or C' X + X C + Q + K' R K. False where there is
-    no best."""
+    """closed = C = A - B K with the gain K that is optimal for the cost-to-go x (1, n, n); residual
+    = that of the equation, in a form without differences of large terms: C' X C + Q + K' R K - X if
+    `discrete`, else C' X + X C + Q + K' R K. False where there is no optimal gain."""
     n, m = b.shape
     weight, gain = np.empty((1, m, m)), np.empty((1, n, m))
     costs, half = np.empty((n, m)), np.empty((n, n))
@@ -166,7 +164,7 @@ def closed_loop(a, b, q, r, discrete, x, closed, residual):
         gemm(1.0, a, True, costs, False, 0.0, gain[0])
     else:
         gemm(1.0, x[0], False, b, False, 0.0, gain[0])
-    if not divided_rows(weight, gain):
+    if not solve_rows(weight, gain):
         return False
     gemm(-1.0, b, False, gain[0], True, 1.0, closed[0])
     gemm(1.0, x[0], False, closed[0], False, 0.0, half)
@@ -182,10 +180,10 @@ def closed_loop(a, b, q, r, discrete, x, closed, residual):
 
 @compiled(counted=True)
 def riccati_step(a, b, q, r, discrete, x, step):
-    """step (1, n, n) = Newton's step from x (1, n, n). False where the closed loop of x is not
+    """step (1, n, n) = Newton's step from x (1, n, n). False where the closed loop is not
     stable."""
     closed = np.empty_like(x)
-    turned = np.empty_like(x)
+    transposed = np.empty_like(x)
     residual = np.empty_like(x)
     form = np.empty_like(x)
     vectors = np.empty_like(x)
@@ -196,21 +194,21 @@ def riccati_step(a, b, q, r, discrete, x, step):
     n = a.shape[0]
     for i in range(n):
         for j in range(n):
-            turned[0, i, j] = closed[0, j, i]
+            transposed[0, i, j] = closed[0, j, i]
             if not discrete:
                 residual[0, i, j] *= -1.0
     if discrete:
-        return stein(turned, closed, residual, step)
-    turned_vectors = np.empty_like(x)
-    if not schur(turned, closed, turned_vectors):
+        return stein(transposed, closed, residual, step)
+    transposed_vectors = np.empty_like(x)
+    if not schur(transposed, closed, transposed_vectors):
         return False
-    return schur_sylvester(closed, turned_vectors, form, vectors, residual, step, False, False)
+    return schur_sylvester(closed, transposed_vectors, form, vectors, residual, step, False, False)
 
 
 @compiled(counted=True)
 def riccati(a, b, q, r, discrete, out):
-    """out (stack, n, n) = the stabilising solutions, all arrays in double precision; q and r are
-    overwritten by their symmetric parts. False where there is none."""
+    """out (stack, n, n) = the stabilising solutions, in double precision; q and r are replaced by
+    their symmetric parts. False where there is none."""
     stack, n, _ = b.shape
     x = np.empty((1, n, n))
     step = np.empty((1, n, n))

@@ -1,7 +1,7 @@
 """Principal square roots, in the basis of a real Schur form (Higham 1987).
 
-What LAPACK calls the Schur form of A' is here, by rows, a lower quasi-triangular L with
-A = V' L V: blocks of 1 and, for a pair of complex eigenvalues, of 2 rows on the diagonal.
+LAPACK's Schur form of A' is, read by rows, a lower quasi-triangular L with A = V' L V: its diagonal
+blocks have 1 row or, for a pair of complex eigenvalues, 2 rows.
 """
 
 # mypy: allow-untyped-defs
@@ -17,11 +17,10 @@ from .sylvester import schur
 
 @compiled()
 def principal_schur(a, form, vectors, precision):
-    """The Schur form of each matrix of `a` (stack, n, n).
+    """`schur` of each matrix of `a` (stack, n, n), which must have a principal square root.
 
-    False where there is none, or an eigenvalue lies on the closed negative real axis, within
-    rounding errors of numbers of this precision.
-    """
+    False where no Schur form is found, or an eigenvalue lies on the closed negative real axis, up
+    to rounding errors of the given precision."""
     stack, n, _ = a.shape
     if not schur(a, form, vectors):
         return False
@@ -30,14 +29,14 @@ def principal_schur(a, form, vectors, precision):
         for i in range(n):
             for j in range(n):
                 largest = max(largest, abs(form[s, i, j]))
-        least = n * precision * largest
+        rounding = n * precision * largest
         for i in range(n):
-            apart = 0.0
+            squared_imaginary = 0.0
             if i + 1 < n:
-                apart = -form[s, i, i + 1] * form[s, i + 1, i]
+                squared_imaginary = -form[s, i, i + 1] * form[s, i + 1, i]
             if i > 0 and form[s, i - 1, i] != 0:
-                apart = -form[s, i - 1, i] * form[s, i, i - 1]
-            if not (form[s, i, i] > least or apart > least * least):
+                squared_imaginary = -form[s, i - 1, i] * form[s, i, i - 1]
+            if not (form[s, i, i] > rounding or squared_imaginary > rounding * rounding):
                 return False
     return True
 
@@ -60,15 +59,17 @@ def lower_sylvester(b, a, c):
 
 @compiled()
 def block_root(a, row, width, root):
-    """The principal root of the diagonal block of `width` rows that begins at `row`."""
+    """Put the principal root of the diagonal block of `width` rows at `row` into `root`."""
     if width == 1:
         root[row, row] = np.sqrt(a[row, row])
         return
     below, above, real = a[row + 1, row], a[row, row + 1], a[row, row]
     squared = -above * below
     modulus = np.hypot(real, np.sqrt(squared))
-    other = squared / (modulus - real) if real < 0 else modulus + real  # without cancellation
-    half = np.sqrt(other / 2)
+    sum_of_parts = (
+        squared / (modulus - real) if real < 0 else modulus + real
+    )  # without cancellation
+    half = np.sqrt(sum_of_parts / 2)
     root[row, row] = root[row + 1, row + 1] = half
     root[row, row + 1] = above / (2 * half)
     root[row + 1, row] = below / (2 * half)
@@ -77,21 +78,21 @@ def block_root(a, row, width, root):
 @compiled()
 def lower_root(a, root):
     """root = the principal square root of a lower quasi-triangular matrix in LAPACK's standard
-    form. False where it is singular to working precision."""
+    form. False where the matrix is singular to working precision."""
     n = a.shape[0]
-    first = 0
+    start = 0
     for i in range(n):
         for j in range(n):
             root[i, j] = a[i, j]
-    while first < n:
-        width = 2 if first + 1 < n and a[first, first + 1] != 0 else 1
-        last = first + width
-        block_root(a, first, width, root)
-        if first > 0 and not lower_sylvester(
-            root[first:last, first:last], root[:first, :first], root[first:last, :first]
+    while start < n:
+        width = 2 if start + 1 < n and a[start, start + 1] != 0 else 1
+        stop = start + width
+        block_root(a, start, width, root)
+        if start > 0 and not lower_sylvester(
+            root[start:stop, start:stop], root[:start, :start], root[start:stop, :start]
         ):
             return False
-        first = last
+        start = stop
     return True
 
 

@@ -1,13 +1,14 @@
-"""Singular values and vectors, and what is made of them: polar factor, nuclear norm.
+"""Singular values and vectors; the polar factor and the nuclear norm.
 
-LAPACK sees a matrix transposed, so that its left vectors are our right ones.
+LAPACK reads a matrix as its transpose: its left vectors are our right ones.
 """
 
-# mypy: allow-untyped-defs
+# mypy: allow-untyped-defs, disable-error-code=call-arg
 
 import numpy as np
 
 from ..internals.functions import compiled
+from ..internals.memory import copy_entries
 from .base import NO
 from .blas import gemm
 from .eigen import all_finite, leading_sign
@@ -17,13 +18,11 @@ THIN = np.uint8(ord("S"))
 
 
 @compiled(counted=True)
-def decomposed(job, a, u, s, vh, copy, work, integers):
-    """Decompose a matrix: A = u diag(s) vh, descending. False where LAPACK does not converge."""
+def decompose(job, a, u, s, vh, copy, work, integers):
+    """Decompose a matrix: A = u diag(s) vh, s descending. False where LAPACK does not converge."""
     p, q = a.shape
     k = len(s)
-    for i in range(p):
-        for j in range(q):
-            copy[i, j] = a[i, j]
+    copy_entries(a, copy)
     info = np.empty(1, np.int32)
     size = len(work)
     lapack_gesdd((job, q, p, copy, q, s, vh, q, u, max(k, 1), work, size, integers, info))
@@ -32,23 +31,23 @@ def decomposed(job, a, u, s, vh, copy, work, integers):
 
 @compiled(counted=True)
 def singular_workspace(job, p, q, sample):
-    """The array that LAPACK works in, for a matrix of this shape and the type of `sample`."""
+    """Allocate LAPACK's work array for a matrix (p, q) of the type of `sample`."""
     k = min(p, q)
     info = np.empty(1, np.int32)
     integers = np.empty(8 * k + 1, np.int32)
     empty = np.empty((1, 1), sample.dtype)
     numbers = np.empty(k + 1, sample.dtype)
-    best = np.zeros(1, sample.dtype)
-    last = (best, -1, integers, info)
-    lapack_gesdd((job, q, p, empty, q, numbers, empty, q, empty, max(k, 1), *last))
-    return np.empty(int(best[0]) + q + p, sample.dtype)
+    optimal_size = np.zeros(1, sample.dtype)
+    query = (optimal_size, -1, integers, info)
+    lapack_gesdd((job, q, p, empty, q, numbers, empty, q, empty, max(k, 1), *query))
+    return np.empty(int(optimal_size[0]) + q + p, sample.dtype)
 
 
 @compiled(counted=True)
 def singular_triplets(a, u, s, vh):
-    """u (stack, p, k), s (stack, k), vh (stack, k, q): A = U diag(s) V', descending, of each
-    column of U the first of the largest entries positive. False where an entry is not
-    finite, or LAPACK does not converge."""
+    """u (stack, p, k), s (stack, k), vh (stack, k, q): A = U diag(s) V', s descending; in each
+    column of U the first of the largest entries is positive. False where an entry is not finite, or
+    LAPACK does not converge."""
     stack, p, q = a.shape
     k = min(p, q)
     if k == 0 or not all_finite(a):
@@ -57,7 +56,7 @@ def singular_triplets(a, u, s, vh):
     work = singular_workspace(THIN, p, q, copy)
     integers = np.empty(8 * k, np.int32)
     for n in range(stack):
-        if not decomposed(THIN, a[n], u[n], s[n], vh[n], copy, work, integers):
+        if not decompose(THIN, a[n], u[n], s[n], vh[n], copy, work, integers):
             return False
         for j in range(k):
             if leading_sign(u[n], j) < 0:
@@ -70,15 +69,15 @@ def singular_triplets(a, u, s, vh):
 
 @compiled(counted=True)
 def singular_vectors(a, u, s, v):
-    """As `singular_triplets`, with v (stack, q, k) for the right vectors as columns."""
+    """`singular_triplets` with the right vectors as columns of v (stack, q, k)."""
     stack, q, k = v.shape
     vh = np.empty((stack, k, q), a.dtype)
-    found = singular_triplets(a, u, s, vh)
+    converged = singular_triplets(a, u, s, vh)
     for n in range(stack):
         for i in range(q):
             for j in range(k):
                 v[n, i, j] = vh[n, j, i]
-    return found
+    return converged
 
 
 @compiled(counted=True)
@@ -93,10 +92,10 @@ def singular_values(a, s):
     none = np.empty((1, 1), a.dtype)
     work = singular_workspace(NO, p, q, copy)
     integers = np.empty(8 * k, np.int32)
-    found = True
+    converged = True
     for n in range(stack):
-        found &= decomposed(NO, a[n], none, s[n], none, copy, work, integers)
-    return found
+        converged &= decompose(NO, a[n], none, s[n], none, copy, work, integers)
+    return converged
 
 
 @compiled(counted=True)
@@ -104,12 +103,12 @@ def nuclear_norm(a, out):
     """out (stack,) = the sum of the singular values. False where LAPACK does not converge."""
     stack, p, q = a.shape
     s = np.empty((stack, min(p, q)), a.dtype)
-    found = singular_values(a, s)
+    converged = singular_values(a, s)
     for n in range(stack):
         out[n] = 0
         for value in s[n]:
             out[n] += value
-    return found
+    return converged
 
 
 @compiled(counted=True)
@@ -120,20 +119,20 @@ def polar_factor(a, out):
     u = np.empty((stack, p, k), a.dtype)
     s = np.empty((stack, k), a.dtype)
     vh = np.empty((stack, k, q), a.dtype)
-    found = singular_triplets(a, u, s, vh)
+    converged = singular_triplets(a, u, s, vh)
     one, zero = a.dtype.type(1), a.dtype.type(0)
     for n in range(stack):
         gemm(one, u[n], False, vh[n], False, zero, out[n])
-    return found
+    return converged
 
 
 @compiled(counted=True)
 def solve_polar(a, c, out):
-    """out (stack, p, q) = the Y with X W' Y + Y W' X = C, for X = `a` and its polar factor W.
-    False where X is not of full rank.
+    """out (stack, p, q) = the Y with X W' Y + Y W' X = C, for X = `a` and its polar factor W. False
+    where X is not of full rank.
 
-    X = U diag(s) V' decouples the equation: s[i] + s[j] divides entry i, j of U' C V, and s what
-    of C is orthogonal to U or to V.
+    X = U diag(s) V' decouples the equation: entry i, j of U' C V is divided by s[i] + s[j], and the
+    parts of C that are orthogonal to U or to V by s.
     """
     stack, p, q = a.shape
     k = min(p, q)
@@ -143,26 +142,26 @@ def solve_polar(a, c, out):
     if not singular_triplets(a, u, s, vh):
         return False
     one, zero = a.dtype.type(1), a.dtype.type(0)
-    left = np.empty((k, q), a.dtype)
-    right = np.empty((p, k), a.dtype)
+    rows = np.empty((k, q), a.dtype)
+    columns = np.empty((p, k), a.dtype)
     inner = np.empty((k, k), a.dtype)
-    small = 10 * k * np.finfo(a.dtype).eps
+    rounding = 10 * k * np.finfo(a.dtype).eps
     for n in range(stack):
-        if k > 0 and not s[n, k - 1] > small * s[n, 0]:
+        if k > 0 and not s[n, k - 1] > rounding * s[n, 0]:
             return False
-        gemm(one, u[n], True, c[n], False, zero, left)
-        gemm(one, left, False, vh[n], True, zero, inner)
-        gemm(one, c[n], False, vh[n], True, zero, right)
-        gemm(-one, u[n], False, inner, False, one, right)
-        gemm(-one, inner, False, vh[n], False, one, left)
+        gemm(one, u[n], True, c[n], False, zero, rows)
+        gemm(one, rows, False, vh[n], True, zero, inner)
+        gemm(one, c[n], False, vh[n], True, zero, columns)
+        gemm(-one, u[n], False, inner, False, one, columns)
+        gemm(-one, inner, False, vh[n], False, one, rows)
         for i in range(k):
             for j in range(p):
-                right[j, i] /= s[n, i]
+                columns[j, i] /= s[n, i]
             for j in range(q):
-                left[i, j] /= s[n, i]
+                rows[i, j] /= s[n, i]
             for j in range(k):
                 inner[i, j] /= s[n, i] + s[n, j]
-        gemm(one, inner, False, vh[n], False, one, left)
-        gemm(one, u[n], False, left, False, zero, out[n])
-        gemm(one, right, False, vh[n], False, one, out[n])
+        gemm(one, inner, False, vh[n], False, one, rows)
+        gemm(one, u[n], False, rows, False, zero, out[n])
+        gemm(one, columns, False, vh[n], False, one, out[n])
     return True

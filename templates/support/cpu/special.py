@@ -1,26 +1,12 @@
-"""Special functions of single numbers, in double precision whatever the precision of the arrays.
-
-Those called `scipy_...` are SciPy's own compiled functions.
-"""
+"""Special functions of a number, in double precision also for float32 arrays. Functions `scipy_...`
+are SciPy's compiled ones."""
 
 # mypy: allow-untyped-defs
 
 import numpy as np
 
+from ..common.series import BERNOULLI
 from ..internals.functions import compiled, scipy_special
-
-BERNOULLI = (
-    1 / 12,
-    -1 / 720,
-    1 / 30240,
-    -1 / 1209600,
-    1 / 47900160,
-    -691 / 1307674368000,
-    1 / 74724249600,
-    -3617 / 10670622842880000,
-)
-"""B(2 j) / (2 j)! for j = 1, 2, ..., with Bernoulli's numbers B."""
-
 
 scipy_psi = scipy_special("psi", 1)
 scipy_erfinv = scipy_special("erfinv", 1)
@@ -57,17 +43,18 @@ def zeta_series(s, q):
 
 @compiled(linked=True)
 def zeta(s, q):
-    """Hurwitz's zeta function of s > 1; where q is negative only for integer s, else nan.
+    """Hurwitz's zeta function for s > 1; nan for a negative q unless s is an integer.
 
-    The sum over all integers has period 1 in q, which takes a negative q to positive ones.
+    The sum over all integers, negative ones included, has period 1 in q: it relates the value at a
+    negative q to values at positive ones.
     """
     s, q = np.float64(s), np.float64(q)
     if s > 1 and q > 0:
         return zeta_series(s, q)
     if s <= 1 or s != np.floor(s):
         return np.nan
-    rest = q - np.floor(q)
-    if rest == 0:
+    fraction = q - np.floor(q)
+    if fraction == 0:
         return np.inf
     sign = 1.0 if s % 2 == 0 else -1.0
-    return zeta_series(s, rest) + sign * (zeta_series(s, 1 - rest) - zeta_series(s, 1 - q))
+    return zeta_series(s, fraction) + sign * (zeta_series(s, 1 - fraction) - zeta_series(s, 1 - q))

@@ -1,4 +1,5 @@
-"""X - A X B = Q: real Schur forms of A and B, then substitution (Kitagawa 1977, Barraud 1977)."""
+"""Stein's equation X - A X B = Q, by real Schur forms of A and B and substitution (Kitagawa 1977,
+Barraud 1977)."""
 
 # mypy: allow-untyped-defs
 
@@ -12,8 +13,8 @@ from .sylvester import schur
 
 @compiled(counted=True)
 def solve_block(a, b, block, precision):
-    """Replace a block by the X with X - a X b = block, for a and b of one or two rows. False
-    where an eigenvalue of a is the inverse of one of b, within rounding errors."""
+    """Replace a block by the X with X - a X b = block, for a and b of one or two rows. False where
+    an eigenvalue of a is the inverse of one of b, up to rounding errors."""
     rows, columns = block.shape
     size = rows * columns
     system = np.empty((1, size, size))
@@ -41,42 +42,40 @@ def lower_stein(a, b, c, precision):
     """Replace c (n, m) by the X with X - a X b = c, for lower quasi-triangular a (n, n) and
     b (m, m), block by block: columns from the last, rows from the first."""
     n, m = c.shape
-    product = np.empty((n, 2))  # of X and the columns of b in hand, as far as X is known
-    last = m
-    while last > 0:
-        left = last - 2 if last > 1 and b[last - 2, last - 1] != 0 else last - 1
+    product = np.empty((n, 2))  # X times the current columns of b, as far as X is computed
+    right = m
+    while right > 0:
+        left = right - 2 if right > 1 and b[right - 2, right - 1] != 0 else right - 1
         for i in range(n):
-            for j in range(left, last):
+            for j in range(left, right):
                 total = 0.0
-                for k in range(last, m):
+                for k in range(right, m):
                     total += c[i, k] * b[k, j]
                 product[i, j - left] = total
         top = 0
         while top < n:
             bottom = top + 2 if top + 1 < n and a[top, top + 1] != 0 else top + 1
             for i in range(top, bottom):
-                for j in range(left, last):
+                for j in range(left, right):
                     for k in range(bottom):
                         c[i, j] += a[i, k] * product[k, j - left]
-            block = c[top:bottom, left:last]
-            first, second = a[top:bottom, top:bottom], b[left:last, left:last]
-            if not solve_block(first, second, block, precision):
+            block = c[top:bottom, left:right]
+            a_block, b_block = a[top:bottom, top:bottom], b[left:right, left:right]
+            if not solve_block(a_block, b_block, block, precision):
                 return False
             for i in range(top, bottom):
-                for j in range(left, last):
-                    for k in range(left, last):
+                for j in range(left, right):
+                    for k in range(left, right):
                         product[i, j - left] += c[i, k] * b[k, j]
             top = bottom
-        last = left
+        right = left
     return True
 
 
 @compiled(counted=True)
 def stein(a, b, q, out):
-    """out (stack, n, m) = the X with X - A X B = Q.
-
-    False where an eigenvalue of A is the inverse of one of B, or no Schur form is found.
-    """
+    """out (stack, n, m) = the X with X - A X B = Q. False where an eigenvalue of A is the inverse
+    of one of B, or no Schur form is found."""
     stack, n, m = q.shape
     a_form = np.empty((stack, n, n))
     a_vectors = np.empty((stack, n, n))
@@ -103,9 +102,9 @@ def stein(a, b, q, out):
 def discrete_lyapunov(a, q, out):
     """out (stack, n, n) = the X with A X A' - X + Q = 0. False where the product of two
     eigenvalues of A is 1, or no Schur form is found."""
-    turned = np.empty_like(a)
+    transposed = np.empty_like(a)
     for s in range(len(a)):
         for i in range(a.shape[1]):
             for j in range(a.shape[1]):
-                turned[s, i, j] = a[s, j, i]
-    return stein(a, turned, q, out)
+                transposed[s, i, j] = a[s, j, i]
+    return stein(a, transposed, q, out)

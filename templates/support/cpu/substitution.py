@@ -1,5 +1,5 @@
-"""Triangular systems of equations: by BLAS's substitution for few right-hand sides, else block by
-block, by products with the inverses of the blocks on the diagonal, which takes a third of the time.
+"""Triangular systems: by BLAS's trsm for few right-hand sides, else block by block, by products
+with the inverses of the diagonal blocks, which takes a third of the time.
 
 The errors are no larger: each block is inverted by substitution (Du Croz and Higham 1992).
 """
@@ -12,95 +12,118 @@ from ..internals.functions import compiled
 from .base import LEFT, LOWER, NO, RIGHT, TRANSPOSED, UNIT, UPPER
 from .blas import blas_trsm, gemm, gemm_part
 
-WIDTH = 32
-"""How many rows the blocks on the diagonal have."""
-CHUNK = 256
-"""How many right-hand sides are computed at a time, so that they stay in the cache."""
-SEVERAL = 16
-"""The least right-hand sides that are worth the inverses of blocks."""
-LONG = 256
-"""The least entries of a right-hand side for which a few of them are."""
+BLOCK_ROWS = 32
+"""Number of rows of a diagonal block."""
+SIDES = 256
+"""Number of right-hand sides solved at a time, so that they stay in the cache."""
+MIN_BLOCKED_SIDES = 16
+"""Fewest right-hand sides for which the inverses of blocks pay."""
+MIN_BLOCKED_ROWS = 256
+"""Fewest unknowns for which they pay for any number of right-hand sides."""
 
 
 @compiled(counted=True)
-def substitute_rows(a, b, triangle, which, diagonal):
-    """Replace each row x of `b` (rows, n) by inv(A) x, or by inv(A)' x if `which` is TRANSPOSED,
-    for a matrix A that is LOWER or UPPER triangular, with a diagonal of ones if that is UNIT."""
+def substitute_rows(a, b, triangle, transposition, diagonal):
+    """Replace each row x of `b` (rows, n) by inv(A) x, or by inv(A)' x if `transposition` is
+    TRANSPOSED.
+
+    triangle: whether A is LOWER or UPPER triangular; diagonal: UNIT for a diagonal of ones, else
+    NO."""
     rows, n = b.shape
-    if rows < SEVERAL and n < LONG:
+    if rows < MIN_BLOCKED_SIDES and n < MIN_BLOCKED_ROWS:
         if rows > 0 and n > 0:
-            turned, other = turned_triangle(triangle), NO if which == TRANSPOSED else TRANSPOSED
-            blas_trsm((LEFT, turned, other, diagonal, n, rows, b.dtype.type(1), a, n, b, n))
+            blas_triangle, blas_transposition = (
+                opposite_triangle(triangle),
+                NO if transposition == TRANSPOSED else TRANSPOSED,
+            )
+            blas_trsm(
+                (
+                    LEFT,
+                    blas_triangle,
+                    blas_transposition,
+                    diagonal,
+                    n,
+                    rows,
+                    b.dtype.type(1),
+                    a,
+                    n,
+                    b,
+                    n,
+                )
+            )
         return
-    forward = (triangle == LOWER) != (which == TRANSPOSED)
+    forward = (triangle == LOWER) != (transposition == TRANSPOSED)
     inverses = diagonal_inverses(a, triangle, diagonal)
-    kept = np.empty((min(rows, CHUNK), WIDTH), b.dtype)
-    for top in range(0, rows, CHUNK):
-        bottom = min(top + CHUNK, rows)
-        for step in range(0, n, WIDTH):
-            start, stop, first, last = block(n, step, forward)
-            if first < last:
-                known = (top, bottom, start, stop, first, last)
-                gemm_part(-1.0, b, False, a, which != TRANSPOSED, 1.0, b, known)
-            for i in range(top, bottom):
+    copies = np.empty((min(rows, SIDES), BLOCK_ROWS), b.dtype)
+    for first_side in range(0, rows, SIDES):
+        last_side = min(first_side + SIDES, rows)
+        for step in range(0, n, BLOCK_ROWS):
+            start, stop, solved_start, solved_stop = diagonal_block(n, step, forward)
+            if solved_start < solved_stop:
+                ranges = (first_side, last_side, start, stop, solved_start, solved_stop)
+                gemm_part(-1.0, b, False, a, transposition != TRANSPOSED, 1.0, b, ranges)
+            for i in range(first_side, last_side):
                 for j in range(start, stop):
-                    kept[i - top, j - start] = b[i, j]
-            given = kept[: bottom - top, : stop - start]
+                    copies[i - first_side, j - start] = b[i, j]
+            sides = copies[: last_side - first_side, : stop - start]
             inverse = inverses[start:stop, : stop - start]
-            gemm(1.0, given, False, inverse, forward, 0.0, b[top:bottom, start:stop])
+            gemm(1.0, sides, False, inverse, forward, 0.0, b[first_side:last_side, start:stop])
 
 
 @compiled(counted=True)
-def substitute_columns(a, b, triangle, which, diagonal):
-    """Replace each column x of `b` (n, columns) so; see `substitute_rows`."""
+def substitute_columns(a, b, triangle, transposition, diagonal):
+    """`substitute_rows` for each column x of `b` (n, columns)."""
     n, columns = b.shape
-    if columns < SEVERAL and n < LONG:
+    if columns < MIN_BLOCKED_SIDES and n < MIN_BLOCKED_ROWS:
         if columns > 0 and n > 0:
-            turned, one = turned_triangle(triangle), b.dtype.type(1)
-            blas_trsm((RIGHT, turned, which, diagonal, columns, n, one, a, n, b, columns))
+            blas_triangle, one = opposite_triangle(triangle), b.dtype.type(1)  # BLAS reads columns
+            blas_trsm(
+                (RIGHT, blas_triangle, transposition, diagonal, columns, n, one, a, n, b, columns)
+            )
         return
-    forward = (triangle == LOWER) != (which == TRANSPOSED)
+    forward = (triangle == LOWER) != (transposition == TRANSPOSED)
     inverses = diagonal_inverses(a, triangle, diagonal)
-    kept = np.empty((WIDTH, min(columns, CHUNK)), b.dtype)
-    for left in range(0, columns, CHUNK):
-        right = min(left + CHUNK, columns)
-        for step in range(0, n, WIDTH):
-            start, stop, first, last = block(n, step, forward)
-            if first < last:
-                known = (start, stop, left, right, first, last)
-                gemm_part(-1.0, a, which == TRANSPOSED, b, False, 1.0, b, known)
+    copies = np.empty((BLOCK_ROWS, min(columns, SIDES)), b.dtype)
+    for first_side in range(0, columns, SIDES):
+        last_side = min(first_side + SIDES, columns)
+        for step in range(0, n, BLOCK_ROWS):
+            start, stop, solved_start, solved_stop = diagonal_block(n, step, forward)
+            if solved_start < solved_stop:
+                ranges = (start, stop, first_side, last_side, solved_start, solved_stop)
+                gemm_part(-1.0, a, transposition == TRANSPOSED, b, False, 1.0, b, ranges)
             for i in range(start, stop):
-                for j in range(left, right):
-                    kept[i - start, j - left] = b[i, j]
-            given = kept[: stop - start, : right - left]
+                for j in range(first_side, last_side):
+                    copies[i - start, j - first_side] = b[i, j]
+            sides = copies[: stop - start, : last_side - first_side]
             inverse = inverses[start:stop, : stop - start]
-            gemm(1.0, inverse, not forward, given, False, 0.0, b[start:stop, left:right])
+            gemm(1.0, inverse, not forward, sides, False, 0.0, b[start:stop, first_side:last_side])
 
 
 @compiled(linked=True)
-def turned_triangle(triangle):
-    """What BLAS calls the triangle: it has columns where we have rows."""
+def opposite_triangle(triangle):
+    """The name of the triangle for BLAS, which reads our rows as columns."""
     return UPPER if triangle == LOWER else LOWER
 
 
 @compiled(linked=True)
-def block(n, step, forward):
-    """Where a block starts and stops, and where the unknowns start and stop that are known then."""
+def diagonal_block(n, step, forward):
+    """The range of the next diagonal block, and the range of the unknowns that are solved before
+    it."""
     if forward:
-        return step, min(step + WIDTH, n), 0, step
-    start = (n - 1 - step) // WIDTH * WIDTH
-    stop = min(start + WIDTH, n)
+        return step, min(step + BLOCK_ROWS, n), 0, step
+    start = (n - 1 - step) // BLOCK_ROWS * BLOCK_ROWS
+    stop = min(start + BLOCK_ROWS, n)
     return start, stop, stop, n
 
 
 @compiled(counted=True)
 def diagonal_inverses(a, triangle, diagonal):
-    """The inverses of the blocks on the diagonal of a triangular matrix (n, n) one below the other,
-    each lower triangular: that of an upper matrix is transposed."""
+    """The inverses of the diagonal blocks of a triangular matrix (n, n), one below the other, as
+    lower triangles: those of an upper matrix are transposed."""
     n = a.shape[0]
-    inverses = np.zeros((n, WIDTH), a.dtype)
-    for start in range(0, n, WIDTH):
-        for i in range(start, min(start + WIDTH, n)):
+    inverses = np.zeros((n, BLOCK_ROWS), a.dtype)
+    for start in range(0, n, BLOCK_ROWS):
+        for i in range(start, min(start + BLOCK_ROWS, n)):
             reciprocal = a.dtype.type(1)
             if diagonal != UNIT:
                 reciprocal /= a[i, i]

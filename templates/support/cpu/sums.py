@@ -17,10 +17,10 @@ def sum_entries(array):
 
 
 @compiled(linked=True, fastmath={"reassoc"})
-def inner_product(left, right):
-    """The sum of left * right over all entries of two C-contiguous arrays of one shape."""
-    first, second = shaped(left, (left.size,)), shaped(right, (right.size,))
-    total = left.dtype.type(0)
-    for i in range(first.size):
-        total += first[i] * second[i]
+def inner_product(x, y):
+    """The sum of x * y over all entries of two C-contiguous arrays of one shape."""
+    x_entries, y_entries = shaped(x, (x.size,)), shaped(y, (y.size,))
+    total = x.dtype.type(0)
+    for i in range(x_entries.size):
+        total += x_entries[i] * y_entries[i]
     return total

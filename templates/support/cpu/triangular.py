@@ -1,6 +1,6 @@
-"""Triangular systems by substitution; the other triangle is never read.
+"""Triangular matrices: systems, inverses and determinants. The other triangle is never read.
 
-What solves and inverts takes matrices of which `triangular_invertible` is true.
+Functions that solve or invert require matrices that `triangular_invertible` accepts.
 """
 
 # mypy: allow-untyped-defs
@@ -12,13 +12,13 @@ from .base import LOWER, NO, TRANSPOSED, UPPER
 from .blas import gemm_part
 from .substitution import substitute_columns, substitute_rows
 
-BLOCK = 32
-"""Inverses of triangular matrices are made by so many rows at a time."""
+INVERSE_BLOCK_ROWS = 32
+"""Number of rows of an inverse that are computed at a time."""
 
 
 @compiled()
 def triangular_invertible(a):
-    """Whether no diagonal entry of a matrix of `a` (stack, n, n) is zero."""
+    """Check that no diagonal entry of a matrix of `a` (stack, n, n) is zero."""
     stack, n, _ = a.shape
     for s in range(stack):
         for i in range(n):
@@ -30,32 +30,32 @@ def triangular_invertible(a):
 @compiled()
 def triangular_solve_rows(a, b, lower, transposed):
     """Replace each row x of `b` (stack, rows, n) by inv(A) x, or by inv(A)' x."""
-    triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
+    triangle, transposition = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
     for s in range(len(b)):
-        substitute_rows(a[s], b[s], triangle, which, NO)
+        substitute_rows(a[s], b[s], triangle, transposition, NO)
 
 
 @compiled()
 def triangular_solve_columns(a, b, lower, transposed):
     """Replace each column x of `b` (stack, n, columns) by inv(A) x, or by inv(A)' x."""
-    triangle, which = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
+    triangle, transposition = LOWER if lower else UPPER, TRANSPOSED if transposed else NO
     for s in range(len(b)):
-        substitute_columns(a[s], b[s], triangle, which, NO)
+        substitute_columns(a[s], b[s], triangle, transposition, NO)
 
 
 @compiled()
 def triangular_inverse(a, out, lower):
     """out (stack, n, n) = the inverse of each matrix of `a`, zero in the other triangle.
 
-    Of a lower triangular matrix (an upper one is transposed): with the rows before it inverted to
-    X, a block row [A B] becomes [P X, inv(B)]; P' = -A' inv(B)' waits above the diagonal meanwhile.
-    """
+    An upper triangular matrix is transposed. With the rows above inverted to X, a block row [A B]
+    of the inverse becomes [P X, inv(B)] with P = -inv(B) A; until then P' stands above the
+    diagonal."""
     stack, n, _ = a.shape
     for s in range(stack):
         x = out[s]
         x[:] = 0
-        for start in range(0, n, BLOCK):
-            stop = min(start + BLOCK, n)
+        for start in range(0, n, INVERSE_BLOCK_ROWS):
+            stop = min(start + INVERSE_BLOCK_ROWS, n)
             for i in range(start, stop):
                 reciprocal = 1 / a[s, i, i]
                 for k in range(start, i):
@@ -64,10 +64,10 @@ def triangular_inverse(a, out, lower):
                         x[i, j] -= factor * x[k, j]
                 x[i, i] = reciprocal
             if start > 0:
-                above = (0, start, start, stop, start, stop)
-                gemm_part(-1.0, a[s], lower, x, True, 0.0, x, above)
-                beside = (start, stop, 0, start, 0, start)
-                gemm_part(1.0, x, True, x, False, 0.0, x, beside)
+                transfer_ranges = (0, start, start, stop, start, stop)
+                gemm_part(-1.0, a[s], lower, x, True, 0.0, x, transfer_ranges)
+                block_row_ranges = (start, stop, 0, start, 0, start)
+                gemm_part(1.0, x, True, x, False, 0.0, x, block_row_ranges)
                 for i in range(start):
                     for j in range(start, stop):
                         x[i, j] = 0
@@ -105,8 +105,8 @@ def triangular_logdet(a, out):
     triangular_logabsdet(a, out)
     stack, n, _ = a.shape
     for s in range(stack):
-        negative = False
+        is_negative = False
         for i in range(n):
-            negative ^= a[s, i, i] < 0
-        if negative and out[s] > -np.inf:
+            is_negative ^= a[s, i, i] < 0
+        if is_negative and out[s] > -np.inf:
             out[s] = np.nan

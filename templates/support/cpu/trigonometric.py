@@ -1,8 +1,8 @@
-"""Sine, cosine and tangent that loops are vectorised with.
+"""Sine, cosine and tangent without branches, so that loops over them are vectorised.
 
-The argument is reduced by Payne and Hanek's method: only those digits of 2 / pi are multiplied with
-it that matter for the remainder, so that it may be of any size. Errors are below 2 units in the
-last place, 4 for the tangent.
+Payne and Hanek's method reduces an argument of any size: it multiplies it by only those digits of
+2 / pi that contribute to the remainder. Errors are below 2 units in the last place, 4 for the
+tangent.
 """
 
 # mypy: allow-untyped-defs
@@ -55,17 +55,18 @@ def inverse_arctangent(n, unit):
 
 
 def digits_of_two_over_pi(rows, step, parts, scale):
-    """For each row j and part the next 53 bits of 2 / pi from bit `step * j` on, times 2^scale."""
+    """A table with `rows` rows of `parts` doubles, times 2^scale: row j holds the bits of 2 / pi
+    from bit `step * j` on, 53 bits in each double."""
     bits = rows * step + 256
     unit = 1 << bits
     pi = 16 * inverse_arctangent(5, unit) - 4 * inverse_arctangent(239, unit)
     numbers = []
     for row in range(rows):
-        rest = (2 * unit * unit // pi) % (unit >> step * row)
+        remainder = (2 * unit * unit // pi) % (unit >> step * row)
         for _ in range(parts):
-            beyond = rest.bit_length() - 53
-            numbers.append(math.ldexp(rest >> beyond, beyond - bits + scale))
-            rest %= 1 << beyond
+            lower_bits = remainder.bit_length() - 53
+            numbers.append(math.ldexp(remainder >> lower_bits, lower_bits - bits + scale))
+            remainder %= 1 << lower_bits
     return numbers
 
 
@@ -73,30 +74,30 @@ TWO_OVER_PI = digits_of_two_over_pi(31, 32, 4, 128)
 SINGLE_TWO_OVER_PI = digits_of_two_over_pi(7, 16, 2, 0)
 
 
-def digits_row(size, first, last, step):
-    """How many times 2^step times 2^first goes into a double, by its exponent, which counts as
-    between `first` and `last`."""
-    above = choose_where(size, "<", 2.0**first, 2.0**first, size)
-    bits = choose_where(size, "<", 2.0**last, above, 2.0**last).bits()
-    return bits.integer("lshr", 52).integer("sub", 1023 + first).integer("lshr", step)
+def digits_row(size, lowest, highest, step):
+    """The row of the table for a positive double: its exponent, clipped to `lowest` and `highest`,
+    minus `lowest`, divided by 2^step."""
+    clipped = choose_where(size, "<", 2.0**lowest, 2.0**lowest, size)
+    bits = choose_where(size, "<", 2.0**highest, clipped, 2.0**highest).bits()
+    return bits.integer("lshr", 52).integer("sub", 1023 + lowest).integer("lshr", step)
 
 
 def sum_exactly(a, b):
-    """a + b and what its rounding lost."""
+    """a + b and its rounding error, exactly (Knuth's two-sum)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def nearest_whole(x):
-    """The whole number nearest to x, as a number and in the last bits of an integer."""
+    """The integer nearest to x, as a double and in the last bits of a machine integer."""
     shifted = x + 1.5 * 2.0**52
     return shifted - 1.5 * 2.0**52, shifted.bits()
 
 
 def reduce_angle(size):
-    """k, r, t where size = k pi / 2 + (r + t), for a positive double; k modulo 4. So many digits
-    that r is exact even for the double that is closest to a multiple of pi / 2, 2^-62 from it."""
+    """Reduce a positive double to (k, r, t) with size = k pi / 2 + (r + t), k modulo 4. The digits
+    suffice even for the double closest to a multiple of pi / 2, which is 2^-62 from it."""
     place = digits_row(size, 54, 1023, 5).integer("shl", 2)
     digits = [
         table_entry("two_over_pi", TWO_OVER_PI, place.integer("add", part)) for part in range(4)
@@ -104,19 +105,20 @@ def reduce_angle(size):
     x = size.times(2.0**-128)
     products = [x.times(part) for part in digits]
     tails = [x.lost(digits[k], products[k]) for k in range(3)]
-    first = products[0] - 4.0 * (products[0] * 0.25).rounded()
-    whole, k = nearest_whole(first + (tails[0] + products[1]))
-    a, b = sum_exactly(first - whole, tails[0])
+    leading = products[0] - 4.0 * (products[0] * 0.25).rounded()
+    nearest, k = nearest_whole(leading + (tails[0] + products[1]))
+    a, b = sum_exactly(leading - nearest, tails[0])
     c, d = sum_exactly(a, products[1])
     e, f = sum_exactly(tails[1], products[2])
-    turn, rest = sum_exactly(c, e)
-    rest = rest + ((b + d) + f + (tails[2] + products[3]))
+    turn, tail = sum_exactly(c, e)
+    tail = tail + ((b + d) + f + (tails[2] + products[3]))
     r = turn.times(HALF_PI[0])
-    return k, r, turn.lost(HALF_PI[0], r) + (turn * HALF_PI[1] + rest * HALF_PI[0])
+    return k, r, turn.lost(HALF_PI[0], r) + (turn * HALF_PI[1] + tail * HALF_PI[0])
 
 
 def reduce_single_angle(size):
-    """k, r where size = k pi / 2 + r, for a single as a positive double; k modulo 4."""
+    """Reduce a single, given as a positive double, to (k, r) with size = k pi / 2 + r, k modulo
+    4."""
     place = digits_row(size, 25, 127, 4).integer("shl", 1)
     digits = [
         table_entry("single_two_over_pi", SINGLE_TWO_OVER_PI, place.integer("add", part))
@@ -124,24 +126,26 @@ def reduce_single_angle(size):
     ]
     product = size.times(digits[0])
     tail = size.lost(digits[0], product)
-    whole, k = nearest_whole(product)
-    return k, ((product - whole) + (tail + size * digits[1])) * HALF_PI[0]
+    nearest, k = nearest_whole(product)
+    return k, ((product - nearest) + (tail + size * digits[1])) * HALF_PI[0]
 
 
 def circular_parts(x):
-    """k, sin(r), cos(r) where |x| = k pi / 2 + r, |r| <= pi / 4; doubles."""
+    """Reduce to (k, sin(r), cos(r)), doubles, with |x| = k pi / 2 + r and |r| <= pi / 4."""
     if x.double:
-        k, r, rest = reduce_angle(x.absolute())
+        k, r, t = reduce_angle(x.absolute())
     else:
         k, r = reduce_single_angle(x.in_double().absolute())
-        rest = 0.0 * r
+        t = 0.0 * r
     sine = SINE_SERIES if x.double else SINGLE_SINE_SERIES
     cosine = COSINE_SERIES if x.double else SINGLE_COSINE_SERIES
     z = r * r
     half = 0.5 * z
-    above = 1.0 - half
-    sin = r + (rest * above + r * z * polynomial_value(z, sine))
-    cos = above + (((1.0 - above) - half) + (z * z * polynomial_value(z, cosine) - r * rest))
+    cosine_head = 1.0 - half
+    sin = r + (t * cosine_head + r * z * polynomial_value(z, sine))
+    cos = cosine_head + (
+        ((1.0 - cosine_head) - half) + (z * z * polynomial_value(z, cosine) - r * t)
+    )
     return k, sin, cos
 
 
@@ -150,13 +154,13 @@ def in_precision(x, result):
 
 
 def in_quadrant(k, result):
-    """The negative in the third and fourth quadrant."""
+    """Negate the result in the third and fourth quadrant."""
     sign = k.integer("and_", 2).integer("shl", 62)
     return result.bits().integer("xor", sign).number()
 
 
 def odd_function(x, result):
-    """The value at x from that at |x|."""
+    """The value of an odd function at x from its value at |x|; x itself where that is tiny."""
     result = result.bits().integer("xor", x.bits().integer("and_", x.sign)).number()
     return choose_where(x.absolute(), "<", 1e-9 if x.double else 1e-5, x, result)
 
