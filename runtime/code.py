@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -51,28 +52,34 @@ def integer_constants(function: FunctionType) -> set[int]:
 
 
 def kinds_to_test_in_float32(functions: dict[str, Any]) -> tuple[str, ...]:
-    """Choose kinds whose functions together mention every name and every constant outside the
-    range of float32 that any of `functions` mentions: the others show nothing new in float32."""
+    """Choose kinds whose functions together have all float32 features that any of `functions` has:
+    the others show nothing new in float32. Of all such choices, the one that compiles least."""
     features = {kind: _float32_features(function) for kind, function in functions.items()}
-    missing = frozenset().union(*features.values())
-    chosen: list[str] = []
-    while missing:
-        chosen.append(max(features, key=lambda kind: len(features[kind] & missing)))
-        missing -= features[chosen[-1]]
-    return tuple(kind for kind in functions if kind in chosen)
+    called = {kind: {*called_functions([function])} for kind, function in functions.items()}
+
+    def union(sets: dict[str, set[Any]], kinds: Iterable[str]) -> set[Any]:
+        return set[Any]().union(*map(sets.__getitem__, kinds))
+
+    sufficient = (
+        kinds
+        for count in range(len(functions) + 1)
+        for kinds in combinations(functions, count)
+        if union(features, kinds) == union(features, functions)
+    )
+    return min(sufficient, key=lambda kinds: len(union(called, kinds)))
 
 
-def _float32_features(root: Any) -> frozenset[object]:
-    """Collect the names and the constants outside the range of float32 that `root` and the
-    functions it calls mention, without the names of functions in the same module."""
+def _float32_features(root: Any) -> set[object]:
+    """Collect what could decide about float32 alone in `root` and the functions it calls: constants
+    outside the range of float32, and names of builtins and attributes (`np.float32`, `dtype`) in
+    functions of the same module. Helpers that a module imports are the same code in all modules."""
     features = set[object]()
     for function in called_functions([root]):
-        for name in function.__code__.co_names:
-            owner = getattr(function.__globals__.get(name), "__module__", "")
-            if owner != root.__module__:
-                features.add(name)
+        if function.__module__ == root.__module__:
+            names = function.__code__.co_names
+            features.update(name for name in names if name not in function.__globals__)
         features.update(_constants_outside_float32(function.__code__))
-    return frozenset(features)
+    return features
 
 
 def _constants_outside_float32(code: CodeType) -> Iterator[float]:

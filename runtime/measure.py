@@ -27,7 +27,7 @@ NONZERO_RATIO = 100
 """A derivative more than this many times its error is not zero."""
 MAX_FLOAT32_MAGNITUDE = 1e30
 """Bound on values and derivatives, so that float32 can hold them."""
-LARGE_ACCURATE_ERROR = 1e-9
+LARGE_ACCURATE_ERROR = 1e-7
 """The relative error of differences at large sizes that ends the search for a better point."""
 LARGE_MAX_STEPS = 3
 """Most steps of differences tried at large sizes."""

@@ -142,17 +142,10 @@ def _candidates(interface: ModuleInterface, thresholds: _Thresholds, work: Work)
             counts = {kind: entries(interface, kind, sizes) for kind in kinds}
             limit = min(MAX_DENSE_ENTRIES, MAX_DERIVATIVE_OPS * counts["value"] / operations)
             dense = [k for k in kinds if MAX_ENTRIES < counts[k] <= limit and thresholds.has(k)]
-            is_large_run = min(sizes.values()) == LARGE_SIZE
-            called = tuple(
-                kind
-                for kind in kinds
-                if counts[kind] <= min(limit, MAX_ENTRIES) or (kind in dense and is_large_run)
-            )
+            called = tuple(kind for kind in kinds if counts[kind] <= min(limit, MAX_ENTRIES))
             if "value" in called:
                 yield Run(sizes, called)
-                for kind in dense:
-                    if kind not in called:
-                        yield Run(sizes, (*called, kind))
+                yield from (Run(sizes, (*called, kind)) for kind in dense)
 
 
 def _operations(interface: ModuleInterface, run: Run, work: Work) -> float:
